@@ -1,0 +1,5 @@
+"""What a draw costs."""
+
+from dpjax.accounting.guarantees import Guarantee
+
+__all__ = ["Guarantee"]

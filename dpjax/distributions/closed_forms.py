@@ -1,0 +1,314 @@
+"""Closed forms of the piecewise exponential law: normaliser, cdf, quantiles, moments, entropy.
+
+A law is read as pieces in ascending order, each with its ends, the costs there and the rate, plus two optional exponential
+tails. Everything is a sum over pieces of something known for one truncated exponential (``truncated_exponential.py``), so a
+method costs O(m), or O(log m) a point once the masses are known. Pieces of width 0 are masked before any logarithm: they have
+no mass and no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpjax.distributions import truncated_exponential as piece
+from dpjax.shapes import align
+
+if TYPE_CHECKING:
+    from dpjax.distributions.piecewise import PiecewiseExponential
+
+
+class Pieces(NamedTuple):
+    """The pieces of a law, on the last axis; every field broadcasts to ``(*batch_shape, m)``, and m >= 1."""
+
+    left: jax.Array
+    right: jax.Array
+    cost_left: jax.Array
+    cost_right: jax.Array
+    rate: jax.Array
+
+    @property
+    def width(self) -> jax.Array:
+        return self.right - self.left
+
+    @property
+    def ascending(self) -> jax.Array:
+        """Whether the low-cost end is the left one."""
+        return self.cost_left <= self.cost_right
+
+    @property
+    def decay(self) -> jax.Array:
+        return self.rate * jnp.abs(self.cost_right - self.cost_left)
+
+    def log_mass(self) -> jax.Array:
+        """Unnormalised log masses; -inf for a piece of width 0."""
+        open_piece = ~(self.width <= 0)  # a NaN stays visible
+        log_width = jnp.where(open_piece, jnp.log(jnp.where(open_piece, self.width, 1.0)), -jnp.inf)
+        # Summed on the costs' own shape first, which is usually (m,): one number a piece, not one a row.
+        height = -self.rate * jnp.minimum(self.cost_left, self.cost_right) + piece.log_mass_fraction(self.decay)
+        return log_width + height
+
+    def mean(self) -> jax.Array:
+        offset = self.width * piece.mean_fraction(self.decay)
+        return jnp.where(self.ascending, self.left + offset, self.right - offset)
+
+    def variance(self) -> jax.Array:
+        return jnp.square(self.width) * piece.variance_fraction(self.decay)
+
+    def clip(self, lower: jax.Array, upper: jax.Array) -> Pieces:
+        """Cut every piece to ``[lower, upper]``; the cost at a cut is where the line passes."""
+        left, right = jnp.clip(self.left, lower, upper), jnp.clip(self.right, lower, upper)
+        return self._replace(left=left, right=right, cost_left=self.cost_at(left), cost_right=self.cost_at(right))
+
+    def cost_at(self, y: jax.Array) -> jax.Array:
+        """The cost at ``y`` inside each piece; a piece of width 0 keeps its left cost."""
+        width = jnp.where(self.width > 0, self.width, 1.0)
+        at = jnp.where(y >= self.right, self.cost_right, self.cost_left)
+        inside = self.cost_left + (self.cost_right - self.cost_left) * ((y - self.left) / width)
+        return jnp.where((y > self.left) & (y < self.right), inside, at)
+
+
+class Tail(NamedTuple):
+    """An exponential tail beyond one end: where it starts, its normalised mass, and its scale in y."""
+
+    start: jax.Array
+    mass: jax.Array
+    scale: jax.Array
+
+
+class Masses(NamedTuple):
+    """A law resolved: its pieces, their normalised masses, the tails if any, and the log-normaliser."""
+
+    pieces: Pieces
+    mass: jax.Array
+    lower_tail: Tail | None
+    upper_tail: Tail | None
+    log_normalizer: jax.Array
+
+
+def pieces_of(law: PiecewiseExponential) -> Pieces:
+    """Read a law's pieces; a law of tails only gets one piece of width 0."""
+    rank = len(law.batch_shape) + 1
+    edges, rate = align(law.edges, rank), align(law.rate, rank - 1)[..., None]
+    cost_left, cost_right = align(law.cost_left, rank), align(law.cost_right, rank)
+    if edges.shape[-1] == 1:
+        edges = jnp.concatenate([edges, edges], axis=-1)
+        cost_left = cost_right = jnp.zeros((1,) * rank, edges.dtype)
+    return Pieces(edges[..., :-1], edges[..., 1:], cost_left, cost_right, rate)
+
+
+def resolve(law: PiecewiseExponential) -> Masses:
+    """Normalise a law."""
+    pieces = pieces_of(law)
+    shape = law.batch_shape
+    log_mass = pieces.log_mass()
+    log_masses = [jnp.broadcast_to(log_mass, shape + log_mass.shape[-1:])]
+    tails: list[tuple[jax.Array, jax.Array, jax.Array]] = []
+    if law.tails is not None:
+        rate = align(law.rate, len(shape))
+        for start, cost, scale in (
+            (pieces.left[..., 0], law.tails.lower_cost, law.tails.lower_scale),
+            (pieces.right[..., -1], law.tails.upper_cost, law.tails.upper_scale),
+        ):
+            cost, scale = align(cost, len(shape)), align(scale, len(shape)) / rate
+            there = ~(scale <= 0)
+            log_tail = jnp.where(there, jnp.log(jnp.where(there, scale, 1.0)), -jnp.inf) - rate * cost
+            log_tail = jnp.broadcast_to(log_tail, shape)
+            log_masses.append(log_tail[..., None])
+            tails.append((start, log_tail, scale))
+    log_normalizer = jax.nn.logsumexp(jnp.concatenate(log_masses, axis=-1), axis=-1)
+    lower, upper = (Tail(start, jnp.exp(log - log_normalizer), scale) for start, log, scale in tails) if tails else (None, None)
+    return Masses(pieces, jnp.exp(log_masses[0] - log_normalizer[..., None]), lower, upper, log_normalizer)
+
+
+def locate(grid: jax.Array, y: jax.Array) -> jax.Array:
+    """Return the interval of ``grid`` (``(*batch, k+1)``, ascending) that holds ``y`` (``(*sample, *batch)``): 0..k-1.
+
+    Of the intervals that share an end, the one that starts there; at the very top the last of positive width.
+    """
+    batch = grid.shape[:-1]
+    rows, columns = grid.reshape(-1, grid.shape[-1]), y.reshape(-1, *batch).reshape(-1, _size(batch)).T
+    search = jax.vmap(lambda row, points, side: jnp.searchsorted(row, points, side=side), in_axes=(0, 0, None))
+    after = search(rows, columns, "right") - 1
+    before = search(rows, columns, "left") - 1
+    index = jnp.where(columns >= rows[:, -1:], before, after)
+    return jnp.clip(index, 0, grid.shape[-1] - 2).T.reshape(y.shape).astype(jnp.int32)
+
+
+def gather(array: jax.Array, index: jax.Array) -> jax.Array:
+    """Pick ``array[..., index]``, for ``index`` of shape ``(*sample, *batch)`` and an array that broadcasts to ``(*batch, k)``."""
+    array = align(array, index.ndim + 1)
+    if array.shape[-1] == 1:  # shared by all pieces
+        return array[..., 0]
+    return jnp.take_along_axis(array, index[..., None], axis=-1)[..., 0]
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def _at(masses: Masses, y: jax.Array) -> tuple[jax.Array, Pieces, jax.Array]:
+    """The piece that holds each ``y``: its index, the piece itself, and the edges of the support."""
+    shape = masses.mass.shape
+    edges = jnp.concatenate([masses.pieces.left, masses.pieces.right[..., -1:]], axis=-1)
+    edges = jnp.broadcast_to(edges, (*shape[:-1], edges.shape[-1]))
+    index = locate(edges, y)
+    return index, Pieces(*(gather(field, index) for field in masses.pieces)), edges
+
+
+def _points(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
+    return jnp.broadcast_to(y, jnp.broadcast_shapes(y.shape, law.batch_shape))
+
+
+@jax.jit
+def log_normalizer(law: PiecewiseExponential) -> jax.Array:
+    return resolve(law).log_normalizer
+
+
+@jax.jit
+def log_prob(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
+    masses, y = resolve(law), _points(law, y)
+    _, here, edges = _at(masses, y)
+    bottom, top = align(edges[..., 0], y.ndim), align(edges[..., -1], y.ndim)
+    rate, normalizer = here.rate, align(masses.log_normalizer, y.ndim)
+    inside = -rate * here.cost_at(jnp.clip(y, here.left, here.right)) - normalizer
+    value = jnp.where((y >= bottom) & (y <= top) & (top > bottom), inside, -jnp.inf)
+    for tail, distance in ((masses.lower_tail, bottom - y), (masses.upper_tail, y - top)):
+        if tail is not None:
+            scale = align(tail.scale, y.ndim)
+            there = (distance >= 0) & (scale > 0)
+            safe = jnp.where(there, scale, 1.0)
+            log_density = jnp.log(jnp.where(there, align(tail.mass, y.ndim), 1.0)) - jnp.log(safe) - distance / safe
+            value = jnp.where((distance > 0) | (top <= bottom), jnp.where(there, log_density, value), value)
+    return jnp.where(jnp.isnan(y) | jnp.isnan(normalizer), jnp.nan, value)
+
+
+@jax.jit
+def cdf(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
+    masses, y = resolve(law), _points(law, y)
+    index, here, edges = _at(masses, y)
+    bottom, top = align(edges[..., 0], y.ndim), align(edges[..., -1], y.ndim)
+    below = gather(_cumulative(masses), index)
+    width = jnp.where(here.width > 0, here.width, 1.0)
+    from_left = jnp.clip((y - here.left) / width, 0.0, 1.0)
+    from_right = jnp.clip((here.right - y) / width, 0.0, 1.0)
+    up, down = piece.cdf_fraction(from_left, here.decay), 1 - piece.cdf_fraction(from_right, here.decay)
+    # A descending piece near its left end: the difference above cancels, its product form does not.
+    down = jnp.where(from_left < 0.5, _descending_mass(from_left, here.decay), down)
+    value = below + gather(masses.mass, index) * jnp.where(here.ascending, up, down)
+    value = jnp.where(y < bottom, 0.0, value)
+    if masses.lower_tail is not None:
+        scale, mass = align(masses.lower_tail.scale, y.ndim), align(masses.lower_tail.mass, y.ndim)
+        distance = jnp.maximum(bottom - y, 0.0)
+        value = jnp.where(
+            y < bottom, jnp.where(scale > 0, mass * jnp.exp(-distance / jnp.where(scale > 0, scale, 1.0)), 0.0), value
+        )
+    if masses.upper_tail is not None:
+        scale, mass = align(masses.upper_tail.scale, y.ndim), align(masses.upper_tail.mass, y.ndim)
+        distance = jnp.maximum(y - top, 0.0)
+        value = jnp.where(y > top, 1 - mass * jnp.exp(-distance / jnp.where(scale > 0, scale, 1.0)), value)
+    else:
+        value = jnp.where(y >= top, 1.0, value)
+    normal = ~jnp.isnan(align(masses.log_normalizer, y.ndim))
+    return jnp.where(jnp.isnan(y) | ~normal, jnp.nan, jnp.clip(value, 0.0, 1.0))
+
+
+def _descending_mass(r: jax.Array, s: jax.Array) -> jax.Array:
+    """Mass within ``r`` of the high-cost end: e^{-s(1-r)} (1 - e^{-sr}) / (1 - e^{-s})."""
+    return jnp.exp(-s * (1 - r)) * piece.cdf_fraction(r, s)
+
+
+def _cumulative(masses: Masses) -> jax.Array:
+    """Mass below each edge, ``(*batch, m+1)``."""
+    first = jnp.zeros_like(masses.mass[..., :1]) if masses.lower_tail is None else masses.lower_tail.mass[..., None]
+    return jnp.cumsum(jnp.concatenate([first, masses.mass], axis=-1), axis=-1)
+
+
+@jax.jit
+def quantile(law: PiecewiseExponential, p: jax.Array) -> jax.Array:
+    masses, p = resolve(law), _points(law, p)
+    cumulative = _cumulative(masses)
+    index = locate(cumulative, p)
+    here = Pieces(*(gather(field, index) for field in masses.pieces))
+    mass = gather(masses.mass, index)
+    mass = jnp.where(mass > 0, mass, 1.0)
+    below = jnp.clip((p - gather(cumulative, index)) / mass, 0.0, 1.0)
+    above = jnp.clip((gather(cumulative, index + 1) - p) / mass, 0.0, 1.0)
+    up = here.left + here.width * piece.quantile_fraction(below, above, here.decay)
+    down = here.right - here.width * piece.quantile_fraction(above, below, here.decay)
+    value = jnp.clip(jnp.where(here.ascending, up, down), here.left, here.right)
+    if masses.lower_tail is not None:
+        start, mass, scale = (align(field, p.ndim) for field in masses.lower_tail)
+        value = jnp.where(p < mass, start + scale * jnp.log(p / jnp.where(p < mass, mass, 1.0)), value)
+    if masses.upper_tail is not None:
+        start, mass, scale = (align(field, p.ndim) for field in masses.upper_tail)
+        value = jnp.where(1 - p < mass, start - scale * jnp.log((1 - p) / jnp.where(1 - p < mass, mass, 1.0)), value)
+    normal = ~jnp.isnan(align(masses.log_normalizer, p.ndim))
+    return jnp.where((p >= 0) & (p <= 1) & normal, value, jnp.nan)
+
+
+@jax.jit
+def mean(law: PiecewiseExponential) -> jax.Array:
+    return _mean(resolve(law))
+
+
+def _mean(masses: Masses) -> jax.Array:
+    # Summed as distances from an edge near the bulk, so that a large offset of the data costs no digits.
+    heaviest = jnp.argmax(masses.mass, axis=-1).astype(jnp.int32)
+    origin = gather(masses.pieces.left, heaviest)
+    total = jnp.sum(masses.mass * (masses.pieces.mean() - origin[..., None]), axis=-1)
+    for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
+        if tail is not None:
+            total = total + tail.mass * (tail.start - origin + sign * tail.scale)
+    return origin + total
+
+
+@jax.jit
+def variance(law: PiecewiseExponential) -> jax.Array:
+    masses = resolve(law)
+    mean = _mean(masses)
+    total = jnp.sum(masses.mass * (masses.pieces.variance() + jnp.square(masses.pieces.mean() - mean[..., None])), axis=-1)
+    for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
+        if tail is not None:
+            total = total + tail.mass * (jnp.square(tail.scale) + jnp.square(tail.start + sign * tail.scale - mean))
+    return total
+
+
+@jax.jit
+def mean_abs_error(law: PiecewiseExponential, center: jax.Array) -> jax.Array:
+    masses, center = resolve(law), _points(law, center)
+    at, rank = center[..., None], center.ndim + 1
+    pieces = Pieces(*(align(field, rank) for field in masses.pieces))
+    normalizer = align(masses.log_normalizer, center.ndim)[..., None]
+    infinity = jnp.asarray(jnp.inf, at.dtype)
+    total = jnp.zeros_like(center)
+    for part in (pieces.clip(at, infinity), pieces.clip(-infinity, at)):
+        total = total + jnp.sum(jnp.exp(part.log_mass() - normalizer) * jnp.abs(part.mean() - at), axis=-1)
+    for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
+        if tail is not None:
+            start, mass, scale = (align(field, center.ndim) for field in tail)
+            # E|T - d| for an exponential T of this scale and a centre that lies d inside the tail.
+            depth = sign * (center - start)
+            safe = jnp.where(scale > 0, scale, 1.0)
+            inside = depth - scale + 2 * scale * jnp.exp(-jnp.maximum(depth, 0.0) / safe)
+            total = total + mass * jnp.where(depth > 0, inside, scale - depth)
+    return total
+
+
+@jax.jit
+def entropy(law: PiecewiseExponential) -> jax.Array:
+    masses = resolve(law)
+    pieces = masses.pieces
+    low = jnp.minimum(pieces.cost_left, pieces.cost_right)
+    log_height = -(pieces.rate * low + pieces.decay * piece.mean_fraction(pieces.decay))
+    total = jnp.sum(masses.mass * log_height, axis=-1)
+    if law.tails is not None:
+        rate = align(law.rate, len(law.batch_shape))
+        for tail, cost in ((masses.lower_tail, law.tails.lower_cost), (masses.upper_tail, law.tails.upper_cost)):
+            total = total - tail.mass * (rate * align(cost, rate.ndim) + 1)  # type: ignore[union-attr]
+    return masses.log_normalizer - total

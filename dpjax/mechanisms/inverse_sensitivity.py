@@ -1,0 +1,70 @@
+"""Inverse sensitivity (Asi and Duchi 2020; McSherry and Talwar 2007): the exponential mechanism on the number of changes.
+
+Density proportional to exp(-epsilon/2 * len(y)), where len(y) is how many individuals must change for the statistic to become y:
+piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its median under add/remove neighbours is Duff's.
+Privacy: len(y) changes by at most 1 between neighbours. The flat piece of the rho-smooth variant has cost 0.
+"""
+
+import jax
+from jax.typing import ArrayLike
+
+from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.mechanisms.line import Support, law_on_line
+from dpjax.profiles.profile import SensitivityProfile
+
+
+def inverse_sensitivity(
+    profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+) -> PiecewiseExponential:
+    """Return the law of the inverse sensitivity mechanism.
+
+    Args:
+        profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels.
+        epsilon: positive; broadcasts against the batch shape.
+        rho: public, not negative, broadcasts like epsilon; see :func:`dpjax.piecewise_laplace`.
+        support: with ``rho``, ``"restricted"`` to the profile's range or ``"extended"`` by rho.
+
+    Returns:
+        A :class:`PiecewiseExponential` of the broadcast batch shape.
+
+    Raises:
+        ValueError: a profile with fractional levels, or with steps whose number is not static; a bad ``epsilon``, ``rho`` or
+            ``support``.
+
+    Privacy:
+        epsilon-DP and epsilon-bounded-range under the profile's neighbour relation. Public: epsilon, rho, and what the profile says
+        is public. Float draws are simulations: their low-order bits depend on the data.
+
+    References:
+        Durfee (2025), Definition 4.1 and mechanism M.2; Asi and Duchi (2020); Gillenwater and Munoz Medina, Section 4.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from dpjax import median
+    >>> law = inverse_sensitivity(median(jnp.array([1.0, 2.0, 5.0]), lower=0, upper=10, neighbors="swap"), 1.0)
+    >>> bool(jnp.isclose(law.prob(1.5) / law.prob(0.5), jnp.exp(0.5)))
+    True
+    """
+    if not profile.integer_levels:
+        raise ValueError("inverse sensitivity needs integer levels: this profile's are fractional. Use piecewise_laplace.")
+    if profile.step is not None:
+        raise ValueError(
+            "inverse sensitivity needs one piece a level: give truncate a num_steps, or from_radii enough radii. "
+            "piecewise_laplace takes steps without end."
+        )
+    return law_on_line(profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support)
+
+
+def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return levels[..., 1:], levels[..., 1:]
+
+
+def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
+    """Return what one draw of :func:`inverse_sensitivity` costs.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import median
+    >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove"), 2))
+    2-DP and 2-bounded-range under add_remove neighbors
+    """
+    return Guarantee(concrete_epsilon(epsilon), concrete_epsilon(epsilon), profile.neighbors)

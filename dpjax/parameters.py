@@ -1,0 +1,81 @@
+"""Public parameters and arrays at the door of the library, in the three tiers that every function keeps.
+
+1. Static facts (dtype, rank, an unknown option) raise when the function is called or traced.
+2. A public parameter given as a Python or NumPy value is checked at once and raises ``ValueError``; the same parameter
+   given as a JAX array cannot be looked at under a trace, so a bad value becomes NaN for its own batch element.
+3. Data never raises: an error that depends on a record discloses it.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+
+def float_array(name: str, value: Any) -> jax.Array:
+    """Return ``value`` as a JAX array of float32 or float64, upcasting integers and half precision.
+
+    Integers become the default float (float32, or float64 with x64 enabled) before JAX sees them, so that a large
+    Python or NumPy integer is rounded and never wrapped around.
+    """
+    if not isinstance(value, jax.Array):
+        value = np.asarray(value)
+        if value.dtype.kind in "biu":
+            value = value.astype(np.float64)
+        if value.dtype.kind != "f" and not jnp.issubdtype(value.dtype, jnp.floating):
+            raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+    array = jnp.asarray(value)
+    if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_:
+        return array.astype(jnp.result_type(float))
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
+    return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+
+
+def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite and above zero (see the tiers above)."""
+    return _checked(name, value, dtype, "finite and positive", lambda v, xp: xp.isfinite(v) & (v > 0))
+
+
+def nonnegative(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite and not below zero (see the tiers above)."""
+    return _checked(name, value, dtype, "finite and not negative", lambda v, xp: xp.isfinite(v) & (v >= 0))
+
+
+def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Return the public bounds of the data: finite, ``lower < upper``, and with a finite width in ``dtype``."""
+    low = _checked("lower", lower, dtype, "finite", lambda v, xp: xp.isfinite(v))
+    high = _checked("upper", upper, dtype, "finite", lambda v, xp: xp.isfinite(v))
+    if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
+        a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
+        with np.errstate(over="ignore"):
+            if not np.all((a < b) & np.isfinite(b - a)):
+                raise ValueError(
+                    f"lower must be below upper, and upper - lower finite in {low.dtype}: got lower={lower}, upper={upper}."
+                )
+    ok = (low < high) & jnp.isfinite(high - low)
+    return jnp.where(ok, low, jnp.nan), jnp.where(ok, high, jnp.nan)
+
+
+def one_of(name: str, value: Any, options: Collection[str]) -> str:
+    """Return a static option, or raise with the list of what is known."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+    return str(value)
+
+
+def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> jax.Array:
+    if isinstance(value, jax.Array):
+        array = value.astype(dtype)
+        return jnp.where(test(array, jnp), array, jnp.nan)
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            concrete = np.asarray(value, dtype=np.float64).astype(dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a real number or an array of them, got {value!r}.") from error
+    if not np.all(test(concrete, np)):
+        raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
+    return jnp.asarray(concrete)

@@ -1,0 +1,301 @@
+"""Median, quantiles and order statistics: their sensitivity profiles under both neighbour relations.
+
+With x[1..n] sorted, x[j] = lower for j <= 0, x[j] = upper for j > n, and X the piecewise linear interpolation of j -> x[j], every
+profile here is x (or X) read at ranks that move outwards from a base rank by a fixed step per changed individual:
+
+    relation     statistic                            base rank     step           read
+    swap         quantile q, "linear"                 q n + 1 - q   1              X(rank)
+    swap         quantile q, "lower"                  q n           1              x[ceil(rank)]
+    add/remove   quantile q, "linear"                 q n + 1 - q   max(q, 1-q)    X(rank)
+    add/remove   quantile q, "lower"                  q n           max(q, 1-q)    x[ceil(rank)]
+    both         order statistic of fixed rank m      m             1              x[rank]
+
+A swap moves every order statistic by one place. Under add/remove, A records added at the top and R removed at the bottom shift the
+rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q) each. Ranks are fractions with the denominator of q, in integer
+arithmetic: 0.1 * n in floating point is off by a rank now and then, and a rank off by one on one side leaks 1.44 epsilon.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.profiles.profile import NEIGHBORS, Neighbors, SensitivityProfile
+from dpjax.shapes import broadcast_rows
+
+Definition = Literal["linear", "lower"]
+
+
+def median(
+    x: ArrayLike,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    definition: Definition = "linear",
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the median: :func:`quantile` at 1/2.
+
+    The default is the midpoint median; ``definition="lower"`` is x[ceil(n/2)], the median of the Duff paper. The midpoint is the
+    better target under add/remove: on evenly spaced data and epsilon = 2 its error is 1.15 times smaller.
+
+    Args:
+        x: float ``(..., n)``, individuals on the last axis.
+        lower: public lower bound of the data, ``(...)``.
+        upper: public upper bound of the data, ``(...)``.
+        neighbors: ``"add_remove"`` or ``"swap"``; no default, since the two promise different things.
+        definition: ``"linear"`` or ``"lower"``.
+        count: int ``(...)``, how many leading records of each row are present.
+        mask: bool ``(..., n)``, which records are present.
+
+    Returns:
+        A profile of batch shape ``(...)``.
+
+    Raises:
+        TypeError, ValueError: as :func:`quantile`.
+
+    Privacy:
+        As :func:`quantile`.
+
+    References:
+        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.
+
+    >>> import jax.numpy as jnp
+    >>> ages = jnp.array([[23.0, 35.0, 41.0, 62.0], [19.0, 20.0, 80.0, 0.0]])
+    >>> median(ages, lower=0, upper=100, neighbors="add_remove", count=jnp.array([4, 3])).value.tolist()
+    [38.0, 20.0]
+    """
+    return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=count, mask=mask)
+
+
+def quantile(
+    x: ArrayLike,
+    q: float | Fraction | str,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    definition: Definition = "linear",
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the q-quantile.
+
+    ``definition="linear"`` reads rank q n + 1 - q with interpolation (NumPy's default); ``"lower"`` is x[ceil(q n)] (NumPy's
+    ``"inverted_cdf"``, Duff's convention). Records are clamped to ``[lower, upper]``. An empty dataset under add/remove has the
+    value lower + (1-q) (upper - lower), or ``lower`` for ``"lower"``: a constant, fixed so that it fits its neighbours.
+
+    Args:
+        x: float ``(..., n)``, individuals on the last axis. Integers become floats. A NaN record is absent under
+            ``"add_remove"`` and counts as ``lower`` under ``"swap"``, where the number of records is public.
+        q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10. For 1/3 give ``Fraction(1, 3)``.
+        lower: public lower bound of the data, ``(...)``.
+        upper: public upper bound of the data, ``(...)``.
+        neighbors: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced).
+        definition: which quantile.
+        count: int ``(...)``, how many leading records of each row are present (the rest is padding).
+        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+
+    Returns:
+        A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
+        at the median.
+
+    Raises:
+        TypeError: ``x`` is not numeric, or ``q`` is a JAX array.
+        ValueError: q outside (0, 1) or with a denominator too large for exact ranks, ``lower >= upper``, an unknown option,
+            both ``count`` and ``mask``.
+
+    Privacy:
+        The values interleave for neighbouring datasets as in Corollary 3.1, so mechanisms on this profile are epsilon-DP and
+        epsilon-bounded-range. Public: q, the bounds and the shape of ``x``; under swap also the number of records (so ``count``
+        and ``mask``), under add/remove not. A profile made for one relation is not valid for the other: add/remove values under
+        swap leak 1.97 epsilon.
+
+    References:
+        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case should read "n even").
+
+    >>> import jax.numpy as jnp
+    >>> profile = quantile(jnp.arange(1.0, 12.0), 0.9, lower=0, upper=20, neighbors="swap")
+    >>> float(profile.value), profile.upper.tolist()
+    (10.0, [10.0, 11.0, 20.0])
+    """
+    parameters.one_of("definition", definition, ("linear", "lower"))
+    parameters.one_of("neighbors", neighbors, NEIGHBORS)
+    fraction = _fraction(q)
+    u, v = fraction.numerator, fraction.denominator
+    interpolate = definition == "linear"
+    step = v if neighbors == "swap" else max(u, v - u)
+    ranks = Ranks(per_record=u, constant=(v - u) if interpolate else 0, step=step, denominator=v, interpolate=interpolate)
+    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask)
+
+
+def order_statistic(
+    x: ArrayLike,
+    rank: int,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1.
+
+    Args:
+        x: float ``(..., n)``, individuals on the last axis; NaN as in :func:`quantile`.
+        rank: static, 1..n, and fixed: it does not move when records come or go. With fewer than ``rank`` records present the
+            value is ``upper``.
+        lower: public lower bound of the data, ``(...)``.
+        upper: public upper bound of the data, ``(...)``.
+        neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
+        count: int ``(...)``, how many leading records of each row are present.
+        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+
+    Returns:
+        A profile of batch shape ``(...)``.
+
+    Raises:
+        TypeError, ValueError: as :func:`quantile`, and for a rank outside 1..n.
+
+    Privacy:
+        As :func:`quantile`; ``rank`` is public.
+
+    References:
+        Durfee (2025), Section 3.1.
+
+    >>> import jax.numpy as jnp
+    >>> order_statistic(jnp.array([3.0, 1.0, 2.0]), 1, lower=0, upper=9, neighbors="swap").upper.tolist()
+    [1.0, 2.0, 3.0, 9.0]
+    """
+    parameters.one_of("neighbors", neighbors, NEIGHBORS)
+    n = np.shape(x)[-1] if np.ndim(x) else 0
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= n:
+        raise ValueError(f"rank must be an integer from 1 to the {n} records on the last axis of x, got {rank!r}.")
+    ranks = Ranks(per_record=0, constant=int(rank), step=1, denominator=1, interpolate=False)
+    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask)
+
+
+class Ranks(NamedTuple):
+    """Where a profile reads: at ``(per_record * n + constant +- step * level) / denominator``, all integers."""
+
+    per_record: int
+    constant: int
+    step: int
+    denominator: int
+    interpolate: bool
+
+    def levels(self, n: int) -> tuple[int, int]:
+        """How many levels reach the bounds, below and above, for up to ``n`` records."""
+        base = self.per_record * n + self.constant
+        down = -(-base // self.step)
+        if self.interpolate:  # up to rank n + 1
+            return down, -(-(self.denominator * (n + 1) - base) // self.step)
+        return down, (self.denominator * n - base) // self.step + 1  # past rank n: ceil takes it to n + 1
+
+
+def _fraction(q: Any) -> Fraction:
+    if isinstance(q, jax.Array):
+        raise TypeError("q must be a static number or Fraction, not a JAX array: ranks are computed exactly.")
+    try:
+        fraction = q if isinstance(q, Fraction) else Fraction(str(q))
+    except (ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"q must be a number or a Fraction, got {q!r}.") from error
+    if not 0 < fraction < 1:
+        raise ValueError(f"q must be strictly between 0 and 1, got {q}.")
+    return fraction
+
+
+def _profile(
+    x: ArrayLike,
+    ranks: Ranks,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    count: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> SensitivityProfile:
+    records = parameters.float_array("x", x)
+    if records.ndim == 0:
+        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+    if ranks.denominator * (records.shape[-1] + 2) >= 2**31:
+        raise ValueError(
+            f"q has the denominator {ranks.denominator}, too large for exact ranks of {records.shape[-1]} records; "
+            "give a short decimal or a Fraction such as Fraction(1, 3)."
+        )
+    if count is not None and mask is not None:
+        raise ValueError("give count or mask, not both.")
+    present = _present(records, count, mask)
+    low, high = parameters.bounds(lower, upper, records.dtype)
+    upper_values, lower_values = _read(records, present, low, high, ranks, neighbors)
+    upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=records.dtype) for side in (upper_values, lower_values))
+    return SensitivityProfile(upper_values, lower_values, upper_levels, lower_levels, neighbors=neighbors)
+
+
+def _present(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
+    """Which records are there, bool that broadcasts against ``records``; None for all."""
+    if mask is not None:
+        there = jnp.asarray(mask)
+        if there.dtype != jnp.bool_ or there.ndim == 0 or there.shape[-1] != records.shape[-1]:
+            raise ValueError(f"mask must be bool with last axis {records.shape[-1]}, got {there.dtype} of shape {there.shape}.")
+        return there
+    if count is not None:
+        number = jnp.asarray(count)
+        if not jnp.issubdtype(number.dtype, jnp.integer):
+            raise ValueError(f"count must hold integers, got dtype {number.dtype}.")
+        position = jnp.arange(records.shape[-1], dtype=number.dtype)
+        return position.reshape((1,) * number.ndim + (-1,)) < number[..., None]
+    return None
+
+
+@partial(jax.jit, static_argnames=("ranks", "neighbors"))
+def _read(
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, ranks: Ranks, neighbors: Neighbors
+) -> tuple[jax.Array, jax.Array]:
+    """The values of the profile: ``(..., U+1)`` above and ``(..., D+1)`` below."""
+    shapes = [records.shape, (*low.shape, 1), (*high.shape, 1)] + ([] if present is None else [present.shape])
+    shape = jnp.broadcast_shapes(*shapes)
+    batch, n_max, rank = shape[:-1], shape[-1], len(shape)
+    records, low, high = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None]))
+    there = jnp.ones(records.shape, jnp.bool_) if present is None else broadcast_rows(present, batch)
+    unreadable = jnp.isnan(records)
+    clamped = jnp.clip(jnp.where(unreadable, low, records), low, high)
+    if neighbors == "add_remove":
+        there = there & ~unreadable
+    # An absent record sorts last and reads as the upper bound, as every rank above n does.
+    ordered = jnp.concatenate([low, jnp.sort(jnp.where(there, clamped, high), axis=-1), high], axis=-1)
+    if present is None and neighbors == "swap":
+        n: Any = np.full((1,) * rank, n_max, np.int32)  # public and the same for all: ranks are constants
+    else:
+        n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
+    down, up = ranks.levels(n_max)
+    base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
+    sides = []
+    for count, sign in ((up, 1), (down, -1)):
+        outwards = np.arange(count + 1, dtype=np.int32).reshape((1,) * (rank - 1) + (-1,))
+        sides.append(_at_rank(ordered, base + outwards * np.int32(sign * ranks.step), ranks))
+    return sides[0], sides[1]
+
+
+def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
+    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0..n+1."""
+    last, v = ordered.shape[-1] - 1, np.int32(ranks.denominator)
+
+    def x(j: Any) -> jax.Array:
+        return jnp.take_along_axis(ordered, jnp.clip(jnp.asarray(j), 0, last), axis=-1)
+
+    if not ranks.interpolate:
+        return x(-((-numerator) // v))
+    whole = numerator // v
+    part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
+    below, above = x(whole), x(whole + np.int32(1))
+    return jnp.minimum(below + part * (above - below), above)

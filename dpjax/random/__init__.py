@@ -1,0 +1,26 @@
+"""Words, uniform pairs, and Gumbel and exponential noise with full-precision tails, one key a row."""
+
+from dpjax.random.keys import check_key, row_keys
+from dpjax.random.noise import (
+    UniformPair,
+    exponential,
+    exponential_from_uniform,
+    gumbel,
+    gumbel_from_uniform,
+    uniform,
+    uniform_from_words,
+    words,
+)
+
+__all__ = [
+    "UniformPair",
+    "check_key",
+    "exponential",
+    "exponential_from_uniform",
+    "gumbel",
+    "gumbel_from_uniform",
+    "row_keys",
+    "uniform",
+    "uniform_from_words",
+    "words",
+]

@@ -1,0 +1,25 @@
+"""Alignment of batch axes: every array meets another of the same rank, so the library runs with rank promotion forbidden."""
+
+import jax
+import jax.numpy as jnp
+
+
+def align(array: jax.Array, ndim: int) -> jax.Array:
+    """Add leading axes of size 1 until the array has ``ndim`` axes."""
+    return array.reshape((1,) * (ndim - array.ndim) + array.shape)
+
+
+def concatenate(*arrays: jax.Array) -> jax.Array:
+    """Join arrays along the last axis after broadcasting their leading axes (of any rank) against each other."""
+    batch = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
+    return jnp.concatenate([broadcast_rows(array, batch) for array in arrays], axis=-1)
+
+
+def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """Broadcast the leading axes to ``batch`` and leave the last axis as it is."""
+    return jnp.broadcast_to(align(array, len(batch) + 1), (*batch, array.shape[-1]))
+
+
+def broadcast_batch(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """Broadcast an array that has batch axes only."""
+    return jnp.broadcast_to(align(array, len(batch)), batch)
