@@ -224,9 +224,10 @@ def _descending_mass(r: jax.Array, s: jax.Array) -> jax.Array:
 
 
 def _cumulative(masses: Masses) -> jax.Array:
-    """Mass below each edge, ``(*batch, m+1)``."""
+    """Mass below each edge, ``(*batch, m+1)``, which adds up to 1 with the upper tail whatever the rounding."""
     first = jnp.zeros_like(masses.mass[..., :1]) if masses.lower_tail is None else masses.lower_tail.mass[..., None]
-    return jnp.cumsum(jnp.concatenate([first, masses.mass], axis=-1), axis=-1)
+    below = jnp.cumsum(jnp.concatenate([first, masses.mass], axis=-1), axis=-1)
+    return below / (below[..., -1:] + (0.0 if masses.upper_tail is None else masses.upper_tail.mass[..., None]))
 
 
 @jax.jit
@@ -235,10 +236,10 @@ def quantile(law: PiecewiseExponential, p: jax.Array) -> jax.Array:
     cumulative = _cumulative(masses)
     index = locate(cumulative, p)
     here = Pieces(*(gather(field, index) for field in masses.pieces))
-    mass = gather(masses.mass, index)
-    mass = jnp.where(mass > 0, mass, 1.0)
-    below = jnp.clip((p - gather(cumulative, index)) / mass, 0.0, 1.0)
-    above = jnp.clip((gather(cumulative, index + 1) - p) / mass, 0.0, 1.0)
+    start, end = gather(cumulative, index), gather(cumulative, index + 1)
+    mass = jnp.where(end > start, end - start, 1.0)
+    below = jnp.clip((p - start) / mass, 0.0, 1.0)
+    above = jnp.clip((end - p) / mass, 0.0, 1.0)
     up = here.left + here.width * piece.quantile_fraction(below, above, here.decay)
     down = here.right - here.width * piece.quantile_fraction(above, below, here.decay)
     value = jnp.clip(jnp.where(here.ascending, up, down), here.left, here.right)

@@ -71,12 +71,10 @@ def _sample(
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape)
     if prod(shape) == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32), jnp.zeros(shape + batch, widths.dtype)
-    usable = (jnp.max(widths, axis=-1) > 0) & ~jnp.any(jnp.isnan(widths), axis=-1)
     count = widths.shape[-1]
     widths, levels = align(widths, len(batch) + 1), align(levels, len(batch) + 1)
     # One side, every interval laid down from 0 outwards: the point is then the offset itself.
     intervals = Slots(jnp.zeros_like(widths), widths, widths, levels, levels + (1.0 if sloped else 0.0))
     slots, sides = Slots.join(Slots(*(field[..., :0] for field in intervals)), intervals)
     index, offset = draw(key, slots, sides, rate, batch, prod(shape), "table" if shape else "gumbel", False)
-    offset = jnp.where(align(usable, len(batch) + 1), offset, jnp.nan)
     return jnp.clip(index - sides[0], 0, count - 1).reshape(shape + batch), offset.reshape(shape + batch)

@@ -177,7 +177,8 @@ class PiecewiseExponential:
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
         """E[(Y - center)^2], for a ``center`` that broadcasts against ``batch_shape``."""
-        return self.variance() + jnp.square(self.mean() - self._points("center", center))
+        at = self._points("center", center)
+        return align(self.variance(), at.ndim) + jnp.square(align(self.mean(), at.ndim) - at)
 
     def entropy(self) -> jax.Array:
         """Differential entropy -E[log p(Y)] in nats, of shape ``batch_shape``."""

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.selection import Method, choose
+from dpjax.distributions.selection import choose_by_gumbel_max, choose_from_table, stream
 from dpjax.random.keys import row_keys
-from dpjax.random.noise import UniformPair, exponential_from_uniform, uniform_from_words
+from dpjax.random.noise import UniformPair, exponential_from_uniform
 from dpjax.shapes import align, broadcast_rows, concatenate
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
 _LANES = 32
+Method = Literal["gumbel", "table"]
 
 
 class Slots(NamedTuple):
@@ -76,13 +77,16 @@ def draw(
     tails: bool,
 ) -> tuple[jax.Array, jax.Array]:
     """Draw ``draws`` points from each row: the chosen slots (int32) and the points, both ``(draws, *batch)``."""
-    key_select, key_place = jax.random.split(key)
     rate = align(rate, len(batch))[..., None]
     log_weights = slots.log_weights(rate)
     rows = broadcast_rows(log_weights, batch).reshape(prod(batch), log_weights.shape[-1])
-    chosen = choose(key_select, rows, sides, batch, draws, method)
-    words = jax.vmap(lambda row: jax.random.bits(row, (draws, 2), jnp.uint32))(row_keys(key_place, batch).reshape(-1))
-    points = _place(slots, rate, sides[0], chosen, uniform_from_words(words, rows.dtype), batch, tails)
+    roles = jax.vmap(jax.random.split)(row_keys(key, batch).reshape(-1))
+    keys_select, keys_place = roles[:, 0], roles[:, 1]
+    choose = choose_by_gumbel_max if method == "gumbel" else choose_from_table
+    chosen = choose(keys_select, rows, sides, draws)
+    points = _place(slots, rate, sides[0], chosen, stream(keys_place, draws, rows.dtype), batch, tails)
+    # A row without any mass, or with a NaN anywhere, has no law: its draws are NaN whatever slot was chosen.
+    points = jnp.where(jnp.max(rows, axis=-1, keepdims=True) > -jnp.inf, points, jnp.nan)
     return chosen.T.reshape(draws, *batch), points.T.reshape(draws, *batch)
 
 

@@ -67,11 +67,12 @@ def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
 def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.Array:
     """Return the r whose mass from the near end is ``p``, given ``complement`` = 1 - p at full relative precision.
 
-    r = -log1p(p expm1(-s)) / s. With p near 1 and s large that argument cancels; it equals
+    r = -log1p(x) / s with x = p (e^-s - 1). Where 1 + x cancels (x near -1: p near 1 and s large) it is written as
     (1 - p) + p e^-s, which does not.
     """
     flat = s < jnp.finfo(jnp.result_type(s)).eps
     safe = jnp.where(flat, 1.0, s)
-    low = -jnp.log1p(jnp.minimum(p, 0.5) * jnp.expm1(-safe))
-    high = -jnp.log(jnp.where(p > 0.5, complement + p * jnp.exp(-safe), 1.0))
-    return jnp.where(flat, p, jnp.where(p > 0.5, high, low) / safe)
+    x = p * jnp.expm1(-safe)
+    high = x < -0.5
+    log_rest = jnp.where(high, jnp.log(jnp.where(high, complement + p * jnp.exp(-safe), 1.0)), jnp.log1p(jnp.where(high, 0.0, x)))
+    return jnp.where(flat, p, jnp.minimum(-log_rest / safe, 1.0))

@@ -1,0 +1,198 @@
+"""Closed forms of PiecewiseExponential against quadrature, in float64 and float32."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import PiecewiseExponential, Tails
+from tests.support.oracle import Law
+
+
+ROWS, PIECES = 120, 11
+
+
+def random_laws(seed=0, ties=True):
+    """A batch of laws with arbitrary edges and costs (rising, falling, flat; many ties in half of the rows), and their oracles."""
+    rng = np.random.default_rng(seed)
+    edges, left, right, rates, oracles = [], [], [], [], []
+    for row in range(ROWS):
+        grid = np.linspace(-3, 5, 6 if ties and row % 2 else 97)
+        edge = np.sort(rng.choice(grid, PIECES + 1))
+        edge[-1] += 0.5  # never empty
+        a, b = rng.integers(0, 9, (2, PIECES)) + rng.choice([0.0, 0.5], (2, PIECES))
+        b = np.where(rng.random(PIECES) < 0.3, a, b)
+        rate = float(rng.choice([0.01, 0.5, 3.0, 20.0]))
+        for values, value in ((edges, edge), (left, a), (right, b), (rates, rate)):
+            values.append(value)
+        oracles.append(Law(list(zip(edge[:-1], edge[1:], a, b, strict=True)), rate))
+    fields = (jnp.asarray(np.array(values), jnp.float64) for values in (edges, left, right, rates))
+    return PiecewiseExponential(*fields, center=5), oracles
+
+
+def random_law(row):
+    law, oracles = random_laws(ties=False)
+    one = PiecewiseExponential(law.edges[row], law.cost_left[row], law.cost_right[row], law.rate[row], center=5)
+    return one, oracles[row]
+
+
+def test_closed_forms_agree_with_quadrature(x64):
+    law, exact = random_laws()
+    points = np.random.default_rng(1).uniform(-3.5, 6, (7, ROWS))
+    close = {"rtol": 1e-10, "atol": 1e-12}
+
+    def each(function, where=points):
+        return [[function(oracle, y) for oracle, y in zip(exact, row, strict=True)] for row in where]
+
+    np.testing.assert_allclose(law.log_normalizer(), [oracle.log_normalizer for oracle in exact], **close)
+    np.testing.assert_allclose(law.log_prob(points), each(Law.log_prob), **close)
+    np.testing.assert_allclose(law.prob(points), np.exp(each(Law.log_prob)), **close)
+    np.testing.assert_allclose(law.cdf(points), each(Law.cdf), **close)
+    np.testing.assert_allclose(law.survival(points), 1 - np.array(each(Law.cdf)), **close)
+    mean = np.array([oracle.expectation(lambda y: y) for oracle in exact])
+    variance = [oracle.expectation(lambda y, mu=mu: (y - mu) ** 2) for oracle, mu in zip(exact, mean, strict=True)]
+    np.testing.assert_allclose(law.mean(), mean, **close)
+    np.testing.assert_allclose(law.variance(), variance, **close)
+    np.testing.assert_allclose(law.stddev(), np.sqrt(variance), **close)
+    errors = each(lambda oracle, c: oracle.expectation(lambda y: abs(y - c), [c]))
+    np.testing.assert_allclose(law.mean_abs_error(points), errors, **close)
+    squares = each(lambda oracle, c: oracle.expectation(lambda y: (y - c) ** 2))
+    np.testing.assert_allclose(law.mean_squared_error(points), squares, **close)
+    entropies = [-oracle.expectation(np.vectorize(oracle.log_prob)) for oracle in exact]
+    np.testing.assert_allclose(law.entropy(), entropies, rtol=1e-9, atol=1e-9)
+    p = np.broadcast_to(np.linspace(0.001, 0.999, 23)[:, None], (23, ROWS))
+    np.testing.assert_allclose(each(Law.cdf, np.asarray(law.quantile(p))), p, rtol=1e-9, atol=1e-12)
+    low, high = law.interval(0.9)
+    np.testing.assert_allclose(each(Law.cdf, np.array([low, high])), [[0.05] * ROWS, [0.95] * ROWS], rtol=1e-9)
+
+
+def test_float32_stays_within_its_rounding_of_float64(x64):
+    law, _ = random_laws()
+    small = jax.tree.map(lambda a: a.astype(jnp.float32), law)
+    points = np.random.default_rng(2).uniform(-3.5, 6, (5, ROWS))
+    # A sum of 11 masses, each with a rounding of its edges (relative to their magnitude of 5, against widths of 1/12 at least).
+    unit = float(np.finfo(np.float32).eps)
+    assert small.cdf(points).dtype == jnp.float32
+    np.testing.assert_allclose(small.cdf(points), law.cdf(points), atol=5 * 12 * 11 * unit)
+    np.testing.assert_allclose(small.mean(), law.mean(), atol=8 * 5 * 12 * 11 * unit)
+    np.testing.assert_allclose(small.mean_abs_error(points), law.mean_abs_error(points), atol=8 * 5 * 12 * 11 * unit)
+    np.testing.assert_allclose(small.variance(), law.variance(), atol=64 * 5 * 12 * 11 * unit)
+
+
+def test_ends_of_the_support(x64):
+    law, _ = random_law(3)
+    bottom, top = float(law.edges[0]), float(law.edges[-1])
+    assert float(law.cdf(bottom)) == 0
+    assert float(law.cdf(top)) == 1
+    assert float(law.quantile(0.0)) == bottom
+    assert float(law.quantile(1.0)) == top
+    assert np.isfinite(law.log_prob(np.array([bottom, top]))).all()
+    assert np.isneginf(law.log_prob(np.array([bottom - 1e-9, top + 1e-9]))).all()
+    assert np.isnan(law.quantile(np.array([-0.1, 1.1, np.nan]))).all()
+    assert np.isnan(law.log_prob(np.nan))
+    assert np.isnan(law.cdf(np.nan))
+
+
+def tailed(lower_scale=2.0, upper_scale=0.5):
+    """Two pieces and two tails."""
+    edges, left, right = jnp.array([0.0, 1.0, 3.0]), jnp.array([2.0, 1.0]), jnp.array([1.0, 2.5])
+    tails = Tails(*(jnp.asarray(v, edges.dtype) for v in (2.0, lower_scale, 2.5, upper_scale)))
+    return PiecewiseExponential(edges, left, right, jnp.asarray(0.75, edges.dtype), tails, center=1)
+
+
+@pytest.mark.parametrize("scales", [(2.0, 0.5), (2.0, 0.0), (0.0, 0.5)])
+def test_tails_agree_with_long_pieces(scales, x64):
+    law = tailed(*scales)
+    reach = 60.0
+    segments = [(0.0, 1.0, 2.0, 1.0), (1.0, 3.0, 1.0, 2.5)]
+    if scales[0]:
+        segments.insert(0, (-reach * scales[0], 0.0, 2.0 + reach, 2.0))
+    if scales[1]:
+        segments.append((3.0, 3.0 + reach * scales[1], 2.5, 2.5 + reach))
+    exact = Law(segments, 0.75)
+    close = {"rtol": 1e-10, "atol": 1e-13}
+    points = np.array([-20.0, -3.0, -0.1, 0.5, 1.0, 2.9, 3.2, 6.0])
+    inside = points[(points >= segments[0][0]) & (points < segments[-1][1])]
+    np.testing.assert_allclose(law.log_normalizer(), exact.log_normalizer, **close)
+    np.testing.assert_allclose(law.log_prob(inside), [exact.log_prob(y) for y in inside], **close)
+    np.testing.assert_allclose(law.cdf(points), [exact.cdf(y) for y in points], **close)
+    np.testing.assert_allclose(law.survival(points), [1 - exact.cdf(y) for y in points], rtol=1e-9, atol=1e-12)
+    mean = exact.expectation(lambda y: y)
+    np.testing.assert_allclose(law.mean(), mean, **close)
+    np.testing.assert_allclose(law.variance(), exact.expectation(lambda y: (y - mean) ** 2), **close)
+    for c in points:
+        np.testing.assert_allclose(law.mean_abs_error(c), exact.expectation(lambda y, c=c: abs(y - c), [c]), **close)
+    np.testing.assert_allclose(law.entropy(), -exact.expectation(np.vectorize(exact.log_prob)), rtol=1e-9)
+    p = np.array([1e-9, 0.001, 0.2, 0.5, 0.8, 0.999, 1 - 1e-9])
+    np.testing.assert_allclose(law.cdf(law.quantile(p)), p, rtol=1e-9, atol=1e-15)
+    cut = law.restrict(-1.0, 3.5)
+    mass = law.cdf(3.5) - law.cdf(-1.0)
+    np.testing.assert_allclose(cut.cdf(points), np.clip((law.cdf(points) - law.cdf(-1.0)) / mass, 0, 1), rtol=1e-12, atol=1e-15)
+    assert cut.tails is None
+
+
+def test_survival_is_precise_where_one_minus_cdf_is_not(x64):
+    law = tailed()
+    far = 3.0 + 0.5 / 0.75 * 80
+    assert float(law.survival(far) / law.survival(3.0)) == pytest.approx(np.exp(-80), rel=1e-12)
+
+
+def test_restrict_conditions_the_law(x64):
+    law, _ = random_law(11)
+    low, high = (float(law.quantile(p)) for p in (0.2, 0.7))
+    cut = law.restrict(low, high)
+    points = np.linspace(low, high, 7)
+    np.testing.assert_allclose(cut.cdf(points), (law.cdf(points) - 0.2) / 0.5, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(cut.log_prob(points[1:-1]), law.log_prob(points[1:-1]) - np.log(0.5), rtol=1e-10)
+    assert np.isnan(law.restrict(90.0, 91.0).mean())
+
+
+def test_reflection_is_an_involution(x64):
+    law = tailed()
+    points = np.array([-4.0, 0.3, 2.0, 5.0])
+    np.testing.assert_allclose(law.reflect().cdf(-points), law.survival(points), rtol=1e-14)
+    for a, b in zip(jax.tree.leaves(law), jax.tree.leaves(law.reflect().reflect()), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_batches_broadcast_and_a_sweep_shares_its_pieces():
+    edges = jnp.sort(jax.random.normal(jax.random.key(0), (5, 8)))
+    cost = jnp.abs(jnp.arange(7.0) - 3)
+    rate = jnp.array([0.5, 1.0, 2.0])[:, None]
+    law = PiecewiseExponential(edges, cost, cost, rate, center=3)
+    assert law.batch_shape == (3, 5)
+    assert law.mean().shape == law.entropy().shape == law.sample(jax.random.key(1)).shape == (3, 5)
+    assert law.cdf(0.0).shape == (3, 5)
+    assert law.quantile(np.linspace(0.1, 0.9, 4).reshape(4, 1, 1)).shape == (4, 3, 5)
+    assert law.sample(jax.random.key(1), (2, 6)).shape == (2, 6, 3, 5)
+    one = PiecewiseExponential(edges[2], cost, cost, rate[1, 0], center=3)
+    for method in ("mean", "variance", "entropy", "log_normalizer"):
+        np.testing.assert_allclose(getattr(law, method)()[1, 2], getattr(one, method)(), rtol=1e-6)
+    points = jnp.linspace(-1.0, 1.0, 5)
+    for method in ("cdf", "log_prob", "survival", "mean_abs_error"):
+        np.testing.assert_allclose(getattr(law, method)(points)[1, 2], getattr(one, method)(points[2]), rtol=2e-6)
+
+
+def test_a_row_of_nan_stays_alone():
+    edges = jnp.array([[0.0, 1.0, 2.0], [0.0, jnp.nan, 2.0], [0.0, 1.0, 3.0]])
+    law = PiecewiseExponential(edges, jnp.ones(2), jnp.ones(2), jnp.array([1.0, 1.0, jnp.nan]), center=1)
+    for result in (law.mean(), law.cdf(0.5), law.log_prob(0.5), law.quantile(0.5), law.sample(jax.random.key(0)), law.entropy()):
+        assert np.isnan(result).tolist() == [False, True, True]
+    assert np.isnan(law.sample(jax.random.key(0), (50,))).all(axis=0).tolist() == [False, True, True]
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    law = PiecewiseExponential(jnp.arange(4.0), jnp.ones(2), jnp.ones(3), jnp.asarray(1.0))
+    with pytest.raises(ValueError, match=r"m\+1 edges need m costs.*\(4,\), \(2,\) and \(3,\)"):
+        law.mean()
+
+
+@pytest.mark.parametrize("method", ["mean", "variance", "entropy", "log_normalizer"])
+def test_gradients_by_rate_agree_with_finite_differences(method, x64):
+    law, _ = random_law(17)
+
+    def at(rate):
+        return getattr(PiecewiseExponential(law.edges, law.cost_left, law.cost_right, rate, center=law.center), method)()
+
+    rate, h = jnp.float64(0.7), 1e-5
+    assert float(jax.grad(at)(rate)) == pytest.approx(float(at(rate + h) - at(rate - h)) / (2 * h), rel=1e-6, abs=1e-8)

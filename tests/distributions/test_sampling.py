@@ -1,0 +1,219 @@
+"""Draws against the exact cdf, with negative controls; injected words; what is bitwise and what is not."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import PiecewiseExponential, Tails, inverse_sensitivity, laplace, median, piecewise_laplace, sample_intervals
+from dpjax.distributions.selection import SumTree, gumbel_max
+from dpjax.random import UniformPair, gumbel_from_uniform, uniform_from_words
+from tests.support.statistics import (
+    assert_counts_follow,
+    assert_counts_rejected,
+    assert_follows,
+    assert_rejected,
+)
+
+DRAWS = 200_000
+DATA = jnp.array([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
+
+
+def draw(law, method, seed=0):
+    if method == "gumbel rows":  # one draw from each of many equal rows: the shape () path of a batch
+        rate = jnp.broadcast_to(law.rate, (DRAWS,))
+        rows = PiecewiseExponential(law.edges, law.cost_left, law.cost_right, rate, law.tails, law.center)
+        return rows.sample(jax.random.key(seed))
+    return law.sample(jax.random.key(seed), (DRAWS,), method=method)
+
+
+@pytest.mark.parametrize("method", ["gumbel", "gumbel rows", "table"])
+@pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
+@pytest.mark.parametrize("rho", [0.0, 0.03])
+def test_draws_follow_the_exact_cdf(method, mechanism, rho):
+    profile = median(DATA, lower=0, upper=1, neighbors="add_remove")
+    law, other = mechanism(profile, 1.0, rho=rho), mechanism(profile, 1.15, rho=rho)
+    draws = draw(law, method)
+    assert_follows(draws, law.cdf)
+    assert_rejected(draws, other.cdf)
+
+
+def test_within_a_piece_the_two_mechanisms_differ():
+    """Same pieces with the same probabilities: the control is the other law inside them."""
+    profile = median(jnp.array([0.5]), lower=0, upper=1, neighbors="swap")
+    plm, inv = piecewise_laplace(profile, 2.0), inverse_sensitivity(profile, 2.0)
+    assert_rejected(plm.sample(jax.random.key(0), (DRAWS,)), inv.cdf)
+    assert_rejected(inv.sample(jax.random.key(0), (DRAWS,)), plm.cdf)
+
+
+@pytest.mark.parametrize("method", ["gumbel", "gumbel rows", "table"])
+def test_laws_with_tails(method):
+    law = laplace(3.0, 2.0, sensitivity=1.0)
+    assert_follows(draw(law, method), lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2))
+    assert_rejected(draw(law, method), laplace(3.0, 2.3, sensitivity=1.0).cdf)
+    tails = Tails(jnp.float32(2), jnp.float32(0.5), jnp.float32(1.5), jnp.float32(0.0))
+    mixed = PiecewiseExponential(jnp.arange(3.0), jnp.array([2.0, 1.0]), jnp.array([1.0, 1.5]), jnp.float32(1), tails, center=1)
+    draws = draw(mixed, method)
+    assert_follows(draws, mixed.cdf)
+    assert float(draws.max()) <= 2
+    assert float(draws.min()) < 0
+
+
+def test_pieces_falling_either_way():
+    law = PiecewiseExponential(jnp.arange(4.0), jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 0.5, 1.0]), jnp.float32(1.5), center=1)
+    for method in ("gumbel", "table"):
+        assert_follows(draw(law, method), law.cdf)
+
+
+def test_gumbel_and_table_choose_pieces_with_the_same_exact_probabilities():
+    widths = jnp.array([0.0, 0.5, 0.02, 3.0, 0.0, 0.3])
+    levels = jnp.array([0.0, 1.0, 2.0, 3.0, 4.0, 4.5])
+    weights = np.asarray(widths) * np.exp(-0.5 * np.asarray(levels))
+    off_by_one = np.asarray(widths) * np.exp(-0.5 * np.asarray([0, 1, 1, 2, 3, 3.5]))
+    for within, shape in itertools.product(("exponential", "uniform"), ((), (DRAWS,))):
+        rows = jnp.broadcast_to(widths, (1 if shape else DRAWS, 6))
+        index, offset = sample_intervals(jax.random.key(5), rows, levels, epsilon=1.0, within=within, shape=shape)
+        counts = np.bincount(np.asarray(index).ravel(), minlength=6)
+        assert counts[[0, 4]].sum() == 0
+        assert_counts_follow(counts, weights / weights.sum())
+        assert_counts_rejected(counts, off_by_one / off_by_one.sum())
+        inside = np.asarray(offset).ravel()[np.asarray(index).ravel() == 3] / 3
+        assert_follows(inside, lambda r: np.expm1(-0.5 * r) / np.expm1(-0.5) if within == "exponential" else r)
+        assert_rejected(inside, lambda r: r if within == "exponential" else np.expm1(-0.5 * r) / np.expm1(-0.5))
+
+
+def words(*pairs):
+    return uniform_from_words(jnp.array(pairs, jnp.uint32), jnp.float32)
+
+
+TOP, ZERO = (2**32 - 1, 2**32 - 1), (0, 0)
+
+
+def test_injected_words_reach_a_piece_of_mass_two_to_the_minus_forty():
+    weights = jnp.array([1.0, 2.0**-40] + [1.0] * 30, jnp.float32)
+    # A cumulative sum cannot: the piece has no length in it.
+    cumulative = jnp.cumsum(weights)
+    assert float(cumulative[1]) == float(cumulative[0])
+    # Gumbel-max: one large Gumbel, all others ordinary.
+    gumbels = gumbel_from_uniform(words(*[(2**31, 0)] * 32)).at[1].set(gumbel_from_uniform(words(TOP))[0])
+    assert int(gumbel_max(jnp.log(weights), gumbels)) == 1
+    # Tree: the smallest or the largest words at the lowest level, "always the inner half" above, the upper side first.
+    tree = SumTree.build(jnp.concatenate([jnp.zeros(32), weights])[None])
+
+    def reach(lowest):
+        pairs = words(lowest, *[TOP] * (tree.depth - 1))
+        return int(tree.descend(lambda height: UniformPair(*(part[height].reshape(1, 1) for part in pairs)))[0, 0])
+
+    assert reach(ZERO) == 32 + 1
+    assert reach(TOP) == 32 + 0
+    assert reach((0, 2**23)) == 32 + 1  # u = 2^-41
+    assert reach((0, 2**25)) == 32 + 0  # the control: u = 2^-39 is not small enough
+
+
+def test_tree_thresholds_are_the_exact_probabilities():
+    """The boundary between two neighbours lies where the words say it does, to a relative error of a few units."""
+    for near, far in ((1.0, 2.0**-40), (2.0**-40, 1.0), (0.3, 0.7), (5.0, 5.0)):
+        tree = SumTree.build(jnp.array([[near, far]], jnp.float32))
+        smaller = min(near, far) / (near + far)
+        for factor in (1 - 1e-5, 1 + 1e-5):
+            word = int(smaller * factor * 2**64)
+            pair = uniform_from_words(jnp.array([[[word >> 32, word & (2**32 - 1)]]], jnp.uint32), jnp.float32)
+            if far > near:  # far is chosen by small uniforms, so near by large ones
+                pair = UniformPair(pair.complement, pair.value)
+            chose_far = bool(tree.descend(lambda _, pair=pair: pair)[0, 0])
+            assert chose_far == ((far <= near) == (factor < 1)), (near, far, factor)
+
+
+def law_of(x, count, epsilon, neighbors="add_remove", **options):
+    return piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors=neighbors, count=count), epsilon, **options)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("options", [{}, {"rho": 0.01}])
+@pytest.mark.parametrize("shape", [(), (40,)])
+def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, shape):
+    """Bitwise, between jitted calls; an uneven batch and lengths on both sides of 32 and 64 meet XLA's remainder loops."""
+    rng = np.random.default_rng(0)
+    x, count = rng.normal(size=(7, 37)).astype(np.float32), rng.integers(0, 38, 7).astype(np.int32)
+
+    @jax.jit
+    def run(x, count):
+        return law_of(x, count, 0.7, neighbors, **options).sample(jax.random.key(3), shape)
+
+    plain = np.asarray(run(x, count))
+    assert np.isfinite(plain).all()
+    for more in (1, 28, 300):
+        padded = np.concatenate([x, np.full((7, more), np.nan if neighbors == "add_remove" else 9.0, np.float32)], axis=1)
+        np.testing.assert_array_equal(np.asarray(run(padded, count)), plain)
+    for rows in (1, 26):
+        taller = np.concatenate([x, rng.normal(size=(rows, 37)).astype(np.float32)])
+        counts = np.concatenate([count, np.full(rows, 20, np.int32)])
+        np.testing.assert_array_equal(np.asarray(run(taller, counts))[..., :7], plain)
+    np.testing.assert_array_equal(np.asarray(run(x[:1], count[:1]))[..., :1], plain[..., :1])
+
+
+def test_jit_and_eager_agree_to_a_few_units():
+    x = jax.random.normal(jax.random.key(0), (500, 41))
+    for shape in ((), (20,)):
+        eager = law_of(x, None, 0.7).sample(jax.random.key(1), shape)
+        jitted = jax.jit(lambda x, shape=shape: law_of(x, None, 0.7).sample(jax.random.key(1), shape))(x)
+        # Not bitwise: XLA fuses differently. 16 units of the range of the data.
+        np.testing.assert_allclose(eager, jitted, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
+
+
+def test_vmap_is_the_loop():
+    x, keys = jax.random.normal(jax.random.key(0), (6, 41)), jax.random.split(jax.random.key(1), 6)
+    for shape in ((), (5,)):
+        mapped = jax.vmap(lambda k, row, shape=shape: law_of(row, None, 0.7).sample(k, shape))(keys, x)
+        loop = jnp.stack([law_of(row, None, 0.7).sample(k, shape) for k, row in zip(keys, x, strict=True)])
+        np.testing.assert_allclose(mapped, loop, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
+
+
+def test_first_draws_stay_when_more_are_asked_for():
+    law = law_of(jax.random.normal(jax.random.key(0), (3, 41)), None, 1.0)
+    few, many = (law.sample(jax.random.key(2), (n,)) for n in (5, 5000))
+    np.testing.assert_array_equal(few, many[:5])
+
+
+def test_a_million_draws_from_a_thousand_pieces_fit_in_memory():
+    """Their product would be 10^9 numbers; and the mean agrees with the exact one within five standard errors."""
+    law = law_of(jax.random.normal(jax.random.key(0), (1001,)), None, 1.0)
+    draws = law.sample(jax.random.key(2), (1_000_000,))
+    assert draws.shape == (1_000_000,)
+    assert abs(float(draws.mean() - law.mean())) < 5 * float(law.stddev()) / 1000
+
+
+def test_draws_have_the_dtype_of_the_data(x64):
+    for dtype, expected in ((jnp.float64, "float64"), (jnp.float32, "float32"), (jnp.bfloat16, "float32"), (jnp.int32, "float64")):
+        assert law_of(jnp.arange(5).astype(dtype), None, 1.0).sample(jax.random.key(0)).dtype == expected
+
+
+def test_bad_arguments():
+    law = law_of(jnp.arange(5.0), None, 1.0)
+    with pytest.raises(ValueError, match="method must be one of 'auto', 'gumbel', 'table'"):
+        law.sample(jax.random.key(0), method="alias")
+    with pytest.raises(TypeError, match="typed key"):
+        law.sample(0)
+    for widths, levels in ((1.0, 1.0), (jnp.ones(3), jnp.ones(2)), (jnp.ones(0), jnp.ones(0))):
+        with pytest.raises(ValueError, match="same last axis"):
+            sample_intervals(jax.random.key(0), widths, levels, epsilon=1.0)
+    with pytest.raises(ValueError, match="within must be one of"):
+        sample_intervals(jax.random.key(0), jnp.ones(2), jnp.ones(2), epsilon=1.0, within="gaussian")
+    with pytest.raises(ValueError, match="epsilon must be finite and positive"):
+        sample_intervals(jax.random.key(0), jnp.ones(2), jnp.ones(2), epsilon=0.0)
+
+
+def test_rows_without_width_give_nan_and_a_valid_index():
+    widths = jnp.array([[0.0, 0.0], [1.0, jnp.nan], [1.0, 2.0]])
+    for shape in ((), (6,)):
+        index, offset = sample_intervals(jax.random.key(0), widths, jnp.arange(2.0), epsilon=1.0, shape=shape)
+        assert ((index >= 0) & (index <= 1)).all()
+        assert np.isnan(offset).all(axis=tuple(range(len(shape)))).tolist() == [True, True, False]
+
+
+def test_empty_shapes():
+    law = law_of(jnp.arange(5.0), None, 1.0)
+    assert law.sample(jax.random.key(0), (0,)).shape == (0,)
+    assert law_of(jnp.zeros((0, 5)), None, 1.0).sample(jax.random.key(0)).shape == (0,)

@@ -1,0 +1,52 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.random import check_key, gumbel, row_keys, words
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "message"),
+    [
+        (0, TypeError, "jax.random.key"),
+        (np.array([0, 1], np.uint32), TypeError, "typed key"),
+        (jnp.array([0, 1], jnp.uint32), TypeError, "typed key"),
+    ],
+)
+def test_untyped_keys_are_refused(key, error, message):
+    with pytest.raises(error, match=message):
+        check_key(key)
+
+
+def test_rbg_keys_and_key_batches_are_refused():
+    with pytest.raises(ValueError, match="threefry2x32"):
+        gumbel(jax.random.key(0, impl="rbg"))
+    with pytest.raises(ValueError, match=r"jax\.vmap"):
+        gumbel(jax.random.split(jax.random.key(0)))
+
+
+def test_threefry_that_is_not_partitionable_is_refused():
+    jax.config.update("jax_threefry_partitionable", False)
+    try:
+        with pytest.raises(ValueError, match="partitionable"):
+            words(jax.random.key(0), (3,))
+    finally:
+        jax.config.update("jax_threefry_partitionable", True)
+
+
+def test_row_keys_are_nested_folds_that_further_rows_leave_alone():
+    key = jax.random.key(3)
+    keys = row_keys(key, (4, 5))
+    expected = jax.random.fold_in(jax.random.fold_in(key, 2), 3)
+    assert keys.shape == (4, 5)
+    np.testing.assert_array_equal(jax.random.key_data(keys[2, 3]), jax.random.key_data(expected))
+    np.testing.assert_array_equal(jax.random.key_data(row_keys(key, (7, 9)))[:4, :5], jax.random.key_data(keys))
+    assert len(np.unique(np.asarray(jax.random.key_data(keys)).reshape(20, -1), axis=0)) == 20
+    np.testing.assert_array_equal(jax.random.key_data(row_keys(key, ())), jax.random.key_data(key))
+
+
+def test_words_of_a_stream_do_not_depend_on_its_length():
+    short, long = words(jax.random.key(1), (7,)), words(jax.random.key(1), (1000,))
+    np.testing.assert_array_equal(short, long[:7])
+    assert short.dtype == jnp.uint32

@@ -1,0 +1,135 @@
+"""Slow float64 oracles in plain NumPy, written from the definitions and not from the library.
+
+The extreme values of a statistic come from editing a dataset and asking ``np.quantile`` (or a breadth-first search); integrals come
+from Gauss-Legendre quadrature of the unnormalised density.
+"""
+
+import itertools
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+
+
+def quantile(data, q, definition, lower, upper):
+    """The statistic itself, for a list of clamped records; an empty dataset has the value that its neighbours require."""
+    q, data = Fraction(q), np.sort(np.asarray(data, np.float64))
+    if definition == "lower":
+        return float(data[ceil(q * len(data)) - 1]) if len(data) else float(lower)
+    return float(np.quantile(data, float(q))) if len(data) else float(lower + (1 - q) * (upper - lower))
+
+
+def extremes(data, levels, statistic, neighbors, lower, upper):
+    """The largest and smallest value of an order statistic within l changes, for l = 0..levels.
+
+    The worst l swaps put the l smallest records at the upper bound; the worst l additions and removals are A records at the upper
+    bound and l - A of the smallest gone, for the best A.
+    """
+    data = sorted(data)
+
+    def extreme(level, sign):
+        ordered, bound = (data, upper) if sign > 0 else (data[::-1], lower)
+        if neighbors == "swap":
+            changed = min(level, len(data))
+            return statistic(ordered[changed:] + [bound] * changed)
+        values = [statistic(ordered[level - added :] + [bound] * added) for added in range(level + 1)]
+        return max(values) if sign > 0 else min(values)
+
+    largest = np.maximum.accumulate([extreme(level, 1) for level in range(levels + 1)])
+    smallest = np.minimum.accumulate([extreme(level, -1) for level in range(levels + 1)])
+    return largest, smallest
+
+
+def reachable(start, levels, statistic, neighbors, grid):
+    """The largest and smallest value within l changes, by breadth-first search over all multisets on a grid."""
+    layer, seen = {tuple(sorted(start))}, {tuple(sorted(start))}
+    largest, smallest = [statistic(start)], [statistic(start)]
+    for _ in range(levels):
+        layer = {other for data in layer for other in neighbours_of(data, neighbors, grid)} - seen
+        seen |= layer
+        values = [statistic(data) for data in layer]
+        largest.append(max([largest[-1], *values]))
+        smallest.append(min([smallest[-1], *values]))
+    return np.array(largest), np.array(smallest)
+
+
+def neighbours_of(data, neighbors, grid):
+    """All neighbours of a sorted tuple of records on a grid."""
+    found = set()
+    removed = {data[:i] + data[i + 1 :] for i in range(len(data))}
+    if neighbors == "add_remove":
+        found |= removed
+        found |= {tuple(sorted((*data, value))) for value in grid}
+    else:
+        found |= {tuple(sorted((*rest, value))) for rest in removed for value in grid}
+    return found - {data}
+
+
+def all_datasets(sizes, grid):
+    """All multisets of the given sizes on a grid, as sorted tuples."""
+    return [data for n in sizes for data in itertools.combinations_with_replacement(grid, n)]
+
+
+class Law:
+    """A density exp(-rate * cost(y)) / Z given by (left, right, cost_left, cost_right), integrated by quadrature."""
+
+    def __init__(self, segments, rate):
+        self.segments = [s for s in segments if s[1] > s[0]]
+        self.rate = rate
+        self.shift = min(rate * min(s[2], s[3]) for s in self.segments)
+        self.total = sum(self._integrate(s, lambda y: np.ones_like(y)) for s in self.segments)
+        self.log_normalizer = float(np.log(self.total) - self.shift)
+
+    def _integrate(self, segment, function, upto=None):
+        left, right, cost_left, cost_right = segment
+        end = right if upto is None else min(max(upto, left), right)
+        y = left + (end - left) * (_NODES + 1) / 2
+        cost = cost_left + (cost_right - cost_left) * (y - left) / (right - left)
+        return float((end - left) / 2 * np.sum(_WEIGHTS * function(y) * np.exp(self.shift - self.rate * cost)))
+
+    def expectation(self, function, breaks=()):
+        """E[function(Y)], for a function that is smooth but at ``breaks``."""
+        total = 0.0
+        for left, right, cost_left, cost_right in self.segments:
+            cuts = [left, *sorted(b for b in breaks if left < b < right), right]
+            for a, b in itertools.pairwise(cuts):
+                at = [cost_left + (cost_right - cost_left) * (y - left) / (right - left) for y in (a, b)]
+                total += self._integrate((a, b, *at), function)
+        return total / self.total
+
+    def cdf(self, y):
+        return sum(self._integrate(s, lambda t: np.ones_like(t), upto=y) for s in self.segments) / self.total
+
+    def log_prob(self, y):
+        for left, right, cost_left, cost_right in self.segments:
+            if left <= y < right:
+                return -self.rate * (cost_left + (cost_right - cost_left) * (y - left) / (right - left)) - self.log_normalizer
+        return -np.inf
+
+
+def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
+    """The law of piecewise Laplace or inverse sensitivity, from its definition, for values at levels 0, 1, 2, ..."""
+    low, high = smallest[-1], largest[-1]
+    up, down = np.asarray(largest) + rho, np.asarray(smallest) - rho
+    flat = 1.0 if kind == "piecewise_laplace" else 0.0
+    segments = [(down[0], up[0], flat, flat)]
+    for level in range(1, len(up)):
+        near, far = (level, level + 1) if kind == "piecewise_laplace" else (level, level)
+        segments.append((up[level - 1], up[level], near, far))
+    for level in range(1, len(down)):
+        near, far = (level, level + 1) if kind == "piecewise_laplace" else (level, level)
+        segments.append((down[level], down[level - 1], far, near))
+    if support == "restricted":
+        segments = [cut(segment, low, high) for segment in segments]
+    return Law(segments, epsilon / 2)
+
+
+def cut(segment, low, high):
+    left, right, cost_left, cost_right = segment
+    a, b = np.clip([left, right], low, high)
+    if right <= left or b <= a:
+        return (a, a, cost_left, cost_right)
+    slope = (cost_right - cost_left) / (right - left)
+    return (a, b, cost_left + slope * (a - left), cost_left + slope * (b - left))
