@@ -25,8 +25,11 @@ def float_array(name: str, value: Any) -> jax.Array:
         value = np.asarray(value)
         if value.dtype.kind in "biu":
             value = value.astype(np.float64)
-        if value.dtype.kind != "f" and not jnp.issubdtype(value.dtype, jnp.floating):
+        if not jnp.issubdtype(value.dtype, jnp.floating):
             raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+        if value.dtype.itemsize > jnp.result_type(float).itemsize:
+            with np.errstate(over="ignore"):  # 1e300 becomes inf in float32, without a warning that depends on the data
+                value = value.astype(jnp.result_type(float))
     array = jnp.asarray(value)
     if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_:
         return array.astype(jnp.result_type(float))

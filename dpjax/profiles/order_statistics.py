@@ -11,7 +11,9 @@ profile here is x (or X) read at ranks that move outwards from a base rank by a 
     both         order statistic of fixed rank m      m             1              x[rank]
 
 A swap moves every order statistic by one place. Under add/remove, A records added at the top and R removed at the bottom shift the
-rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q) each. Ranks are fractions with the denominator of q, in integer
+rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q) each. These are the exact extreme values of the statistic, with
+one exception: a linear quantile other than the median, under add/remove, at levels that could empty the dataset, where they are
+an outer bound that keeps Corollary 3.1. Ranks are fractions with the denominator of q, in integer
 arithmetic: 0.1 * n in floating point is off by a rank now and then, and a rank off by one on one side leaks 1.44 epsilon.
 """
 

@@ -8,7 +8,6 @@ import pytest
 from dpjax import PiecewiseExponential, Tails
 from tests.support.oracle import Law
 
-
 ROWS, PIECES = 120, 11
 
 

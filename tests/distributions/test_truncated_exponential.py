@@ -67,9 +67,9 @@ def test_cdf_and_quantile_invert_each_other(x64):
             e = Decimal(1) - (-Decimal(s)).exp()
             back = (1 - (-Decimal(s) * Decimal(r)).exp()) / e
             # The inverse is as good as its own argument: an error of one unit in r moves p by its density.
-            slack = Decimal(4e-16) * (1 + Decimal(s) * (-Decimal(s) * Decimal(r)).exp() / e * Decimal(r))
+            slack = Decimal("4e-16") * (1 + Decimal(s) * (-Decimal(s) * Decimal(r)).exp() / e * Decimal(r))
             assert abs(back - Decimal(p)) <= slack, (s, p)
-            assert abs(Decimal(float(piece.cdf_fraction(jnp.float64(r), jnp.float64(s)))) - back) < Decimal(1e-15)
+            assert abs(Decimal(float(piece.cdf_fraction(jnp.float64(r), jnp.float64(s)))) - back) < Decimal("1e-15")
 
 
 def test_small_probabilities_keep_their_relative_precision():

@@ -61,5 +61,5 @@ def audit(law, datasets, neighbors, grid):
     with np.errstate(invalid="ignore"):
         ratio = limits[first] - limits[second]
     ratio = np.where(np.isneginf(limits[first]) & np.isneginf(limits[second]), 0.0, ratio)
-    forward, backward = ratio.max(axis=-1), (-ratio).max(axis=-1)
+    forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
     return Audit(float(max(forward.max(), backward.max())), float((forward + backward).max()))

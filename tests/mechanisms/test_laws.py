@@ -1,0 +1,217 @@
+"""The three mechanisms against the independent oracle and the golden table, and the theorems that relate them."""
+
+import json
+import pathlib
+from dataclasses import replace
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace, quantile
+from tests.support import oracle
+from tests.support.audit import padded
+
+MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
+GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "A3_golden_1d.json").read_text())
+LOW, HIGH = -2.0, 3.0
+
+
+def random_datasets(neighbors, definition, rng):
+    """Normal, heavily tied, at the bounds, constant; sizes 0 (add/remove) to 50."""
+    smallest = 0 if neighbors == "add_remove" and definition == "lower" else 1
+    sizes = np.concatenate([[smallest, 1, 2, 3, 50], rng.integers(1, 51, 25)])
+    kinds = [
+        lambda n: np.clip(rng.normal(size=n), LOW, HIGH),
+        lambda n: rng.choice([-2.0, 0.0, 0.5, 3.0], n),
+        lambda n: rng.choice([-2.0, 3.0], n),
+        lambda n: np.full(n, 0.25),
+        lambda n: rng.uniform(LOW, HIGH, n),
+    ]
+    return [kinds[i % 5](n) for i, n in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.1])
+@pytest.mark.parametrize("definition", ["linear", "lower"])
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_exact_agreement_with_the_oracle(name, neighbors, definition, rho, x64):
+    """30 random datasets for each of 16 settings: 480 in all."""
+    rng = np.random.default_rng([len(name), len(neighbors), len(definition), int(rho > 0)])
+    datasets = random_datasets(neighbors, definition, rng)
+    x, count = padded(datasets, 50)
+    profile = median(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, count=count)
+    epsilon = rng.choice([0.1, 0.5, 1.0, 4.0], len(datasets))
+    law = MECHANISMS[name](profile, epsilon, rho=rho)
+    points = rng.uniform(LOW - 0.1, HIGH + 0.1, (4, len(datasets)))
+    got = [
+        np.asarray(part)
+        for part in (law.log_normalizer(), law.mean_abs_error(profile.value), law.cdf(points), law.log_prob(points))
+    ]
+    for row, data in enumerate(datasets):
+        f = oracle.quantile(data, Fraction(1, 2), definition, LOW, HIGH)
+        largest, smallest = oracle.extremes(
+            data.tolist(), len(data) + 1, lambda d: oracle.quantile(d, Fraction(1, 2), definition, LOW, HIGH), neighbors, LOW, HIGH
+        )
+        exact = oracle.mechanism(largest, smallest, epsilon[row], name, rho=rho)
+        np.testing.assert_allclose(got[0][row], exact.log_normalizer, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(got[1][row], exact.expectation(lambda y, f=f: abs(y - f), [f]), rtol=1e-10)
+        np.testing.assert_allclose(got[2][:, row], [exact.cdf(y) for y in points[:, row]], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(got[3][:, row], [exact.log_prob(y) for y in points[:, row]], rtol=1e-10, atol=1e-12)
+
+
+GOLDEN_PROFILES = {
+    "swap_m5": lambda x: order_statistic(x, 5, lower=0, upper=1, neighbors="swap"),
+    "ar_duff": lambda x: median(x, lower=0, upper=1, neighbors="add_remove", definition="lower"),
+    "ar_mid": lambda x: median(x, lower=0, upper=1, neighbors="add_remove"),
+    "ar_q25": lambda x: quantile(x, 0.25, lower=0, upper=1, neighbors="add_remove", definition="lower"),
+    "swap_m5_trunc3": lambda x: order_statistic(x, 5, lower=0, upper=1, neighbors="swap").truncate(3),
+    "swap_m5_rho.02_unclipped": lambda x: order_statistic(x, 5, lower=0, upper=1, neighbors="swap"),
+}
+
+
+@pytest.mark.parametrize("case", [case for case in GOLDEN if "|" in case])
+def test_golden_table(case, x64):
+    statistic, mechanism, epsilon = case.split("|")
+    options = {"rho": 0.02, "support": "extended"} if "rho" in statistic else {}
+    profile = GOLDEN_PROFILES[statistic](np.array(GOLDEN["x"]))
+    law = MECHANISMS[{"PLM": "piecewise_laplace", "INV": "inverse_sensitivity"}[mechanism]](profile, float(epsilon), **options)
+    golden = GOLDEN[case]
+    close = {"rtol": 0, "atol": 1e-10}
+    np.testing.assert_allclose(profile.value, golden["f"], **close)
+    np.testing.assert_allclose(law.log_normalizer(), golden["logZ_with_cost_from_1"], **close)
+    np.testing.assert_allclose(law.mean_abs_error(profile.value), golden["mean_abs_err"], **close)
+    np.testing.assert_allclose(law.log_prob(np.array(golden["logpdf_at"])), golden["logpdf"], **close)
+    np.testing.assert_allclose(law.cdf(np.arange(1, 10) / 10), golden["cdf"], **close)
+
+
+def test_the_golden_table_is_sensitive_to_the_mechanism(x64):
+    profile = GOLDEN_PROFILES["swap_m5"](np.array(GOLDEN["x"]))
+    wrong = inverse_sensitivity(profile, 1.0).mean_abs_error(profile.value)
+    assert abs(float(wrong) - GOLDEN["swap_m5|PLM|1.0"]["mean_abs_err"]) > 1e-3
+
+
+def test_piecewise_laplace_dominates_inverse_sensitivity(x64):
+    """Theorem 2 under swap, exactly: P(|error| > alpha) is never larger, on 500 random datasets with ties."""
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random((500, 11)) < 0.5, rng.normal(size=(500, 11)), rng.integers(-2, 3, (500, 11)).astype(float))
+    profile = median(x, lower=-3.0, upper=3.0, neighbors="swap")
+    f, alpha = profile.value[None], np.linspace(0.01, 5.9, 60)[:, None]
+    for epsilon in (0.1, 1.0, 8.0):
+        laws = [mechanism(profile, epsilon) for mechanism in (piecewise_laplace, inverse_sensitivity)]
+        plm, inv = (law.cdf(f - alpha) + law.survival(f + alpha) for law in laws)
+        assert (plm <= inv + 1e-13).all()
+        assert (plm < inv - 1e-6).any()
+
+
+def test_the_theorem_does_not_extend_to_rho_and_the_docstring_is_right_to_say_so(x64):
+    x = np.array([0.0, 0.205, 0.48, 0.66, 0.735, 0.755])
+    profile = order_statistic(x, 1, lower=0, upper=1, neighbors="swap")
+    alpha, within = 0.04708333333333334, []
+    for mechanism in (piecewise_laplace, inverse_sensitivity):
+        law = mechanism(profile, 4.0, rho=0.02, support="extended")
+        within.append(float(law.cdf(alpha) - law.cdf(-alpha)))
+    np.testing.assert_allclose(within, [0.4362981028565655, 0.5960788815307859], atol=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
+def test_even_spacing_ratios(epsilon, x64):
+    """INV/PLM under swap is (eps/4) coth(eps/4); the midpoint median under add/remove is the Laplace law of scale spacing/eps."""
+    n = 8001 if epsilon < 0.1 else 2001
+    x = np.arange(1.0, n + 1)
+    swap = median(x, lower=0.0, upper=n + 1.0, neighbors="swap")
+    plm, inv = (
+        float(mechanism(swap, epsilon).mean_abs_error(swap.value)) for mechanism in (piecewise_laplace, inverse_sensitivity)
+    )
+    assert inv / plm == pytest.approx(epsilon / 4 / np.tanh(epsilon / 4), rel=1e-8)
+    add_remove = median(x, lower=0.0, upper=n + 1.0, neighbors="add_remove")
+    assert float(piecewise_laplace(add_remove, epsilon).mean_abs_error(add_remove.value)) == pytest.approx(1 / epsilon, rel=1e-8)
+
+
+def test_laplace_on_the_line_and_on_an_interval(x64):
+    law = laplace(np.array([0.0, 10.0]), 2.0, sensitivity=3.0)
+    np.testing.assert_allclose(law.mean_abs_error(np.array([0.0, 10.0])), [1.5, 1.5], rtol=1e-14)
+    np.testing.assert_allclose(law.variance(), [4.5, 4.5], rtol=1e-14)
+    np.testing.assert_allclose(law.entropy(), np.log(2 * np.e * 1.5) * np.ones(2), rtol=1e-14)
+    np.testing.assert_allclose(law.quantile(0.975), np.array([0.0, 10.0]) - 1.5 * np.log(0.05), rtol=1e-13)
+    exact = oracle.Law([(-1.0, 2.0, 1.0, 0.0), (2.0, 4.0, 0.0, 2 / 3)], 1.0)
+    bounded = laplace(2.0, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0)
+    y = np.linspace(-1.5, 4.5, 9)
+    np.testing.assert_allclose(bounded.cdf(y), [exact.cdf(v) for v in y], rtol=1e-12, atol=1e-15)
+    clamped = laplace(99.0, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0)
+    np.testing.assert_allclose(clamped.mean(), laplace(4.0, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0).mean())
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_ties_and_the_remedy(neighbors):
+    """A constant column: near uniform without rho, within a few rho with it; 90 % ties stay finite at every epsilon."""
+    constant = jnp.full(101, 30.0)
+    profile = median(constant, lower=0, upper=100, neighbors=neighbors)
+    for mechanism in MECHANISMS.values():
+        assert float(mechanism(profile, 1.0).mean_abs_error(30.0)) > 15
+        assert float(mechanism(profile, 1.0, rho=0.5).mean_abs_error(30.0)) < 0.51
+    tied = jnp.concatenate([jnp.zeros(90), jnp.linspace(1.0, 100.0, 10)])
+    sweep = jnp.array([0.01, 0.1, 1.0, 10.0, 100.0])
+    for rho in (0.0, 0.5):
+        for mechanism in MECHANISMS.values():
+            law = mechanism(median(tied, lower=0, upper=1000, neighbors=neighbors), sweep, rho=rho)
+            for result in (
+                law.sample(jax.random.key(0)),
+                law.sample(jax.random.key(0), (9,)),
+                law.mean(),
+                law.variance(),
+                law.entropy(),
+            ):
+                assert jnp.isfinite(result).all()
+            assert jnp.isfinite(jnp.stack(law.interval(0.95))).all()
+            assert ((law.quantile(0.5) >= 0) & (law.quantile(0.5) <= 1000)).all()
+
+
+def test_refused_profiles_are_explained():
+    profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap")
+    with pytest.raises(ValueError, match=r"not interpolable.*inverse_sensitivity"):
+        piecewise_laplace(replace(profile, interpolable=False), 1.0)
+    inverse_sensitivity(replace(profile, interpolable=False), 1.0)
+    with pytest.raises(ValueError, match="integer levels"):
+        inverse_sensitivity(replace(profile, integer_levels=False), 1.0)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    ("epsilon", "options", "error", "message"),
+    [
+        (0.0, {}, ValueError, "epsilon must be finite and positive.*got 0.0"),
+        (-1, {}, ValueError, "epsilon must be finite and positive"),
+        (np.array([1.0, np.nan]), {}, ValueError, "epsilon"),
+        (float("inf"), {}, ValueError, "epsilon"),
+        (1e-60, {}, ValueError, "epsilon.*float32"),
+        ("one", {}, TypeError, "epsilon must be a real number"),
+        (1.0, {"rho": -0.1}, ValueError, "rho must be finite and not negative"),
+        (1.0, {"rho": float("nan")}, ValueError, "rho"),
+        (1.0, {"rho": 0.1, "support": "clipped"}, ValueError, "support must be one of 'restricted', 'extended'"),
+    ],
+)
+def test_bad_parameters_are_named(name, epsilon, options, error, message):
+    profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap")
+    with pytest.raises(error, match=message):
+        MECHANISMS[name](profile, epsilon, **options)
+
+
+def test_bad_laplace_parameters_are_named():
+    for options, message in (
+        ({"sensitivity": 0.0}, "sensitivity must be finite and positive"),
+        ({"sensitivity": 1.0, "lower": 0.0}, "both lower and upper"),
+        ({"sensitivity": 1.0, "lower": 1.0, "upper": 0.0}, "lower must be below upper"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            laplace(0.0, 1.0, **options)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_bad_jax_epsilon_makes_its_own_row_nan(name):
+    profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap")
+    law = MECHANISMS[name](profile, jnp.array([1.0, 0.0, -1.0, jnp.inf, jnp.nan]))
+    for result in (law.sample(jax.random.key(0)), law.mean_abs_error(2.0), law.cdf(3.0)):
+        assert np.isnan(result).tolist() == [False, True, True, True, True]

@@ -1,0 +1,252 @@
+"""The exact privacy audit: every dataset on an uneven grid, every neighbour, both limits at every breakpoint.
+
+Each mechanism must stay within epsilon, in loss and in range; piecewise Laplace must attain the range (the constant cannot be
+improved); and every deliberate mistake must be caught.
+"""
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import (
+    PiecewiseExponential,
+    from_radii,
+    inverse_sensitivity,
+    laplace,
+    median,
+    order_statistic,
+    piecewise_laplace,
+    quantile,
+)
+from dpjax.mechanisms.line import law_on_line
+from tests.support import oracle
+from tests.support.audit import audit, padded
+
+GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
+LOW, HIGH = GRID[0], GRID[-1]
+RANGE = HIGH - LOW
+ROUNDING = 1e-9
+DATASETS = {"swap": oracle.all_datasets([4], GRID), "add_remove": oracle.all_datasets(range(5), GRID)}
+EPSILONS = [0.5, 2.0]
+MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
+
+STATISTICS = {
+    "median": lambda x, **kw: median(x, **kw),
+    "lower median": lambda x, **kw: median(x, definition="lower", **kw),
+    "quantile 1/4": lambda x, **kw: quantile(x, Fraction(1, 4), **kw),
+    "lower quantile 1/4": lambda x, **kw: quantile(x, Fraction(1, 4), definition="lower", **kw),
+    "quantile 2/3": lambda x, **kw: quantile(x, Fraction(2, 3), **kw),
+    "lower quantile 2/3": lambda x, **kw: quantile(x, Fraction(2, 3), definition="lower", **kw),
+    "quantile 9/10": lambda x, **kw: quantile(x, 0.9, **kw),
+    "first": lambda x, **kw: order_statistic(x, 1, **kw),
+    "second": lambda x, **kw: order_statistic(x, 2, **kw),
+    "fourth": lambda x, **kw: order_statistic(x, 4, **kw),
+    "truncated": lambda x, **kw: median(x, **kw).truncate(1),
+    "truncated quantile": lambda x, **kw: quantile(x, Fraction(2, 3), **kw).truncate(2),
+    "steps": lambda x, **kw: median(x, **kw).truncate(1, step=RANGE, num_steps=2),
+    "linear steps": lambda x, **kw: median(x, **kw).truncate(1, step=RANGE),
+}
+SMOOTH = {
+    "sharp": {},
+    "rho": {"rho": 0.5},
+    "large rho": {"rho": 7.0},
+    "rho extended": {"rho": 0.5, "support": "extended"},
+}
+
+
+def profile_of(statistic, neighbors, datasets=None):
+    x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 4)
+    return STATISTICS[statistic](jnp.asarray(x), lower=LOW, upper=HIGH, neighbors=neighbors, count=count)
+
+
+def check(law, neighbors, epsilon):
+    result = audit(law, DATASETS[neighbors], neighbors, GRID)
+    assert result.loss <= epsilon * (1 + ROUNDING), result
+    assert result.range <= epsilon * (1 + ROUNDING), result
+    return result
+
+
+@pytest.mark.parametrize("smooth", SMOOTH)
+@pytest.mark.parametrize("neighbors", DATASETS)
+@pytest.mark.parametrize(
+    ("name", "statistic"),
+    [pair for pair in itertools.product(MECHANISMS, STATISTICS) if pair != ("inverse_sensitivity", "linear steps")],  # refused
+)
+def test_loss_and_range_stay_within_epsilon(name, statistic, neighbors, smooth, x64):
+    profile = profile_of(statistic, neighbors)
+    for epsilon in EPSILONS:
+        check(MECHANISMS[name](profile, epsilon, **SMOOTH[smooth]), neighbors, epsilon)
+
+
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_piecewise_laplace_attains_the_bounded_range(neighbors, x64):
+    for epsilon in EPSILONS:
+        result = check(piecewise_laplace(profile_of("median", neighbors), epsilon), neighbors, epsilon)
+        assert result.range >= epsilon * (1 - ROUNDING)
+        assert result.loss >= 0.9 * epsilon  # and nearly the pure loss
+
+
+def values(neighbors):
+    return jnp.array([oracle.quantile(data, Fraction(1, 2), "linear", LOW, HIGH) for data in DATASETS[neighbors]])
+
+
+def steep_statistic(neighbors):
+    """A statistic whose sensitivity is well below its range, which is where Laplace on an interval goes wrong: the mean of four
+    records under swap, their number under add/remove. Returns its values, its sensitivity and its range."""
+    if neighbors == "swap":
+        return jnp.array([np.mean(data) for data in DATASETS["swap"]]), RANGE / 4, (LOW, HIGH)
+    return jnp.array([float(len(data)) for data in DATASETS["add_remove"]]), 1.0, (0.0, 4.0)
+
+
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_bounded_laplace(neighbors, x64):
+    value, sensitivity, (low, high) = steep_statistic(neighbors)
+    for epsilon in EPSILONS:
+        check(laplace(value, epsilon, sensitivity=sensitivity, lower=low, upper=high), neighbors, epsilon)
+        check(laplace(values(neighbors), epsilon, sensitivity=RANGE, lower=LOW, upper=HIGH), neighbors, epsilon)
+
+
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_unbounded_laplace_has_the_loss_epsilon_and_twice_the_range(neighbors, x64):
+    value, sensitivity, _ = steep_statistic(neighbors)
+    for epsilon in EPSILONS:
+        result = audit(laplace(value, epsilon, sensitivity=sensitivity), DATASETS[neighbors], neighbors, GRID)
+        assert result.loss == pytest.approx(epsilon, rel=ROUNDING)
+        assert result.range == pytest.approx(2 * epsilon, rel=ROUNDING)
+
+
+def local_sensitivities(data, levels):
+    """The largest local sensitivity of the midpoint median within 0, 1, ... swaps, by breadth-first search."""
+
+    def f(d):
+        return oracle.quantile(d, Fraction(1, 2), "linear", LOW, HIGH)
+
+    def local(d):
+        return max(abs(f(d) - f(other)) for other in oracle.neighbours_of(d, "swap", GRID))
+
+    return oracle.reachable(data, levels, local, "swap", GRID)[0]
+
+
+def radii_law(radii, epsilon, mechanism, **options):
+    return mechanism(from_radii(values("swap"), radii, neighbors="swap", **options), epsilon)
+
+
+def test_radius_bounded_variants(x64):
+    """Corollary 5.1 with the tight index l-1, on the line with steps and on the interval with a jump or steps."""
+    radii = np.array([local_sensitivities(data, 3) for data in DATASETS["swap"]])
+    for epsilon in EPSILONS:
+        for mechanism in MECHANISMS.values():
+            check(radii_law(radii, epsilon, mechanism, lower=LOW, upper=HIGH), "swap", epsilon)
+        check(radii_law(radii, epsilon, piecewise_laplace, lower=LOW, upper=HIGH, step=RANGE), "swap", epsilon)
+        check(radii_law(radii, epsilon, piecewise_laplace, step=RANGE), "swap", epsilon)
+
+
+# Negative controls. Each is a mistake that somebody could make, and the audit must see it.
+
+
+def assert_caught(law, neighbors, epsilon, at_least=1.2):
+    result = audit(law, DATASETS[neighbors], neighbors, GRID)
+    assert max(result.loss, result.range) >= at_least * epsilon, result
+    return result
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_control_add_remove_values_used_under_swap(name, x64):
+    profile = profile_of("median", "add_remove", DATASETS["swap"])
+    for epsilon in EPSILONS:
+        assert assert_caught(MECHANISMS[name](profile, epsilon), "swap", epsilon).loss >= 1.2 * epsilon
+
+
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_control_flat_cost_zero_in_the_smooth_piecewise_laplace(neighbors, x64):
+    for epsilon in EPSILONS:
+        law = law_on_line(
+            profile_of("median", neighbors),
+            epsilon,
+            piece_costs=lambda levels: (levels[..., :-1] + 1, levels[..., 1:] + 1),
+            flat_cost=0.0,
+            rho=0.5,
+            support="restricted",
+        )
+        assert assert_caught(law, neighbors, epsilon).loss >= 1.2 * epsilon
+
+
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_control_a_level_off_by_one_on_one_side(neighbors, x64):
+    """Piecewise Laplace only: a constant shift of one side of inverse sensitivity happens to stay private."""
+    profile = profile_of("median", neighbors)
+    for epsilon in EPSILONS:
+        shifted = replace(profile, upper_levels=profile.upper_levels - 1)
+        assert assert_caught(piecewise_laplace(shifted, epsilon), neighbors, epsilon).loss >= 1.2 * epsilon
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_control_levels_counted_twice(name, neighbors, x64):
+    profile = profile_of("median", neighbors)
+    double = replace(profile, upper_levels=2 * profile.upper_levels, lower_levels=2 * profile.lower_levels)
+    for epsilon in EPSILONS:
+        assert assert_caught(MECHANISMS[name](double, epsilon), neighbors, epsilon).loss >= 1.2 * epsilon
+
+
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_control_laplace_renormalised_at_the_unbounded_scale(neighbors, x64):
+    value, sensitivity, (low, high) = steep_statistic(neighbors)
+    for epsilon in EPSILONS:
+        law = laplace(value, epsilon, sensitivity=sensitivity).restrict(low, high)
+        assert assert_caught(law, neighbors, epsilon).loss >= 1.2 * epsilon
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_control_the_last_interval_to_the_bound_is_missing(name, neighbors, x64):
+    profile = profile_of("median", neighbors)
+    short = replace(profile, upper=profile.upper[..., :-1], upper_levels=profile.upper_levels[:-1])
+    assert np.isinf(assert_caught(MECHANISMS[name](short, 1.0), neighbors, 1.0).loss)
+
+
+def test_control_steps_shorter_than_the_global_sensitivity(x64):
+    x, count = padded(DATASETS["swap"], 4)
+    profile = median(jnp.asarray(x), lower=LOW, upper=HIGH, neighbors="swap", count=count)
+    for epsilon in EPSILONS:
+        assert_caught(piecewise_laplace(profile.truncate(1, step=3.0), epsilon), "swap", epsilon)
+
+
+def test_control_a_constant_radius_of_the_local_sensitivity(x64):
+    radii = np.array([np.full(6, local_sensitivities(data, 0)[0]) for data in DATASETS["swap"]])
+    for epsilon in EPSILONS:
+        assert_caught(radii_law(radii, epsilon, piecewise_laplace, lower=LOW, upper=HIGH), "swap", epsilon)
+
+
+def test_control_floor_instead_of_ceil_in_the_rank(x64):
+    """The lower median read at floor((n + l)/2) on the upper side."""
+    x, count = padded(DATASETS["add_remove"], 4, fill=HIGH)
+    profile = median(jnp.asarray(x), lower=LOW, upper=HIGH, neighbors="add_remove", definition="lower", count=count)
+    ordered = np.concatenate([np.full((len(x), 1), LOW), np.sort(x, axis=-1), np.full((len(x), 1), HIGH)], axis=-1)
+    level = np.arange(profile.upper.shape[-1])
+    floors = np.take_along_axis(ordered, np.minimum((count[:, None] + level[None]) // 2, 5), axis=-1)
+    floors[:, -1] = HIGH
+    wrong = replace(profile, upper=jnp.maximum(profile.upper[:, :1], floors))
+    for epsilon in EPSILONS:
+        assert_caught(piecewise_laplace(wrong, epsilon), "add_remove", epsilon)
+
+
+def test_control_epsilon_off_by_a_tenth(x64):
+    """The audit measures: it sees a rate that is ten percent too high."""
+    law = piecewise_laplace(profile_of("median", "swap"), 1.0)
+    faster = PiecewiseExponential(law.edges, law.cost_left, law.cost_right, law.rate * 1.1, center=law.center)
+    assert audit(faster, DATASETS["swap"], "swap", GRID).range == pytest.approx(1.1, rel=1e-9)
+
+
+def test_control_truncating_beside_a_knot_that_data_move(x64):
+    """Why truncate keeps whole pieces: cutting each side at its own place is caught."""
+    profile = profile_of("median", "swap")
+    rows = jnp.arange(profile.upper.shape[0])[:, None] % 2 == 0
+    mixed = replace(profile, upper=jnp.where(rows, profile.upper, jnp.minimum(profile.upper, profile.upper[:, :1] + 1.0)))
+    mixed = replace(mixed, upper=mixed.upper.at[:, -1].set(HIGH))
+    for epsilon in EPSILONS:
+        assert_caught(piecewise_laplace(mixed, epsilon), "swap", epsilon)

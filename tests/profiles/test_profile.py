@@ -1,0 +1,136 @@
+"""The algebra of profiles: truncation and radii."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import from_radii, inverse_sensitivity, laplace, median, piecewise_laplace
+
+X = jnp.array([0.5, 1.0, 1.5, 3.0, 4.0, 6.5, 7.0])
+
+
+def profile(neighbors="swap"):
+    return median(X, lower=0.0, upper=10.0, neighbors=neighbors)
+
+
+def test_truncation_jumps_to_the_bound():
+    cut = profile().truncate(2)
+    assert cut.upper.tolist() == [3.0, 4.0, 6.5, 10.0]
+    assert cut.lower.tolist() == [3.0, 1.5, 1.0, 0.0]
+    assert cut.upper_levels.tolist() == [0, 1, 2, 3]
+    for k in (3, 4, 99):  # nothing is left to truncate
+        for a, b in zip(jax.tree.leaves(profile().truncate(k)), jax.tree.leaves(profile()), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert profile().truncate(0).upper.tolist() == [3.0, 10.0]
+
+
+def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
+    """Steps of 2 from 4 (level 1) to the bound at 10: the cost rises by 1 for every 2."""
+    linear = piecewise_laplace(profile().truncate(1, step=2.0), 1.0)
+    pieces = piecewise_laplace(profile().truncate(1, step=2.0, num_steps=3), 1.0)
+    y = np.array([0.1, 1.4, 2.0, 3.5, 4.5, 7.3, 9.9])
+    np.testing.assert_allclose(linear.cdf(y), pieces.cdf(y), atol=1e-6)
+    np.testing.assert_allclose(linear.log_prob(7.0) - linear.log_prob(9.0), 0.5, atol=1e-5)
+    stepwise = inverse_sensitivity(profile().truncate(1, step=2.0, num_steps=3), 1.0)
+    np.testing.assert_allclose(stepwise.log_prob(5.0) - stepwise.log_prob(6.5), 0.5, atol=1e-5)
+    assert float(linear.cdf(10.0)) == 1
+    assert float(linear.cdf(0.0)) == 0
+
+
+def test_too_few_static_steps_end_in_a_jump():
+    cut = profile().truncate(1, step=2.0, num_steps=1)
+    assert cut.upper.tolist() == [3.0, 4.0, 6.0, 10.0]
+    assert cut.lower.tolist() == [3.0, 1.5, -0.5, -0.5]  # past the bound: the law is restricted there
+    assert float(inverse_sensitivity(cut, 1.0).cdf(0.0)) == 0
+
+
+def test_truncation_composes_and_keeps_the_relation():
+    cut = profile("add_remove").truncate(3).truncate(1)
+    assert cut.neighbors == "add_remove"
+    assert cut.upper.tolist() == [3.0, 3.5, 10.0]
+    again = profile().truncate(2, step=5.0).truncate(1)
+    assert again.upper.tolist() == [3.0, 4.0, 10.0]
+    assert float(piecewise_laplace(again, 1.0).cdf(10.0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": -1}, "k >= 0"),
+        ({"k": 1, "num_steps": 2}, "num_steps"),
+        ({"k": 1, "step": 1.0, "num_steps": 0}, "num_steps >= 1"),
+        ({"k": 1, "step": 0.0}, "step must be finite and positive"),
+    ],
+)
+def test_bad_truncations_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        profile().truncate(**arguments)
+
+
+def test_inverse_sensitivity_refuses_steps_without_a_static_number():
+    with pytest.raises(ValueError, match="num_steps"):
+        inverse_sensitivity(profile().truncate(1, step=2.0), 1.0)
+
+
+def test_radii_above_and_below():
+    both = from_radii(5.0, [1.0, 2.0], neighbors="swap", lower=0, upper=10)
+    assert both.upper.tolist() == [5, 6, 8, 10]
+    assert both.lower.tolist() == [5, 4, 2, 0]
+    uneven = from_radii(5.0, [1.0, 2.0], radii_below=[0.5], neighbors="swap", lower=0, upper=10)
+    assert uneven.upper.tolist() == [5, 6, 8, 10]
+    assert uneven.lower.tolist() == [5, 4.5, 0]
+    rows = from_radii(jnp.array([1.0, 2.0]), jnp.array([[1.0], [3.0]]), neighbors="swap", step=4.0)
+    assert rows.upper.tolist() == [[1, 2], [2, 5]]
+    assert rows.support is None
+
+
+def test_constant_radii_are_the_laplace_law(x64):
+    """Durfee 4.1, exactly: on the line, and truncated where there are bounds, however the radii meet them."""
+    y = np.linspace(-9.0, 12.0, 43)
+    for count in (1, 2, 7):
+        radii = np.full(count, 1.5)
+        line = piecewise_laplace(from_radii(2.0, radii, neighbors="swap", step=1.5), 0.8)
+        doubled = laplace(2.0, 0.4, sensitivity=1.5)  # scale 2 * 1.5 / 0.8
+        np.testing.assert_allclose(line.log_prob(y), doubled.log_prob(y), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(line.cdf(y), doubled.cdf(y), rtol=0, atol=1e-12)
+        bounded = laplace(2.0, 0.8, sensitivity=1.5, lower=-3.0, upper=10.0)
+        for options in ({"step": 1.5}, {}):
+            reach = radii if options else np.full(6, 1.5)  # without steps, enough radii to pass the bounds
+            law = piecewise_laplace(from_radii(2.0, reach, neighbors="swap", lower=-3.0, upper=10.0, **options), 0.8)
+            np.testing.assert_allclose(law.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
+            np.testing.assert_allclose(law.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12)
+            inside = (y > -3) & (y < 10)
+            np.testing.assert_allclose(law.log_prob(y)[inside], bounded.log_prob(y)[inside], rtol=0, atol=1e-12)
+    # The control: the scale that leaks is another law.
+    leaking = laplace(2.0, 0.8, sensitivity=1.5).restrict(-3.0, 10.0)
+    assert abs(leaking.cdf(0.0) - bounded.cdf(0.0)) > 0.01
+
+
+def test_radii_beyond_the_bounds_are_cut():
+    law = inverse_sensitivity(from_radii(9.0, [2.0, 2.0], neighbors="swap", lower=0, upper=10), 1.0)
+    assert float(law.cdf(10.0)) == 1
+    np.testing.assert_allclose(law.log_prob(9.5) - law.log_prob(6.0), 0.5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"lower": 0.0}, "both lower and upper"),
+        ({}, "what follows the last radius"),
+        ({"step": -1.0}, "step must be finite and positive"),
+        ({"lower": 3.0, "upper": 1.0}, "lower must be below upper"),
+    ],
+)
+def test_bad_radii_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        from_radii(1.0, [1.0], neighbors="swap", **arguments)
+
+
+def test_radii_need_an_axis_and_a_relation():
+    with pytest.raises(ValueError, match="axis of levels"):
+        from_radii(1.0, 1.0, neighbors="swap", step=1.0)
+    with pytest.raises(ValueError, match="neighbors must be one of"):
+        from_radii(1.0, [1.0], neighbors="both", step=1.0)
+    with pytest.raises(ValueError, match="no bounds to jump to"):
+        from_radii(1.0, [1.0], neighbors="swap", step=1.0).truncate(0)
