@@ -1,0 +1,199 @@
+"""The arguments of the command line: what there is, what it means, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NoReturn
+
+from dpjax.command_line.choice import MECHANISMS
+from dpjax.command_line.errors import UserError
+from dpjax.profiles.profile import NEIGHBORS
+from dpjax.version import __version__
+
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
+
+_NEIGHBORS_HELP = (
+    "What one individual may change: add_remove adds or removes a record, swap replaces one and takes the number of records "
+    "as public."
+)
+_RHO_HELP = (
+    "Public radius, 0 unless given: it puts mass within R of the statistic. It matters with ties: a continuous law has no mass "
+    "on a single value, so on a column of equal values, or one with many zeros, the draws are near uniform between the "
+    "neighbouring values, or over the whole range. Half the resolution of the data is the remedy (0.5 for whole numbers). Choose "
+    "it without looking at the data. laplace has no use for it."
+)
+_MEDIAN_EPILOG = """examples:
+  dpjax median people.csv --column age --by region --lower 0 --upper 100 --neighbors add_remove
+  dpjax median people.csv --column hours --lower 0 --upper 80 --neighbors swap --rho 0.5 --epsilon 0.5 1 2
+  cut -f 2 people.tsv | dpjax median - --lower 0 --upper 100 --neighbors swap
+"""
+_QUANTILE_EPILOG = """examples:
+  dpjax quantile people.csv --quantile 0.9 --column income --lower 0 --upper 1e6 --neighbors add_remove
+  dpjax quantile spine.dat --quantile 1/3 --no-header --delimiter space --column 1 2 --by 7 --lower 0 --upper 180 100 \\
+      --neighbors swap --json
+"""
+_DEMO_EPILOG = """examples:
+  dpjax demo
+  dpjax demo --datasets 1000 --points 101 --epsilon 2 --neighbors swap
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are :class:`UserError`, so that they end as every other mistake of the user does."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message with the place where help is."""
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def parser() -> Parser:
+    """Return the parser of ``dpjax`` with its three subcommands."""
+    top = Parser(
+        prog="dpjax",
+        description="Simulate differentially private medians and quantiles, with exact error bars. "
+        "Draws are floats: they show what a private release would look like and are not one.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"dpjax {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    median = _subcommand(commands, "median", "Draw private medians of the columns of a file.", _MEDIAN_EPILOG)
+    quantile = _subcommand(commands, "quantile", "Draw private quantiles of the columns of a file.", _QUANTILE_EPILOG)
+    for command in (median, quantile):
+        _add_file_options(command)
+    quantile.add_argument(
+        "--quantile",
+        type=_quantile,
+        required=True,
+        metavar="Q",
+        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3.",
+    )
+    demo = _subcommand(commands, "demo", "Measure private medians of simulated normal data; needs no file.", _DEMO_EPILOG)
+    _add_demo_options(demo)
+    return top
+
+
+def _subcommand(commands: argparse._SubParsersAction[Parser], name: str, summary: str, epilog: str) -> Parser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary}\nEverything printed is a simulation and not a private release.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_file_options(command: Parser) -> None:
+    add = command.add_argument
+    add("file", metavar="FILE", help="Delimited text in UTF-8; - reads standard input. Give it before the options.")
+    add("--column", nargs="+", metavar="NAME", help="Columns of numbers, one dataset each. Needed if the file has several columns.")
+    add("--by", metavar="NAME", help="Cut every column into groups by the text of this column: one dataset for each group.")
+    add(
+        "--lower",
+        nargs="+",
+        type=_finite,
+        required=True,
+        metavar="A",
+        help="Lower bound of the data, one for all columns or one for each. Records are clamped to the bounds. "
+        "The bounds are public: choose them without looking at the data.",
+    )
+    add("--upper", nargs="+", type=_finite, required=True, metavar="B", help="Upper bound of the data; as --lower.")
+    add("--neighbors", choices=NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
+    add("--epsilon", nargs="+", type=_positive, default=[1.0], metavar="E", help="Privacy of one draw, one or several (default 1).")
+    add(
+        "--mechanism",
+        nargs="+",
+        choices=MECHANISMS,
+        default=[MECHANISMS[0]],
+        metavar="M",
+        help=f"One or several of {', '.join(MECHANISMS)} (default {MECHANISMS[0]}). "
+        "laplace is the classical mechanism, with the sensitivity B - A that a quantile has in the worst case.",
+    )
+    add(
+        "--definition",
+        choices=("linear", "lower"),
+        default="linear",
+        help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
+        "The default is linear.",
+    )
+    add("--rho", type=_not_negative, default=0.0, metavar="R", help=_RHO_HELP)
+    add("--draws", type=_integer(1, None), default=1, metavar="K", help="How many draws to simulate for each row (default 1).")
+    add(
+        "--seed",
+        type=_integer(0, 2**32 - 1),
+        metavar="S",
+        help="Seed of the draws. The same seed gives the same output. Without it a fresh one is drawn, and printed.",
+    )
+    add(
+        "--delimiter",
+        type=_delimiter,
+        default=",",
+        metavar="D",
+        help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on any run of blanks.",
+    )
+    add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
+
+
+def _add_demo_options(command: Parser) -> None:
+    add = command.add_argument
+    add("--datasets", type=_integer(2, None), default=4096, metavar="N", help="How many datasets (default 4096).")
+    add("--points", type=_integer(1, None), default=1001, metavar="N", help="How many records in each (default 1001).")
+    add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one draw (default 1).")
+    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
+    add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
+    add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
+    add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the data and of the draws (default 0).")
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
+
+
+def _real(must: str, test: Callable[[float], bool]) -> Callable[[str], float]:
+    def real(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+        if not math.isfinite(value) or not test(value):
+            raise argparse.ArgumentTypeError(f"must be {must}, got {text}")
+        return value
+
+    return real
+
+
+_finite = _real("finite", lambda value: True)
+_positive = _real("finite and positive", lambda value: value > 0)
+_not_negative = _real("finite and not negative", lambda value: value >= 0)
+
+
+def _quantile(text: str) -> Fraction:
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError(f"must be a number or a fraction, got {text!r}") from None
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"must be strictly between 0 and 1, got {text}")
+    return value
+
+
+def _integer(lowest: int, highest: int | None) -> Callable[[str], int]:
+    def integer(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+        if value < lowest or (highest is not None and value > highest):
+            limits = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+            raise argparse.ArgumentTypeError(f"must be {limits}, got {text}")
+        return value
+
+    return integer
+
+
+def _delimiter(text: str) -> str:
+    character = DELIMITERS.get(text, text)
+    if len(character) != 1 or character in '\r\n"':
+        raise argparse.ArgumentTypeError(f"must be one character or one of {', '.join(DELIMITERS)}, got {text!r}")
+    return character

@@ -1,0 +1,161 @@
+"""What is printed is what the library says, what an oracle says of each group alone, and what one can compute by hand."""
+
+import math
+from fractions import Fraction
+
+import jax
+import numpy as np
+import pytest
+
+import dpjax
+from tests.command_line.conftest import AGES
+from tests.support import oracle
+
+MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
+TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
+
+
+def library_law(mechanism, profile, epsilon, lower, upper, rho=0.0):
+    if mechanism == "laplace":
+        return dpjax.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
+    return getattr(dpjax, mechanism)(profile, epsilon, rho=rho)
+
+
+def key_of(seed, column, mechanism):
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), column), MECHANISMS.index(mechanism))
+
+
+def oracle_law(mechanism, records, q, neighbors, epsilon, lower, upper):
+    """The law of one group alone, in float64, from extreme values found by editing the records."""
+    statistic = lambda data: oracle.quantile(data, q, "linear", lower, upper)  # noqa: E731
+    value = statistic(records)
+    if mechanism == "laplace":  # density exp(-epsilon/2 |y - value| / (upper - lower))
+        costs = [(value - lower) / (upper - lower), (upper - value) / (upper - lower)]
+        return value, oracle.Law([(lower, value, costs[0], 0.0), (value, upper, 0.0, costs[1])], epsilon / 2)
+    largest, smallest = oracle.extremes(records, 2 * len(records) + 3, statistic, neighbors, lower, upper)
+    return value, oracle.mechanism(largest, smallest, epsilon, mechanism)
+
+
+@pytest.mark.parametrize(("q", "neighbors", "draws"), [(Fraction(1, 2), "add_remove", 1), (Fraction(1, 3), "swap", 5)])
+def test_every_row_is_the_law_of_its_group(answer, ages, q, neighbors, draws):
+    question = ("median", ages) if draws == 1 else ("quantile", ages, "--quantile", q)
+    bounds = ("--lower", 0, "--upper", 100, "--neighbors", neighbors)
+    options = ("--epsilon", 0.5, 2, "--mechanism", *MECHANISMS, "--draws", draws, "--seed", 7)
+    rows = answer(*question, "--column", "age", "--by", "group", *bounds, *options)["rows"]
+    order = [(group, mechanism, i) for group in AGES for mechanism in MECHANISMS for i in range(2)]
+    assert [(row["group"], row["mechanism"], row["epsilon"]) for row in rows] == [(g, m, (0.5, 2)[i]) for g, m, i in order]
+
+    records, count = np.zeros((3, 7)), np.array([len(members) for members in AGES.values()], np.int32)
+    for i, members in enumerate(AGES.values()):
+        records[i, : len(members)] = members[::-1]
+    profile = dpjax.quantile(records, q, lower=0, upper=100, neighbors=neighbors, count=count)
+    epsilon, expected = np.array([0.5, 2.0])[:, None], {}
+    for mechanism in MECHANISMS:
+        law = library_law(mechanism, profile, epsilon, 0.0, 100.0)
+        sample = law.sample(key_of(7, 0, mechanism), (draws,) if draws > 1 else ())
+        results = (law.mean_abs_error(profile.value), *law.interval(0.95), sample.reshape(draws, 2, 3))
+        expected[mechanism] = [np.asarray(result) for result in results]
+
+    for (group, mechanism, i), row in zip(order, rows, strict=True):
+        g = list(AGES).index(group)
+        error, low, high, sample = expected[mechanism]
+        assert row["n"] == len(AGES[group])
+        assert np.float32(row["mean_abs_error"]) == error[i, g]
+        assert tuple(np.float32(row["interval95"])) == (low[i, g], high[i, g])
+        np.testing.assert_array_equal(np.float32(row["draws"]), sample[:, i, g])
+        # The group alone, and the library left out.
+        value, law = oracle_law(mechanism, AGES[group], q, neighbors, row["epsilon"], 0.0, 100.0)
+        exact = law.expectation(lambda y, value=value: np.abs(y - value), breaks=[value])
+        assert row["mean_abs_error"] == pytest.approx(exact, rel=1e-4)
+        assert [law.cdf(end) for end in row["interval95"]] == pytest.approx([0.025, 0.975], abs=1e-4)
+        assert row["tied_share"] == pytest.approx(AGES[group].count(value) / len(AGES[group]))
+
+
+def test_a_constant_column_by_hand_and_how_rho_mends_it(answer, ten):
+    # Ten records of 5 on [0, 10]. The profile stays at 5 until the last level but one, which reaches 7.5 by interpolation; the last
+    # reaches 10. So the cost of piecewise Laplace rises by 2 over a length of 5, on both sides alike.
+    common = ("median", ten([5] * 10), *TEN, "--mechanism", *MECHANISMS)
+    bare, smooth = answer(*common)["rows"], answer(*common, "--rho", 0.5)["rows"]
+
+    def truncated(scale):  # E|Y - 5| under a density proportional to exp(-|y - 5| / scale) on [0, 10]
+        return scale - 5 * math.exp(-5 / scale) / -math.expm1(-5 / scale)
+
+    ratio = math.exp(-1 / 2)
+    by_hand = [truncated(5.0), (1.25 + 3.75 * ratio) / (1 + ratio), truncated(20.0)]
+    assert [row["mean_abs_error"] for row in bare] == pytest.approx(by_hand, rel=1e-4)
+    assert all(error > 1.8 for error in by_hand)  # uniform on [0, 10] would be 2.5
+    # With rho = 0.5 a flat piece of length 1 and cost 1 (or 0) comes first, and the sides begin at 5.5 and lose their last 0.5.
+    mass, moment = 5 * math.exp(-4.5) * -math.expm1(-0.9), 25 * math.exp(-4.5) * (1 - 1.9 * math.exp(-0.9))
+    plm = (0.25 + 2 * (0.5 * mass + moment)) / (1 + 2 * mass)
+    near, far = 2.5 * math.exp(-5), 2 * math.exp(-5.5)
+    inverse = (0.25 + 2 * (1.75 * near + 4 * far)) / (1 + 2 * (near + far))
+    assert [row["mean_abs_error"] for row in smooth] == pytest.approx([plm, inverse, truncated(20.0)], rel=1e-4)
+    assert max(plm, inverse) < 0.4
+    assert [row["tied_share"] for row in bare + smooth] == [1.0] * 6
+
+
+def test_rho_is_the_rho_of_the_library(answer, ten):
+    (row,) = answer("median", ten(), *TEN, "--rho", 0.5, "--seed", 3)["rows"]
+    profile = dpjax.median(np.arange(10.0)[None], lower=0, upper=10, neighbors="add_remove", count=np.array([10], np.int32))
+    law = dpjax.piecewise_laplace(profile, np.array([[1.0]]), rho=0.5)
+    assert np.float32(row["mean_abs_error"]) == law.mean_abs_error(profile.value)[0, 0]
+    assert np.float32(row["draws"][0]) == law.sample(key_of(3, 0, "piecewise_laplace"))[0, 0]
+
+
+def test_the_interval_and_the_error_are_those_of_the_draws(answer, ten):
+    (row,) = answer("median", ten(), *TEN, "--draws", 20_000, "--seed", 3)["rows"]
+    draws, (low, high) = np.array(row["draws"]), row["interval95"]
+    deviation = math.sqrt(0.025 * 0.975 / draws.size)
+    assert abs(np.mean(draws < low) - 0.025) < 5 * deviation
+    assert abs(np.mean(draws > high) - 0.025) < 5 * deviation
+    error = np.abs(draws - 4.5)
+    assert abs(error.mean() - row["mean_abs_error"]) < 5 * error.std() / math.sqrt(draws.size)
+
+
+def test_columns_have_bounds_and_randomness_of_their_own(answer, write):
+    file = write("u,v\n" + "".join(f"{i},{10 * i}\n" for i in range(10)))
+    bounds = ("--lower", -50, -5, "--upper", "1e2", 10, "--neighbors", "add_remove")
+    rows = answer("median", file, "--column", "v", "u", *bounds, "--seed", 5)["rows"]
+    assert [(row["column"], row["lower"], row["upper"]) for row in rows] == [("v", -50, 100), ("u", -5, 10)]
+    errors = [row["mean_abs_error"] for row in rows]
+    assert errors[0] == pytest.approx(10 * errors[1], rel=1e-5)
+    assert abs(rows[0]["draws"][0] / 10 - rows[1]["draws"][0]) > 1e-3
+
+
+def test_a_mechanism_draws_the_same_alone(answer, ten):
+    common = ("median", ten(), *TEN, "--seed", 1)
+    together = answer(*common, "--mechanism", *MECHANISMS)["rows"]
+    assert answer(*common, "--mechanism", "laplace")["rows"] == [together[2]]
+    assert answer(*common, "--mechanism", "laplace", "laplace")["rows"] == [together[2]]
+
+
+def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
+    records = ["-1e300", -3, 1, 2, 4, 6, 7, 8, "1e300", "inf"]
+    (row,) = answer("median", ten(records), *TEN, "--definition", "lower")["rows"]
+    clamped = np.clip(np.array(records, float), 0, 10)[None]
+    profile = dpjax.median(clamped, lower=0, upper=10, neighbors="add_remove", definition="lower", count=np.array([10], np.int32))
+    law = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
+    assert np.float32(row["mean_abs_error"]) == law.mean_abs_error(4.0)[0, 0]
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
+    cells = ["4", "NA", "6", "nan", "NaN", "9", "na", "4", "9", "-nan"]
+    (row,) = answer("median", ten(cells), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
+    numbers = [4.0, 6.0, 9.0, 4.0, 9.0] + ([] if neighbors == "add_remove" else [0.0] * 5)
+    value, law = oracle_law("piecewise_laplace", numbers, Fraction(1, 2), neighbors, 1.0, 0.0, 10.0)
+    assert (row["n"], row["missing"]) == (10, 5)
+    assert row["mean_abs_error"] == pytest.approx(law.expectation(lambda y: np.abs(y - value), breaks=[value]), rel=1e-4)
+    assert row["tied_share"] == pytest.approx(numbers.count(value) / len(numbers))
+
+
+@pytest.mark.parametrize(("neighbors", "share"), [("add_remove", 0.0), ("swap", 1.0)])
+def test_a_column_without_any_value(answer, ten, neighbors, share):
+    (row,) = answer("median", ten(["NA"] * 10), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
+    assert (row["n"], row["missing"], row["tied_share"]) == (10, 10, share)
+    assert 1 < row["mean_abs_error"] < 10
+
+
+def test_the_largest_seed(answer, ten):
+    common = ("median", ten(), *TEN, "--seed")
+    assert answer(*common, 2**32 - 1)["rows"][0]["draws"] != answer(*common, 0)["rows"][0]["draws"]

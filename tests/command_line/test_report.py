@@ -1,0 +1,139 @@
+"""The text: which columns it has, what it says of ties, missing cells, groups and privacy; and that JSON says the same."""
+
+import re
+
+import pytest
+
+TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
+GROUPED = ("--column", "age", "--by", "group", "--lower", 0, "--upper", 100, "--epsilon", 0.5, 2)
+SAID_OF_GROUPS = "Groups share no record: all of them together cost the maximum over groups, not the sum (parallel composition)."
+
+
+def test_the_text_agrees_with_json(run, answer, ages):
+    command = ("quantile", ages, "--quantile", "1/3", *GROUPED, "--neighbors", "swap", "--seed", 4, "--draws", 5)
+    command += ("--mechanism", "piecewise_laplace", "laplace")
+    found, outcome = answer(*command), run(*command)
+    assert outcome.out.startswith("Quantile 0.333333 (definition linear) of column age by group (3 groups), 14 records.\n")
+    assert "\nNeighbors swap; bounds [0, 100].\nrho 0; seed 4; 5 draws of each row.\n" in outcome.out
+    statistics = {"a": 29.5, "b": 50 + 1 / 3 + 2 / 3, "c": 44}
+    assert len(outcome.table) == len(found["rows"]) == 12
+    for text, row in zip(outcome.table, found["rows"], strict=True):
+        assert [text[name] for name in ("group", "mechanism")] == [row["group"], row["mechanism"]]
+        assert (int(text["n"]), float(text["epsilon"])) == (row["n"], row["epsilon"])
+        assert float(text["first draw"]) == pytest.approx(row["draws"][0], abs=1e-2)
+        assert float(text["mean |error|"]) == pytest.approx(row["mean_abs_error"], abs=1e-2)
+        assert text["95 % interval"] == pytest.approx(row["interval95"], abs=1e-2)
+        measured = sum(abs(draw - statistics[row["group"]]) for draw in row["draws"]) / 5
+        assert float(text["measured"]) == pytest.approx(measured, abs=1e-2)
+        epsilon = row["epsilon"]
+        promise = {"epsilon": epsilon, "bounded_range": epsilon, "neighbors": "swap", "total_epsilon": 5 * epsilon}
+        assert row["guarantee"] == promise
+    for epsilon in ("0.5", "2"):
+        promise = f"epsilon {epsilon}: {epsilon}-DP and {epsilon}-bounded-range under swap neighbors (piecewise_laplace, laplace)"
+        assert promise in outcome.words
+    assert "measured: the distance from the statistic, averaged over the 5 draws." in outcome.words
+    assert "5 draws from the same data cost 5 times that: 2.5-DP, 10-DP in total." in outcome.words
+    assert "Every further column, mechanism or epsilon asked of the same records adds its own cost." in outcome.words
+    assert "all groups together cost 2x one group, not the sum" in outcome.words
+    assert "parallel composition" not in outcome.words
+
+
+def test_groups_under_add_remove_and_their_ties(run, ages):
+    command = ("median", ages, *GROUPED, "--neighbors", "add_remove", "--mechanism", "inverse_sensitivity", "laplace")
+    outcome = run(*command)
+    assert SAID_OF_GROUPS in outcome.words
+    assert "2x" not in outcome.words
+    marked = {(row["group"], row["mechanism"]) for row in outcome.table if row["tied"]}
+    assert marked == {("b", "inverse_sensitivity"), ("c", "inverse_sensitivity")}  # laplace does not look at the gaps
+    assert "* 60 to 100 % of the records are tied" in outcome.words
+
+
+def test_json_says_everything_it_was_asked(answer, ten):
+    found = answer("median", ten(), *TEN, "--seed", 9, "--definition", "lower")
+    rows = found.pop("rows")
+    assert found.pop("device")
+    assert re.fullmatch(r"\d+\.\d+\..*", found.pop("jax_version"))
+    assert re.fullmatch(r"\d+\.\d+\..*", found.pop("dpjax_version"))
+    assert found == {
+        "simulation": True,
+        "statistic": "median",
+        "quantile": 0.5,
+        "neighbors": "add_remove",
+        "definition": "lower",
+        "rho": 0.0,
+        "seed": 9,
+    }
+    assert set(rows[0]) == {
+        *("column", "group", "n", "missing", "mechanism", "epsilon", "lower", "upper", "draws"),
+        *("mean_abs_error", "interval95", "tied_share", "guarantee"),
+    }
+    assert (rows[0]["column"], rows[0]["group"]) == ("x", None)
+
+
+def test_one_column_without_groups_has_a_short_table(run, answer, ten):
+    outcome, found = run("median", ten(), *TEN, "--seed", 1), answer("median", ten(), *TEN, "--seed", 1)
+    (text,), (row,) = outcome.table, found["rows"]
+    assert list(text) == ["n", "mechanism", "epsilon", "draw", "mean |error|", "95 % interval", "tied"]
+    assert float(text["draw"]) == pytest.approx(row["draws"][0], abs=1e-2)
+    assert float(text["mean |error|"]) == pytest.approx(row["mean_abs_error"], abs=1e-2)
+    for absent in ("missing", "tied", "groups", "measured", "in total", "adds its own cost"):
+        assert absent not in outcome.words
+
+
+def test_several_columns_are_named(run, write):
+    file = write("u,v\n" + "".join(f"{i},{10 * i}\n" for i in range(10)))
+    outcome = run("median", file, "--column", "u", "v", "--lower", 0, "--upper", 10, 1234567, "--neighbors", "add_remove")
+    assert outcome.out.startswith("Median (definition linear) of columns u, v, 10 records.\n")
+    assert "bounds u [0, 10], v [0, 1234567].\n" in outcome.out
+    assert [row["column"] for row in outcome.table] == ["u", "v"]
+
+
+def test_it_is_called_a_simulation_and_the_statistic_is_not_printed(run, answer, ten):
+    command = ("median", ten([1, 1.5, 2, 3, 4.25, 4.3125, 7, 8, 8.5, 9]), *TEN, "--seed", 1)
+    text, found = run(*command).words, answer(*command)
+    assert "Simulation: float draws reveal low-order bits" in text
+    assert "None of this is a private release." in text
+    for printed in (text, str(found)):
+        assert "4.28" not in printed  # the median is 4.28125
+
+
+def test_a_tied_column_is_marked_until_rho_is_given(run, answer, ten):
+    command = ("median", ten([0] * 9 + [7]), *TEN, "--mechanism", "piecewise_laplace", "inverse_sensitivity", "laplace")
+    bare, smooth = run(*command), run(*command, "--rho", 0.5)
+    assert [row["tied"] for row in bare.table] == [True, True, False]
+    assert "* 90 % of the records are tied: they equal the statistic. A continuous law has no mass on a single value" in bare.words
+    assert bare.words.count("--rho (0.5 for whole numbers) puts mass there") == 1
+    assert [row["tied"] for row in smooth.table] == [False, False, False]
+    assert "tied" not in smooth.out
+    assert "laplace has no use for rho." in smooth.out
+    assert [row["tied_share"] for row in answer(*command, "--rho", 0.5)["rows"]] == [0.9, 0.9, 0.9]
+
+
+def test_one_record_is_no_tie(run, ten):
+    lower = (*TEN, "--definition", "lower")
+    assert not run("median", ten(), *lower).table[0]["tied"]  # the statistic is one of ten records
+    assert run("median", ten([0, 1, 2, 3, 4, 4, 6, 7, 8, 9]), *lower).table[0]["tied"]
+
+
+@pytest.mark.parametrize(("neighbors", "treatment"), [("add_remove", "absent"), ("swap", "counted as the lower bound")])
+def test_missing_cells_are_counted(run, ten, neighbors, treatment):
+    outcome = run("median", ten(["NA", "nan", *range(8)]), "--lower", 0, "--upper", 9, "--neighbors", neighbors)
+    assert f"10 records, 2 missing ({treatment})." in outcome.words
+    assert [(row["n"], row["missing"]) for row in outcome.table] == [("10", "2")]
+
+
+def test_the_seed_makes_it_repeatable(run, ten):
+    command = ("median", ten(), *TEN)
+    first = run(*command, "--seed", 12)
+    assert run(*command, "--seed", 12).out == first.out
+    assert run(*command, "--seed", 13).out != first.out
+    fresh = run(*command)
+    seed = re.search(r"seed (\d+);", fresh.out).group(1)
+    assert run(*command, "--seed", seed).out == fresh.out
+    assert run(*command).out != fresh.out
+
+
+def test_labels_cannot_break_the_table(run, write):
+    lines = ["a,1", '"two\nlines",1', ",2"] + ["a,3"] * 6
+    outcome = run("median", write("\n".join(["group,age", *lines])), *GROUPED, "--neighbors", "add_remove")
+    assert [row["group"] for row in outcome.table] == ["(empty)", "(empty)", "a", "a", "'two\\nlines'", "'two\\nlines'"]

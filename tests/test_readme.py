@@ -1,0 +1,37 @@
+"""The README: its examples run as pasted, the numbers in them are right, and its two commands are single lines that CI can find."""
+
+import contextlib
+import io
+import pathlib
+import re
+
+import pytest
+
+import dpjax
+
+README = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
+CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_examples_run_in_order_and_print_what_they_say():
+    printed, namespace = [], {}
+    for block in CODE:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(block, "README.md", "exec"), namespace)
+        printed.append(out.getvalue())
+    assert len(CODE[0].strip().splitlines()) <= 10
+    assert "nan" not in "".join(printed)
+    stated = [float(number) for number in re.findall(r"print\(.*\)  # ([0-9.]+)", CODE[1])]
+    computed = [float(line) for line in printed[1].split()]
+    assert computed == pytest.approx(stated, rel=5e-3)
+
+
+@pytest.mark.parametrize("end", ["demo", "pytest"])
+def test_each_command_is_one_line(end):
+    assert len(re.findall(rf"^python3 -m venv .* {end}$", README, flags=re.MULTILINE)) == 1
+
+
+def test_the_table_names_everything_public():
+    modules = {"accounting", "distributions", "mechanisms", "profiles", "random", "__version__"}
+    for name in set(dpjax.__all__) - modules - {"Guarantee", "SensitivityProfile", "Tails"}:
+        assert f"`{name}" in README, name
