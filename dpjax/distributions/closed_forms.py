@@ -218,6 +218,11 @@ def cdf(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
     return jnp.where(jnp.isnan(y) | ~normal, jnp.nan, jnp.clip(value, 0.0, 1.0))
 
 
+@jax.jit
+def survival(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
+    return cdf(law.reflect(), -y)
+
+
 def _descending_mass(r: jax.Array, s: jax.Array) -> jax.Array:
     """Mass within ``r`` of the high-cost end: e^{-s(1-r)} (1 - e^{-sr}) / (1 - e^{-s})."""
     return jnp.exp(-s * (1 - r)) * piece.cdf_fraction(r, s)
@@ -251,6 +256,12 @@ def quantile(law: PiecewiseExponential, p: jax.Array) -> jax.Array:
         value = jnp.where(1 - p < mass, start - scale * jnp.log((1 - p) / jnp.where(1 - p < mass, mass, 1.0)), value)
     normal = ~jnp.isnan(align(masses.log_normalizer, p.ndim))
     return jnp.where((p >= 0) & (p <= 1) & normal, value, jnp.nan)
+
+
+@jax.jit
+def interval(law: PiecewiseExponential, level: jax.Array) -> tuple[jax.Array, jax.Array]:
+    tail = (1 - level) / 2
+    return quantile(law, tail), -quantile(law.reflect(), tail)  # each end by the tail it cuts off
 
 
 @jax.jit

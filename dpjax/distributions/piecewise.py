@@ -141,7 +141,7 @@ class PiecewiseExponential:
 
     def survival(self, y: ArrayLike) -> jax.Array:
         """P(Y > y) at full relative precision in the upper tail, for a ``y`` that broadcasts against ``batch_shape``."""
-        return closed_forms.cdf(self.reflect(), -self._points("y", y))
+        return closed_forms.survival(self, self._points("y", y))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The inverse of :meth:`cdf`, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1]."""
@@ -156,8 +156,7 @@ class PiecewiseExponential:
         Returns:
             Its lower and upper end.
         """
-        tail = (1 - self._points("level", level)) / 2
-        return self.quantile(tail), -self.reflect().quantile(tail)
+        return closed_forms.interval(self, self._points("level", level))
 
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``."""
@@ -198,13 +197,7 @@ class PiecewiseExponential:
         Returns:
             A law without tails. Where nothing is left of a row, its results are NaN.
         """
-        low, high = self._points("lower", lower), self._points("upper", upper)
-        law = self._tails_as_pieces(low, high)
-        batch = jnp.broadcast_shapes(law.batch_shape, low.shape, high.shape)
-        pieces = closed_forms.pieces_of(replace(law, rate=jnp.broadcast_to(law.rate, batch)))
-        cut = pieces.clip(align(low, len(batch))[..., None], align(high, len(batch))[..., None])
-        edges = jnp.concatenate([cut.left, cut.right[..., -1:]], axis=-1)
-        return replace(law, edges=edges, cost_left=cut.cost_left, cost_right=cut.cost_right)
+        return _restrict(self, self._points("lower", lower), self._points("upper", upper))
 
     def reflect(self) -> PiecewiseExponential:
         """Return the law of -Y."""
@@ -225,27 +218,38 @@ class PiecewiseExponential:
         array = parameters.float_array(name, value).astype(self.dtype)
         return align(array, max(array.ndim, len(self.batch_shape)))
 
-    def _tails_as_pieces(self, low: jax.Array, high: jax.Array) -> PiecewiseExponential:
-        """Replace each tail by one linear piece that reaches at least to the bound on its side."""
-        if self.tails is None:
-            return self
-        batch = jnp.broadcast_shapes(self.batch_shape, low.shape, high.shape)
-        edges = broadcast_rows(self.edges, batch)
-        ends, far_costs, near_costs = [], [], []
-        for edge, bound, sign, cost, scale in (
-            (edges[..., 0], low, -1, self.tails.lower_cost, self.tails.lower_scale),
-            (edges[..., -1], high, 1, self.tails.upper_cost, self.tails.upper_scale),
-        ):
-            cost, scale = broadcast_batch(cost, batch), broadcast_batch(scale, batch)
-            length = jnp.where(scale > 0, jnp.maximum(sign * (align(bound, len(batch)) - edge), 0.0), 0.0)
-            ends.append((edge + sign * length)[..., None])
-            far_costs.append((cost + length / jnp.where(scale > 0, scale, 1.0))[..., None])
-            near_costs.append(cost[..., None])
-        return replace(
-            self,
-            edges=concatenate(ends[0], edges, ends[1]),
-            cost_left=concatenate(far_costs[0], self.cost_left, near_costs[1]),
-            cost_right=concatenate(near_costs[0], self.cost_right, far_costs[1]),
-            tails=None,
-            center=self.center + 1,
-        )
+
+@jax.jit
+def _restrict(law: PiecewiseExponential, low: jax.Array, high: jax.Array) -> PiecewiseExponential:
+    law = _tails_as_pieces(law, low, high)
+    batch = jnp.broadcast_shapes(law.batch_shape, low.shape, high.shape)
+    pieces = closed_forms.pieces_of(replace(law, rate=jnp.broadcast_to(law.rate, batch)))
+    cut = pieces.clip(align(low, len(batch))[..., None], align(high, len(batch))[..., None])
+    edges = jnp.concatenate([cut.left, cut.right[..., -1:]], axis=-1)
+    return replace(law, edges=edges, cost_left=cut.cost_left, cost_right=cut.cost_right)
+
+
+def _tails_as_pieces(law: PiecewiseExponential, low: jax.Array, high: jax.Array) -> PiecewiseExponential:
+    """Replace each tail by one linear piece that reaches at least to the bound on its side."""
+    if law.tails is None:
+        return law
+    batch = jnp.broadcast_shapes(law.batch_shape, low.shape, high.shape)
+    edges = broadcast_rows(law.edges, batch)
+    ends, far_costs, near_costs = [], [], []
+    for edge, bound, sign, cost, scale in (
+        (edges[..., 0], low, -1, law.tails.lower_cost, law.tails.lower_scale),
+        (edges[..., -1], high, 1, law.tails.upper_cost, law.tails.upper_scale),
+    ):
+        cost, scale = broadcast_batch(cost, batch), broadcast_batch(scale, batch)
+        length = jnp.where(scale > 0, jnp.maximum(sign * (align(bound, len(batch)) - edge), 0.0), 0.0)
+        ends.append((edge + sign * length)[..., None])
+        far_costs.append((cost + length / jnp.where(scale > 0, scale, 1.0))[..., None])
+        near_costs.append(cost[..., None])
+    return replace(
+        law,
+        edges=concatenate(ends[0], edges, ends[1]),
+        cost_left=concatenate(far_costs[0], law.cost_left, near_costs[1]),
+        cost_right=concatenate(near_costs[0], law.cost_right, far_costs[1]),
+        tails=None,
+        center=law.center + 1,
+    )

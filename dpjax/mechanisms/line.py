@@ -1,6 +1,7 @@
 """From a profile and a cost for each piece to a law on the line: what the exponential mechanisms of this folder share."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import jax
@@ -39,14 +40,23 @@ def law_on_line(
     """
     parameters.one_of("support", support, ("restricted", "extended"))
     rate = parameters.positive("epsilon", epsilon, profile.dtype) / 2
-    lower, upper, limits = profile.lower, profile.upper, profile.support
-    (lower_near, lower_far), (upper_near, upper_far) = (
-        piece_costs(profile.lower_levels),
-        piece_costs(profile.upper_levels),
-    )
     smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
-    if smooth:
-        radius = parameters.nonnegative("rho", rho, profile.dtype)
+    radius = parameters.nonnegative("rho", rho, profile.dtype) if smooth else None
+    return _law(profile, rate, radius, piece_costs, flat_cost, support)
+
+
+@partial(jax.jit, static_argnames=("piece_costs", "flat_cost", "support"))
+def _law(
+    profile: SensitivityProfile,
+    rate: jax.Array,
+    radius: jax.Array | None,
+    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    flat_cost: float,
+    support: Support,
+) -> PiecewiseExponential:
+    lower, upper, limits = profile.lower, profile.upper, profile.support
+    (lower_near, lower_far), (upper_near, upper_far) = piece_costs(profile.lower_levels), piece_costs(profile.upper_levels)
+    if radius is not None:
         batch = jnp.broadcast_shapes(radius.shape, profile.batch_shape)
         shift = align(radius, len(batch))
         lower = broadcast_rows(lower, batch) - shift[..., None]
@@ -71,5 +81,5 @@ def law_on_line(
         tails=tails,
         center=lower.shape[-1] - 1,
     )
-    beyond = profile.bounds is not None or (smooth and support == "restricted")
+    beyond = profile.bounds is not None or (radius is not None and support == "restricted")
     return law.restrict(*limits) if beyond and limits is not None else law

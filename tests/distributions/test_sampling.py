@@ -29,7 +29,7 @@ def draw(law, method, seed=0):
     return law.sample(jax.random.key(seed), (DRAWS,), method=method)
 
 
-@pytest.mark.parametrize("method", ["gumbel", "gumbel rows", "table"])
+@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "table"])
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 @pytest.mark.parametrize("rho", [0.0, 0.03])
 def test_draws_follow_the_exact_cdf(method, mechanism, rho):
@@ -48,7 +48,7 @@ def test_within_a_piece_the_two_mechanisms_differ():
     assert_rejected(inv.sample(jax.random.key(0), (DRAWS,)), plm.cdf)
 
 
-@pytest.mark.parametrize("method", ["gumbel", "gumbel rows", "table"])
+@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "table"])
 def test_laws_with_tails(method):
     law = laplace(3.0, 2.0, sensitivity=1.0)
     assert_follows(draw(law, method), lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2))
@@ -131,13 +131,14 @@ def law_of(x, count, epsilon, neighbors="add_remove", **options):
     return piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors=neighbors, count=count), epsilon, **options)
 
 
-INVARIANCE = [("add_remove", {}), ("swap", {"rho": 0.01}), ("swap", {}), ("add_remove", {"rho": 0.01})]
+QUICK = (("add_remove", {}, ()), ("swap", {"rho": 0.01}, (40,)))
+INVARIANCE = [
+    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+    for case in itertools.product(("add_remove", "swap"), ({}, {"rho": 0.01}), ((), (40,)))
+]
 
 
-@pytest.mark.parametrize(
-    ("neighbors", "options"), [pytest.param(*case, marks=pytest.mark.slow if i > 1 else ()) for i, case in enumerate(INVARIANCE)]
-)
-@pytest.mark.parametrize("shape", [(), (40,)])
+@pytest.mark.parametrize(("neighbors", "options", "shape"), INVARIANCE)
 def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, shape):
     """Bitwise, between jitted calls; an uneven batch and lengths on both sides of 32 and 64 meet XLA's remainder loops."""
     rng = np.random.default_rng(0)

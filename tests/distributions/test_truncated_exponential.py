@@ -1,6 +1,6 @@
 """The functions of one piece against 60-digit decimals, from decay 1e-300 to 700."""
 
-from decimal import Decimal, getcontext
+from decimal import Decimal, localcontext
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,6 @@ import pytest
 
 from dpjax.distributions import truncated_exponential as piece
 
-getcontext().prec = 400  # 1/s - 1/(e^s - 1) at s = 1e-100 cancels 200 digits
 DECAYS = [
     0.0,
     1e-100,
@@ -33,6 +32,13 @@ DECAYS = [
     700.0,
 ]
 FRACTIONS = [0.0, 1e-20, 1e-6, 0.1, 0.4999, 0.5001, 0.9, 0.999999, 1.0]
+
+
+@pytest.fixture(autouse=True)
+def many_digits():
+    with localcontext() as context:
+        context.prec = 400  # 1/s - 1/(e^s - 1) at s = 1e-100 cancels 200 digits
+        yield
 
 
 def exact(s):

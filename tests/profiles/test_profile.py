@@ -88,7 +88,7 @@ def test_radii_above_and_below():
 def test_constant_radii_are_the_laplace_law(x64):
     """Durfee 4.1, exactly: on the line, and truncated where there are bounds, however the radii meet them."""
     y = np.linspace(-9.0, 12.0, 43)
-    for count in (1, 2, 7):
+    for count in (1, 7):
         radii = np.full(count, 1.5)
         line = piecewise_laplace(from_radii(2.0, radii, neighbors="swap", step=1.5), 0.8)
         doubled = laplace(2.0, 0.4, sensitivity=1.5)  # scale 2 * 1.5 / 0.8
