@@ -31,7 +31,7 @@ def draw(law, method, seed=0):
 
 @pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "table"])
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
-@pytest.mark.parametrize("rho", [0.0, 0.03])
+@pytest.mark.parametrize("rho", [pytest.param(0.0, marks=pytest.mark.slow), 0.03])
 def test_draws_follow_the_exact_cdf(method, mechanism, rho):
     profile = median(DATA, lower=0, upper=1, neighbors="add_remove")
     law, other = mechanism(profile, 1.0, rho=rho), mechanism(profile, 1.15, rho=rho)
