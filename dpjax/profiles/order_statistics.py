@@ -281,11 +281,9 @@ def _read(
         n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
     down, up = ranks.levels(n_max)
     base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
-    sides = []
-    for count, sign in ((up, 1), (down, -1)):
-        outwards = np.arange(count + 1, dtype=np.int32).reshape((1,) * (rank - 1) + (-1,))
-        sides.append(_at_rank(ordered, base + outwards * np.int32(sign * ranks.step), ranks))
-    return sides[0], sides[1]
+    level = np.arange(-down, up + 1, dtype=np.int32).reshape((1,) * (rank - 1) + (-1,))
+    values = _at_rank(ordered, base + level * np.int32(ranks.step), ranks)  # both sides in one sweep: they share f(x) exactly
+    return values[..., down:], jnp.flip(values[..., : down + 1], -1)
 
 
 def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
@@ -300,4 +298,6 @@ def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
     whole = numerator // v
     part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
     below, above = x(whole), x(whole + np.int32(1))
-    return jnp.minimum(below + part * (above - below), above)
+    # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit
+    # of a value depend on the padding.
+    return jnp.minimum(below + jax.lax.optimization_barrier(part * (above - below)), above)
