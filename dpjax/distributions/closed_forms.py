@@ -71,11 +71,15 @@ class Pieces(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """An exponential tail beyond one end: where it starts, its normalised mass, and its scale in y."""
+    """An exponential tail beyond one end: where it starts, the log of its normalised mass, and its scale in y."""
 
     start: jax.Array
-    mass: jax.Array
+    log_mass: jax.Array
     scale: jax.Array
+
+    @property
+    def mass(self) -> jax.Array:
+        return jnp.exp(self.log_mass)
 
 
 class Masses(NamedTuple):
@@ -119,7 +123,7 @@ def resolve(law: PiecewiseExponential) -> Masses:
             log_masses.append(log_tail[..., None])
             tails.append((start, log_tail, scale))
     log_normalizer = jax.nn.logsumexp(jnp.concatenate(log_masses, axis=-1), axis=-1)
-    lower, upper = (Tail(start, jnp.exp(log - log_normalizer), scale) for start, log, scale in tails) if tails else (None, None)
+    lower, upper = (Tail(start, log - log_normalizer, scale) for start, log, scale in tails) if tails else (None, None)
     return Masses(pieces, jnp.exp(log_masses[0] - log_normalizer[..., None]), lower, upper, log_normalizer)
 
 
@@ -165,6 +169,11 @@ def _points(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
     return jnp.broadcast_to(y, jnp.broadcast_shapes(y.shape, law.batch_shape))
 
 
+def _tail_at(tail: Tail, ndim: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Start, mass and scale, aligned with points of this rank."""
+    return align(tail.start, ndim), align(tail.mass, ndim), align(tail.scale, ndim)
+
+
 @jax.jit
 def log_normalizer(law: PiecewiseExponential) -> jax.Array:
     return resolve(law).log_normalizer
@@ -183,7 +192,7 @@ def log_prob(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
             scale = align(tail.scale, y.ndim)
             there = (distance >= 0) & (scale > 0)
             safe = jnp.where(there, scale, 1.0)
-            log_density = jnp.log(jnp.where(there, align(tail.mass, y.ndim), 1.0)) - jnp.log(safe) - distance / safe
+            log_density = jnp.where(there, align(tail.log_mass, y.ndim), 0.0) - jnp.log(safe) - distance / safe
             value = jnp.where((distance > 0) | (top <= bottom), jnp.where(there, log_density, value), value)
     return jnp.where(jnp.isnan(y) | jnp.isnan(normalizer), jnp.nan, value)
 
@@ -249,10 +258,10 @@ def quantile(law: PiecewiseExponential, p: jax.Array) -> jax.Array:
     down = here.right - here.width * piece.quantile_fraction(above, below, here.decay)
     value = jnp.clip(jnp.where(here.ascending, up, down), here.left, here.right)
     if masses.lower_tail is not None:
-        start, mass, scale = (align(field, p.ndim) for field in masses.lower_tail)
+        start, mass, scale = _tail_at(masses.lower_tail, p.ndim)
         value = jnp.where(p < mass, start + scale * jnp.log(p / jnp.where(p < mass, mass, 1.0)), value)
     if masses.upper_tail is not None:
-        start, mass, scale = (align(field, p.ndim) for field in masses.upper_tail)
+        start, mass, scale = _tail_at(masses.upper_tail, p.ndim)
         value = jnp.where(1 - p < mass, start - scale * jnp.log((1 - p) / jnp.where(1 - p < mass, mass, 1.0)), value)
     normal = ~jnp.isnan(align(masses.log_normalizer, p.ndim))
     return jnp.where((p >= 0) & (p <= 1) & normal, value, jnp.nan)
@@ -303,7 +312,7 @@ def mean_abs_error(law: PiecewiseExponential, center: jax.Array) -> jax.Array:
         total = total + jnp.sum(jnp.exp(part.log_mass() - normalizer) * jnp.abs(part.mean() - at), axis=-1)
     for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
         if tail is not None:
-            start, mass, scale = (align(field, center.ndim) for field in tail)
+            start, mass, scale = _tail_at(tail, center.ndim)
             # E|T - d| for an exponential T of this scale and a centre that lies d inside the tail.
             depth = sign * (center - start)
             safe = jnp.where(scale > 0, scale, 1.0)

@@ -254,8 +254,10 @@ def _present(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None
         number = jnp.asarray(count)
         if not jnp.issubdtype(number.dtype, jnp.integer):
             raise ValueError(f"count must hold integers, got dtype {number.dtype}.")
-        position = jnp.arange(records.shape[-1], dtype=number.dtype)
-        return position.reshape((1,) * number.ndim + (-1,)) < number[..., None]
+        position = jnp.arange(records.shape[-1], dtype=jnp.int32).reshape((1,) * number.ndim + (-1,))
+        # A narrow count (uint8) would not hold every position, a wide one need not fit into int32.
+        present = jnp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(jnp.int32)
+        return position < present[..., None]
     return None
 
 

@@ -36,7 +36,7 @@ class SensitivityProfile:
         lower_levels: float ``(D+1,)`` or ``(..., D+1)``, from 0.
         step: float ``(...)`` or None: the length in y of every further level after the last entry of a side (a global
             sensitivity). None: nothing follows, the last entry is the bound.
-        bounds: two floats ``(...)`` that the output is restricted to, or None: the last entry of each side.
+        bounds: two floats ``(...)`` that the steps are cut at, or None: the last entry of each side is the bound.
         neighbors: static, the relation that the profile is valid for.
         interpolable: static, whether linear interpolation between the entries is private (piecewise Laplace needs it).
         integer_levels: static, whether levels are 0, 1, 2, ... (inverse sensitivity needs it).
@@ -87,8 +87,8 @@ class SensitivityProfile:
         """Keep the first ``k`` pieces of each side and replace the rest by something coarser that needs less of the data.
 
         Without ``step``, piece k+1 reaches to the bound. With ``step``, every level beyond k costs that length until the bound:
-        one linear piece (piecewise Laplace only), or, if ``num_steps`` is given, that many separate pieces and one more to the
-        bound (for inverse sensitivity too).
+        one linear piece (piecewise Laplace only), or, if ``num_steps`` is given, that many separate pieces clamped to the bound
+        and one more that reaches it (for inverse sensitivity too).
 
         Args:
             k: static and chosen without the data: a k that depends on it has been found to leak 3.48 epsilon.
@@ -120,32 +120,27 @@ class SensitivityProfile:
         size = None if step is None else parameters.positive("step", step, self.dtype)
         if size is None and support is None:
             raise ValueError("this profile has no bounds to jump to: give truncate a step.")
+        ends_in_a_jump = support is not None and (size is None or num_steps is not None)
         sides = []
-        for values, levels, sign, end in (
-            (self.lower, self.lower_levels, -1, 0),
-            (self.upper, self.upper_levels, 1, 1),
-        ):
-            bound = None if support is None else support[end]
-            if size is None and self.step is None and values.shape[-1] - 1 <= k:
+        for values, levels, sign, end in ((self.lower, self.lower_levels, -1, 0), (self.upper, self.upper_levels, 1, 1)):
+            if ends_in_a_jump and self.step is None and values.shape[-1] - 1 <= k:
                 sides.append((values, levels))  # the bound comes first
                 continue
             values, levels = values[..., : k + 1], levels[..., : k + 1]
-            if num_steps is not None and size is not None:
+            if size is not None and num_steps is not None:
                 values, levels = _add_steps(values, levels, sign * size, num_steps)
-            if bound is not None and (size is None or num_steps is not None):
-                values, levels = _add_bound(values, levels, sign, bound)
+            if ends_in_a_jump and support is not None:
+                values, levels = _jump(values, levels, sign, support[end])
             sides.append((values, levels))
         (lower, lower_levels), (upper, upper_levels) = sides
-        linear = size is not None and (num_steps is None or support is None)
-        beyond = self.bounds is not None or size is not None
         return replace(
             self,
             upper=upper,
             lower=lower,
             upper_levels=upper_levels,
             lower_levels=lower_levels,
-            step=size if linear else None,
-            bounds=support if beyond else None,
+            step=None if ends_in_a_jump else size,
+            bounds=None if ends_in_a_jump else support,
         )
 
 
@@ -169,8 +164,9 @@ def from_radii(
         radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
         lower: float ``(...)``, public lower bound of the statistic; with ``upper`` or not at all.
         upper: float ``(...)``, public upper bound.
-        step: positive ``(...)``, the global sensitivity, used for every level after the last radius. Without it, the level after
-            the last radius reaches to the bound, so bounds are then required.
+        step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the law goes on
+            to them and is cut there. Equal radii above and below are clamped to it. Without it, the level after the last radius
+            reaches to the bound, so bounds are then required.
 
     Returns:
         A profile of the batch shape of ``value`` and the radii.
@@ -180,7 +176,8 @@ def from_radii(
 
     Privacy:
         Rests on the caller's promise that for neighbours x and x': R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x'))
-        (take x' = x: the radii must not decrease); for one array a side, that Corollary 3.1 holds on each side. A constant
+        (take x' = x: the radii must not decrease); for one array a side, that Corollary 3.1 holds on each side, the steps
+        included. A constant
         R_l = LS(x) breaks it (a cost sensitivity of 3). Corollary 5.1 as printed is loose by one index: R_l may be the largest
         local sensitivity within l-1 changes, so R_1 = LS(x).
 
@@ -203,29 +200,36 @@ def from_radii(
         raise ValueError("radii need an axis of levels (the last one); for one radius write [radius].")
     bounds = None if lower is None or upper is None else parameters.bounds(lower, upper, center.dtype)
     size = None if step is None else parameters.positive("step", step, center.dtype)
-    shapes = [center.shape, above.shape[:-1], below.shape[:-1]]
+    shapes = [center.shape, above.shape[:-1], below.shape[:-1], () if size is None else size.shape]
     batch = jnp.broadcast_shapes(*shapes, *([] if bounds is None else [bounds[0].shape, bounds[1].shape]))
     center = broadcast_batch(center, batch)
     if bounds is not None:
         bounds = broadcast_batch(bounds[0], batch), broadcast_batch(bounds[1], batch)
         center = jnp.clip(center, *bounds)
+    if size is not None and radii_below is None:  # R_K <= R_{K+1} = step; min with a constant keeps Definition 5.1
+        above = below = jnp.minimum(align(above, len(batch) + 1), align(size, len(batch))[..., None])
     sides = []
     for increments, sign, end in ((below, -1, 0), (above, 1, 1)):
         distance = jnp.cumsum(jnp.maximum(align(increments, len(batch) + 1), 0.0), axis=-1)
         values = concatenate(center[..., None], center[..., None] + sign * distance)
         levels = jnp.arange(values.shape[-1], dtype=center.dtype)
         if size is None and bounds is not None:
-            values, levels = _add_bound(values, levels, sign, bounds[end])
+            values, levels = _jump(values, levels, sign, bounds[end])
         sides.append((values, levels))
     (low, low_levels), (high, high_levels) = sides
-    return SensitivityProfile(high, low, high_levels, low_levels, step=size, bounds=bounds, neighbors=neighbors)
+    limits = None if size is None else bounds
+    return SensitivityProfile(high, low, high_levels, low_levels, step=size, bounds=limits, neighbors=neighbors)
 
 
-def _add_bound(values: jax.Array, levels: jax.Array, sign: int, bound: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Let the next level reach to the bound (or stay, where the last value is already beyond it)."""
-    last, bound = values[..., -1], align(bound, values.ndim - 1)
-    end = jnp.maximum(last, bound) if sign > 0 else jnp.minimum(last, bound)
-    return concatenate(values, end[..., None]), _add_levels(levels, 1)
+def _jump(values: jax.Array, levels: jax.Array, sign: int, bound: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Let the next level reach the bound, and clamp values beyond it.
+
+    Clamping (min and max with a constant) keeps Corollary 3.1. Cutting the line between two values there would not: a neighbour
+    may jump to the bound where this dataset's values pass it, and its cost at the bound is then more than 1 higher.
+    """
+    bound = align(bound, values.ndim - 1)[..., None]
+    clamped = jnp.minimum(values, bound) if sign > 0 else jnp.maximum(values, bound)
+    return concatenate(clamped, bound), _add_levels(levels, 1)
 
 
 def _add_steps(values: jax.Array, levels: jax.Array, size: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

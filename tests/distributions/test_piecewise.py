@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import PiecewiseExponential, Tails
+from dpjax import PiecewiseExponential, Tails, from_radii, laplace, piecewise_laplace
 from tests.support.oracle import Law
 
 ROWS, PIECES = 120, 11
@@ -134,6 +134,14 @@ def test_survival_is_precise_where_one_minus_cdf_is_not(x64):
     law = tailed()
     far = 3.0 + 0.5 / 0.75 * 80
     assert float(law.survival(far) / law.survival(3.0)) == pytest.approx(np.exp(-80), rel=1e-12)
+
+
+def test_log_prob_reaches_tails_whose_mass_underflows():
+    law = piecewise_laplace(from_radii(jnp.float32(0), jnp.ones(250, jnp.float32), neighbors="swap", step=1.0), 1.0)
+    exact = laplace(jnp.float32(0), 0.5, sensitivity=1.0)
+    np.testing.assert_allclose(
+        law.log_prob(np.array([249.5, 250.5, 400.0])), exact.log_prob(np.array([249.5, 250.5, 400.0])), rtol=1e-5
+    )
 
 
 def test_restrict_conditions_the_law(x64):

@@ -14,6 +14,7 @@ import pytest
 
 from dpjax import (
     PiecewiseExponential,
+    SensitivityProfile,
     from_radii,
     inverse_sensitivity,
     laplace,
@@ -24,7 +25,7 @@ from dpjax import (
 )
 from dpjax.mechanisms.line import law_on_line
 from tests.support import oracle
-from tests.support.audit import audit, padded
+from tests.support.audit import Audit, audit, one_sided_limits, padded
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -47,7 +48,7 @@ STATISTICS = {
     "fourth": lambda x, **kw: order_statistic(x, 4, **kw),
     "truncated": lambda x, **kw: median(x, **kw).truncate(1),
     "truncated quantile": lambda x, **kw: quantile(x, Fraction(2, 3), **kw).truncate(2),
-    "steps": lambda x, **kw: median(x, **kw).truncate(1, step=RANGE, num_steps=2),
+    "steps": lambda x, **kw: median(x, **kw).truncate(1, step=RANGE / 2, num_steps=1),
     "linear steps": lambda x, **kw: median(x, **kw).truncate(1, step=RANGE),
 }
 SMOOTH = {
@@ -152,6 +153,47 @@ def test_radius_bounded_variants(x64):
             check(radii_law(radii, epsilon, mechanism, lower=LOW, upper=HIGH), "swap", epsilon)
         check(radii_law(radii, epsilon, piecewise_laplace, lower=LOW, upper=HIGH, step=RANGE), "swap", epsilon)
         check(radii_law(radii, epsilon, piecewise_laplace, step=RANGE), "swap", epsilon)
+
+
+def pairs_of_radii(rng, count):
+    """Random neighbours (f, R) and (f', R') that keep Definition 5.1 and nothing more; the last radius is the global one."""
+    values, radii = rng.uniform(LOW, HIGH, (count, 2)), np.zeros((count, 2, 3))
+    radii[..., 0] = np.abs(values[:, :1] - values[:, 1:]) + rng.exponential(2, (count, 2)) * rng.integers(0, 2, (count, 2))
+    for level in (1, 2):
+        floor = radii[..., level - 1].max(axis=-1, keepdims=True)
+        radii[..., level] = floor + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2))
+    return values, radii
+
+
+def audit_pairs(law):
+    """The audit of rows 2i against 2i+1."""
+    limits = one_sided_limits(law)
+    limits = limits.reshape(limits.shape[0] // 2, 2, -1)
+    with np.errstate(invalid="ignore"):
+        ratio = limits[:, 0] - limits[:, 1]
+    ratio = np.where(np.isneginf(limits).all(axis=1), 0.0, ratio)
+    return Audit(float(np.abs(ratio).max()), float((ratio.max(axis=-1) - ratio.min(axis=-1)).max()))
+
+
+@pytest.mark.parametrize("options", [{"lower": LOW, "upper": HIGH}, {"step": 60.0}, {"lower": LOW, "upper": HIGH, "step": 60.0}])
+def test_radii_that_keep_definition_5_1_and_meet_the_bounds_anywhere(options, x64):
+    """300 random pairs, audited pair by pair; radii pass a bound in one dataset and stop before it in the other."""
+    values, radii = pairs_of_radii(np.random.default_rng(0), 300)
+    for epsilon in EPSILONS:
+        for mechanism in MECHANISMS.values() if "step" not in options else [piecewise_laplace]:
+            law = mechanism(from_radii(values.ravel(), radii.reshape(600, 3), neighbors="swap", **options), epsilon)
+            result = audit_pairs(law)
+            assert result.loss <= epsilon * (1 + ROUNDING), result
+            assert result.range <= epsilon * (1 + ROUNDING), result
+
+
+def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(x64):
+    values, radii = pairs_of_radii(np.random.default_rng(0), 300)
+    free = from_radii(values.ravel(), radii.reshape(600, 3), neighbors="swap", step=60.0)
+    upper = jnp.concatenate([free.upper, jnp.maximum(free.upper[:, -1:], HIGH)], axis=-1)
+    lower = jnp.concatenate([free.lower, jnp.minimum(free.lower[:, -1:], LOW)], axis=-1)
+    law = piecewise_laplace(SensitivityProfile(upper, lower, jnp.arange(5.0), jnp.arange(5.0), neighbors="swap"), 2.0)
+    assert audit_pairs(law.restrict(LOW, HIGH)).range >= 1.2 * 2.0
 
 
 # Negative controls. Each is a mistake that somebody could make, and the audit must see it.

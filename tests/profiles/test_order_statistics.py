@@ -136,6 +136,12 @@ def test_pieces_under_swap_are_not_padded_to_twice_their_number():
     assert (profile.upper.shape[-1], profile.lower.shape[-1]) == (993, 11)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint32])
+def test_counts_of_any_integer_dtype(dtype):
+    x = jnp.concatenate([jnp.ones(5), jnp.full(295, 9.0)])
+    assert float(median(x, lower=0, upper=10, neighbors="add_remove", count=np.array(5, dtype)).value) == 1.0
+
+
 def test_nan_is_absent_under_add_remove_and_the_lower_bound_under_swap():
     x = jnp.array([3.0, jnp.nan, 1.0, 2.0])
     absent = median(jnp.array([3.0, 1.0, 2.0]), lower=0, upper=9, neighbors="add_remove")

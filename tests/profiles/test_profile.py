@@ -29,8 +29,9 @@ def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
     """Steps of 2 from 4 (level 1) to the bound at 10: the cost rises by 1 for every 2."""
     linear = piecewise_laplace(profile().truncate(1, step=2.0), 1.0)
     pieces = piecewise_laplace(profile().truncate(1, step=2.0, num_steps=3), 1.0)
-    y = np.array([0.1, 1.4, 2.0, 3.5, 4.5, 7.3, 9.9])
-    np.testing.assert_allclose(linear.cdf(y), pieces.cdf(y), atol=1e-6)
+    y = np.array([3.5, 4.5, 7.3, 9.9])
+    above = [(law.cdf(y) - law.cdf(3.0)) / law.survival(3.0) for law in (linear, pieces)]  # three steps of 2 end at 10 exactly
+    np.testing.assert_allclose(above[0], above[1], atol=1e-6)
     np.testing.assert_allclose(linear.log_prob(7.0) - linear.log_prob(9.0), 0.5, atol=1e-5)
     stepwise = inverse_sensitivity(profile().truncate(1, step=2.0, num_steps=3), 1.0)
     np.testing.assert_allclose(stepwise.log_prob(5.0) - stepwise.log_prob(6.5), 0.5, atol=1e-5)
@@ -41,7 +42,7 @@ def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
 def test_too_few_static_steps_end_in_a_jump():
     cut = profile().truncate(1, step=2.0, num_steps=1)
     assert cut.upper.tolist() == [3.0, 4.0, 6.0, 10.0]
-    assert cut.lower.tolist() == [3.0, 1.5, -0.5, -0.5]  # past the bound: the law is restricted there
+    assert cut.lower.tolist() == [3.0, 1.5, 0.0, 0.0]  # past the bound: clamped
     assert float(inverse_sensitivity(cut, 1.0).cdf(0.0)) == 0
 
 
@@ -86,7 +87,7 @@ def test_radii_above_and_below():
 
 
 def test_constant_radii_are_the_laplace_law(x64):
-    """Durfee 4.1, exactly: on the line, and truncated where there are bounds, however the radii meet them."""
+    """Durfee 4.1, exactly: on the line, and truncated where there are bounds, wherever the radii meet them."""
     y = np.linspace(-9.0, 12.0, 43)
     for count in (1, 7):
         radii = np.full(count, 1.5)
@@ -95,22 +96,23 @@ def test_constant_radii_are_the_laplace_law(x64):
         np.testing.assert_allclose(line.log_prob(y), doubled.log_prob(y), rtol=0, atol=1e-12)
         np.testing.assert_allclose(line.cdf(y), doubled.cdf(y), rtol=0, atol=1e-12)
         bounded = laplace(2.0, 0.8, sensitivity=1.5, lower=-3.0, upper=10.0)
-        for options in ({"step": 1.5}, {}):
-            reach = radii if options else np.full(6, 1.5)  # without steps, enough radii to pass the bounds
-            law = piecewise_laplace(from_radii(2.0, reach, neighbors="swap", lower=-3.0, upper=10.0, **options), 0.8)
-            np.testing.assert_allclose(law.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
-            np.testing.assert_allclose(law.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12)
-            inside = (y > -3) & (y < 10)
-            np.testing.assert_allclose(law.log_prob(y)[inside], bounded.log_prob(y)[inside], rtol=0, atol=1e-12)
+        law = piecewise_laplace(from_radii(2.0, radii, neighbors="swap", lower=-3.0, upper=10.0, step=1.5), 0.8)
+        np.testing.assert_allclose(law.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(law.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12)
+        inside = (y > -3) & (y < 10)
+        np.testing.assert_allclose(law.log_prob(y)[inside], bounded.log_prob(y)[inside], rtol=0, atol=1e-12)
     # The control: the scale that leaks is another law.
     leaking = laplace(2.0, 0.8, sensitivity=1.5).restrict(-3.0, 10.0)
     assert abs(leaking.cdf(0.0) - bounded.cdf(0.0)) > 0.01
 
 
-def test_radii_beyond_the_bounds_are_cut():
-    law = inverse_sensitivity(from_radii(9.0, [2.0, 2.0], neighbors="swap", lower=0, upper=10), 1.0)
+def test_radii_beyond_the_bounds_are_clamped_and_long_ones_to_the_step():
+    profile = from_radii(9.0, [2.0, 2.0], neighbors="swap", lower=0, upper=10)
+    assert profile.upper.tolist() == [9, 10, 10, 10]
+    law = inverse_sensitivity(profile, 1.0)
     assert float(law.cdf(10.0)) == 1
     np.testing.assert_allclose(law.log_prob(9.5) - law.log_prob(6.0), 0.5, atol=1e-5)
+    assert from_radii(0.0, [1.0, 5.0], neighbors="swap", step=2.0).upper.tolist() == [0, 1, 3]
 
 
 @pytest.mark.parametrize(
