@@ -42,13 +42,15 @@ class Pieces(NamedTuple):
     def decay(self) -> jax.Array:
         return self.rate * jnp.abs(self.cost_right - self.cost_left)
 
+    @property
+    def low_cost(self) -> jax.Array:
+        return jnp.minimum(self.cost_left, self.cost_right)
+
     def log_mass(self) -> jax.Array:
         """Unnormalised log masses; -inf for a piece of width 0."""
         open_piece = ~(self.width <= 0)  # a NaN stays visible
         log_width = jnp.where(open_piece, jnp.log(jnp.where(open_piece, self.width, 1.0)), -jnp.inf)
-        # Summed on the costs' own shape first, which is usually (m,): one number a piece, not one a row.
-        height = -self.rate * jnp.minimum(self.cost_left, self.cost_right) + piece.log_mass_fraction(self.decay)
-        return log_width + height
+        return log_width + (piece.log_mass_fraction(self.decay) - self.rate * self.low_cost)
 
     def mean(self) -> jax.Array:
         offset = self.width * piece.mean_fraction(self.decay)
@@ -83,13 +85,24 @@ class Tail(NamedTuple):
 
 
 class Masses(NamedTuple):
-    """A law resolved: its pieces, their normalised masses, the tails if any, and the log-normaliser."""
+    """A law resolved: its pieces, their normalised masses, the tails if any, and the log-normaliser.
+
+    The costs of ``pieces`` and the normaliser are counted from ``base`` (``batch_shape``), the smallest cost that has mass in the
+    row: with ties it can be a level of many thousands, whose float32 product with the rate would be off by more than the masses
+    it decides.
+    """
 
     pieces: Pieces
     mass: jax.Array
     lower_tail: Tail | None
     upper_tail: Tail | None
     log_normalizer: jax.Array
+    base: jax.Array
+
+
+def lowest_cost(cost: jax.Array, width: jax.Array) -> jax.Array:
+    """The smallest cost on the last axis among pieces of positive width, inf if there is none; constant under differentiation."""
+    return jax.lax.stop_gradient(jnp.min(jnp.where(width > 0, cost, jnp.inf), axis=-1))
 
 
 def pieces_of(law: PiecewiseExponential) -> Pieces:
@@ -107,24 +120,31 @@ def resolve(law: PiecewiseExponential) -> Masses:
     """Normalise a law."""
     pieces = pieces_of(law)
     shape = law.batch_shape
-    log_mass = pieces.log_mass()
-    log_masses = [jnp.broadcast_to(log_mass, shape + log_mass.shape[-1:])]
-    tails: list[tuple[jax.Array, jax.Array, jax.Array]] = []
+    rate = align(law.rate, len(shape))
+    base = jnp.broadcast_to(lowest_cost(pieces.low_cost, pieces.width), shape)
+    ends: list[tuple[jax.Array, jax.Array, jax.Array]] = []
     if law.tails is not None:
-        rate = align(law.rate, len(shape))
         for start, cost, scale in (
             (pieces.left[..., 0], law.tails.lower_cost, law.tails.lower_scale),
             (pieces.right[..., -1], law.tails.upper_cost, law.tails.upper_scale),
         ):
             cost, scale = align(cost, len(shape)), align(scale, len(shape)) / rate
-            there = ~(scale <= 0)
-            log_tail = jnp.where(there, jnp.log(jnp.where(there, scale, 1.0)), -jnp.inf) - rate * cost
-            log_tail = jnp.broadcast_to(log_tail, shape)
-            log_masses.append(log_tail[..., None])
-            tails.append((start, log_tail, scale))
+            base = jnp.minimum(base, lowest_cost(cost[..., None], scale[..., None]))
+            ends.append((start, cost, scale))
+    base = jnp.where(jnp.isinf(base), 0.0, base)
+    pieces = pieces._replace(cost_left=pieces.cost_left - base[..., None], cost_right=pieces.cost_right - base[..., None])
+    log_mass = pieces.log_mass()
+    log_masses = [jnp.broadcast_to(log_mass, (*shape, log_mass.shape[-1]))]
+    log_tails = []
+    for _, cost, scale in ends:
+        there = ~(scale <= 0)
+        log_scale = jnp.where(there, jnp.log(jnp.where(there, scale, 1.0)), -jnp.inf)
+        log_tails.append(jnp.broadcast_to(log_scale - rate * (cost - base), shape))
+        log_masses.append(log_tails[-1][..., None])
     log_normalizer = jax.nn.logsumexp(jnp.concatenate(log_masses, axis=-1), axis=-1)
-    lower, upper = (Tail(start, log - log_normalizer, scale) for start, log, scale in tails) if tails else (None, None)
-    return Masses(pieces, jnp.exp(log_masses[0] - log_normalizer[..., None]), lower, upper, log_normalizer)
+    tails = [Tail(end[0], log_tail - log_normalizer, end[2]) for end, log_tail in zip(ends, log_tails, strict=True)]
+    lower, upper = tails or (None, None)
+    return Masses(pieces, jnp.exp(log_masses[0] - log_normalizer[..., None]), lower, upper, log_normalizer, base)
 
 
 def locate(grid: jax.Array, y: jax.Array) -> jax.Array:
@@ -176,7 +196,8 @@ def _tail_at(tail: Tail, ndim: int) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 @jax.jit
 def log_normalizer(law: PiecewiseExponential) -> jax.Array:
-    return resolve(law).log_normalizer
+    masses = resolve(law)
+    return masses.log_normalizer - align(law.rate, masses.base.ndim) * masses.base
 
 
 @jax.jit
@@ -325,11 +346,10 @@ def mean_abs_error(law: PiecewiseExponential, center: jax.Array) -> jax.Array:
 def entropy(law: PiecewiseExponential) -> jax.Array:
     masses = resolve(law)
     pieces = masses.pieces
-    low = jnp.minimum(pieces.cost_left, pieces.cost_right)
-    log_height = -(pieces.rate * low + pieces.decay * piece.mean_fraction(pieces.decay))
+    log_height = -(pieces.rate * pieces.low_cost + pieces.decay * piece.mean_fraction(pieces.decay))
     total = jnp.sum(masses.mass * log_height, axis=-1)
     if law.tails is not None:
         rate = align(law.rate, len(law.batch_shape))
         for tail, cost in ((masses.lower_tail, law.tails.lower_cost), (masses.upper_tail, law.tails.upper_cost)):
-            total = total - tail.mass * (rate * align(cost, rate.ndim) + 1)  # type: ignore[union-attr]
+            total = total - tail.mass * (rate * (align(cost, rate.ndim) - masses.base) + 1)  # type: ignore[union-attr]
     return masses.log_normalizer - total

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions import truncated_exponential as piece
+from dpjax.distributions.closed_forms import lowest_cost
 from dpjax.distributions.selection import choose_by_gumbel_max, choose_from_table, stream
 from dpjax.random.keys import row_keys
 from dpjax.random.noise import UniformPair, exponential_from_uniform
@@ -61,9 +62,10 @@ class Slots(NamedTuple):
         """Log masses, -inf for an empty slot, for a ``rate`` of shape ``(*batch_shape, 1)``."""
         there = ~(self.width <= 0)  # a NaN stays visible
         log_width = jnp.where(there, jnp.log(jnp.where(there, self.width, 1.0)), -jnp.inf)
-        # On the costs' own shape first: with one rate for the batch this is one number a slot, not one a row.
+        cost = jnp.minimum(self.cost_near, self.cost_far)
+        base = lowest_cost(cost, self.width)[..., None]  # counted from the smallest cost with mass: see closed_forms.Masses
         decay = rate * jnp.abs(self.cost_far - self.cost_near)
-        return log_width + (piece.log_mass_fraction(decay) - rate * jnp.minimum(self.cost_near, self.cost_far))
+        return log_width + (piece.log_mass_fraction(decay) - rate * (cost - jnp.where(jnp.isinf(base), 0.0, base)))
 
 
 def draw(

@@ -13,6 +13,7 @@ import pytest
 from dpjax import inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace, quantile
 from tests.support import oracle
 from tests.support.audit import padded
+from tests.support.statistics import assert_follows
 
 MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "A3_golden_1d.json").read_text())
@@ -167,6 +168,27 @@ def test_ties_and_the_remedy(neighbors):
                 assert jnp.isfinite(result).all()
             assert jnp.isfinite(jnp.stack(law.interval(0.95))).all()
             assert ((law.quantile(0.5) >= 0) & (law.quantile(0.5) <= 1000)).all()
+
+
+def test_a_long_constant_column_is_exact_in_float32():
+    """The first piece with mass has the level 50,000: a product with the rate in float32 would be off by half a percent."""
+    n, x, low, high = 100_001, 3.0, 0.0, 10.0
+    profile = median(jnp.full(n, x), lower=low, upper=high, neighbors="swap")
+    for epsilon in (1.0, 10.0):
+        first = n // 2 + 1  # changes until the median can reach either bound
+        exact = oracle.Law([(low, x, 2.0, 1.0), (x, high, 1.0, 2.0)], epsilon / 2)
+        law = piecewise_laplace(profile, epsilon)
+        assert int(np.argmax(np.asarray(profile.upper) == high)) == int(np.argmax(np.asarray(profile.lower) == low)) == first
+        points = np.array([1.0, 2.9, 3.1, 7.0])
+        np.testing.assert_allclose(law.cdf(points), [exact.cdf(y) for y in points], rtol=2e-6)
+        np.testing.assert_allclose(law.log_prob(points), [exact.log_prob(y) for y in points], rtol=4e-6, atol=4e-6)
+        draws = law.sample(jax.random.key(0), (50_000,))
+        assert_follows(draws, exact_cdf(exact))
+
+
+def exact_cdf(law):
+    grid = np.linspace(0, 10, 2001)
+    return lambda y: np.interp(y, grid, [law.cdf(v) for v in grid])
 
 
 def test_refused_profiles_are_explained():
