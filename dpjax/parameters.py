@@ -23,8 +23,8 @@ def float_array(name: str, value: Any) -> jax.Array:
     """
     if not isinstance(value, jax.Array):
         value = np.asarray(value)
-        if value.dtype.kind in "biu":
-            value = value.astype(np.float64)
+        if value.dtype.kind in "biu" or (value.dtype == object and all(isinstance(v, int) for v in value.flat)):
+            value = value.astype(np.float64)  # Python integers beyond 64 bits too
         if not jnp.issubdtype(value.dtype, jnp.floating):
             raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
         if value.dtype.itemsize > jnp.result_type(float).itemsize:
@@ -71,14 +71,17 @@ def one_of(name: str, value: Any, options: Collection[str]) -> str:
 
 
 def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> jax.Array:
+    kind = f"{name} must be a real number or an array of them, got {value!r}."
     if isinstance(value, jax.Array):
+        if jnp.issubdtype(value.dtype, jnp.complexfloating):
+            raise TypeError(kind)
         array = value.astype(dtype)
         return jnp.where(test(array, jnp), array, jnp.nan)
-    try:
-        with np.errstate(over="ignore", under="ignore"):
-            concrete = np.asarray(value, dtype=np.float64).astype(dtype)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a real number or an array of them, got {value!r}.") from error
+    given = np.asarray(value)
+    if given.dtype.kind not in "biuf":
+        raise TypeError(kind)
+    with np.errstate(over="ignore", under="ignore"):
+        concrete = given.astype(np.float64).astype(dtype)
     if not np.all(test(concrete, np)):
         raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
     return jnp.asarray(concrete)

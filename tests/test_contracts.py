@@ -34,7 +34,7 @@ PIPELINES = {
 X = np.asarray(jax.random.normal(jax.random.key(0), (6, 21)))
 
 
-QUICK = ("smooth plm", "plm with steps", "laplace")
+QUICK = ("smooth plm", "laplace")
 
 
 @pytest.fixture(params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES])

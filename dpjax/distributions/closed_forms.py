@@ -52,9 +52,10 @@ class Pieces(NamedTuple):
         log_width = jnp.where(open_piece, jnp.log(jnp.where(open_piece, self.width, 1.0)), -jnp.inf)
         return log_width + (piece.log_mass_fraction(self.decay) - self.rate * self.low_cost)
 
-    def mean(self) -> jax.Array:
+    def mean_from(self, origin: jax.Array) -> jax.Array:
+        """The mean of each piece minus ``origin``, so that a large offset of the data costs no digits."""
         offset = self.width * piece.mean_fraction(self.decay)
-        return jnp.where(self.ascending, self.left + offset, self.right - offset)
+        return jnp.where(self.ascending, (self.left - origin) + offset, (self.right - origin) - offset)
 
     def variance(self) -> jax.Array:
         return jnp.square(self.width) * piece.variance_fraction(self.decay)
@@ -153,6 +154,8 @@ def locate(grid: jax.Array, y: jax.Array) -> jax.Array:
     Of the intervals that share an end, the one that starts there; at the very top the last of positive width.
     """
     batch = grid.shape[:-1]
+    if y.size == 0:
+        return jnp.zeros(y.shape, jnp.int32)
     rows, columns = grid.reshape(-1, grid.shape[-1]), y.reshape(-1, *batch).reshape(-1, _size(batch)).T
     search = jax.vmap(lambda row, points, side: jnp.searchsorted(row, points, side=side), in_axes=(0, 0, None))
     after = search(rows, columns, "right") - 1
@@ -227,9 +230,8 @@ def cdf(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
     width = jnp.where(here.width > 0, here.width, 1.0)
     from_left = jnp.clip((y - here.left) / width, 0.0, 1.0)
     from_right = jnp.clip((here.right - y) / width, 0.0, 1.0)
-    up, down = piece.cdf_fraction(from_left, here.decay), 1 - piece.cdf_fraction(from_right, here.decay)
-    # A descending piece near its left end: the difference above cancels, its product form does not.
-    down = jnp.where(from_left < 0.5, _descending_mass(from_left, here.decay), down)
+    up = piece.cdf_fraction(from_left, here.decay)
+    down = jnp.exp(-here.decay * from_right) * piece.cdf_fraction(from_left, here.decay)  # as a product: a difference cancels
     value = below + gather(masses.mass, index) * jnp.where(here.ascending, up, down)
     value = jnp.where(y < bottom, 0.0, value)
     if masses.lower_tail is not None:
@@ -251,11 +253,6 @@ def cdf(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
 @jax.jit
 def survival(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
     return cdf(law.reflect(), -y)
-
-
-def _descending_mass(r: jax.Array, s: jax.Array) -> jax.Array:
-    """Mass within ``r`` of the high-cost end: e^{-s(1-r)} (1 - e^{-sr}) / (1 - e^{-s})."""
-    return jnp.exp(-s * (1 - r)) * piece.cdf_fraction(r, s)
 
 
 def _cumulative(masses: Masses) -> jax.Array:
@@ -296,28 +293,31 @@ def interval(law: PiecewiseExponential, level: jax.Array) -> tuple[jax.Array, ja
 
 @jax.jit
 def mean(law: PiecewiseExponential) -> jax.Array:
-    return _mean(resolve(law))
+    origin, offset = _mean(resolve(law))
+    return origin + offset
 
 
-def _mean(masses: Masses) -> jax.Array:
-    # Summed as distances from an edge near the bulk, so that a large offset of the data costs no digits.
+def _mean(masses: Masses) -> tuple[jax.Array, jax.Array]:
+    """The mean as an edge near the bulk and the distance from it."""
     heaviest = jnp.argmax(masses.mass, axis=-1).astype(jnp.int32)
     origin = gather(masses.pieces.left, heaviest)
-    total = jnp.sum(masses.mass * (masses.pieces.mean() - origin[..., None]), axis=-1)
+    total = jnp.sum(masses.mass * masses.pieces.mean_from(origin[..., None]), axis=-1)
     for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
         if tail is not None:
-            total = total + tail.mass * (tail.start - origin + sign * tail.scale)
-    return origin + total
+            total = total + tail.mass * ((tail.start - origin) + sign * tail.scale)
+    return origin, total
 
 
 @jax.jit
 def variance(law: PiecewiseExponential) -> jax.Array:
     masses = resolve(law)
-    mean = _mean(masses)
-    total = jnp.sum(masses.mass * (masses.pieces.variance() + jnp.square(masses.pieces.mean() - mean[..., None])), axis=-1)
+    origin, offset = _mean(masses)
+    deviation = masses.pieces.mean_from(origin[..., None]) - offset[..., None]
+    total = jnp.sum(masses.mass * (masses.pieces.variance() + jnp.square(deviation)), axis=-1)
     for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
         if tail is not None:
-            total = total + tail.mass * (jnp.square(tail.scale) + jnp.square(tail.start + sign * tail.scale - mean))
+            distance = (tail.start - origin) + sign * tail.scale - offset
+            total = total + tail.mass * (jnp.square(tail.scale) + jnp.square(distance))
     return total
 
 
@@ -330,7 +330,7 @@ def mean_abs_error(law: PiecewiseExponential, center: jax.Array) -> jax.Array:
     infinity = jnp.asarray(jnp.inf, at.dtype)
     total = jnp.zeros_like(center)
     for part in (pieces.clip(at, infinity), pieces.clip(-infinity, at)):
-        total = total + jnp.sum(jnp.exp(part.log_mass() - normalizer) * jnp.abs(part.mean() - at), axis=-1)
+        total = total + jnp.sum(jnp.exp(part.log_mass() - normalizer) * jnp.abs(part.mean_from(at)), axis=-1)
     for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
         if tail is not None:
             start, mass, scale = _tail_at(tail, center.ndim)

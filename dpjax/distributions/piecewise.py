@@ -144,7 +144,10 @@ class PiecewiseExponential:
         return closed_forms.survival(self, self._points("y", y))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The inverse of :meth:`cdf`, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1]."""
+        """The inverse of :meth:`cdf`, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1].
+
+        Pieces whose mass underflows in the dtype are not reached: in float32, ``quantile(1.0)`` can lie inside the support.
+        """
         return closed_forms.quantile(self, self._points("p", p))
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -241,9 +244,10 @@ def _tails_as_pieces(law: PiecewiseExponential, low: jax.Array, high: jax.Array)
         (edges[..., -1], high, 1, law.tails.upper_cost, law.tails.upper_scale),
     ):
         cost, scale = broadcast_batch(cost, batch), broadcast_batch(scale, batch)
-        length = jnp.where(scale > 0, jnp.maximum(sign * (align(bound, len(batch)) - edge), 0.0), 0.0)
+        none = scale <= 0  # a NaN scale stays visible and makes the row NaN
+        length = jnp.where(none, 0.0, jnp.maximum(sign * (align(bound, len(batch)) - edge), 0.0))
         ends.append((edge + sign * length)[..., None])
-        far_costs.append((cost + length / jnp.where(scale > 0, scale, 1.0))[..., None])
+        far_costs.append((cost + length / jnp.where(none, 1.0, scale))[..., None])
         near_costs.append(cost[..., None])
     return replace(
         law,

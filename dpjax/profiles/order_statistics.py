@@ -251,12 +251,13 @@ def _present(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None
             raise ValueError(f"mask must be bool with last axis {records.shape[-1]}, got {there.dtype} of shape {there.shape}.")
         return there
     if count is not None:
-        number = jnp.asarray(count)
+        number = count if isinstance(count, jax.Array) else np.asarray(count)
         if not jnp.issubdtype(number.dtype, jnp.integer):
             raise ValueError(f"count must hold integers, got dtype {number.dtype}.")
         position = jnp.arange(records.shape[-1], dtype=jnp.int32).reshape((1,) * number.ndim + (-1,))
         # A narrow count (uint8) would not hold every position, a wide one need not fit into int32.
-        present = jnp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(jnp.int32)
+        xp = jnp if isinstance(number, jax.Array) else np
+        present = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
         return position < present[..., None]
     return None
 

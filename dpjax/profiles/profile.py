@@ -114,7 +114,7 @@ class SensitivityProfile:
         >>> median(jnp.arange(1.0, 10.0), lower=0, upper=100, neighbors="swap").truncate(1).upper.tolist()
         [5.0, 6.0, 100.0]
         """
-        if k < 0 or (num_steps is not None and (step is None or num_steps < 1)):
+        if k < 0 or (num_steps is not None and (step is None or num_steps < 1 or int(num_steps) != num_steps)):
             raise ValueError(f"truncate needs k >= 0, and num_steps >= 1 only beside a step: got k={k}, num_steps={num_steps}.")
         support = self.support
         size = None if step is None else parameters.positive("step", step, self.dtype)
@@ -130,7 +130,7 @@ class SensitivityProfile:
             if size is not None and num_steps is not None:
                 values, levels = _add_steps(values, levels, sign * size, num_steps)
             if ends_in_a_jump and support is not None:
-                values, levels = _jump(values, levels, sign, support[end])
+                values, levels = _jump(values, levels, support, end)
             sides.append((values, levels))
         (lower, lower_levels), (upper, upper_levels) = sides
         return replace(
@@ -157,12 +157,13 @@ def from_radii(
     """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, and so on.
 
     Args:
-        value: float ``(...)``, the statistic f(x). With bounds it is clamped to them.
+        value: float ``(...)``, the statistic f(x).
         radii: float ``(k,)`` or ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts
             as 0). Above and below, unless ``radii_below`` is given.
         neighbors: ``"add_remove"`` or ``"swap"``, the relation under which the radii hold.
         radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
-        lower: float ``(...)``, public lower bound of the statistic; with ``upper`` or not at all.
+        lower: float ``(...)``, public lower bound; with ``upper`` or not at all. Values beyond the bounds are clamped to them after
+            the radii are added.
         upper: float ``(...)``, public upper bound.
         step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the law goes on
             to them and is cut there. Equal radii above and below are clamped to it. Without it, the level after the last radius
@@ -179,7 +180,8 @@ def from_radii(
         (take x' = x: the radii must not decrease); for one array a side, that Corollary 3.1 holds on each side, the steps
         included. A constant
         R_l = LS(x) breaks it (a cost sensitivity of 3). Corollary 5.1 as printed is loose by one index: R_l may be the largest
-        local sensitivity within l-1 changes, so R_1 = LS(x).
+        local sensitivity within l-1 changes, so R_1 = LS(x). In floating point f(x) + R is rounded: the radii must be well above
+        the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
 
     References:
         Durfee (2025), Definition 5.1, Corollaries 5.1 and 5.2.
@@ -205,7 +207,6 @@ def from_radii(
     center = broadcast_batch(center, batch)
     if bounds is not None:
         bounds = broadcast_batch(bounds[0], batch), broadcast_batch(bounds[1], batch)
-        center = jnp.clip(center, *bounds)
     if size is not None and radii_below is None:  # R_K <= R_{K+1} = step; min with a constant keeps Definition 5.1
         above = below = jnp.minimum(align(above, len(batch) + 1), align(size, len(batch))[..., None])
     sides = []
@@ -214,22 +215,21 @@ def from_radii(
         values = concatenate(center[..., None], center[..., None] + sign * distance)
         levels = jnp.arange(values.shape[-1], dtype=center.dtype)
         if size is None and bounds is not None:
-            values, levels = _jump(values, levels, sign, bounds[end])
+            values, levels = _jump(values, levels, bounds, end)  # clamps f(x) itself too, and only after the radii are added
         sides.append((values, levels))
     (low, low_levels), (high, high_levels) = sides
     limits = None if size is None else bounds
     return SensitivityProfile(high, low, high_levels, low_levels, step=size, bounds=limits, neighbors=neighbors)
 
 
-def _jump(values: jax.Array, levels: jax.Array, sign: int, bound: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Let the next level reach the bound, and clamp values beyond it.
+def _jump(values: jax.Array, levels: jax.Array, bounds: tuple[jax.Array, jax.Array], end: int) -> tuple[jax.Array, jax.Array]:
+    """Let the next level reach one of the bounds, and clamp values beyond them.
 
     Clamping (min and max with a constant) keeps Corollary 3.1. Cutting the line between two values there would not: a neighbour
     may jump to the bound where this dataset's values pass it, and its cost at the bound is then more than 1 higher.
     """
-    bound = align(bound, values.ndim - 1)[..., None]
-    clamped = jnp.minimum(values, bound) if sign > 0 else jnp.maximum(values, bound)
-    return concatenate(clamped, bound), _add_levels(levels, 1)
+    low, high = (align(bound, values.ndim - 1)[..., None] for bound in bounds)
+    return concatenate(jnp.clip(values, low, high), (low, high)[end]), _add_levels(levels, 1)
 
 
 def _add_steps(values: jax.Array, levels: jax.Array, size: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

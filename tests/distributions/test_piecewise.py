@@ -144,6 +144,26 @@ def test_log_prob_reaches_tails_whose_mass_underflows():
     )
 
 
+def test_tails_of_long_pieces_keep_their_relative_precision():
+    law = laplace(jnp.float32(0), 2.0, sensitivity=1.0, lower=-45.0, upper=45.0)
+    y = np.array([3.0, 19.0, 20.0, 22.0, 23.0, 40.0], np.float32)
+    exact = 0.5 * (np.exp(-y.astype(np.float64)) - np.exp(-45.0))
+    np.testing.assert_allclose(law.survival(y), exact, rtol=2e-5)
+    np.testing.assert_allclose(law.cdf(-y), exact, rtol=2e-5)
+
+
+def test_moments_do_not_depend_on_where_the_data_are():
+    for at in (0.0, 1e5, 1e6):
+        law = laplace(jnp.float32(at), 100.0, sensitivity=4.0)
+        np.testing.assert_allclose([law.variance(), law.mean_abs_error(at)], [0.0032, 0.04], rtol=1e-4)
+
+
+def test_an_empty_batch_has_empty_results():
+    law = PiecewiseExponential(jnp.zeros((0, 4)), jnp.ones(3), jnp.ones(3), jnp.asarray(1.0))
+    for result in (law.cdf(0.5), law.log_prob(0.5), law.quantile(0.5), law.mean(), law.survival(0.5)):
+        assert result.shape == (0,)
+
+
 def test_restrict_conditions_the_law(x64):
     law, _ = random_law(11)
     low, high = (float(law.quantile(p)) for p in (0.2, 0.7))

@@ -131,16 +131,11 @@ def law_of(x, count, epsilon, neighbors="add_remove", **options):
     return piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors=neighbors, count=count), epsilon, **options)
 
 
-QUICK = (("add_remove", {}, ()), ("swap", {"rho": 0.01}, (40,)))
-INVARIANCE = [
-    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
-    for case in itertools.product(("add_remove", "swap"), ({}, {"rho": 0.01}), ((), (40,)))
-]
+INVARIANCE = itertools.product(("add_remove", "swap"), ({}, {"rho": 0.01}), ((), (40,)))
 
 
-@pytest.mark.parametrize(("neighbors", "options", "shape"), INVARIANCE)
-def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, shape):
-    """Bitwise, between jitted calls; an uneven batch and lengths on both sides of 32 and 64 meet XLA's remainder loops."""
+def assert_bitwise_invariant(neighbors, options, shape, paddings, further_rows):
+    """Between jitted calls; an uneven batch and lengths on both sides of 32 and 64 meet XLA's remainder loops."""
     rng = np.random.default_rng(0)
     x, count = rng.normal(size=(7, 37)).astype(np.float32), rng.integers(0, 38, 7).astype(np.int32)
 
@@ -150,13 +145,27 @@ def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, sh
 
     plain = np.asarray(run(x, count))
     assert np.isfinite(plain).all()
-    for more in (1, 28, 300):
+    for more in paddings:
         padded = np.concatenate([x, np.full((7, more), np.nan if neighbors == "add_remove" else 9.0, np.float32)], axis=1)
         np.testing.assert_array_equal(np.asarray(run(padded, count)), plain)
-    for rows in (1, 26):
+    for rows in further_rows:
         taller = np.concatenate([x, rng.normal(size=(rows, 37)).astype(np.float32)])
         counts = np.concatenate([count, np.full(rows, 20, np.int32)])
         np.testing.assert_array_equal(np.asarray(run(taller, counts))[..., :7], plain)
+    return run, x, count, plain
+
+
+@pytest.mark.parametrize(("neighbors", "options", "shape"), [("add_remove", {}, ()), ("swap", {"rho": 0.01}, (40,))])
+def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, shape):
+    assert_bitwise_invariant(neighbors, options, shape, paddings=(28,), further_rows=(26,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("neighbors", "options", "shape"), list(INVARIANCE))
+def test_draws_do_not_change_with_any_padding_or_batch(neighbors, options, shape):
+    run, x, count, plain = assert_bitwise_invariant(
+        neighbors, options, shape, paddings=(1, 28, 64, 300), further_rows=(1, 2, 26, 100)
+    )
     np.testing.assert_array_equal(np.asarray(run(x[:1], count[:1]))[..., :1], plain[..., :1])
 
 
@@ -170,21 +179,21 @@ def test_closed_forms_do_not_move_with_padding_beyond_rounding():
         np.testing.assert_allclose(getattr(plain, method)(0.3), getattr(more, method)(0.3), rtol=0, atol=80 * 2.0**-23)
 
 
-def test_jit_and_eager_agree_to_a_few_units():
+@pytest.mark.parametrize("shape", [(), pytest.param((20,), marks=pytest.mark.slow)])
+def test_jit_and_eager_agree_to_a_few_units(shape):
     x = jax.random.normal(jax.random.key(0), (500, 41))
-    for shape in ((), (20,)):
-        eager = law_of(x, None, 0.7).sample(jax.random.key(1), shape)
-        jitted = jax.jit(lambda x, shape=shape: law_of(x, None, 0.7).sample(jax.random.key(1), shape))(x)
-        # Not bitwise: XLA fuses differently. 16 units of the range of the data.
-        np.testing.assert_allclose(eager, jitted, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
+    eager = law_of(x, None, 0.7).sample(jax.random.key(1), shape)
+    jitted = jax.jit(lambda x: law_of(x, None, 0.7).sample(jax.random.key(1), shape))(x)
+    # Not bitwise: XLA fuses differently. 16 units of the range of the data.
+    np.testing.assert_allclose(eager, jitted, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
 
 
-def test_vmap_is_the_loop():
+@pytest.mark.parametrize("shape", [pytest.param((), marks=pytest.mark.slow), (5,)])
+def test_vmap_is_the_loop(shape):
     x, keys = jax.random.normal(jax.random.key(0), (6, 41)), jax.random.split(jax.random.key(1), 6)
-    for shape in ((), (5,)):
-        mapped = jax.vmap(lambda k, row, shape=shape: law_of(row, None, 0.7).sample(k, shape))(keys, x)
-        loop = jnp.stack([law_of(row, None, 0.7).sample(k, shape) for k, row in zip(keys, x, strict=True)])
-        np.testing.assert_allclose(mapped, loop, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
+    mapped = jax.vmap(lambda k, row: law_of(row, None, 0.7).sample(k, shape))(keys, x)
+    loop = jnp.stack([law_of(row, None, 0.7).sample(k, shape) for k, row in zip(keys, x, strict=True)])
+    np.testing.assert_allclose(mapped, loop, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
 
 
 def test_first_draws_stay_when_more_are_asked_for():

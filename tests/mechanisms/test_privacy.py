@@ -187,6 +187,16 @@ def test_radii_that_keep_definition_5_1_and_meet_the_bounds_anywhere(options, x6
             assert result.range <= epsilon * (1 + ROUNDING), result
 
 
+def test_asymmetric_radii_around_values_beyond_the_bounds(x64):
+    """Values are clamped after the radii are added: clamping f(x) first leaked 2 epsilon on these two datasets."""
+    values = np.array([9.98, -2.03])
+    above, below = np.array([[0.0, 0, 0], [12.01, 0, 0]]), np.array([[12.97, 11.47, 0.02], [0.0, 0.96, 11.47]])
+    for epsilon in EPSILONS:
+        for mechanism in MECHANISMS.values():
+            law = mechanism(from_radii(values, above, radii_below=below, neighbors="swap", lower=0.0, upper=10.0), epsilon)
+            assert audit_pairs(law).range <= epsilon * (1 + ROUNDING)
+
+
 def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(x64):
     values, radii = pairs_of_radii(np.random.default_rng(0), 300)
     free = from_radii(values.ravel(), radii.reshape(600, 3), neighbors="swap", step=60.0)

@@ -129,6 +129,16 @@ def test_bad_radii_arguments_are_named(arguments, message):
         from_radii(1.0, [1.0], neighbors="swap", **arguments)
 
 
+@pytest.mark.parametrize("step", [-1.0, 0.0, float("nan"), float("inf")])
+def test_a_bad_jax_step_makes_its_own_row_nan(step):
+    rows = jnp.array([[1.0, 2, 3, 4, 5], [1, 8, 8, 9, 9]])
+    cut = median(rows, lower=0, upper=20, neighbors="swap").truncate(1, step=jnp.array([step, 20.0]))
+    radii = from_radii(5.0, [1.0], radii_below=[1.0], neighbors="swap", lower=0, upper=10, step=jnp.array([step, 10.0]))
+    for law in (piecewise_laplace(cut, 1.0), piecewise_laplace(radii, 1.0)):
+        for result in (law.mean(), law.cdf(4.0), law.sample(jax.random.key(0))):
+            assert np.isnan(result).tolist() == [True, False]
+
+
 def test_radii_need_an_axis_and_a_relation():
     with pytest.raises(ValueError, match="axis of levels"):
         from_radii(1.0, 1.0, neighbors="swap", step=1.0)
