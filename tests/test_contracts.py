@@ -34,7 +34,7 @@ PIPELINES = {
 X = np.asarray(jax.random.normal(jax.random.key(0), (6, 21)))
 
 
-QUICK = ("smooth plm", "laplace")
+QUICK = ("smooth plm",)
 
 
 @pytest.fixture(params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES])
@@ -85,7 +85,11 @@ def test_the_error_bar_s_gradients_by_data_and_bounds_are_finite_with_ties(pipel
 
 
 @pytest.mark.parametrize(
-    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES if name != "laplace"), "laplace"]
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES if name != "laplace"),
+        pytest.param("laplace", marks=pytest.mark.slow),
+    ],
 )
 def test_all_gradients_are_finite_with_ties(name):
     def summary(law):
