@@ -37,6 +37,10 @@ def law_on_line(
         rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value.
         support: ``"restricted"`` conditions on the profile's range, for every dataset alike; ``"extended"`` keeps rho more on
             either side.
+
+    Privacy:
+        None by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at most 1 between neighbours, which the
+        mechanism that gives the costs must show.
     """
     parameters.one_of("support", support, ("restricted", "extended"))
     rate = parameters.positive("epsilon", epsilon, profile.dtype) / 2
