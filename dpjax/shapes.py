@@ -1,5 +1,7 @@
 """Alignment of batch axes: every array meets another of the same rank, so the library runs with rank promotion forbidden."""
 
+from math import prod
+
 import jax
 import jax.numpy as jnp
 
@@ -23,3 +25,14 @@ def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
 def broadcast_batch(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     """Broadcast an array that has batch axes only."""
     return jnp.broadcast_to(align(array, len(batch)), batch)
+
+
+def take(array: jax.Array, index: jax.Array) -> jax.Array:
+    """Return ``array[..., index]``, for an array that broadcasts to ``(*batch, k)`` and indices ``(*batch, j)`` in ``0..k-1``.
+
+    One flat gather: on the CPU several times faster than one that keeps the batch axes.
+    """
+    array = align(array, index.ndim)
+    batch, width = array.shape[:-1], array.shape[-1]
+    row = jnp.arange(prod(batch), dtype=jnp.uint32).reshape((*batch, 1)) * jnp.uint32(width)
+    return array.reshape(-1).at[row + index.astype(jnp.uint32)].get(mode="promise_in_bounds")

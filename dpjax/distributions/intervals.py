@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.distributions.sampling import Slots, draw
+from dpjax.distributions.sampling import Line, draw
 from dpjax.random.keys import check_key
-from dpjax.shapes import align
+from dpjax.shapes import align, take
 
 
 def sample_intervals(
@@ -71,10 +71,12 @@ def _sample(
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape)
     if prod(shape) == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32), jnp.zeros(shape + batch, widths.dtype)
-    count = widths.shape[-1]
-    widths, levels = align(widths, len(batch) + 1), align(levels, len(batch) + 1)
-    # One side, every interval laid down from 0 outwards: the point is then the offset itself.
-    intervals = Slots(jnp.zeros_like(widths), widths, widths, levels, levels + (1.0 if sloped else 0.0))
-    slots, sides = Slots.join(Slots(*(field[..., :0] for field in intervals)), intervals)
-    index, offset = draw(key, slots, sides, rate, batch, prod(shape), "table" if shape else "gumbel", False)
-    return jnp.clip(index - sides[0], 0, count - 1).reshape(shape + batch), offset.reshape(shape + batch)
+    widths, levels, rate = align(widths, len(batch) + 1), align(levels, len(batch) + 1), align(rate, len(batch))[..., None]
+
+    def ends_at(index: jax.Array) -> tuple[jax.Array, jax.Array]:  # every interval starts at 0: the point is then the offset itself
+        length = take(widths, index)
+        return jnp.zeros_like(length), length
+
+    line = Line(0, lambda: (widths[..., :0], widths), ends_at, levels, levels + (1.0 if sloped else 0.0), rate, None, batch)
+    index, offset = draw(key, line, prod(shape), "auto")
+    return index.reshape(shape + batch), offset.reshape(shape + batch)

@@ -92,7 +92,7 @@ class PiecewiseExponential:
         return self.edges.dtype
 
     def sample(
-        self, key: jax.Array, shape: tuple[int, ...] = (), *, method: Literal["auto", "gumbel", "table"] = "auto"
+        self, key: jax.Array, shape: tuple[int, ...] = (), *, method: Literal["auto", "tree", "table", "gumbel"] = "auto"
     ) -> jax.Array:
         """Draw from the law.
 
@@ -103,9 +103,9 @@ class PiecewiseExponential:
         Args:
             key: a scalar typed threefry key.
             shape: the shape of the draws from each row.
-            method: ``"gumbel"`` is Gumbel-max, two words for each piece and draw; ``"table"`` builds a tree of sums once a row and
-                needs O(log m) a draw; ``"auto"`` takes the first for ``shape=()`` and the second otherwise. The two give
-                different numbers of the same law.
+            method: ``"tree"`` sums each row in blocks and goes down to one piece, ``"table"`` makes a table once a row and then
+                needs a bisection a draw; they give the same draws, and ``"auto"`` takes the first for up to 64 draws a row.
+                ``"gumbel"`` is the reference, Gumbel-max with two words for each piece and draw: other draws of the same law.
 
         Returns:
             Float of shape ``shape + batch_shape``; NaN for a row whose parameters are bad.
@@ -114,10 +114,8 @@ class PiecewiseExponential:
             TypeError: ``key`` is not a typed key.
             ValueError: another kind of key, or an unknown method.
         """
-        parameters.one_of("method", method, ("auto", "gumbel", "table"))
+        parameters.one_of("method", method, ("auto", "tree", "table", "gumbel"))
         shape = tuple(shape)
-        if method == "auto":
-            method = "table" if shape else "gumbel"
         return sampling.sample(check_key(key), self, shape, method)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:

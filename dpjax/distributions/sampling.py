@@ -1,164 +1,310 @@
-"""Draws from a law on the line: choose a slot, then place the draw inside it by inverse cdf.
+"""Draws from a law on the line: weigh the slots, choose one, then place the draw inside it by inverse cdf.
 
-Pieces (and tails) are laid out as slots on two sides, each going outwards from the centre, because that is how their randomness
-is indexed (``selection.py``). For draws that are bitwise the same whatever the padding and the other rows are, every
-transcendental function runs over a multiple of 32 lanes: XLA's vector loop and its remainder loop round differently.
+Slots are the pieces on two sides, each going outwards from the centre, and the tails; that is how their randomness is indexed
+(``selection.py``). For draws that are bitwise the same whatever the padding and the other rows are, every transcendental function
+runs over a multiple of 32 lanes: XLA's vector loop and its remainder loop round differently.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.closed_forms import lowest_cost
-from dpjax.distributions.selection import choose_by_gumbel_max, choose_from_table, stream
-from dpjax.random.keys import row_keys
-from dpjax.random.noise import UniformPair, exponential_from_uniform
-from dpjax.shapes import align, broadcast_rows, concatenate
+from dpjax.distributions.selection import FAN_OUT, BlockTree, gumbel_max, pad, search, tabulate, ticket
+from dpjax.distributions.weights import Heights
+from dpjax.random.keys import fold_in, fold_in_range, row_words
+from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
+from dpjax.random.two_words import Words
+from dpjax.shapes import align, broadcast_batch, take
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
 _LANES = 32
-Method = Literal["gumbel", "table"]
+_WALKS = 64  # up to so many draws from a row, walking down its tree costs less than tabulating it
+Method = Literal["gumbel", "tree", "table"]
 
 
-class Slots(NamedTuple):
-    """Pieces and tails as slots on the last axis: the lower side going outwards, then the upper side going outwards.
-
-    Every field broadcasts to ``(*batch_shape, slots)``; fields that all rows share keep leading axes of size 1.
+class Line(NamedTuple):
+    """The pieces to draw from, all fields with the rank of the batch plus 1.
 
     Attributes:
-        near: the inner end (for a tail: where it starts).
-        far: the outer end (for a tail: the same).
-        width: the length of a piece, the scale in y of a tail, 0 for padding.
-        cost_near: the cost at the inner end.
-        cost_far: the cost at the outer end; for a tail the same, so that its decay is 0 and its mass is width * height.
+        center: how many pieces lie below the centre.
+        widths: gives the widths of the pieces below the centre, going outwards, ``(..., center)``, and of those above it,
+            ``(..., m - center)``. A function, so that a branch that seldom runs computes them for itself.
+        ends_at: from indices of pieces (in ascending order) to their left and right ends.
+        cost_left: costs at the left ends, ``(..., m)`` in ascending order.
+        cost_right: costs at the right ends.
+        rate: ``(..., 1)``.
+        tails: where the lower and the upper tail start, their scales in y and their costs, each ``(..., 2)``; or None.
+        batch: the broadcast shape without the last axis.
     """
 
-    near: jax.Array
-    far: jax.Array
-    width: jax.Array
-    cost_near: jax.Array
-    cost_far: jax.Array
+    center: int
+    widths: Callable[[], tuple[jax.Array, jax.Array]]
+    ends_at: Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+    cost_left: jax.Array
+    cost_right: jax.Array
+    rate: jax.Array
+    tails: tuple[jax.Array, jax.Array, jax.Array] | None
+    batch: tuple[int, ...]
+
+    def piece(self, side: jax.Array, slot: jax.Array) -> jax.Array:
+        """The index, in ascending order, of a slot counted outwards."""
+        center, last = np.int32(self.center), np.int32(max(self.cost_left.shape[-1], 1) - 1)
+        return jnp.clip(jnp.where(side == 0, center - 1 - slot, center + slot), 0, last)
+
+
+class Weights(NamedTuple):
+    """What the weights of a line's slots are made of beside the widths.
+
+    Attributes:
+        lower: heights of the lower side, going outwards, padded to a multiple of 32 slots.
+        upper: heights of the upper side.
+        tails: heights of the tails (and padding to 32), or None.
+    """
+
+    lower: Heights
+    upper: Heights
+    tails: Heights | None
 
     @staticmethod
-    def join(lower: Slots, upper: Slots) -> tuple[Slots, tuple[int, int]]:
-        """Pad both sides with empty slots to a multiple of 32 and join them; also return their two sizes."""
-        padded = []
-        for side in (lower, upper):
-            size = -(-max(1, side.width.shape[-1]) // _LANES) * _LANES
-            padded.append(Slots(*(_pad_last(field, size) for field in side)))
-        sizes = padded[0].width.shape[-1], padded[1].width.shape[-1]
-        joined = (concatenate(*both) for both in zip(*padded, strict=True))
-        return Slots(*joined), sizes
+    def of(line: Line) -> Weights:
+        """Take the exponentials, once for each cost."""
+        low = jnp.minimum(line.cost_left, line.cost_right)
+        decay = line.rate * jnp.abs(line.cost_right - line.cost_left)
+        c = line.center
+        sides = [(jnp.flip(low[..., :c], -1), jnp.flip(decay[..., :c], -1)), (low[..., c:], decay[..., c:])]
+        if line.tails is not None:
+            sides.append((line.tails[2], jnp.zeros_like(line.tails[2])))
+        heights = [Heights.of(pad(cost, _LANES), pad(decay, _LANES), line.rate) for cost, decay in sides]
+        # The barrier keeps the exponentials out of the loop over all rows.
+        lower, upper, *tails = jax.lax.optimization_barrier(heights)
+        return Weights(lower, upper, tails[0] if tails else None)
 
-    def log_weights(self, rate: jax.Array) -> jax.Array:
-        """Log masses, -inf for an empty slot, for a ``rate`` of shape ``(*batch_shape, 1)``."""
-        there = ~(self.width <= 0)  # a NaN stays visible
-        log_width = jnp.where(there, jnp.log(jnp.where(there, self.width, 1.0)), -jnp.inf)
-        cost = jnp.minimum(self.cost_near, self.cost_far)
-        base = lowest_cost(cost, self.width)[..., None]  # counted from the smallest cost with mass: see closed_forms.Masses
-        decay = rate * jnp.abs(self.cost_far - self.cost_near)
-        return log_width + (piece.log_mass_fraction(decay) - rate * (cost - jnp.where(jnp.isinf(base), 0.0, base)))
+    def sides(self, line: Line, base: jax.Array) -> list[jax.Array]:
+        """The weights of all slots of the lower and of the upper side, and of the tails, counted from ``2**base``."""
+        return [heights.weight(pad(widths, _LANES), base) for heights, widths in self._parts(line)]
+
+    def heaviest(self, line: Line) -> jax.Array:
+        """A base for each row that fits its heaviest slot, int32 ``(..., 1)``."""
+        return _largest(
+            [jnp.max(heights.log2_weight(pad(widths, _LANES)), axis=-1, keepdims=True) for heights, widths in self._parts(line)]
+        )
+
+    def _parts(self, line: Line) -> list[tuple[Heights, jax.Array]]:
+        parts = list(zip((self.lower, self.upper), line.widths(), strict=True))
+        if line.tails is not None and self.tails is not None:
+            parts.append((self.tails, line.tails[1]))
+        return parts
+
+
+def _largest(arrays: list[jax.Array]) -> jax.Array:
+    largest = arrays[0]
+    for array in arrays[1:]:
+        largest = jnp.maximum(largest, array)
+    return largest
+
+
+class Chosen(NamedTuple):
+    """What was chosen for each draw, ``(*batch, draws)``.
+
+    Attributes:
+        piece: the piece's index in ascending order, int32.
+        in_tail: whether the draw is in a tail instead; None without tails.
+        upper: whether that is the upper tail.
+        exists: whether the row has a law at all, ``(*batch, 1)``: mass, and no NaN anywhere.
+    """
+
+    piece: jax.Array
+    in_tail: jax.Array | None
+    upper: jax.Array | None
+    exists: jax.Array
 
 
 def draw(
-    key: jax.Array,
-    slots: Slots,
-    sides: tuple[int, int],
-    rate: jax.Array,
-    batch: tuple[int, ...],
-    draws: int,
-    method: Method,
-    tails: bool,
+    key: jax.Array, line: Line, draws: int, method: Method | Literal["auto"], first: ArrayLike = 0
 ) -> tuple[jax.Array, jax.Array]:
-    """Draw ``draws`` points from each row: the chosen slots (int32) and the points, both ``(draws, *batch)``."""
-    rate = align(rate, len(batch))[..., None]
-    log_weights = slots.log_weights(rate)
-    rows = broadcast_rows(log_weights, batch).reshape(prod(batch), log_weights.shape[-1])
-    roles = jax.vmap(jax.random.split)(row_keys(key, batch).reshape(-1))
-    keys_select, keys_place = roles[:, 0], roles[:, 1]
-    choose = choose_by_gumbel_max if method == "gumbel" else choose_from_table
-    chosen = choose(keys_select, rows, sides, draws)
-    points = _place(slots, rate, sides[0], chosen, stream(keys_place, draws, rows.dtype), batch, tails)
-    # A row without any mass, or with a NaN anywhere, has no law: its draws are NaN whatever slot was chosen.
-    points = jnp.where(jnp.max(rows, axis=-1, keepdims=True) > -jnp.inf, points, jnp.nan)
-    return chosen.T.reshape(draws, *batch), points.T.reshape(draws, *batch)
+    """Draw ``draws`` points from each row: the chosen pieces (int32) and the points, both ``(draws, *batch)``."""
+    if method == "auto":
+        method = "tree" if draws <= _WALKS else "table"
+    rows = row_words(key, line.batch, first)
+    select, place = (fold_in(rows, jnp.full(rows.high.shape, role, jnp.uint32)) for role in (0, 1))
+    lanes = 1 if draws == 1 else -(-draws // _LANES) * _LANES
+    weights = jax.lax.stop_gradient(Weights.of(line))
+
+    def finish(chosen: Chosen) -> tuple[jax.Array, jax.Array]:
+        return chosen.piece, _place(line, chosen, fold_in_range(place, chosen.piece.shape[-1]))
+
+    if method == "table":
+        piece, points = _by_table(lambda: ticket(fold_in_range(select, lanes)), line, weights, finish)
+    elif method == "tree":
+        piece, points = finish(_by_tree(ticket(fold_in_range(select, lanes)), line, weights))
+    else:
+        piece, points = finish(_by_gumbel_max(select, line, weights, draws))
+    return jnp.moveaxis(piece[..., :draws], -1, 0), jnp.moveaxis(points[..., :draws], -1, 0)
 
 
-def _place(
-    slots: Slots,
-    rate: jax.Array,
-    upper_start: int,
-    chosen: jax.Array,
-    pair: UniformPair,
-    batch: tuple[int, ...],
-    tails: bool,
-) -> jax.Array:
-    """Place each draw in its slot, counted from the slot's low-cost end; deterministic, ``(rows, draws)``."""
-    size = prod(chosen.shape)
+def _by_tree(ticket: Words, line: Line, weights: Weights) -> Chosen:
+    base, tree = _block_tree(line, weights)
+    sizes = [side.mantissa.shape[-1] for side in (weights.lower, weights.upper)]
+    heights = [jnp.concatenate(field, axis=-1) for field in zip(weights.lower, weights.upper, strict=True)]
 
-    def lanes(array: jax.Array) -> jax.Array:
-        return jnp.pad(jnp.broadcast_to(array, chosen.shape).reshape(-1), (0, -size % _LANES))
+    def slots_at(side: jax.Array, block: jax.Array) -> jax.Array:
+        slot = FAN_OUT * block[..., None] + jnp.arange(FAN_OUT, dtype=jnp.int32).reshape((1,) * block.ndim + (-1,))
+        side = jnp.broadcast_to(side[..., None], slot.shape)
+        there = slot < jnp.where(side == 0, np.int32(line.center), np.int32(line.cost_left.shape[-1] - line.center))
+        flat = (*line.batch, -1)
+        left, right = line.ends_at(line.piece(side, slot).reshape(flat))
+        height = jnp.where(side == 0, jnp.minimum(slot, sizes[0] - 1), jnp.minimum(slot, sizes[1] - 1) + np.int32(sizes[0]))
+        mantissa, exponent = (take(field, height.reshape(flat)) for field in heights)
+        weight = Heights(mantissa, exponent).weight(jnp.abs(right - left), base).reshape(slot.shape)
+        return jnp.where(there, weight, 0.0)
 
-    def pick(field: jax.Array) -> jax.Array:
-        shared = prod(field.shape[:-1]) == 1
-        rows = field if shared else broadcast_rows(field, batch)
-        return lanes(jnp.take_along_axis(rows.reshape(-1, field.shape[-1]), chosen, axis=-1))
+    side, slot, in_tail = tree.walk(ticket, slots_at if max(sizes) > FAN_OUT else None)
+    if tree.tails is None:
+        return Chosen(line.piece(side, slot), None, None, tree.total > 0)
+    return Chosen(line.piece(side, slot), in_tail, side == 1, tree.total > 0)
 
-    near, far, width, cost_near, cost_far = (pick(field) for field in slots)
-    rates = lanes(broadcast_rows(rate, batch).reshape(-1, 1))
-    index, p, complement = lanes(chosen), lanes(pair.value), lanes(pair.complement)
-    outwards = jnp.where(index < upper_start, -1.0, 1.0).astype(width.dtype)
-    offset = width * piece.quantile_fraction(p, complement, rates * jnp.abs(cost_far - cost_near))
-    points = jnp.where(cost_near <= cost_far, near + outwards * offset, far - outwards * offset)
-    points = jnp.clip(points, jnp.minimum(near, far), jnp.maximum(near, far))
-    if tails:
-        in_tail = (index == 0) | (index == upper_start)  # a tail is the first slot of its side
-        distance = width * exponential_from_uniform(UniformPair(p, complement))
-        points = jnp.where(in_tail, near + outwards * distance, points)
-    return points[:size].reshape(chosen.shape)
+
+def _block_tree(line: Line, weights: Weights) -> tuple[jax.Array, BlockTree]:
+    """The base of each row (int32, ``(*batch, 1)``) and its tree of sums."""
+
+    def build(base: jax.Array) -> tuple[jax.Array, BlockTree]:
+        lower, upper, *tails = weights.sides(line, base)
+        tree = BlockTree.build(lower, upper, tails[0][..., :2] if tails else None)
+        return base, jax.tree.map(lambda sums: jnp.broadcast_to(sums, (*line.batch, *sums.shape[len(line.batch) :])), tree)
+
+    # Base 0 does for almost all rows, and saves a pass over the data: others are those whose mass is near the end of the
+    # exponents (long ties, large epsilon). It is a matter of exact powers of two, and decided for each row by itself.
+    zero, tree = build(jnp.zeros((*line.batch, 1), jnp.int32))
+    info = jnp.finfo(tree.total.dtype)
+    fits = (tree.total > 2.0 ** (info.minexp + 76)) & (tree.total < 2.0 ** (info.maxexp - 16))
+    return jax.lax.cond(
+        jnp.all(fits),
+        lambda: (zero, tree),
+        lambda: build(jnp.where(fits, 0, jnp.broadcast_to(weights.heaviest(line), fits.shape))),
+    )
+
+
+def _by_table(ticket: Callable[[], Words], line: Line, weights: Weights, finish: Callable[[Chosen], Any]) -> Any:
+    parts = weights.sides(line, weights.heaviest(line))
+    size = 1 << (max(part.shape[-1] for part in parts) - 1).bit_length()
+    lower, upper = (jnp.broadcast_to(pad(part, size), (*line.batch, size)) for part in parts[:2])
+    tails = jnp.broadcast_to(parts[2][..., :2], (*line.batch, 2)) if len(parts) > 2 else None
+    total = jnp.sum(lower, axis=-1, keepdims=True) + jnp.sum(upper, axis=-1, keepdims=True)
+    if tails is not None:
+        total = total + (tails[..., :1] + tails[..., 1:])
+
+    def of_slot(slot: jax.Array) -> Any:
+        inside = jnp.where(slot < size, 0, 1)
+        chosen = line.piece(inside, jnp.where(slot < size, slot, slot - np.int32(size)))
+        if tails is None:
+            return finish(Chosen(chosen, None, None, total > 0))
+        return finish(Chosen(chosen, slot >= 2 * size, slot == 2 * size + 1, total > 0))
+
+    return search(tabulate(lower, upper, tails), ticket, of_slot)
+
+
+def _by_gumbel_max(keys: Words, line: Line, weights: Weights, draws: int) -> Chosen:
+    """The reference: two words for each slot and draw; the tails are the first slots of a third side."""
+    parts = weights.sides(line, weights.heaviest(line))
+    parts = [jnp.broadcast_to(part, (*line.batch, part.shape[-1])) for part in parts]
+    log_weights = jnp.log(jnp.concatenate(parts, axis=-1))
+    sizes = [part.shape[-1] for part in parts]
+
+    def one(number: jax.Array) -> jax.Array:
+        fresh = fold_in(keys, jnp.full(keys.high.shape, number, jnp.uint32))
+        sides = [fold_in(fresh, jnp.full(keys.high.shape, side, jnp.uint32)) for side in range(len(parts))]
+        drawn = [uniform_from_words(fold_in_range(side, size), log_weights.dtype) for side, size in zip(sides, sizes, strict=True)]
+        joined = UniformPair(*(jnp.concatenate(part, axis=-1) for part in zip(*drawn, strict=True)))
+        return gumbel_max(log_weights, gumbel_from_uniform(joined))
+
+    if draws == 1:
+        slot = one(jnp.uint32(0))[..., None]
+    else:
+        slot = jnp.moveaxis(jax.lax.map(one, jnp.arange(draws, dtype=jnp.uint32), batch_size=min(draws, 256)), 0, -1)
+    inside = jnp.where(slot < sizes[0], 0, 1)
+    chosen = line.piece(inside, jnp.where(slot < sizes[0], slot, slot - np.int32(sizes[0])))
+    exists = jnp.max(log_weights, axis=-1, keepdims=True) > -jnp.inf
+    tails = sizes[0] + sizes[1]
+    return Chosen(chosen, None, None, exists) if line.tails is None else Chosen(chosen, slot >= tails, slot == tails + 1, exists)
+
+
+def _place(line: Line, chosen: Chosen, words: Words) -> jax.Array:
+    """Place each draw in its piece, counted from the low-cost end, or in its tail: ``(*batch, draws)``."""
+    shape = chosen.piece.shape
+    pair = uniform_from_words(words, line.rate.dtype)
+    left, right = line.ends_at(chosen.piece)
+    rise = take(line.cost_right - line.cost_left, chosen.piece)
+    decay = jnp.broadcast_to(line.rate * jnp.abs(rise), shape)
+    if shape[-1] == 1:  # one draw a row: the rows are the lanes
+        decay, pair = _in_lanes(decay), UniformPair(*map(_in_lanes, pair))
+    fraction = piece.quantile_fraction(pair.value, pair.complement, decay)
+    noise = None if line.tails is None else exponential_from_uniform(pair)
+    if shape[-1] == 1:
+        fraction = fraction[: prod(shape)].reshape(shape)
+        noise = None if noise is None else noise[: prod(shape)].reshape(shape)
+    offset = (right - left) * fraction
+    points = jnp.where(rise >= 0, left + offset, right - offset)
+    points = jnp.clip(points, jnp.minimum(left, right), jnp.maximum(left, right))
+    if line.tails is not None and noise is not None and chosen.in_tail is not None and chosen.upper is not None:
+        starts, scales, _ = line.tails
+        beyond = jnp.where(chosen.upper, starts[..., 1:] + scales[..., 1:] * noise, starts[..., :1] - scales[..., :1] * noise)
+        points = jnp.where(chosen.in_tail, beyond, points)
+    # A row without any mass, or with a NaN anywhere, has no law.
+    return jnp.where(chosen.exists, points, jnp.nan)
+
+
+def _in_lanes(array: jax.Array) -> jax.Array:
+    return pad(array.reshape(-1), _LANES)
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))
-def sample(key: jax.Array, law: PiecewiseExponential, shape: tuple[int, ...], method: Method) -> jax.Array:
+def sample(
+    key: jax.Array, law: PiecewiseExponential, shape: tuple[int, ...], method: Method | Literal["auto"], first: ArrayLike = 0
+) -> jax.Array:
     """Draw from a law: float of shape ``shape + batch_shape``."""
-    batch = law.batch_shape
-    rank = len(batch) + 1
-    edges, (cost_left, cost_right) = align(law.edges, rank), (align(c, rank) for c in (law.cost_left, law.cost_right))
-    center = law.center
-    lower = _side(jnp.flip(edges[..., : center + 1], -1), *(jnp.flip(c[..., :center], -1) for c in (cost_right, cost_left)))
-    upper = _side(edges[..., center:], cost_left[..., center:], cost_right[..., center:])
-    if law.tails is not None:
-        rate = align(law.rate, rank - 1)
-        lower = _with_tail(lower, edges[..., :1], law.tails.lower_cost, law.tails.lower_scale, rate)
-        upper = _with_tail(upper, edges[..., -1:], law.tails.upper_cost, law.tails.upper_scale, rate)
-    slots, sides = Slots.join(lower, upper)
-    draws = prod(shape)
+    batch, draws = law.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, law.dtype)
-    _, points = draw(key, slots, sides, law.rate, batch, draws, method, law.tails is not None)
+    _, points = draw(key, line_of(law), draws, method, first)
     return points.reshape(shape + batch)
 
 
-def _side(knots: jax.Array, cost_near: jax.Array, cost_far: jax.Array) -> Slots:
-    """The pieces between knots that go outwards."""
-    near, far = knots[..., :-1], knots[..., 1:]
-    return Slots(near, far, jnp.abs(far - near), cost_near, cost_far)
+def line_of(law: PiecewiseExponential) -> Line:
+    """Read a law's pieces and tails."""
+    batch = law.batch_shape
+    rank, center = len(batch) + 1, law.center
+    edges, rate = align(law.edges, rank), align(law.rate, rank - 1)[..., None]
+    cost_left, cost_right = align(law.cost_left, rank), align(law.cost_right, rank)
+    alone = edges.shape[-1] == 1  # tails only: one piece without width
+    if alone:
+        cost_left = cost_right = jnp.zeros((1,) * rank, edges.dtype)
 
+    def widths() -> tuple[jax.Array, jax.Array]:
+        lengths = jnp.zeros_like(edges) if alone else jnp.abs(edges[..., 1:] - edges[..., :-1])
+        return jnp.flip(lengths[..., :center], -1), lengths[..., center:]
 
-def _with_tail(side: Slots, start: jax.Array, cost: jax.Array, scale: jax.Array, rate: jax.Array) -> Slots:
-    """Put a tail in front of a side's pieces, where its index does not depend on how many there are."""
-    cost = align(cost, rate.ndim)[..., None]
-    tail = Slots(start, start, (align(scale, rate.ndim) / rate)[..., None], cost, cost)
-    return Slots(*(concatenate(*both) for both in zip(tail, side, strict=True)))
+    def ends_at(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        last = np.int32(edges.shape[-1] - 1)
+        return take(edges, index), take(edges, jnp.minimum(index + 1, last))
 
-
-def _pad_last(array: jax.Array, size: int) -> jax.Array:
-    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])])
+    tails = None
+    if law.tails is not None:
+        ends = (
+            (edges[..., 0], edges[..., -1]),
+            tuple(align(scale, rank - 1) / rate[..., 0] for scale in (law.tails.lower_scale, law.tails.upper_scale)),
+            (law.tails.lower_cost, law.tails.upper_cost),
+        )
+        starts, scales, costs = (jnp.stack([broadcast_batch(a, batch) for a in pair], axis=-1) for pair in ends)
+        tails = starts, scales, costs
+    return Line(center, widths, ends_at, cost_left, cost_right, rate, tails, batch)

@@ -34,6 +34,13 @@ def log_mass_fraction(s: jax.Array) -> jax.Array:
     return jnp.where(small, s * (s / 24 - 0.5), jnp.log(-jnp.expm1(-safe) / safe))
 
 
+def mass_fraction(s: jax.Array) -> jax.Array:
+    """Return phi0(s) = (1 - e^-s) / s, the mass relative to a flat piece at the near end's height."""
+    flat = s <= 0
+    safe = jnp.where(flat, 1.0, s)
+    return jnp.where(flat, 1.0, -jnp.expm1(-safe) / safe)
+
+
 def mean_fraction(s: jax.Array) -> jax.Array:
     """Return the mean of r: 1/s - 1/(e^s - 1)."""
     small = s < _SERIES_BELOW

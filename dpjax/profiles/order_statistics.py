@@ -30,6 +30,7 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.profiles.profile import NEIGHBORS, Neighbors, SensitivityProfile
+from dpjax.profiles.sorting import Missing, Sort, Window, order
 from dpjax.shapes import broadcast_rows
 
 Definition = Literal["linear", "lower"]
@@ -44,6 +45,8 @@ def median(
     definition: Definition = "linear",
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
+    truncate: int | None = None,
+    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the median: :func:`quantile` at 1/2.
 
@@ -58,6 +61,8 @@ def median(
         definition: ``"linear"`` or ``"lower"``.
         count: int ``(...)``, how many leading records of each row are present.
         mask: bool ``(..., n)``, which records are present.
+        truncate: static k, as in :func:`quantile`.
+        sort: as in :func:`quantile`.
 
     Returns:
         A profile of batch shape ``(...)``.
@@ -76,7 +81,18 @@ def median(
     >>> median(ages, lower=0, upper=100, neighbors="add_remove", count=jnp.array([4, 3])).value.tolist()
     [38.0, 20.0]
     """
-    return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=count, mask=mask)
+    return quantile(
+        x,
+        Fraction(1, 2),
+        lower=lower,
+        upper=upper,
+        neighbors=neighbors,
+        definition=definition,
+        count=count,
+        mask=mask,
+        truncate=truncate,
+        sort=sort,
+    )
 
 
 def quantile(
@@ -89,6 +105,8 @@ def quantile(
     definition: Definition = "linear",
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
+    truncate: int | None = None,
+    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the q-quantile.
 
@@ -106,6 +124,9 @@ def quantile(
         definition: which quantile.
         count: int ``(...)``, how many leading records of each row are present (the rest is padding).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
+        truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
+        sort: ``"auto"`` sorts by NumPy on the CPU (through a callback) and by XLA elsewhere; ``"xla"`` by XLA everywhere, where a
+            callback cannot be (``jax.export``, a persistent compilation cache).
 
     Returns:
         A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
@@ -137,7 +158,7 @@ def quantile(
     interpolate = definition == "linear"
     step = v if neighbors == "swap" else max(u, v - u)
     ranks = Ranks(per_record=u, constant=(v - u) if interpolate else 0, step=step, denominator=v, interpolate=interpolate)
-    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask)
+    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
 
 def order_statistic(
@@ -149,6 +170,8 @@ def order_statistic(
     neighbors: Neighbors,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
+    truncate: int | None = None,
+    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1.
 
@@ -161,6 +184,9 @@ def order_statistic(
         neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
         count: int ``(...)``, how many leading records of each row are present.
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
+        truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
+        sort: ``"auto"`` sorts by NumPy on the CPU (through a callback) and by XLA elsewhere; ``"xla"`` by XLA everywhere, where a
+            callback cannot be (``jax.export``, a persistent compilation cache).
 
     Returns:
         A profile of batch shape ``(...)``.
@@ -183,7 +209,7 @@ def order_statistic(
     if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= n:
         raise ValueError(f"rank must be an integer from 1 to the {n} records on the last axis of x, got {rank!r}.")
     ranks = Ranks(per_record=0, constant=int(rank), step=1, denominator=1, interpolate=False)
-    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask)
+    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
 
 class Ranks(NamedTuple):
@@ -225,7 +251,12 @@ def _profile(
     neighbors: Neighbors,
     count: ArrayLike | None,
     mask: ArrayLike | None,
+    truncate: int | None,
+    sort: Sort,
 ) -> SensitivityProfile:
+    parameters.one_of("sort", sort, ("auto", "xla"))
+    if truncate is not None and (isinstance(truncate, bool) or not isinstance(truncate, (int, np.integer)) or truncate < 0):
+        raise ValueError(f"truncate must be None or an integer from 0, got {truncate!r}.")
     records = parameters.float_array("x", x)
     if records.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
@@ -238,7 +269,8 @@ def _profile(
         raise ValueError("give count or mask, not both.")
     present = _present(records, count, mask)
     low, high = parameters.bounds(lower, upper, records.dtype)
-    upper_values, lower_values = _read(records, present, low, high, ranks, neighbors)
+    keep = None if truncate is None else int(truncate)
+    upper_values, lower_values = _read(records, present, low, high, ranks, neighbors, keep, sort)
     upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=records.dtype) for side in (upper_values, lower_values))
     return SensitivityProfile(upper_values, lower_values, upper_levels, lower_levels, neighbors=neighbors)
 
@@ -262,43 +294,65 @@ def _present(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None
     return None
 
 
-@partial(jax.jit, static_argnames=("ranks", "neighbors"))
+@partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "sort"))
 def _read(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, ranks: Ranks, neighbors: Neighbors
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    ranks: Ranks,
+    neighbors: Neighbors,
+    keep: int | None,
+    sort: Sort,
 ) -> tuple[jax.Array, jax.Array]:
     """The values of the profile: ``(..., U+1)`` above and ``(..., D+1)`` below."""
     shapes = [records.shape, (*low.shape, 1), (*high.shape, 1)] + ([] if present is None else [present.shape])
     shape = jnp.broadcast_shapes(*shapes)
     batch, n_max, rank = shape[:-1], shape[-1], len(shape)
     records, low, high = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None]))
-    there = jnp.ones(records.shape, jnp.bool_) if present is None else broadcast_rows(present, batch)
-    unreadable = jnp.isnan(records)
-    clamped = jnp.clip(jnp.where(unreadable, low, records), low, high)
-    if neighbors == "add_remove":
-        there = there & ~unreadable
-    # An absent record sorts last and reads as the upper bound, as every rank above n does.
-    ordered = jnp.concatenate([low, jnp.sort(jnp.where(there, clamped, high), axis=-1), high], axis=-1)
-    if present is None and neighbors == "swap":
-        n: Any = np.full((1,) * rank, n_max, np.int32)  # public and the same for all: ranks are constants
-    else:
-        n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
+    there = None if present is None else broadcast_rows(present, batch)
     down, up = ranks.levels(n_max)
-    base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
+    ends_low, ends_high = (keep is not None and keep < levels for levels in (down, up))
+    if keep is not None:
+        down, up = min(down, keep), min(up, keep)
+    near = None
+    if ends_low or ends_high:
+        width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
+        near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
+    # An absent record sorts last and reads as the upper bound, as every rank above n does.
+    missing: Missing = "absent" if neighbors == "add_remove" else "low"
+    ordered, counted = order(records, there, low, high, missing=missing, window=near, sort=sort)
+    # A public number of records, the same for all, makes the ranks constants.
+    n: Any = np.full((1,) * rank, n_max, np.int32) if present is None and neighbors == "swap" else counted
     level = np.arange(-down, up + 1, dtype=np.int32).reshape((1,) * (rank - 1) + (-1,))
-    values = _at_rank(ordered, base + level * np.int32(ranks.step), ranks)  # both sides in one sweep: they share f(x) exactly
-    return values[..., down:], jnp.flip(values[..., : down + 1], -1)
+    numerator = n * np.int32(ranks.per_record) + np.int32(ranks.constant) + level * np.int32(ranks.step)
+    if near is not None:
+        numerator = jnp.asarray(numerator) - near.first(n, n_max, jnp) * np.int32(ranks.denominator)
+    values = _at_rank(ordered, numerator, ranks)  # both sides in one sweep: they share f(x) exactly
+    upper, lower = values[..., down:], jnp.flip(values[..., : down + 1], -1)
+    if ends_high:
+        upper = jnp.concatenate([upper, high], axis=-1)
+    if ends_low:
+        lower = jnp.concatenate([lower, low], axis=-1)
+    return upper, lower
 
 
 def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
-    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0..n+1."""
+    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ..."""
     last, v = ordered.shape[-1] - 1, np.int32(ranks.denominator)
 
     def x(j: Any) -> jax.Array:
+        if isinstance(j, np.ndarray):  # known ranks, one after the other: a slice costs nothing
+            inside = np.clip(j, 0, last).reshape(-1)
+            if np.all(np.diff(inside) == 1):
+                return ordered[..., inside[0] : inside[-1] + 1]
         return jnp.take_along_axis(ordered, jnp.clip(jnp.asarray(j), 0, last), axis=-1)
 
     if not ranks.interpolate:
         return x(-((-numerator) // v))
     whole = numerator // v
+    if isinstance(numerator, np.ndarray) and np.all(numerator == whole * v):
+        return x(whole)
     part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
     below, above = x(whole), x(whole + np.int32(1))
     # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit

@@ -11,9 +11,11 @@ from dpjax.random.noise import (
     uniform_from_words,
     words,
 )
+from dpjax.random.two_words import Words
 
 __all__ = [
     "UniformPair",
+    "Words",
     "check_key",
     "exponential",
     "exponential_from_uniform",

@@ -4,6 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax.random.threefry import threefry
+from dpjax.random.two_words import Words
 
 
 def check_key(key: Any) -> jax.Array:
@@ -42,14 +46,15 @@ def check_key(key: Any) -> jax.Array:
     return key
 
 
-def row_keys(key: jax.Array, batch_shape: tuple[int, ...]) -> jax.Array:
+def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
     """Return one key for each row of a batch, by nested ``fold_in`` over the row's index on each axis.
 
-    The key of row ``(i, j)`` is ``fold_in(fold_in(key, i), j)``: it does not change when rows are added.
+    The key of row ``(i, j)`` is ``fold_in(fold_in(key, first + i), j)``: it does not change when rows are added.
 
     Args:
         key: a scalar typed key.
         batch_shape: the shape of the batch; ``()`` gives back the key itself.
+        first: the index of the first row on the first axis, for a device that holds a part of the batch.
 
     Returns:
         Keys of shape ``batch_shape``.
@@ -59,9 +64,24 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...]) -> jax.Array:
     >>> bool((jax.random.key_data(few) == jax.random.key_data(many)[:2]).all())
     True
     """
-    keys = key.reshape(1)
-    for size in batch_shape:
-        index = jnp.arange(size, dtype=jnp.uint32)
-        fold = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(None, 0)), in_axes=(0, None))
-        keys = fold(keys, index).reshape(-1)
-    return keys.reshape(batch_shape)
+    return jax.random.wrap_key_data(jnp.stack(row_words(key, batch_shape, first), axis=-1), impl="threefry2x32")
+
+
+def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> Words:
+    """Return the data of :func:`row_keys`."""
+    data = jax.random.key_data(key)
+    keys = Words(data[0], data[1])
+    for axis, size in enumerate(batch_shape):
+        keys = fold_in_range(keys, size, first if axis == 0 else 0)
+    return keys
+
+
+def fold_in(keys: Words, index: jax.Array) -> Words:
+    """Return the data of new keys for keys and indices (uint32) of one shape: those of ``jax.random.fold_in``."""
+    return threefry(keys, Words(jnp.zeros_like(index), index))
+
+
+def fold_in_range(keys: Words, size: int, first: ArrayLike = 0) -> Words:
+    """Fold ``first, ..., first + size - 1`` into each key, on a new last axis: also the words of variates number first, ..."""
+    index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
+    return fold_in(Words(keys.high[..., None], keys.low[..., None]), index.reshape((1,) * keys.high.ndim + (size,)))

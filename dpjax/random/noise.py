@@ -6,12 +6,14 @@ each of the two rounded on its own, so neither is ever 0 and a logarithm of the 
 never happen, and a private law would lose its tail.
 """
 
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dpjax.random.keys import check_key
+from dpjax.random.keys import check_key, fold_in_range, row_words
+from dpjax.random.two_words import Words
 
 
 class UniformPair(NamedTuple):
@@ -26,40 +28,44 @@ class UniformPair(NamedTuple):
     complement: jax.Array
 
 
-def words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Draw two 32-bit words for each variate.
+def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
+    """Draw two 32-bit words for each variate: those of ``jax.random.key_data(jax.random.split(key, ...))``.
 
     The words of variate i of a 1-D shape do not depend on how many variates are asked for.
 
     Args:
         key: a scalar typed threefry key.
-        shape: the shape of the variates.
+        shape: the shape of the variates, fewer than 2^32 of them.
 
     Returns:
-        uint32 of shape ``(*shape, 2)``.
+        Two uint32 arrays of the given shape.
 
     >>> import jax
-    >>> words(jax.random.key(0), (3,)).shape
-    (3, 2)
+    >>> words(jax.random.key(0), (3,)).high.shape
+    (3,)
     """
-    return jax.random.bits(check_key(key), (*shape, 2), jnp.uint32)
+    size = prod(shape)
+    if size >= 2**32:
+        raise ValueError(f"one key gives fewer than 2^32 variates, got the shape {shape}; take several keys (jax.random.split).")
+    drawn = fold_in_range(row_words(check_key(key), ()), size)
+    return Words(drawn.high.reshape(shape), drawn.low.reshape(shape))
 
 
-def uniform_from_words(words: jax.Array, dtype: Any) -> UniformPair:
+def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
     """Turn pairs of words into pairs (u, 1-u) with u = (W + 1/2) / 2^64.
 
     The error of each is below two units in its own last place, however small it is: ``high`` holds every leading bit
     that a float can keep, unless it is small, and then ``low`` supplies the rest.
 
     Args:
-        words: uint32 of shape ``(..., 2)``, the high word first.
+        words: two uint32 arrays of any shape.
         dtype: float32 or float64.
 
     Returns:
-        A pair of arrays of shape ``(...)`` and the given dtype.
+        A pair of arrays of that shape and the given dtype.
 
     >>> import jax.numpy as jnp
-    >>> pair = uniform_from_words(jnp.array([0, 0], jnp.uint32), jnp.float32)
+    >>> pair = uniform_from_words(Words(jnp.uint32(0), jnp.uint32(0)), jnp.float32)
     >>> float(pair.value) == 2.0**-65, float(pair.complement)
     (True, 1.0)
     """
@@ -68,15 +74,15 @@ def uniform_from_words(words: jax.Array, dtype: Any) -> UniformPair:
         # Both products are by powers of two and therefore exact: only the conversions and the sums round.
         return high.astype(dtype) * 2.0**-32 + (low.astype(dtype) + 0.5) * 2.0**-64
 
-    high, low = words[..., 0], words[..., 1]
-    return UniformPair(fraction(high, low), fraction(~high, ~low))
+    return UniformPair(fraction(words.high, words.low), fraction(~words.high, ~words.low))
 
 
 def exponential_from_uniform(pair: UniformPair) -> jax.Array:
     """Return ``-log(u)``, a standard exponential variate at full relative precision at both ends.
 
     >>> import jax.numpy as jnp
-    >>> pair = uniform_from_words(jnp.array([[0, 0], [2**32 - 1, 2**32 - 1]], jnp.uint32), jnp.float32)
+    >>> ends = jnp.array([0, 2**32 - 1], jnp.uint32)
+    >>> pair = uniform_from_words(Words(ends, ends), jnp.float32)
     >>> [float(f"{e:.4g}") for e in exponential_from_uniform(pair)]
     [45.05, 2.711e-20]
     """
@@ -88,7 +94,8 @@ def gumbel_from_uniform(pair: UniformPair) -> jax.Array:
     """Return ``-log(-log(u))``, a standard Gumbel variate whose upper tail reaches 45 nats.
 
     >>> import jax.numpy as jnp
-    >>> pair = uniform_from_words(jnp.array([2**32 - 1, 2**32 - 1], jnp.uint32), jnp.float32)
+    >>> highest = jnp.uint32(2**32 - 1)
+    >>> pair = uniform_from_words(Words(highest, highest), jnp.float32)
     >>> round(float(gumbel_from_uniform(pair)), 2)
     45.05
     """

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from dpjax import PiecewiseExponential, Tails, inverse_sensitivity, laplace, median, piecewise_laplace, sample_intervals
-from dpjax.distributions.selection import SumTree, gumbel_max
-from dpjax.random import UniformPair, gumbel_from_uniform, uniform_from_words
 from tests.support.statistics import (
     assert_counts_follow,
     assert_counts_rejected,
@@ -22,14 +20,14 @@ DATA = jnp.array([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
 
 
 def draw(law, method, seed=0):
-    if method == "gumbel rows":  # one draw from each of many equal rows: the shape () path of a batch
+    if method.endswith(" rows"):  # one draw from each of many equal rows
         rate = jnp.broadcast_to(law.rate, (DRAWS,))
         rows = PiecewiseExponential(law.edges, law.cost_left, law.cost_right, rate, law.tails, law.center)
-        return rows.sample(jax.random.key(seed))
+        return rows.sample(jax.random.key(seed), method=method.removesuffix(" rows"))
     return law.sample(jax.random.key(seed), (DRAWS,), method=method)
 
 
-@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "table"])
+@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "tree rows", "table"])
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 @pytest.mark.parametrize("rho", [pytest.param(0.0, marks=pytest.mark.slow), 0.03])
 def test_draws_follow_the_exact_cdf(method, mechanism, rho):
@@ -48,7 +46,7 @@ def test_within_a_piece_the_two_mechanisms_differ():
     assert_rejected(inv.sample(jax.random.key(0), (DRAWS,)), plm.cdf)
 
 
-@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "table"])
+@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "tree rows", "table"])
 def test_laws_with_tails(method):
     law = laplace(3.0, 2.0, sensitivity=1.0)
     assert_follows(draw(law, method), lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2))
@@ -83,48 +81,6 @@ def test_gumbel_and_table_choose_pieces_with_the_same_exact_probabilities():
         sloped, flat = (lambda r: np.expm1(-0.5 * r) / np.expm1(-0.5)), (lambda r: r)
         assert_follows(inside, sloped if within == "exponential" else flat)
         assert_rejected(inside, flat if within == "exponential" else sloped)
-
-
-def words(*pairs):
-    return uniform_from_words(jnp.array(pairs, jnp.uint32), jnp.float32)
-
-
-TOP, ZERO = (2**32 - 1, 2**32 - 1), (0, 0)
-
-
-def test_injected_words_reach_a_piece_of_mass_two_to_the_minus_forty():
-    weights = jnp.array([1.0, 2.0**-40] + [1.0] * 30, jnp.float32)
-    # A cumulative sum cannot: the piece has no length in it.
-    cumulative = jnp.cumsum(weights)
-    assert float(cumulative[1]) == float(cumulative[0])
-    # Gumbel-max: one large Gumbel, all others ordinary.
-    gumbels = gumbel_from_uniform(words(*[(2**31, 0)] * 32)).at[1].set(gumbel_from_uniform(words(TOP))[0])
-    assert int(gumbel_max(jnp.log(weights), gumbels)) == 1
-    # Tree: the smallest or the largest words at the lowest level, "always the inner half" above, the upper side first.
-    tree = SumTree.build(jnp.concatenate([jnp.zeros(32), weights])[None])
-
-    def reach(lowest):
-        pairs = words(lowest, *[TOP] * (tree.depth - 1))
-        return int(tree.descend(lambda height: UniformPair(*(part[height].reshape(1, 1) for part in pairs)))[0, 0])
-
-    assert reach(ZERO) == 32 + 1
-    assert reach(TOP) == 32 + 0
-    assert reach((0, 2**23)) == 32 + 1  # u = 2^-41
-    assert reach((0, 2**25)) == 32 + 0  # the control: u = 2^-39 is not small enough
-
-
-def test_tree_thresholds_are_the_exact_probabilities():
-    """The boundary between two neighbours lies where the words say it does, to a relative error of a few units."""
-    for near, far in ((1.0, 2.0**-40), (2.0**-40, 1.0), (0.3, 0.7), (5.0, 5.0)):
-        tree = SumTree.build(jnp.array([[near, far]], jnp.float32))
-        smaller = min(near, far) / (near + far)
-        for factor in (1 - 1e-5, 1 + 1e-5):
-            word = int(smaller * factor * 2**64)
-            pair = uniform_from_words(jnp.array([[[word >> 32, word & (2**32 - 1)]]], jnp.uint32), jnp.float32)
-            if far > near:  # far is chosen by small uniforms, so near by large ones
-                pair = UniformPair(pair.complement, pair.value)
-            chose_far = bool(tree.descend(lambda _, pair=pair: pair)[0, 0])
-            assert chose_far == ((far <= near) == (factor < 1)), (near, far, factor)
 
 
 def law_of(x, count, epsilon, neighbors="add_remove", **options):
@@ -217,7 +173,7 @@ def test_draws_have_the_dtype_of_the_data(x64):
 
 def test_bad_arguments():
     law = law_of(jnp.arange(5.0), None, 1.0)
-    with pytest.raises(ValueError, match="method must be one of 'auto', 'gumbel', 'table'"):
+    with pytest.raises(ValueError, match="method must be one of 'auto', 'tree', 'table', 'gumbel'"):
         law.sample(jax.random.key(0), method="alias")
     with pytest.raises(TypeError, match="typed key"):
         law.sample(0)

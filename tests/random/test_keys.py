@@ -46,7 +46,23 @@ def test_row_keys_are_nested_folds_that_further_rows_leave_alone():
     np.testing.assert_array_equal(jax.random.key_data(row_keys(key, ())), jax.random.key_data(key))
 
 
+def test_a_part_of_a_batch_has_the_keys_of_its_rows():
+    whole, part = row_keys(jax.random.key(3), (9, 2)), row_keys(jax.random.key(3), (4, 2), first=5)
+    np.testing.assert_array_equal(jax.random.key_data(whole)[5:], jax.random.key_data(part))
+
+
+def test_words_are_those_of_jax_s_own_threefry():
+    key = jax.random.key(12345)
+    ours = words(key, (1000,))
+    np.testing.assert_array_equal(np.stack(ours, axis=-1), jax.random.key_data(jax.random.split(key, 1000)))
+    other = words(jax.random.key(12346), (1000,))
+    assert not np.any(np.asarray(ours.high) == np.asarray(other.high))
+
+
 def test_words_of_a_stream_do_not_depend_on_its_length():
     short, long = words(jax.random.key(1), (7,)), words(jax.random.key(1), (1000,))
-    np.testing.assert_array_equal(short, long[:7])
-    assert short.dtype == jnp.uint32
+    np.testing.assert_array_equal(short.low, long.low[:7])
+    np.testing.assert_array_equal(words(jax.random.key(1), (2, 5)).high, long.high[:10].reshape(2, 5))
+    assert short.high.dtype == jnp.uint32
+    with pytest.raises(ValueError, match="fewer than 2\\^32"):
+        words(jax.random.key(1), (2**16, 2**16))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax.random import (
+    Words,
     exponential,
     exponential_from_uniform,
     gumbel,
@@ -18,11 +19,12 @@ from tests.support.statistics import assert_follows, assert_rejected
 
 EDGES = [0, 1, 2, 2**24 - 1, 2**24 + 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1]
 ALL_PAIRS = np.array([(high, low) for high in EDGES for low in EDGES], np.uint32)
+ALL_WORDS = Words(jnp.asarray(ALL_PAIRS[:, 0]), jnp.asarray(ALL_PAIRS[:, 1]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_both_ends_of_a_uniform_are_precise_and_never_zero(dtype, x64):
-    pair = uniform_from_words(jnp.asarray(ALL_PAIRS), dtype)
+    pair = uniform_from_words(ALL_WORDS, dtype)
     assert pair.value.dtype == dtype
     unit = float(np.finfo(dtype).eps)
     for (high, low), value, complement in zip(ALL_PAIRS.tolist(), *map(np.asarray, pair), strict=True):
@@ -35,7 +37,7 @@ def test_both_ends_of_a_uniform_are_precise_and_never_zero(dtype, x64):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_exponential_is_relatively_precise_at_both_ends(dtype, x64):
-    drawn = exponential_from_uniform(uniform_from_words(jnp.asarray(ALL_PAIRS), dtype))
+    drawn = exponential_from_uniform(uniform_from_words(ALL_WORDS, dtype))
     with localcontext() as context:
         context.prec = 60
         assert_relatively_precise(drawn, dtype)
@@ -48,7 +50,7 @@ def assert_relatively_precise(drawn, dtype):
 
 
 def test_tails_reach_45_nats_in_float32():
-    lowest, highest = jnp.zeros(2, jnp.uint32), jnp.full(2, 2**32 - 1, jnp.uint32)
+    lowest, highest = (Words(end, end) for end in (jnp.uint32(0), jnp.uint32(2**32 - 1)))
     assert float(exponential_from_uniform(uniform_from_words(lowest, jnp.float32))) == pytest.approx(65 * np.log(2), rel=1e-6)
     assert float(gumbel_from_uniform(uniform_from_words(highest, jnp.float32))) == pytest.approx(65 * np.log(2), rel=1e-6)
 
