@@ -36,3 +36,10 @@ def take(array: jax.Array, index: jax.Array) -> jax.Array:
     batch, width = array.shape[:-1], array.shape[-1]
     row = jnp.arange(prod(batch), dtype=jnp.uint32).reshape((*batch, 1)) * jnp.uint32(width)
     return array.reshape(-1).at[row + index.astype(jnp.uint32)].get(mode="promise_in_bounds")
+
+
+def row(array: jax.Array, batch: tuple[int, ...], number: jax.Array) -> jax.Array:
+    """Return one row of an array that broadcasts to ``(*batch, k)``, by its number in the flattened batch: ``(k,)``."""
+    own = align(array, len(batch) + 1).shape[:-1]
+    index = jnp.broadcast_to(jnp.arange(prod(own), dtype=jnp.int32).reshape(own), batch).reshape(-1)[number]
+    return array.reshape(prod(own), array.shape[-1])[index]

@@ -8,6 +8,7 @@ runs over a multiple of 32 lanes: XLA's vector loop and its remainder loop round
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -23,12 +24,13 @@ from dpjax.distributions.weights import Heights
 from dpjax.random.keys import fold_in, fold_in_range, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 from dpjax.random.two_words import Words
-from dpjax.shapes import align, broadcast_batch, take
+from dpjax.shapes import align, broadcast_batch, row, take
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
 _LANES = 32
+_ROWS = 64  # rows that are weighed a second time together
 _WALKS = 64  # up to so many draws from a row, walking down its tree costs less than tabulating it
 Method = Literal["gumbel", "tree", "table"]
 
@@ -46,6 +48,7 @@ class Line(NamedTuple):
         rate: ``(..., 1)``.
         tails: where the lower and the upper tail start, their scales in y and their costs, each ``(..., 2)``; or None.
         batch: the broadcast shape without the last axis.
+        row: gives the line of one row alone, by its number in the flattened batch.
     """
 
     center: int
@@ -56,6 +59,7 @@ class Line(NamedTuple):
     rate: jax.Array
     tails: tuple[jax.Array, jax.Array, jax.Array] | None
     batch: tuple[int, ...]
+    row: Callable[[jax.Array], Line]
 
     def piece(self, side: jax.Array, slot: jax.Array) -> jax.Array:
         """The index, in ascending order, of a slot counted outwards."""
@@ -178,21 +182,31 @@ def _by_tree(ticket: Words, line: Line, weights: Weights) -> Chosen:
 def _block_tree(line: Line, weights: Weights) -> tuple[jax.Array, BlockTree]:
     """The base of each row (int32, ``(*batch, 1)``) and its tree of sums."""
 
-    def build(base: jax.Array) -> tuple[jax.Array, BlockTree]:
+    def build(line: Line, weights: Weights, base: jax.Array) -> BlockTree:
         lower, upper, *tails = weights.sides(line, base)
         tree = BlockTree.build(lower, upper, tails[0][..., :2] if tails else None)
-        return base, jax.tree.map(lambda sums: jnp.broadcast_to(sums, (*line.batch, *sums.shape[len(line.batch) :])), tree)
+        rank = len(line.batch)
+        return jax.tree.map(lambda sums: jnp.broadcast_to(sums, (*line.batch, *sums.shape[rank:])), tree)
 
-    # Base 0 does for almost all rows, and saves a pass over the data: others are those whose mass is near the end of the
-    # exponents (long ties, large epsilon). It is a matter of exact powers of two, and decided for each row by itself.
-    zero, tree = build(jnp.zeros((*line.batch, 1), jnp.int32))
+    # Base 0 does for almost all rows, and saves a pass over the data. Other rows have all their mass near the end of the exponents
+    # (long ties, large epsilon, tiny widths); if there is any, all rows are weighed again, some at a time so that this branch,
+    # which seldom runs, does not double the memory. A base is a matter of exact powers of two, and each row decides for itself.
+    zero = jnp.zeros((*line.batch, 1), jnp.int32)
+    tree = build(line, weights, zero)
     info = jnp.finfo(tree.total.dtype)
     fits = (tree.total > 2.0 ** (info.minexp + 76)) & (tree.total < 2.0 ** (info.maxexp - 16))
-    return jax.lax.cond(
-        jnp.all(fits),
-        lambda: (zero, tree),
-        lambda: build(jnp.where(fits, 0, jnp.broadcast_to(weights.heaviest(line), fits.shape))),
-    )
+
+    def again(number: jax.Array) -> tuple[jax.Array, BlockTree]:
+        one = line.row(number)
+        its = Weights.of(one)
+        base = jnp.where(fits.reshape(-1)[number], 0, its.heaviest(one))
+        return base, build(one, its, base)
+
+    def carefully() -> tuple[jax.Array, BlockTree]:
+        rows = jax.lax.map(again, jnp.arange(prod(line.batch), dtype=jnp.int32), batch_size=min(prod(line.batch), _ROWS))
+        return jax.tree.map(lambda like, row: row.reshape(like.shape), (zero, tree), rows)
+
+    return jax.lax.cond(jnp.all(fits), lambda: (zero, tree), carefully)
 
 
 def _by_table(ticket: Callable[[], Words], line: Line, weights: Weights, finish: Callable[[Chosen], Any]) -> Any:
@@ -307,4 +321,10 @@ def line_of(law: PiecewiseExponential) -> Line:
         )
         starts, scales, costs = (jnp.stack([broadcast_batch(a, batch) for a in pair], axis=-1) for pair in ends)
         tails = starts, scales, costs
-    return Line(center, widths, ends_at, cost_left, cost_right, rate, tails, batch)
+
+    def one(number: jax.Array) -> Line:
+        edges, cost_left, cost_right = (row(field, batch, number) for field in (law.edges, law.cost_left, law.cost_right))
+        rate, tails = jax.tree.map(lambda field: broadcast_batch(field, batch).reshape(-1)[number], (law.rate, law.tails))
+        return line_of(replace(law, edges=edges, cost_left=cost_left, cost_right=cost_right, rate=rate, tails=tails))
+
+    return Line(center, widths, ends_at, cost_left, cost_right, rate, tails, batch, one)
