@@ -68,13 +68,7 @@ def naive_draws(draws: int | None = None, epsilon_factor: float = 1.0):
 
 def control(build, relation: str) -> Contestant:
     """A fast contestant with the wrong law, which must never be timed: the check of the harness has to reject it."""
-    return Contestant(
-        "control with epsilon 1.25 times too large",
-        relation,
-        build,
-        harness.law_uniforms,
-        note="must be rejected before it is timed",
-    )
+    return Contestant("control with epsilon 1.25 times too large", relation, build, harness.law_uniforms, must_be_rejected=True)
 
 
 # --- plain noise and plain reading ---

@@ -35,6 +35,7 @@ def field(relation: str, chunk: int, peer_rows: int, check_draws: int, tumult: p
                 contestants.numpy_single(name, chunk, from_raw=True),
                 law,
                 *NUMPY_BARS.get(name, (None, None)),
+                group="NumPy" if name in NUMPY_BARS else None,
                 note=f"{chunk} rows at a time" + ("" if name in NUMPY_BARS else "; a stronger rival than the bar asks for"),
             )
             for name in NUMPY_SINGLE

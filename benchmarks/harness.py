@@ -15,7 +15,6 @@ import pathlib
 import platform
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -96,6 +95,8 @@ class Contestant:
         missing: why it cannot run here.
         timed_rows: how many datasets a slow peer is timed on, if not all.
         check_draws: how many draws are compared with the law.
+        group: contestants that are one rival in several versions; only the fastest keeps the bar.
+        must_be_rejected: a control, wrong on purpose: the run ends with an error if the check does not see it.
     """
 
     name: str
@@ -108,6 +109,8 @@ class Contestant:
     missing: str | None = None
     timed_rows: int | None = None
     check_draws: int = 100_000
+    group: str | None = None
+    must_be_rejected: bool = False
 
 
 def law_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
@@ -150,6 +153,7 @@ def check(contestant: Contestant, case: Case) -> dict[str, Any]:
         "distance": distance,
         "critical": critical,
         "passed": distance <= critical,
+        "control": contestant.must_be_rejected,
     }
 
 
@@ -231,14 +235,20 @@ def contest(
             continue
         if one.uniforms is not None:
             checks.append(check(one, small))
+            if checks[-1]["passed"] and one.must_be_rejected:
+                raise RuntimeError(f"the check does not reject a wrong law: {checks[-1]}")
             if not checks[-1]["passed"]:
                 rows.append(row(question, one.name, one.relation, case.shape, status="rejected: wrong law", note=one.note))
                 continue
         built[one.name] = one.build(replace(case, rows=min(case.rows, one.timed_rows)) if one.timed_rows else case)
     times = interleave(built, repeats)
+    fastest = {}  # of each group
+    for one in sorted((one for one in contestants if one.name in times), key=lambda one: statistics.median(times[one.name])):
+        fastest.setdefault(one.group or one.name, one.name)
     for one in contestants:
         if one.name not in times:
             continue
+        judged = fastest[one.group or one.name] == one.name
         mine, theirs = times[one.name], times.get(REFERENCE)
         timed = f"{min(case.rows, one.timed_rows)} x {case.points}" if one.timed_rows else case.shape
         ratios = [a / b for a, b in zip(mine, theirs, strict=True)] if theirs and one.name != REFERENCE else None
@@ -259,8 +269,8 @@ def contest(
                 ratio=statistics.median(ratios) if ratios else None,
                 ratio_spread=spread(ratios) if ratios else None,
                 reference=REFERENCE if ratios else None,
-                bar=None if one.bar is None else {"at_least": one.bar},
-                reach=None if one.reach is None else {"at_least": one.reach},
+                bar={"at_least": one.bar} if judged and one.bar else None,
+                reach={"at_least": one.reach} if judged and one.reach else None,
                 note=one.note,
             )
         )
@@ -338,8 +348,8 @@ def parser(doc: str) -> argparse.ArgumentParser:
     return parser
 
 
-def finish(benchmark: str, args: argparse.Namespace, rows: list, checks: list, **rest: Any) -> None:
-    """Print the JSON document of a run."""
+def finish(benchmark: str, args: argparse.Namespace, rows: list, checks: list, quiet: bool = False, **rest: Any) -> None:
+    """Print the JSON document of a run (unless ``quiet``) and write it to ``--out``."""
     hidden = ("out", "tumult_python", "plot", "worker", "child")  # paths, and how this process was started
     settings = {name: value for name, value in vars(args).items() if name not in hidden}
     document = {
@@ -353,5 +363,5 @@ def finish(benchmark: str, args: argparse.Namespace, rows: list, checks: list, *
     text = json.dumps(document, indent=1, allow_nan=False)
     if args.out:
         pathlib.Path(args.out).write_text(text + "\n")
-    print(text)
-    sys.stdout.flush()
+    if not quiet:
+        print(text, flush=True)

@@ -21,7 +21,8 @@ CANDIDATES = 1000
 TUMULT_SCRIPT = pathlib.Path(__file__).with_name("tumult_core.py")
 
 
-def _missing(package: str) -> str | None:
+def missing(package: str) -> str | None:
+    """Why a package cannot take part."""
     return None if importlib.util.find_spec(package) else "not installed"
 
 
@@ -49,13 +50,14 @@ def _grid(case: Case, candidates: int) -> np.ndarray:
     return np.linspace(case.lower, case.upper, candidates)
 
 
-def opendp(candidates: int):
-    def build(case: Case) -> Built:
-        measurement, _ = opendp_measurement(case, _grid(case, candidates))
-        data = case.data.astype(np.float64)
-        return Built(lambda turn: np.array([measurement(records) for records in data]), case.rows)
+def opendp_on(case: Case, grid: np.ndarray) -> Built:
+    measurement, _ = opendp_measurement(case, grid)
+    data = case.data.astype(np.float64)
+    return Built(lambda turn: np.array([measurement(records) for records in data]), case.rows)
 
-    return build
+
+def opendp(candidates: int):
+    return lambda case: opendp_on(case, _grid(case, candidates))
 
 
 def opendp_uniforms(candidates: int):
@@ -160,7 +162,7 @@ def field(
             opendp_uniforms(CANDIDATES),
             *bars.get("OpenDP", (None, None)),
             note=f"{CANDIDATES} public candidates, evenly spaced between the bounds",
-            missing=_missing("opendp"),
+            missing=missing("opendp"),
             **common,
         )
     ]
@@ -172,7 +174,7 @@ def field(
                 diffprivlib,
                 interval_uniforms,
                 *bars.get("diffprivlib", (None, None)),
-                missing=_missing("diffprivlib"),
+                missing=missing("diffprivlib"),
                 **common,
             )
         )

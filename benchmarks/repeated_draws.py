@@ -38,8 +38,18 @@ def field(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
             reach=700,
             note=f"timed on {naive_draws} draws a dataset, scaled to one draw",
         ),
-        Contestant("NumPy inverse cdf, float64", relation, contestants.numpy_repeated(draws, np.float64), law, bar=2, reach=3),
-        Contestant("NumPy inverse cdf, float32", relation, contestants.numpy_repeated(draws, np.float32), law),
+        *(
+            Contestant(
+                f"NumPy inverse cdf, {dtype.__name__}",
+                relation,
+                contestants.numpy_repeated(draws, dtype),
+                law,
+                bar=2,
+                reach=3,
+                group="NumPy",
+            )
+            for dtype in (np.float64, np.float32)
+        ),
         contestants.control(contestants.naive_draws(naive_draws, epsilon_factor=1.25), relation),
     ]
 

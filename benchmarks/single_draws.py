@@ -24,7 +24,10 @@ def field(relation: str, chunk: int) -> list[Contestant]:
     return [
         Contestant("dpjax", relation, contestants.library_draws(), law),
         Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), law, bar=8, reach=20),
-        *(Contestant(name, harness.NO_RELATION, build, None, bar=1 / 25, reach=1 / 5) for name, build in READS.items()),
+        *(
+            Contestant(name, harness.NO_RELATION, build, None, bar=1 / 25, reach=1 / 5, group="read")
+            for name, build in READS.items()
+        ),
         *(
             Contestant(
                 f"NumPy, {name}",
