@@ -203,10 +203,16 @@ def interleave(built: dict[str, Built], repeats: int) -> dict[str, list[float]]:
     for turn in range(2, repeats + 2):
         gc.collect()
         gc.disable()
-        for name, one in built.items():
-            times[name].append(_sample(one, turn, calls[name]) / one.units)
+        first = turn % len(built)  # nobody always runs after the same neighbour
+        for name in [*built][first:] + [*built][:first]:
+            times[name].append(_sample(built[name], turn, calls[name]) / built[name].units)
         gc.enable()
     return times
+
+
+def _speed(built: Built, times: list[float]) -> float | None:
+    """Bytes touched in a second: what a memory-bound program would compare with the speed of a read."""
+    return built.bytes_touched / (statistics.median(times) * built.units) if built.bytes_touched else None
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -265,6 +271,7 @@ def contest(
                 units_in_a_run=built[one.name].units,
                 compile_seconds=built[one.name].compile_seconds,
                 bytes_touched=built[one.name].bytes_touched,
+                bytes_per_second=_speed(built[one.name], mine),
                 temporary_bytes=built[one.name].temporary_bytes,
                 ratio=statistics.median(ratios) if ratios else None,
                 ratio_spread=spread(ratios) if ratios else None,

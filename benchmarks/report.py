@@ -108,7 +108,7 @@ def cells(line: dict[str, Any]) -> list[str]:
     if quartiles:
         shown += f" ({quartiles['first_quartile']:.3g}-{quartiles['third_quartile']:.3g})"
     value = number(line.get("value"), line.get("unit")) if line["status"] == "measured" else line["status"]
-    if line.get("standard_error"):
+    if line.get("standard_error", 0.0) > 1e-9 * (line.get("value") or 0.0):
         value += f" +-{line['standard_error']:.1g}"
     compiled = number(line.get("compile_seconds"), "s")
     against, where = line.get("reference") or "", [line[name] for name in ("question", "contestant", "relation", "shape")]
