@@ -203,7 +203,7 @@ def interleave(built: dict[str, Built], repeats: int) -> dict[str, list[float]]:
     for turn in range(2, repeats + 2):
         gc.collect()
         gc.disable()
-        first = turn % len(built)  # nobody always runs after the same neighbour
+        first = turn % max(1, len(built))  # nobody always runs after the same neighbour
         for name in [*built][first:] + [*built][:first]:
             times[name].append(_sample(built[name], turn, calls[name]) / built[name].units)
         gc.enable()

@@ -146,7 +146,8 @@ def summary(documents: dict[str, dict[str, Any]]) -> str:
     lines.append(f"laws and bits checked: {len(checks) - len(controls)}, wrong: {', '.join(failed) or 'none'}")
     lines.append(f"controls with a wrong law: {len(controls)}, rejected: {rejected}")
     lines.append(
-        f"bars judged: {len(judged)}, met: {sum(line['met'] for line in judged)}" + ("" if judged else " (a quick run judges none)")
+        f"bars judged: {len(judged)}, met: {sum(line['met'] for line in judged)}"
+        + ("" if judged else " (a quick run judges none, and not every question has one)")
     )
     verdicts = [line["verdict"] for line in rows if "verdict" in line]
     if verdicts:
