@@ -1,0 +1,193 @@
+"""Private medians by other libraries, each called as its documentation recommends, with its relation and its law.
+
+    OpenDP        make_private_quantile on a public grid of candidates; scale found by binary_search_param. Without the number of
+                  records: add/remove; with it (a sized domain and d_in = 2): swap.
+    diffprivlib   tools.median with bounds. Its utility changes by at most 1 if a record is replaced, and the number of records
+                  is taken as public: swap.
+    Tumult Core   NoisyQuantile (its non-Spark measurement), under SymmetricDifference: add/remove.
+
+All three release one median a call; a loop over datasets is how they are used.
+"""
+
+import importlib.util
+import pathlib
+import sys
+
+import numpy as np
+
+from harness import Built, Case, Contestant, Worker
+
+CANDIDATES = 1000
+TUMULT_SCRIPT = pathlib.Path(__file__).with_name("tumult_core.py")
+
+
+def missing(package: str) -> str | None:
+    """Why a package cannot take part."""
+    return None if importlib.util.find_spec(package) else "not installed"
+
+
+# --- OpenDP ---
+
+
+def opendp_measurement(case: Case, candidates: np.ndarray):
+    """The measurement and its scale, which is in units of ranks: scores are twice that (records below minus records above)."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    size, distance = (case.points, 2) if case.relation == "swap" else (None, 1)
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
+
+    def make(scale: float):
+        return dp.m.make_private_quantile(
+            domain, dp.symmetric_distance(), dp.max_divergence(), candidates=candidates.tolist(), alpha=0.5, scale=scale
+        )
+
+    scale = dp.binary_search_param(make, d_in=distance, d_out=case.epsilon)
+    return make(scale), scale
+
+
+def _grid(case: Case, candidates: int) -> np.ndarray:
+    return np.linspace(case.lower, case.upper, candidates)
+
+
+def opendp_on(case: Case, grid: np.ndarray) -> Built:
+    measurement, _ = opendp_measurement(case, grid)
+    data = case.data.astype(np.float64)
+    return Built(lambda turn: np.array([measurement(records) for records in data]), case.rows)
+
+
+def opendp(candidates: int):
+    return lambda case: opendp_on(case, _grid(case, candidates))
+
+
+def opendp_uniforms(candidates: int):
+    """Its law is permute-and-flip: the largest of -score plus exponential noise. A discrete law needs a random part in a step."""
+
+    def uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
+        grid, (_, scale) = _grid(case, candidates), opendp_measurement(case, _grid(case, candidates))
+        columns = []
+        for records, values in zip(case.sorted_data.astype(np.float64), draws.T, strict=True):
+            below, above = np.searchsorted(records, grid, "left"), len(records) - np.searchsorted(records, grid, "right")
+            edges = np.concatenate([[0.0], np.cumsum(permute_and_flip(np.abs(below - above), 2 * scale))])
+            index = np.searchsorted(grid, values)
+            mixed = np.random.default_rng(3).random(len(values))
+            columns.append(edges[index] + mixed * (edges[index + 1] - edges[index]))
+        return np.stack(columns, axis=1)
+
+    return uniforms
+
+
+def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
+    """P(index is the smallest score - Exponential(scale)) for each index, by quadrature.
+
+    With t the noise of the winner of score a and v = exp(-(t + best - a) / scale), the others stay below with probability
+    prod_b (1 - v exp(-(b - best) / scale)), and v is uniform up to exp(-(a - best) / scale).
+    """
+    levels, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    gaps = np.exp(-(levels - levels[0]) / scale)
+    nodes = (np.arange(4000) + 0.5) / 4000
+    v, dv = nodes**3, 3 * nodes**2 / 4000  # many nodes near 0, where many candidates share the best score
+    log_below = np.log1p(-np.outer(v, gaps))
+    all_below = log_below @ counts
+    wins = np.array([gap * np.sum(dv * np.exp(all_below - own)) for gap, own in zip(gaps, log_below.T, strict=True)])
+    return wins[inverse] / np.sum(wins * counts)
+
+
+# --- diffprivlib ---
+
+
+def diffprivlib(case: Case) -> Built:
+    from diffprivlib import tools
+
+    data, bounds = case.data.astype(np.float64), (case.lower, case.upper)
+    return Built(lambda turn: np.array([tools.median(records, epsilon=case.epsilon, bounds=bounds) for records in data]), case.rows)
+
+
+# --- Tumult Core ---
+
+
+class Tumult:
+    """Tumult Core in another Python."""
+
+    def __init__(self, python: str):
+        self.worker = Worker([python, str(TUMULT_SCRIPT)])
+        self.versions: dict | None = None
+
+    def draws(self, case: Case) -> Built:
+        """One median of each dataset; an earlier case is forgotten."""
+        data, seconds = case.data.astype(np.float64).tolist(), [0.0]
+        self.versions = self.worker.ask(do="load", data=data, epsilon=case.epsilon, lower=case.lower, upper=case.upper)
+
+        def run(turn: int) -> np.ndarray:
+            answer = self.worker.ask(do="draw")
+            seconds[0] = answer["seconds"]
+            return np.array(answer["draws"])
+
+        return Built(run, case.rows, own_clock=lambda: seconds[0])
+
+
+def tumult_python(given: str | None) -> str | None:
+    """The Python that has Tumult Core: the given one, or this one."""
+    return given or (sys.executable if importlib.util.find_spec("tmlt") else None)
+
+
+# --- the law that diffprivlib and Tumult Core share ---
+
+
+def interval_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
+    """The cdf of the interval exponential mechanism: intervals by width * exp(-slope |i - n/2|), uniform inside.
+
+    The slope is epsilon/2 under swap (diffprivlib) and epsilon under add/remove, where n/2 moves as well (Tumult Core).
+    """
+    slope = case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
+    decay = np.exp(-slope * np.abs(np.arange(case.points + 1) - case.points / 2))
+    columns = []
+    for records, values in zip(case.sorted_data.astype(np.float64), draws.T, strict=True):
+        edges = np.concatenate([[case.lower], records, [case.upper]])
+        sums = np.concatenate([[0.0], np.cumsum(np.diff(edges) * decay)])
+        columns.append(np.interp(values, edges, sums / sums[-1]))
+    return np.stack(columns, axis=1)
+
+
+def field(
+    relation: str, rows: int, tumult: Tumult | None, bars: dict[str, tuple[float, float]], check_draws: int
+) -> list[Contestant]:
+    """The peers whose own relation this is."""
+    common = {"timed_rows": rows, "check_draws": check_draws}
+    peers = [
+        Contestant(
+            "loop over OpenDP",
+            relation,
+            opendp(CANDIDATES),
+            opendp_uniforms(CANDIDATES),
+            *bars.get("OpenDP", (None, None)),
+            note=f"{CANDIDATES} public candidates, evenly spaced between the bounds",
+            missing=missing("opendp"),
+            **common,
+        )
+    ]
+    if relation == "swap":
+        peers.append(
+            Contestant(
+                "loop over diffprivlib",
+                relation,
+                diffprivlib,
+                interval_uniforms,
+                *bars.get("diffprivlib", (None, None)),
+                missing=missing("diffprivlib"),
+                **common,
+            )
+        )
+    else:
+        peers.append(
+            Contestant(
+                "loop over Tumult Core",
+                relation,
+                tumult.draws if tumult else lambda case: None,
+                interval_uniforms,
+                note="in a Python of its own, by its own clock",
+                missing=None if tumult else "not installed",
+                **common,
+            )
+        )
+    return peers
