@@ -1,6 +1,7 @@
 """Draws against the exact cdf, with negative controls; injected words; what is bitwise and what is not."""
 
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -123,6 +124,36 @@ def test_draws_do_not_change_with_any_padding_or_batch(neighbors, options, shape
         neighbors, options, shape, paddings=(1, 28, 64, 300), further_rows=(1, 2, 26, 100)
     )
     np.testing.assert_array_equal(np.asarray(run(x[:1], count[:1]))[..., :1], plain[..., :1])
+
+
+def rows_of_every_kind():
+    """Ordinary, tied for thousands of nats, of tiny and of huge scale, constant: most need a base of their own."""
+    rng = np.random.default_rng(2)
+    ordinary = rng.normal(size=41)
+    tied = np.where(np.arange(41) < 36, 0.5, ordinary)
+    return np.stack([ordinary, tied, ordinary * 1e-30, ordinary * 1e30, np.full(41, 0.25), ordinary + 1]).astype(np.float32)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 300.0])
+def test_the_tree_and_the_table_give_the_same_draws(epsilon):
+    """Bitwise, and a row's draws do not depend on whether other rows need more careful weights."""
+    x = rows_of_every_kind()
+    scale = np.array([4, 4, 4e-30, 4e30, 4, 4], np.float32)
+
+    @partial(jax.jit, static_argnames="method")
+    def run(x, scale, method):
+        law = piecewise_laplace(median(x, lower=-scale, upper=scale, neighbors="add_remove"), epsilon)
+        return law.sample(jax.random.key(4), (40,), method=method)
+
+    tree, table = (np.asarray(run(x, scale, method)) for method in ("tree", "table"))
+    assert np.isfinite(tree).all()
+    np.testing.assert_array_equal(tree, table)
+    np.testing.assert_array_equal(np.asarray(run(x[:1], scale[:1], "tree"))[:, 0], tree[:, 0])
+    # The same law at another scale: the same pieces are chosen, so the draws are in proportion.
+    for row, factor in ((2, 1e-30), (3, 1e30)):
+        law = piecewise_laplace(median(x[row] / factor, lower=-4.0, upper=4.0, neighbors="add_remove"), epsilon)
+        uniform = np.asarray(law.cdf(tree[:, row] / factor))
+        assert 0.05 < uniform.mean() < 0.95
 
 
 def test_closed_forms_do_not_move_with_padding_beyond_rounding():
