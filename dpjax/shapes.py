@@ -41,5 +41,7 @@ def take(array: jax.Array, index: jax.Array) -> jax.Array:
 def row(array: jax.Array, batch: tuple[int, ...], number: jax.Array) -> jax.Array:
     """Return one row of an array that broadcasts to ``(*batch, k)``, by its number in the flattened batch: ``(k,)``."""
     own = align(array, len(batch) + 1).shape[:-1]
+    if prod(own) == 1:
+        return array.reshape(array.shape[-1])  # shared by all rows
     index = jnp.broadcast_to(jnp.arange(prod(own), dtype=jnp.int32).reshape(own), batch).reshape(-1)[number]
     return array.reshape(prod(own), array.shape[-1])[index]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
 _LANES = 32
-_ROWS = 64  # rows that are weighed a second time together
+_ROWS = 512  # rows that are weighed together
 _WALKS = 64  # up to so many draws from a row, walking down its tree costs less than tabulating it
 Method = Literal["gumbel", "tree", "table"]
 
@@ -174,7 +174,7 @@ def _by_tree(ticket: Words, line: Line, weights: Weights) -> Chosen:
         return jnp.where(there, weight, 0.0)
 
     side, slot, in_tail = tree.walk(ticket, slots_at if max(sizes) > FAN_OUT else None)
-    if tree.tails is None:
+    if line.tails is None:
         return Chosen(line.piece(side, slot), None, None, tree.total > 0)
     return Chosen(line.piece(side, slot), in_tail, side == 1, tree.total > 0)
 
@@ -188,25 +188,36 @@ def _block_tree(line: Line, weights: Weights) -> tuple[jax.Array, BlockTree]:
         rank = len(line.batch)
         return jax.tree.map(lambda sums: jnp.broadcast_to(sums, (*line.batch, *sums.shape[rank:])), tree)
 
+    def by_rows(compute: Callable[[Line, Weights, jax.Array], Any]) -> Any:
+        """Compute something for each row, some rows at a time: on the CPU it then stays in the cache, and in reused memory."""
+
+        def one(number: jax.Array) -> Any:
+            return compute(line.row(number), jax.tree.map(lambda field: row(field, line.batch, number), weights), number)
+
+        numbers = jnp.arange(prod(line.batch), dtype=jnp.int32)
+        found = jax.lax.map(one, numbers, batch_size=min(prod(line.batch), _ROWS))
+        return jax.tree.map(lambda field: field.reshape(*line.batch, *field.shape[1:]), found)
+
     # Base 0 does for almost all rows, and saves a pass over the data. Other rows have all their mass near the end of the exponents
-    # (long ties, large epsilon, tiny widths); if there is any, all rows are weighed again, some at a time so that this branch,
-    # which seldom runs, does not double the memory. A base is a matter of exact powers of two, and each row decides for itself.
+    # (long ties, large epsilon, tiny widths); if there is any, all rows are weighed again. A base is a matter of exact powers of
+    # two, and each row decides for itself.
     zero = jnp.zeros((*line.batch, 1), jnp.int32)
-    tree = build(line, weights, zero)
-    info = jnp.finfo(tree.total.dtype)
+    if prod(line.batch) <= _ROWS:
+        tree = build(line, weights, zero)
+    else:
+        tree = jax.lax.platform_dependent(
+            zero,
+            cpu=lambda zero: by_rows(lambda one, its, _: build(one, its, jnp.zeros_like(zero, shape=(1,)))),
+            default=lambda zero: build(line, weights, zero),
+        )
+    info = jnp.finfo(tree.sides.dtype)
     fits = (tree.total > 2.0 ** (info.minexp + 76)) & (tree.total < 2.0 ** (info.maxexp - 16))
 
-    def again(number: jax.Array) -> tuple[jax.Array, BlockTree]:
-        one = line.row(number)
-        its = Weights.of(one)
+    def again(one: Line, its: Weights, number: jax.Array) -> tuple[jax.Array, BlockTree]:
         base = jnp.where(fits.reshape(-1)[number], 0, its.heaviest(one))
         return base, build(one, its, base)
 
-    def carefully() -> tuple[jax.Array, BlockTree]:
-        rows = jax.lax.map(again, jnp.arange(prod(line.batch), dtype=jnp.int32), batch_size=min(prod(line.batch), _ROWS))
-        return jax.tree.map(lambda like, row: row.reshape(like.shape), (zero, tree), rows)
-
-    return jax.lax.cond(jnp.all(fits), lambda: (zero, tree), carefully)
+    return jax.lax.cond(jnp.all(fits), lambda: (zero, tree), lambda: by_rows(again))
 
 
 def _by_table(ticket: Callable[[], Words], line: Line, weights: Weights, finish: Callable[[Chosen], Any]) -> Any:

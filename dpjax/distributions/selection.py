@@ -24,7 +24,7 @@ import numpy as np
 
 from dpjax.random import two_words
 from dpjax.random.two_words import Words
-from dpjax.shapes import take
+from dpjax.shapes import concatenate, take
 
 FAN_OUT = 32
 
@@ -115,13 +115,20 @@ class BlockTree(NamedTuple):
     Attributes:
         levels: from the top, which has 32 sums a side, each ``(..., 2, sums)`` with sums a multiple of 32. Of sides of at most
             32 slots, the slots themselves.
-        total: the sum of everything, tails included, ``(..., 1)``.
-        tails: the weights of two more slots, the lower and the upper tail, ``(..., 2)``, or None.
+        sides: the sums of the two sides, and with tails the weights of two more slots, the lower and the upper tail:
+            ``(..., 2)`` or ``(..., 4)``.
     """
 
     levels: tuple[jax.Array, ...]
-    total: jax.Array
-    tails: jax.Array | None
+    sides: jax.Array
+
+    @property
+    def total(self) -> jax.Array:
+        """The sum of everything, ``(..., 1)``."""
+        total = self.sides
+        while total.shape[-1] > 1:
+            total = pair_sums(total)
+        return total
 
     @staticmethod
     def build(lower: jax.Array, upper: jax.Array, tails: jax.Array | None) -> "BlockTree":
@@ -133,9 +140,8 @@ class BlockTree(NamedTuple):
         levels: tuple[jax.Array, ...] = (jnp.stack([pad(side, size) for side in sides], axis=-2),)
         while levels[0].shape[-1] > FAN_OUT:
             levels = (pad(block_sums(levels[0]), FAN_OUT), *levels)
-        total = block_sums(levels[0])[..., 0]
-        total = total[..., :1] + total[..., 1:]
-        return BlockTree(levels, total if tails is None else total + (tails[..., :1] + tails[..., 1:]), tails)
+        sums = block_sums(levels[0])[..., 0]
+        return BlockTree(levels, sums if tails is None else concatenate(sums, tails))
 
     def walk(
         self, ticket: Words, slots_at: Callable[[jax.Array, jax.Array], jax.Array] | None
@@ -150,13 +156,9 @@ class BlockTree(NamedTuple):
         Returns:
             The side, the slot on that side, and whether the draw is in the tail of that side instead.
         """
-        top = self.levels[0].reshape(*self.levels[0].shape[:-2], 2 * FAN_OUT)
-        if self.tails is not None:
-            top = jnp.concatenate([top, *(pad(self.tails[..., i : i + 1], FAN_OUT) for i in (0, 1))], axis=-1)
-        share, leaf = Share.all(ticket).walk(top[..., None, :])
-        in_tail, leaf = leaf >= 2 * FAN_OUT, leaf % (2 * FAN_OUT)
-        side, block = leaf // FAN_OUT, leaf % FAN_OUT
-        for level in self.levels[1:]:
+        share, leaf = Share.all(ticket).walk(self.sides[..., None, :])
+        in_tail, side, block = leaf >= 2, leaf % 2, jnp.zeros_like(leaf)
+        for level in self.levels:
             start = side * np.int32(level.shape[-1]) + block * np.int32(FAN_OUT)
             share, within = share.walk(_take_blocks(level.reshape(*level.shape[:-2], -1), start))
             block = FAN_OUT * block + within
