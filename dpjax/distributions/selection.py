@@ -115,8 +115,7 @@ class BlockTree(NamedTuple):
     Attributes:
         levels: from the top, which has 32 sums a side, each ``(..., 2, sums)`` with sums a multiple of 32. Of sides of at most
             32 slots, the slots themselves.
-        sides: the sums of the two sides, and with tails the weights of two more slots, the lower and the upper tail:
-            ``(..., 2)`` or ``(..., 4)``.
+        sides: the sums of the two sides and the weights of two more slots, the lower and the upper tail: ``(..., 4)``.
     """
 
     levels: tuple[jax.Array, ...]
@@ -141,7 +140,8 @@ class BlockTree(NamedTuple):
         while levels[0].shape[-1] > FAN_OUT:
             levels = (pad(block_sums(levels[0]), FAN_OUT), *levels)
         sums = block_sums(levels[0])[..., 0]
-        return BlockTree(levels, sums if tails is None else concatenate(sums, tails))
+        # Without tails two zeros: one choice more, which changes nothing, but a loop of one turn would not stay a loop (Share.walk).
+        return BlockTree(levels, concatenate(sums, jnp.zeros_like(sums) if tails is None else tails))
 
     def walk(
         self, ticket: Words, slots_at: Callable[[jax.Array, jax.Array], jax.Array] | None
