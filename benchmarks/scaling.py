@@ -35,6 +35,7 @@ import harness
 from harness import Case, row
 
 TRANSCENDENTAL = {"log", "log1p", "exp", "exp2", "expm1", "pow", "tanh", "logistic", "erf", "erf_inv", "sin", "cos"}
+ROUNDS = {"shift_right_logical", "xor", "or"}  # almost all of them belong to the rounds of a word
 FREE = {"broadcast_in_dim", "reshape", "squeeze", "iota", "convert_element_type", "slice", "concatenate", "pad", "rev", "transpose"}
 FEATURES = ("call", "words", "transcendentals", "gathers", "others", "sorting", "bytes")
 FAILS = 0.5  # a relative residual above this is called a failure of the model
@@ -61,15 +62,17 @@ def tally(jaxpr: Any) -> dict[str, float]:
                 add(part)
         elif name in ("random_bits", "threefry2x32"):
             found["words"] += size
+        elif name == "shift_left":  # the library's own threefry: two words after twenty rounds with one such shift each
+            found["words"] += size / 10
         elif name in ("random_split", "random_fold_in"):
             found["words"] += 2 * size  # a key is two words
         elif name in TRANSCENDENTAL:
             found["transcendentals"] += size
         elif name in ("gather", "dynamic_slice"):
             found["gathers"] += size
-        elif name == "sort":
+        elif name in ("sort", "pure_callback"):  # the callback is NumPy's sort
             found["sorting"] += size * math.log2(max(2, equation.outvars[0].aval.shape[-1]))
-        elif name not in FREE:
+        elif name not in FREE | ROUNDS:
             found["others"] += size
     return found
 
