@@ -3,13 +3,14 @@
 data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --key--> draws
 """
 
-from dpjax import accounting, distributions, mechanisms, profiles, random
+from dpjax import accounting, distributions, mechanisms, profiles, random, simulation
 from dpjax.accounting import Guarantee
 from dpjax.distributions import PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.profiles import SensitivityProfile, from_radii, median, order_statistic, quantile
+from dpjax.simulation import sharded_sample, simulate
 from dpjax.version import __version__
 
 __all__ = [
@@ -31,4 +32,7 @@ __all__ = [
     "quantile",
     "random",
     "sample_intervals",
+    "sharded_sample",
+    "simulate",
+    "simulation",
 ]

@@ -1,0 +1,127 @@
+"""Programs that the tests run in processes of their own: virtual devices, several processes, a run that is killed.
+
+Each prints one line of JSON. `python -m tests.simulation.programs NAME ARGUMENTS...`
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import median, piecewise_laplace, sharded_sample, simulate
+
+KEY = 7
+CHUNK = 1000
+BINS = np.linspace(-2, 2, 9)
+
+
+def data(rows=11, columns=101):
+    rng = np.random.default_rng(0)
+    return {"x": rng.normal(size=(rows, columns)).astype(np.float32), "center": np.linspace(-1, 1, rows).astype(np.float32)}
+
+
+def law(data):
+    """Two values of epsilon for each row."""
+    profile = median(data["x"][:, None, :], lower=-4, upper=4, neighbors="add_remove")
+    return piecewise_laplace(profile, jnp.array([0.5, 2.0])[None, :])
+
+
+def error(draws, data):
+    return jnp.abs(draws - data["center"][None, :, None])
+
+
+def sha(*arrays):
+    return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays)).hexdigest()
+
+
+def estimate_sha(estimate):
+    fields = [estimate.mean, estimate.variance, estimate.minimum, estimate.maximum]
+    return sha(*fields, *([] if estimate.counts is None else [estimate.counts]))
+
+
+def run(data, draws=2500, **options):
+    return simulate(jax.random.key(KEY), law, data, draws=draws, chunk=CHUNK, bins=BINS, statistic=error, **options)
+
+
+def devices(rows):
+    """Digests of draws and estimates on 1, 2 and 8 devices, sharded here, placed for plain jit, and not sharded."""
+    everything, key = data(int(rows)), jax.random.key(KEY)
+    found = {}
+    for shape in ((), (40,), (2, 100)):
+        plain = jax.jit(lambda key, data, shape=shape: law(data).sample(key, shape))
+        found[f"plain {shape}"] = [sha(plain(key, everything))]
+        for count in (1, 2, 8):
+            chosen = jax.devices()[:count]
+            draws = sharded_sample(key, law, everything, shape=shape, devices=chosen)
+            found[f"plain {shape}"].append(sha(draws))
+            if int(rows) % count == 0:
+                rows_on = jax.NamedSharding(jax.make_mesh((count,), ("i",), devices=chosen), jax.P("i"))
+                found[f"plain {shape}"].append(sha(plain(key, jax.device_put(everything, rows_on))))
+    mesh = jax.make_mesh((2, 4), ("i", "j"))
+    found["estimate"] = [
+        estimate_sha(run(everything, devices=chosen)) for chosen in (jax.devices()[:1], jax.devices()[:2], None, mesh)
+    ]
+    return found | {"devices": len(jax.devices())}
+
+
+def quick():
+    """The least of it: private medians of 5 rows."""
+    x, key = data(rows=5, columns=21)["x"], jax.random.key(KEY)
+
+    def law(x):
+        return piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), 1.0)
+
+    draws = [sharded_sample(key, law, x, devices=jax.devices()[:count]) for count in (1, 2, 8)]
+    return {"draws": [sha(draw) for draw in draws], "devices": len(jax.devices())}
+
+
+def process(address, number, count):
+    """One process of several, with its share of the rows."""
+    jax.distributed.initialize(address, int(count), int(number))
+    everything = data()
+    bounds = np.linspace(0, 11, int(count) + 1).astype(int)
+    mine = jax.tree.map(lambda leaf: leaf[bounds[int(number)] : bounds[int(number) + 1]], everything)
+    estimate = run(mine)
+    explicit = run(mine, first_row=int(bounds[int(number)]))
+    draws = sharded_sample(jax.random.key(KEY), law, mine, shape=(3,))
+    jax.distributed.shutdown()
+    return {
+        "rows": len(mine["x"]),
+        "mean": estimate.mean.tolist(),
+        "counts": estimate.counts.tolist(),
+        "draws": np.asarray(draws).tolist(),
+        "same": estimate_sha(explicit) == estimate_sha(estimate),
+    }
+
+
+def killed(path, at):
+    """A run that kills itself after a number of draws, saving after every chunk."""
+
+    def stop(progress):
+        if progress.done >= int(at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run(data(), draws=20_500, checkpoint=path, checkpoint_every=0, progress=stop)
+    return {"killed": False}
+
+
+def stress(rows, columns, repeats):
+    """Sort big rows on every device, many times."""
+    x = np.random.default_rng(0).normal(size=(int(rows), int(columns))).astype(np.float32)
+    found = {
+        sha(sharded_sample(jax.random.key(1), lambda x: piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), 1.0), x))
+        for _ in range(int(repeats))
+    }
+    return {"different": len(found)}
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    programs = {"quick": quick, "devices": devices, "process": process, "killed": killed, "stress": stress}
+    print(json.dumps(programs[sys.argv[1]](*sys.argv[2:])))

@@ -1,0 +1,88 @@
+"""The same numbers on 1, 2 and 8 devices and on two processes, and from a run that was killed: each in processes of their own."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from tests.simulation import programs
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def start(name, *arguments, flags=""):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.simulation.programs", name, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def result(process, timeout=600):
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    assert process.returncode == 0, err[-3000:]
+    return json.loads(out.splitlines()[-1])
+
+
+EIGHT = "--xla_force_host_platform_device_count=8"
+
+
+def assert_the_same_on_any_devices(found):
+    assert found.pop("devices") == 8
+    for name, digests in found.items():
+        assert len(digests) >= 3, name
+        assert len(set(digests)) == 1, f"{name}: {digests}"
+    assert len({digests[0] for digests in found.values()}) == len(found)  # the digests do see what they digest
+
+
+def test_draws_are_the_same_on_1_2_and_8_devices():
+    assert_the_same_on_any_devices(result(start("quick", flags=EIGHT)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [3, 11, 16])
+def test_draws_and_estimates_are_the_same_on_1_2_and_8_devices(rows):
+    """Fewer rows than devices, rows that do not divide, rows that do: there also plain jit on placed rows."""
+    assert_the_same_on_any_devices(result(start("devices", rows, flags=EIGHT)))
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_numbers_of_one():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:%d" % free.getsockname()[1]
+    found = [result(process) for process in [start("process", address, i, 2) for i in (0, 1)]]
+    assert [part["rows"] for part in found] == [5, 6]
+    assert all(part["same"] for part in found)
+    alone = programs.run(programs.data())
+    np.testing.assert_array_equal(np.concatenate([part["mean"] for part in found]), alone.mean)
+    np.testing.assert_array_equal(np.concatenate([part["counts"] for part in found]), alone.counts)
+    draws = jax.jit(lambda key, data: programs.law(data).sample(key, (3,)))(jax.random.key(programs.KEY), programs.data())
+    joined = np.concatenate([np.asarray(part["draws"], np.float32) for part in found], axis=1)
+    np.testing.assert_array_equal(joined, draws)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_numbers_of_an_uninterrupted_one(tmp_path):
+    path = tmp_path / "run"
+    for at in (3000, 9000):  # killed twice
+        process = start("killed", path, at)
+        process.communicate(timeout=600)
+        assert process.returncode == -9
+    seen = []
+    resumed = programs.run(programs.data(), draws=20_500, checkpoint=path, progress=seen.append)
+    assert seen[0].done == 9000  # the chunk that ended at 9000 was done, but not yet saved
+    assert programs.estimate_sha(resumed) == programs.estimate_sha(programs.run(programs.data(), draws=20_500))
+
+
+@pytest.mark.slow
+def test_sorting_on_eight_devices_does_not_hang():
+    assert result(start("stress", 64, 50_001, 20, flags=EIGHT)) == {"different": 1}

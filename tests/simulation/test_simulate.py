@@ -1,0 +1,349 @@
+"""Estimates against the exact law, chunks against `law.sample`, resumed runs against uninterrupted ones, and what is refused."""
+
+import sys
+import types
+from math import log, sqrt
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import laplace, median, piecewise_laplace, simulate
+from dpjax.simulation import Progress
+from dpjax.simulation.summaries import State, pairwise_sum, summarize
+from tests.simulation.programs import estimate_sha
+from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
+
+KEY = jax.random.key(3)
+X = np.random.default_rng(0).normal(size=(3, 31)).astype(np.float32)
+BINS = np.linspace(-1.5, 1.5, 13)
+
+
+def law_of(x, epsilon=1.0):
+    return piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), epsilon)
+
+
+def plain(x):
+    return laplace(x, 1.0, sensitivity=1.0)  # compiles fast
+
+
+MEANS = np.array([1.0, -2.0, 5.0], np.float32)
+
+
+def probabilities(law, row):
+    cdf = np.concatenate([[0.0], np.asarray(law.cdf(BINS.astype(np.float32)[:, None]))[:, row], [1.0]])
+    return np.diff(cdf)
+
+
+def distance_in_standard_errors(estimate, law):
+    return np.abs(estimate.mean - np.asarray(law.mean(), np.float64)) / np.sqrt(np.asarray(law.variance()) / estimate.count)
+
+
+def test_estimates_follow_the_exact_law():
+    """Bernstein: a mean of n values within 8 of their mean is off by z standard errors with probability below 1e-6 for this z."""
+    draws = 200_000
+    estimate = simulate(KEY, law_of, X, draws=draws, chunk=30_000, bins=BINS)
+    law, off = law_of(X), law_of(X, 1.15)
+    variance = np.asarray(law.variance(), np.float64)
+    x = log(2 * len(X) / FALSE_POSITIVE_RATE)
+    assert (distance_in_standard_errors(estimate, law) < sqrt(2 * x) + 8 * x / (3 * np.sqrt(draws * variance))).all()
+    # The same for squares, whose variance is at most 8^2 times their mean.
+    squares_off = np.abs(estimate.variance - variance) * sqrt(draws) / (8 * np.sqrt(variance))
+    assert (squares_off < sqrt(2 * x) + 8 * x / (3 * np.sqrt(draws * variance)) + x / sqrt(draws)).all()
+    assert estimate.count == draws
+    assert estimate.counts.dtype == np.int64
+    for row in range(len(X)):
+        assert estimate.counts[row].sum() == draws
+        assert_counts_follow(estimate.counts[row], probabilities(law, row))
+        assert_counts_rejected(estimate.counts[row], probabilities(off, row))
+
+
+def test_the_mean_absolute_error_is_the_exact_one_and_not_that_of_another_epsilon():
+    draws = 200_000
+    estimate = simulate(KEY, plain, MEANS, draws=draws, statistic=lambda y, x: jnp.abs(y - x[None]))
+    # Sums of n standard exponentials: Chernoff, off by less than sqrt(2 n x) + x on either side.
+    x = log(2 * 3 / FALSE_POSITIVE_RATE)
+    critical = sqrt(2 * x / draws) + x / draws
+    assert (np.abs(estimate.mean - 1.0) < critical).all()
+    assert (np.abs(estimate.mean - 1 / 1.15) > critical).all()
+    np.testing.assert_allclose(estimate.standard_error, 1 / sqrt(draws), rtol=0.05)
+
+
+def test_the_draws_are_those_of_the_law_chunk_by_chunk():
+    """2 chunks and a part of a third, against NumPy in float64 on the draws themselves."""
+    estimate = simulate(KEY, law_of, X, draws=2300, chunk=1000, bins=BINS)
+    sample = jax.jit(lambda key, x: law_of(x).sample(key, (1000,)))
+    draws = np.concatenate([sample(jax.random.fold_in(KEY, i), X) for i in range(3)])[:2300].astype(np.float64)
+    np.testing.assert_allclose(estimate.mean, draws.mean(0), rtol=0, atol=14 * 2.0**-24 * draws.std())
+    np.testing.assert_allclose(estimate.variance, draws.var(0, ddof=1), rtol=14 * 2.0**-24)
+    np.testing.assert_array_equal(estimate.minimum, draws.min(0))
+    np.testing.assert_array_equal(estimate.maximum, draws.max(0))
+    edges = np.concatenate([[-np.inf], BINS.astype(np.float32), [np.inf]])
+    for row in range(3):
+        np.testing.assert_array_equal(estimate.counts[row], np.histogram(draws[:, row], edges)[0])
+    np.testing.assert_array_equal(estimate.bins, BINS.astype(np.float32))
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e6, 1.0), (0.0, 1e-30), (0.0, 1e25), (3.0, 0.0)])
+def test_summaries_are_accurate_far_from_zero_and_at_any_scale(offset, scale):
+    values = (offset + scale * np.random.default_rng(1).normal(size=(5000, 7))).astype(np.float32)
+    keep = 4321
+    chunk = jax.jit(summarize)(values, jnp.int32(keep), None)
+    found = State.empty((7,), None).merge(jax.tree.map(np.asarray, chunk), keep).estimate(None)
+    wanted = values[:keep].astype(np.float64)
+    deviation = np.abs(wanted - wanted.mean(0)).mean(0)
+    bound = (log(5000) / log(2) + 4) * 2.0**-24  # as summaries.py states it
+    assert (np.abs(found.mean - wanted.mean(0)) <= bound * deviation).all()
+    np.testing.assert_allclose(found.variance, wanted.var(0, ddof=1), rtol=2 * bound)
+
+
+def test_pairwise_sums_are_sums():
+    for n in (1, 2, 3, 5, 64, 1001):
+        values = np.random.default_rng(n).integers(-1000, 1000, (n, 3)).astype(np.float32)
+        np.testing.assert_array_equal(pairwise_sum(jnp.asarray(values)), values.sum(0))
+
+
+def test_merging_counts_beyond_32_bits():
+    """The billionth draw counts as much as the first: 2^34 draws in chunks of 2^30, known in closed form."""
+    state = State.empty((1,), 1)
+    one = np.ones(1)
+    for i in range(16):
+        # half the values are i - 1, half are i + 1
+        chunk = summarize(jnp.ones((1, 1)), jnp.int32(1), jnp.zeros(1))._replace(
+            shift=i * one, first=0 * one, second=2**30 * one, spread=one, counts=np.array([[0, 2**30]])
+        )
+        state = state.merge(chunk, 2**30)
+    found = state.estimate(None)
+    assert found.count == 2**34
+    assert found.counts.tolist() == [[0, 2**34]]
+    np.testing.assert_allclose(found.mean, 7.5, rtol=1e-15)
+    np.testing.assert_allclose(found.variance, (1 + (16**2 - 1) / 12) * 2**34 / (2**34 - 1), rtol=1e-15)
+
+
+def test_a_row_without_a_law_is_nan_and_the_others_are_not():
+    estimate = simulate(KEY, plain, np.array([1.0, np.nan], np.float32), draws=100, chunk=50, bins=[0.0])
+    assert np.isnan(estimate.mean).tolist() == [False, True]
+    assert np.isnan(estimate.standard_error).tolist() == [False, True]
+    assert estimate.counts.sum(-1).tolist() == [100, 0]
+
+
+def test_one_draw_has_no_standard_error():
+    assert np.isnan(simulate(KEY, plain, MEANS, draws=1, chunk=4).standard_error).all()
+
+
+def test_law_and_statistic_are_traced_once_a_run():
+    traces = []
+
+    def law(x):
+        traces.append("law")
+        return plain(x)
+
+    def statistic(y, x):
+        traces.append("statistic")
+        return jnp.stack([y > x[None], y < 0], axis=-1)  # more axes, and booleans
+
+    estimate = simulate(KEY, law, MEANS, draws=2500, chunk=100, statistic=statistic)
+    assert traces == ["law", "statistic"]
+    assert estimate.mean.shape == (3, 2)
+
+
+def test_progress_reaches_a_function():
+    seen = []
+    simulate(KEY, plain, MEANS, draws=250, chunk=100, progress=seen.append)
+    assert [(p.done, p.total) for p in seen] == [(100, 250), (200, 250), (250, 250)]
+    assert all(isinstance(p, Progress) and p.seconds >= 0 for p in seen)
+
+
+def test_progress_uses_tqdm_where_it_is(monkeypatch):
+    seen = []
+
+    class Bar:
+        def __init__(self, total, initial, **_):
+            self.n = initial
+            seen.append(total)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            seen.append("closed")
+
+        def update(self, more):
+            self.n += more
+            seen.append(more)
+
+    module = types.ModuleType("tqdm")
+    module.tqdm = Bar
+    module.__spec__ = types.SimpleNamespace(name="tqdm")
+    monkeypatch.setitem(sys.modules, "tqdm", module)
+    simulate(KEY, plain, MEANS, draws=250, chunk=100, progress="auto")
+    assert seen == [250, 100, 100, 50, "closed"]
+
+
+def test_progress_without_tqdm_is_a_line_now_and_then(monkeypatch, capsys):
+    from dpjax.simulation import progress
+
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    with progress.reporting("auto", 100, 0) as report:
+        report(50)
+    assert capsys.readouterr().err == ""  # a short run is quiet
+    lines = progress._Lines()
+    for done, seconds in ((10, 1.0), (20, 6.0), (30, 8.0), (100, 9.0)):
+        lines(Progress(done, 100, seconds))
+    assert capsys.readouterr().err.splitlines() == ["20 of 100 draws (20.0 %), 6 s", "100 of 100 draws (100.0 %), 9 s"]
+
+
+REFUSED = [
+    (TypeError, "typed key", {"key": 0}),
+    (TypeError, "draws must be a whole number, got 10.0", {"draws": 10.0}),
+    (ValueError, "draws must be at least 1, got 0", {"draws": 0}),
+    (ValueError, "draws must be at most 2\\^32 chunks", {"draws": 2**33, "chunk": 1}),
+    (ValueError, "chunk must be at least 1 and at most 2147483647, got 2147483648", {"chunk": 2**31}),
+    (ValueError, "bins must be ascending", {"bins": [1.0, 0.0]}),
+    (ValueError, "bins must be ascending \\(in float32\\)", {"bins": [1.0, 1.0 + 1e-12]}),
+    (ValueError, "bins must be a row", {"bins": []}),
+    (ValueError, "bins must be a row", {"bins": 10}),
+    (ValueError, "progress must be None, 'auto' or a function, got 'tqdm'", {"progress": "tqdm"}),
+    (ValueError, "checkpoint_every must be a number of seconds", {"checkpoint_every": float("nan")}),
+    (ValueError, "must lie in a folder that exists", {"checkpoint": "no/such/folder/run"}),
+    (ValueError, "devices must be a mesh or a list", {"devices": []}),
+    (ValueError, "devices must be a mesh or a list", {"devices": ["cpu"]}),
+    (ValueError, "first_row must be between", {"first_row": -1}),
+    (ValueError, "common leading axis of rows, got shapes \\[\\(3,\\), \\(2,\\)\\]", {"data": (MEANS, MEANS[:2])}),
+    (ValueError, "common leading axis", {"data": {}}),
+    (ValueError, "at least one row", {"data": MEANS[:0]}),
+    (TypeError, "distribution_fn must return a dpjax.PiecewiseExponential, got", {"distribution_fn": lambda x: x}),
+    (ValueError, "the batch of the law must start with the rows", {"distribution_fn": lambda x: plain(x[0])}),
+    (ValueError, "put the parameters on later axes", {"distribution_fn": lambda x: plain(jnp.stack([x] * 7))}),
+    (TypeError, "statistic must return one array", {"statistic": lambda y, x: (y, y)}),
+    (ValueError, "statistic must keep the axes of draws and rows", {"statistic": lambda y, x: y.mean(0)}),
+]
+
+
+@pytest.mark.parametrize(("error", "message", "change"), REFUSED)
+def test_bad_arguments(error, message, change):
+    arguments = {"key": KEY, "distribution_fn": plain, "data": MEANS, "draws": 10, "chunk": 5} | change
+    with pytest.raises(error, match=message):
+        simulate(arguments.pop("key"), arguments.pop("distribution_fn"), arguments.pop("data"), **arguments)
+
+
+def test_epsilon_may_be_an_axis_after_the_rows():
+    def law(x):
+        return laplace(x[:, None], jnp.array([1.0, 2.0])[None, :], sensitivity=1.0)
+
+    one = np.float32([3.0])  # one row: its arrays look like ones that rows share
+    estimate = simulate(KEY, law, one, draws=1000, chunk=300)
+    assert estimate.mean.shape == (1, 2)
+    assert (estimate.variance[:, 0] > estimate.variance[:, 1]).all()
+
+
+def same(a, b):
+    return estimate_sha(a) == estimate_sha(b)
+
+
+class Stop(Exception):
+    pass
+
+
+def test_an_interrupted_run_goes_on_to_the_same_numbers_and_to_more_draws(tmp_path):
+    options = {"chunk": 100, "bins": [0.0, 2.0]}
+    path = tmp_path / "run"
+
+    def stop(progress):
+        if progress.done == 300:
+            raise Stop
+
+    with pytest.raises(Stop):
+        simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=stop, **options)
+    seen = []
+    resumed = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=seen.append, **options)
+    assert [p.done for p in seen] == [400, 500, 600, 700, 750]
+    assert same(resumed, simulate(KEY, plain, MEANS, draws=750, **options))
+    again = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, **options)
+    assert same(again, resumed)
+    longer = simulate(KEY, plain, MEANS, draws=1130, checkpoint=path, **options)
+    assert same(longer, simulate(KEY, plain, MEANS, draws=1130, **options))
+    with pytest.raises(ValueError, match="already has 1100 draws of each row; draws=500"):
+        simulate(KEY, plain, MEANS, draws=500, checkpoint=path, **options)
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def statistic_with(constant):
+    inner = jax.jit(lambda y: y + constant[None])  # a constant inside a jit inside
+    return lambda y, x: inner(y)[:, :, None]
+
+
+def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_path):
+    path = tmp_path / "run"
+    weights = np.arange(3, dtype=np.float32)
+    base = {
+        "key": KEY,
+        "distribution_fn": plain,
+        "data": MEANS,
+        "draws": 20,
+        "chunk": 10,
+        "bins": [0.0],
+        "statistic": statistic_with(weights),
+        "first_row": 0,
+    }
+
+    def go(**change):
+        arguments = base | change
+        return simulate(arguments.pop("key"), arguments.pop("distribution_fn"), arguments.pop("data"), checkpoint=path, **arguments)
+
+    go()
+    before = path.read_bytes()
+    changes = {
+        "key": {"key": jax.random.key(4)},
+        "chunk": {"chunk": 5},
+        "rows": {"first_row": 1},
+        "data": {"data": MEANS + 1},
+        "law": {"distribution_fn": lambda x: laplace(x, 1.15, sensitivity=1.0)},
+        "statistic": {"statistic": statistic_with(weights + 1)},
+        "bins": {"bins": [0.5]},
+    }
+    for name, change in changes.items():
+        with pytest.raises(ValueError, match=rf"belongs to another run; what differs: .*\b{name} \(saved .*, now"):
+            go(**change)
+    with pytest.raises(ValueError, match=r"statistic \(saved .*, now none\)"):
+        go(statistic=None)
+    assert path.read_bytes() == before
+    go(statistic=statistic_with(weights.copy()))  # the same in another place in memory
+
+
+def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(tmp_path, monkeypatch):
+    from dpjax.simulation import checkpoint
+
+    path = tmp_path / "run"
+    simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+    state, fingerprint = checkpoint.load(path, {}, State.empty((3,), None))
+    for name in ("dtype", "platform", "dpjax version", "jax version", "numpy version"):
+        checkpoint.save(path, fingerprint | {name: "other"}, state)
+        with pytest.raises(ValueError, match=rf"what differs: {name} \(saved other, now"):
+            simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+    checkpoint.save(path, fingerprint | {"first chunk": "other"}, state)
+    with pytest.raises(ValueError, match="the first chunk comes out differently"):
+        simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "run"
+    simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for damaged in (b"", whole[:-1], bytes(flipped), b"PK" + whole):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged, or not a checkpoint"):
+            simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+        assert path.read_bytes() == damaged
+
+
+def test_float64(x64):
+    means = np.array([1.0, 2.0])
+    estimate = simulate(KEY, plain, means, draws=500, chunk=500)
+    draws = np.asarray(jax.jit(lambda key, x: plain(x).sample(key, (500,)))(jax.random.fold_in(KEY, 0), means))
+    assert draws.dtype == np.float64
+    np.testing.assert_allclose(estimate.mean, draws.mean(0), rtol=1e-14)
+    np.testing.assert_allclose(estimate.variance, draws.var(0, ddof=1), rtol=1e-13)
