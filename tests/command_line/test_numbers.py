@@ -36,7 +36,10 @@ def oracle_law(mechanism, records, q, neighbors, epsilon, lower, upper):
     return value, oracle.mechanism(largest, smallest, epsilon, mechanism)
 
 
-@pytest.mark.parametrize(("q", "neighbors", "draws"), [(Fraction(1, 2), "add_remove", 1), (Fraction(1, 3), "swap", 5)])
+@pytest.mark.parametrize(
+    ("q", "neighbors", "draws"),
+    [(Fraction(1, 2), "add_remove", 1), pytest.param(Fraction(1, 3), "swap", 5, marks=pytest.mark.slow)],
+)
 def test_every_row_is_the_law_of_its_group(answer, ages, q, neighbors, draws):
     question = ("median", ages) if draws == 1 else ("quantile", ages, "--quantile", q)
     bounds = ("--lower", 0, "--upper", 100, "--neighbors", neighbors)

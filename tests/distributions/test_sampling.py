@@ -47,7 +47,10 @@ def test_within_a_piece_the_two_mechanisms_differ():
     assert_rejected(inv.sample(jax.random.key(0), (DRAWS,)), plm.cdf)
 
 
-@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "tree rows", "table"])
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param("gumbel", marks=pytest.mark.slow), pytest.param("gumbel rows", marks=pytest.mark.slow), "tree rows", "table"],
+)
 def test_laws_with_tails(method):
     law = laplace(3.0, 2.0, sensitivity=1.0)
     assert_follows(draw(law, method), lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2))
@@ -166,7 +169,8 @@ def test_closed_forms_do_not_move_with_padding_beyond_rounding():
         np.testing.assert_allclose(getattr(plain, method)(0.3), getattr(more, method)(0.3), rtol=0, atol=80 * 2.0**-23)
 
 
-@pytest.mark.parametrize("shape", [(), pytest.param((20,), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(), (20,)])
 def test_jit_and_eager_agree_to_a_few_units(shape):
     x = jax.random.normal(jax.random.key(0), (500, 41))
     eager = law_of(x, None, 0.7).sample(jax.random.key(1), shape)

@@ -60,7 +60,9 @@ def random_tickets(rng, rows=3, draws=200):
     return words(np.concatenate([plain, small, WHOLE - 1 - small, (WHOLE // 2 + small) % WHOLE], axis=1))
 
 
-@pytest.mark.parametrize("sizes", [(1, 1), (5, 40), (33, 0), (100, 1100)])
+@pytest.mark.parametrize(
+    "sizes", [pytest.param((1, 1), marks=pytest.mark.slow), (5, 40), pytest.param((33, 0), marks=pytest.mark.slow), (100, 1100)]
+)
 @pytest.mark.parametrize("with_tails", [False, True])
 def test_the_tree_and_the_table_agree_on_every_number(sizes, with_tails):
     rng = np.random.default_rng(sum(sizes))
@@ -80,7 +82,7 @@ def test_the_tree_and_the_table_agree_on_every_number(sizes, with_tails):
             assert side[row, slot] > 0
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_every_slot_owns_its_exact_share(dtype, x64):
     """To a few units of the dtype for each level, and to one number in 2^63 for each; the control is off by 10^-4."""
     rng = np.random.default_rng(1)
