@@ -140,7 +140,7 @@ class BlockTree(NamedTuple):
         while levels[0].shape[-1] > FAN_OUT:
             levels = (pad(block_sums(levels[0]), FAN_OUT), *levels)
         sums = block_sums(levels[0])[..., 0]
-        # Without tails two zeros: one choice more, which changes nothing, but a loop of one turn would not stay a loop (Share.walk).
+        # Without tails two zeros: one choice more, which changes nothing, but a loop of one turn would not stay one (Share.walk).
         return BlockTree(levels, concatenate(sums, jnp.zeros_like(sums) if tails is None else tails))
 
     def walk(

@@ -121,6 +121,7 @@ def test_merging_counts_beyond_32_bits():
     np.testing.assert_allclose(found.variance, (1 + (16**2 - 1) / 12) * 2**34 / (2**34 - 1), rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_a_row_without_a_law_is_nan_and_the_others_are_not():
     estimate = simulate(KEY, plain, np.array([1.0, np.nan], np.float32), draws=100, chunk=50, bins=[0.0])
     assert np.isnan(estimate.mean).tolist() == [False, True]
@@ -128,6 +129,7 @@ def test_a_row_without_a_law_is_nan_and_the_others_are_not():
     assert estimate.counts.sum(-1).tolist() == [100, 0]
 
 
+@pytest.mark.slow
 def test_one_draw_has_no_standard_error():
     assert np.isnan(simulate(KEY, plain, MEANS, draws=1, chunk=4).standard_error).all()
 
@@ -155,6 +157,7 @@ def test_progress_reaches_a_function():
     assert all(isinstance(p, Progress) and p.seconds >= 0 for p in seen)
 
 
+@pytest.mark.slow
 def test_progress_uses_tqdm_where_it_is(monkeypatch):
     seen = []
 
@@ -228,6 +231,7 @@ def test_bad_arguments(error, message, change):
         simulate(arguments.pop("key"), arguments.pop("distribution_fn"), arguments.pop("data"), **arguments)
 
 
+@pytest.mark.slow
 def test_epsilon_may_be_an_axis_after_the_rows():
     def law(x):
         return laplace(x[:, None], jnp.array([1.0, 2.0])[None, :], sensitivity=1.0)
@@ -274,6 +278,7 @@ def statistic_with(constant):
     return lambda y, x: inner(y)[:, :, None]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_path):
     path = tmp_path / "run"
     weights = np.arange(3, dtype=np.float32)
@@ -312,6 +317,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_pat
     go(statistic=statistic_with(weights.copy()))  # the same in another place in memory
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(tmp_path, monkeypatch):
     from dpjax.simulation import checkpoint
 
@@ -327,6 +333,7 @@ def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(tmp_path,
         simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused(tmp_path):
     path = tmp_path / "run"
     simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
@@ -340,6 +347,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         assert path.read_bytes() == damaged
 
 
+@pytest.mark.slow
 def test_float64(x64):
     means = np.array([1.0, 2.0])
     estimate = simulate(KEY, plain, means, draws=500, chunk=500)
