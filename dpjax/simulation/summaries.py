@@ -124,12 +124,11 @@ def summarize(values: jax.Array, keep: jax.Array, edges: jax.Array | None) -> Ch
     minimum = jnp.min(jnp.where(kept, values, jnp.inf), axis=0)
     maximum = jnp.max(jnp.where(kept, values, -jnp.inf), axis=0)
     spread = jnp.where(maximum > minimum, maximum - minimum, 1.0)
-    shift = pairwise_sum(jnp.where(kept, values, 0.0)) / keep.astype(values.dtype)
-    # The barriers keep XLA from computing the shift anew where it is subtracted, with another rounding than the one returned, and
-    # from fusing squares with adds into multiply-adds, in one loop and not in another.
-    shift, spread = jax.lax.optimization_barrier((shift, spread))
-    deviations = jax.lax.optimization_barrier(jnp.where(kept, (values - shift[None]) / spread[None], 0.0))
-    squares = jax.lax.optimization_barrier(deviations * deviations)
+    # None of these clips changes a number (but for rounding): they stand between each product and the sum that takes it, so that
+    # the compiler cannot fuse the two into one multiply-add, in one loop and not in another.
+    shift = jnp.clip(pairwise_sum(jnp.where(kept, values, 0.0)) / keep.astype(values.dtype), minimum, maximum)
+    deviations = jnp.clip(jnp.where(kept, (values - shift[None]) / spread[None], 0.0), -2.0, 2.0)
+    squares = jnp.minimum(deviations * deviations, 4.0)
     counts = None if edges is None else _count(values, kept, edges)
     return ChunkSummary(shift, spread, pairwise_sum(deviations), pairwise_sum(squares), minimum, maximum, counts)
 

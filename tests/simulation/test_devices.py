@@ -58,7 +58,7 @@ def test_draws_and_estimates_are_the_same_on_1_2_and_8_devices(rows):
 def test_two_processes_give_the_numbers_of_one():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        address = "127.0.0.1:%d" % free.getsockname()[1]
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     found = [result(process) for process in [start("process", address, i, 2) for i in (0, 1)]]
     assert [part["rows"] for part in found] == [5, 6]
     assert all(part["same"] for part in found)
