@@ -59,6 +59,7 @@ def test_estimates_follow_the_exact_law():
         assert_counts_rejected(estimate.counts[row], probabilities(off, row))
 
 
+@pytest.mark.slow
 def test_the_mean_absolute_error_is_the_exact_one_and_not_that_of_another_epsilon():
     draws = 200_000
     estimate = simulate(KEY, plain, MEANS, draws=draws, statistic=lambda y, x: jnp.abs(y - x[None]))
@@ -70,6 +71,7 @@ def test_the_mean_absolute_error_is_the_exact_one_and_not_that_of_another_epsilo
     np.testing.assert_allclose(estimate.standard_error, 1 / sqrt(draws), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_the_draws_are_those_of_the_law_chunk_by_chunk():
     """2 chunks and a part of a third, against NumPy in float64 on the draws themselves."""
     estimate = simulate(KEY, law_of, X, draws=2300, chunk=1000, bins=BINS)
@@ -134,7 +136,7 @@ def test_one_draw_has_no_standard_error():
     assert np.isnan(simulate(KEY, plain, MEANS, draws=1, chunk=4).standard_error).all()
 
 
-def test_law_and_statistic_are_traced_once_a_run():
+def test_law_and_statistic_are_traced_once_a_run_and_progress_is_told():
     traces = []
 
     def law(x):
@@ -145,14 +147,10 @@ def test_law_and_statistic_are_traced_once_a_run():
         traces.append("statistic")
         return jnp.stack([y > x[None], y < 0], axis=-1)  # more axes, and booleans
 
-    estimate = simulate(KEY, law, MEANS, draws=2500, chunk=100, statistic=statistic)
+    seen = []
+    estimate = simulate(KEY, law, MEANS, draws=250, chunk=100, statistic=statistic, progress=seen.append)
     assert traces == ["law", "statistic"]
     assert estimate.mean.shape == (3, 2)
-
-
-def test_progress_reaches_a_function():
-    seen = []
-    simulate(KEY, plain, MEANS, draws=250, chunk=100, progress=seen.append)
     assert [(p.done, p.total) for p in seen] == [(100, 250), (200, 250), (250, 250)]
     assert all(isinstance(p, Progress) and p.seconds >= 0 for p in seen)
 
@@ -250,8 +248,10 @@ class Stop(Exception):
     pass
 
 
-def test_an_interrupted_run_goes_on_to_the_same_numbers_and_to_more_draws(tmp_path):
-    options = {"chunk": 100, "bins": [0.0, 2.0]}
+OPTIONS = {"chunk": 100, "bins": [0.0, 2.0]}
+
+
+def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
     path = tmp_path / "run"
 
     def stop(progress):
@@ -259,18 +259,26 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers_and_to_more_draws(tmp_pa
             raise Stop
 
     with pytest.raises(Stop):
-        simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=stop, **options)
+        simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=stop, **OPTIONS)
     seen = []
-    resumed = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=seen.append, **options)
+    resumed = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=seen.append, **OPTIONS)
     assert [p.done for p in seen] == [400, 500, 600, 700, 750]
-    assert same(resumed, simulate(KEY, plain, MEANS, draws=750, **options))
-    again = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, **options)
-    assert same(again, resumed)
-    longer = simulate(KEY, plain, MEANS, draws=1130, checkpoint=path, **options)
-    assert same(longer, simulate(KEY, plain, MEANS, draws=1130, **options))
-    with pytest.raises(ValueError, match="already has 1100 draws of each row; draws=500"):
-        simulate(KEY, plain, MEANS, draws=500, checkpoint=path, **options)
+    assert same(resumed, simulate(KEY, plain, MEANS, draws=750, **OPTIONS))
+    with pytest.raises(ValueError, match=r"another run; what differs: bins \(saved \w+, now none\)\. Continue it with"):
+        simulate(KEY, plain, MEANS, draws=750, checkpoint=path, chunk=100)
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.slow
+def test_a_finished_run_goes_on_to_more_draws(tmp_path):
+    path = tmp_path / "run"
+    first = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, **OPTIONS)
+    assert same(first, simulate(KEY, plain, MEANS, draws=750, checkpoint=path, **OPTIONS))
+    for draws in (760, 1130):  # within the partial chunk, and beyond it
+        longer = simulate(KEY, plain, MEANS, draws=draws, checkpoint=path, **OPTIONS)
+        assert same(longer, simulate(KEY, plain, MEANS, draws=draws, **OPTIONS))
+    with pytest.raises(ValueError, match="already has 1100 draws of each row; draws=500"):
+        simulate(KEY, plain, MEANS, draws=500, checkpoint=path, **OPTIONS)
 
 
 def statistic_with(constant):
