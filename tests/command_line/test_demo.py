@@ -1,10 +1,12 @@
 """The demo with small sizes: measured beside exact, for every mechanism, as JSON and as text."""
 
+import pytest
 import re
 
 MECHANISMS = ["piecewise_laplace", "inverse_sensitivity", "laplace"]
 
 
+@pytest.mark.slow
 def test_the_measured_error_is_the_exact_one(answer):
     found = answer("demo", "--datasets", 400, "--points", 31, "--epsilon", 2, "--seed", 5)
     rows = found["rows"]

@@ -74,6 +74,7 @@ def test_every_row_is_the_law_of_its_group(answer, ages, q, neighbors, draws):
         assert row["tied_share"] == pytest.approx(AGES[group].count(value) / len(AGES[group]))
 
 
+@pytest.mark.slow
 def test_a_constant_column_by_hand_and_how_rho_mends_it(answer, ten):
     # Ten records of 5 on [0, 10]. The profile stays at 5 until the last level but one, which reaches 7.5 by interpolation; the last
     # reaches 10. So the cost of piecewise Laplace rises by 2 over a length of 5, on both sides alike.

@@ -182,6 +182,7 @@ def test_reflection_is_an_involution(x64):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_batches_broadcast_and_a_sweep_shares_its_pieces():
     edges = jnp.sort(jax.random.normal(jax.random.key(0), (5, 8)))
     cost = jnp.abs(jnp.arange(7.0) - 3)
@@ -200,6 +201,7 @@ def test_batches_broadcast_and_a_sweep_shares_its_pieces():
         np.testing.assert_allclose(getattr(law, method)(points)[1, 2], getattr(one, method)(points[2]), rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_a_row_of_nan_stays_alone():
     edges = jnp.array([[0.0, 1.0, 2.0], [0.0, jnp.nan, 2.0], [0.0, 1.0, 3.0]])
     law = PiecewiseExponential(edges, jnp.ones(2), jnp.ones(2), jnp.array([1.0, 1.0, jnp.nan]), center=1)

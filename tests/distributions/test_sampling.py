@@ -63,6 +63,7 @@ def test_laws_with_tails(method):
     assert float(draws.min()) < 0
 
 
+@pytest.mark.slow
 def test_pieces_falling_either_way():
     law = PiecewiseExponential(jnp.arange(4.0), jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 0.5, 1.0]), jnp.float32(1.5), center=1)
     for method in ("gumbel", "table"):

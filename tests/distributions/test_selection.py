@@ -154,6 +154,7 @@ def test_a_share_never_leaves_what_is_dealt():
             assert (first == 0).all()
 
 
+@pytest.mark.slow
 def test_selection_works_under_vmap():
     rng = np.random.default_rng(3)
     lower, upper, ticket = random_weights(rng, 70), random_weights(rng, 50), random_tickets(rng)

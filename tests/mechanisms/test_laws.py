@@ -171,6 +171,7 @@ def test_ties_and_the_remedy(neighbors):
             assert ((law.quantile(0.5) >= 0) & (law.quantile(0.5) <= 1000)).all()
 
 
+@pytest.mark.slow
 def test_a_long_constant_column_is_exact_in_float32():
     """The first piece with mass has the level 50,000: a product with the rate in float32 would be off by half a percent."""
     n, x, low, high = 100_001, 3.0, 0.0, 10.0

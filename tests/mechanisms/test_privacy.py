@@ -145,6 +145,7 @@ def radii_law(radii, epsilon, mechanism, **options):
     return mechanism(from_radii(values("swap"), radii, neighbors="swap", **options), epsilon)
 
 
+@pytest.mark.slow
 def test_radius_bounded_variants(x64):
     """Corollary 5.1 with the tight index l-1, on the line with steps and on the interval with a jump or steps."""
     radii = np.array([local_sensitivities(data, 3) for data in DATASETS["swap"]])

@@ -86,6 +86,7 @@ def test_radii_above_and_below():
     assert rows.support is None
 
 
+@pytest.mark.slow
 def test_constant_radii_are_the_laplace_law(x64):
     """Durfee 4.1, exactly: on the line, and truncated where there are bounds, wherever the radii meet them."""
     y = np.linspace(-9.0, 12.0, 43)
