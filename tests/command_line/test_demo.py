@@ -1,7 +1,8 @@
 """The demo with small sizes: measured beside exact, for every mechanism, as JSON and as text."""
 
-import pytest
 import re
+
+import pytest
 
 MECHANISMS = ["piecewise_laplace", "inverse_sensitivity", "laplace"]
 
