@@ -66,14 +66,14 @@ def order(
         x[j] for the ranks of the window, ``(..., width)``, and n, int32 ``(..., 1)``.
     """
     width = records.shape[-1] + 2 if window is None else window.width
-    shapes = (
-        jax.ShapeDtypeStruct((*records.shape[:-1], width), records.dtype),
-        jax.ShapeDtypeStruct((*records.shape[:-1], 1), jnp.int32),
-    )
     device, host = (partial(function, missing=missing, window=window) for function in (_on_device, _on_host))
+    # The counts come as the bits of one more column: on JAX 0.7, a callback with two results cannot be inside shard_map.
+    shape = jax.ShapeDtypeStruct((*records.shape[:-1], width + 1), records.dtype)
+    integer = np.dtype(f"int{8 * records.dtype.itemsize}")
 
     def callback(*arrays: Any) -> Any:
-        return jax.pure_callback(host, shapes, *arrays, vmap_method="broadcast_all")
+        packed = jax.pure_callback(host, shape, *arrays, vmap_method="broadcast_all")
+        return packed[..., :-1], jax.lax.bitcast_convert_type(packed[..., -1:], integer).astype(jnp.int32)
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
@@ -107,9 +107,8 @@ def _on_device(
     return take(whole, window.first(n, records.shape[-1], jnp) + step), n
 
 
-def _on_host(
-    low: Any, high: Any, records: Any, present: Any = None, *, missing: Missing, window: Window | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _on_host(low: Any, high: Any, records: Any, present: Any = None, *, missing: Missing, window: Window | None) -> np.ndarray:
+    """What ``_on_device`` returns, the counts as integers in the bits of a last column."""
     records = np.asarray(records)
     batch, n_max = records.shape[:-1], records.shape[-1]
     sources = records.reshape(prod(batch), n_max)
@@ -118,7 +117,8 @@ def _on_host(
     )
     there = None if present is None else np.broadcast_to(np.asarray(present), records.shape).reshape(sources.shape)
     width = n_max + 2 if window is None else window.width
-    result, count = np.empty((len(sources), width), records.dtype), np.empty((len(sources), 1), np.int32)
+    packed = np.empty((len(sources), width + 1), records.dtype)
+    result, count = packed[:, :-1], packed[:, -1:].view(f"int{8 * records.itemsize}")
 
     def work(rows: slice) -> None:
         block = np.empty_like(sources[rows]) if window is not None else result[rows, 1:-1]
@@ -135,7 +135,7 @@ def _on_host(
                 absent = unreadable if absent is None else absent | unreadable
         if absent is not None:
             np.copyto(block, highs[rows], where=absent)
-            count[rows] -= np.count_nonzero(absent, axis=-1, keepdims=True).astype(np.int32)
+            count[rows] -= np.count_nonzero(absent, axis=-1, keepdims=True)
         if window is None:
             block.sort(axis=-1)
             result[rows, :1], result[rows, -1:] = lows[rows], highs[rows]
@@ -146,7 +146,7 @@ def _on_host(
                 result[same + rows.start] = _window(block[same], lows[rows][same], highs[rows][same], int(first), width)
 
     _in_blocks(work, *sources.shape)
-    return result.reshape(*batch, width), count.reshape(*batch, 1)
+    return packed.reshape(*batch, width + 1)
 
 
 def _window(block: np.ndarray, low: np.ndarray, high: np.ndarray, first: int, width: int) -> np.ndarray:

@@ -70,8 +70,7 @@ def test_blocks_threads_and_selection_change_nothing(monkeypatch):
             patch.setattr(sorting, "_BLOCK", 1000)
             patch.setattr(sorting, "_SELECT", 10)
             parts = sorting._on_host(*arguments, missing="absent", window=window)
-        for one, other in zip(plain, parts, strict=True):
-            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(plain.view(np.int32), parts.view(np.int32))
 
 
 def test_the_derivative_is_that_of_xla_s_sort():
