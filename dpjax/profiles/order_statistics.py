@@ -125,8 +125,8 @@ def quantile(
         count: int ``(...)``, how many leading records of each row are present (the rest is padding).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
-        sort: ``"auto"`` sorts by NumPy on the CPU (through a callback) and by XLA elsewhere; ``"xla"`` by XLA everywhere, where a
-            callback cannot be (``jax.export``, a persistent compilation cache).
+        sort: ``"auto"`` sorts by NumPy on a single CPU device (through a callback) and by XLA elsewhere; ``"xla"`` by XLA
+            everywhere, for where a callback cannot be (``jax.export``, a persistent compilation cache).
 
     Returns:
         A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
@@ -185,8 +185,8 @@ def order_statistic(
         count: int ``(...)``, how many leading records of each row are present.
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
-        sort: ``"auto"`` sorts by NumPy on the CPU (through a callback) and by XLA elsewhere; ``"xla"`` by XLA everywhere, where a
-            callback cannot be (``jax.export``, a persistent compilation cache).
+        sort: ``"auto"`` sorts by NumPy on a single CPU device (through a callback) and by XLA elsewhere; ``"xla"`` by XLA
+            everywhere, for where a callback cannot be (``jax.export``, a persistent compilation cache).
 
     Returns:
         A profile of batch shape ``(...)``.

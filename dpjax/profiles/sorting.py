@@ -2,8 +2,8 @@
 
 On the CPU, XLA sorts with a comparator, 40 times slower than NumPy's vectorised sort. There the rows are handed to NumPy by a
 callback, in as many threads as the process may use; on other devices XLA sorts, and nothing leaves the device. The derivative
-is that of the XLA version everywhere. Under plain ``jit``, a callback gathers sharded rows on one device: inside
-``jax.shard_map`` (as in ``dpjax.simulation``) every device sorts its own.
+is that of the XLA version everywhere. A process with several CPU devices, or one of several processes, sorts by XLA too:
+callbacks of several devices wait for each other's threads, and have been seen to wait for ever.
 """
 
 import os
@@ -77,7 +77,10 @@ def order(
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
-        return device(*arrays) if sort == "xla" else jax.lax.platform_dependent(*arrays, cpu=callback, default=device)
+        alone = jax.process_count() == 1 and jax.local_device_count(backend="cpu") == 1
+        if sort == "xla" or not alone:
+            return device(*arrays)
+        return jax.lax.platform_dependent(*arrays, cpu=callback, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
     arguments = (low, high, records) if present is None else (low, high, records, present)
