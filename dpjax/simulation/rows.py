@@ -84,8 +84,8 @@ def sharded_sample(
     """Draw from the law of every row, with the rows spread over the devices.
 
     The draws are those of ``jax.jit(lambda key, data: distribution_fn(data).sample(key, shape))(key, data)``, bitwise, on any
-    number of devices of one kind; each call compiles. That plain call also works on rows with a ``NamedSharding`` (of automatic axes),
-    with the same draws, but moves rows between devices on the way. Here each device sorts and samples its own.
+    number of devices of one kind; each call compiles. That plain call also works on rows with a ``NamedSharding`` (of automatic
+    axes), with the same draws, but moves rows between devices on the way. Here each device sorts and samples its own.
 
     Args:
         key: a scalar typed threefry key.
