@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True)
 class Guarantee:
     """A privacy guarantee of one draw, with the neighbour relation under which it holds.
 
+    A promise that a mechanism does not make is infinite (``delta`` is then 0): noise that is only zCDP has an infinite ``epsilon``.
+
     Attributes:
-        epsilon: pure differential privacy: log P(Y in S) differs by at most this between neighbours.
+        epsilon: differential privacy: log P(Y in S) differs by at most this between neighbours, but for ``delta``.
         bounded_range: the largest log-ratio minus the smallest, over outputs, is at most this (Durfee and Rogers 2019). Composes
             better than ``epsilon`` alone says: it implies ``bounded_range**2 / 8``-zCDP.
-        neighbors: ``"add_remove"`` or ``"swap"``.
+        neighbors: ``"add_remove"``, ``"swap"`` or, for graphs, ``"edge"``.
+        delta: 0 for pure differential privacy.
+        zcdp: rho of zero-concentrated differential privacy (Bun and Steinke 2016), where the mechanism is analysed by it.
 
     >>> print(Guarantee(1.0, 1.0, "swap"))
     1-DP and 1-bounded-range under swap neighbors
+    >>> print(Guarantee(1.0, float("inf"), "add_remove", delta=1e-6))
+    (1, 1e-06)-DP under add_remove neighbors
     """
 
     epsilon: float
     bounded_range: float
     neighbors: str
+    delta: float = 0.0
+    zcdp: float = inf
 
     def __str__(self) -> str:
-        return f"{self.epsilon:g}-DP and {self.bounded_range:g}-bounded-range under {self.neighbors} neighbors"
+        promises = []
+        if self.epsilon < inf:
+            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP" if self.delta else f"{self.epsilon:g}-DP")
+        if self.bounded_range < inf:
+            promises.append(f"{self.bounded_range:g}-bounded-range")
+        if self.zcdp < inf:
+            promises.append(f"{self.zcdp:g}-zCDP")
+        return f"{' and '.join(promises)} under {self.neighbors} neighbors"
 
 
 def concrete_epsilon(epsilon: float) -> float:

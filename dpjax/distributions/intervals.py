@@ -71,12 +71,15 @@ def _sample(
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape)
     if prod(shape) == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32), jnp.zeros(shape + batch, widths.dtype)
-    line = _line(align(widths, len(batch) + 1), align(levels, len(batch) + 1), align(rate, len(batch))[..., None], sloped)
+    line = line_of_intervals(
+        align(widths, len(batch) + 1), align(levels, len(batch) + 1), align(rate, len(batch))[..., None], sloped
+    )
     index, offset = draw(key, line, prod(shape), "auto")
     return index.reshape(shape + batch), offset.reshape(shape + batch)
 
 
-def _line(widths: jax.Array, levels: jax.Array, rate: jax.Array, sloped: bool) -> Line:
+def line_of_intervals(widths: jax.Array, levels: jax.Array, rate: jax.Array, sloped: bool) -> Line:
+    """Read intervals that all start at 0: every field with the rank of the batch plus 1."""
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape[:-1])
 
     def ends_at(index: jax.Array) -> tuple[jax.Array, jax.Array]:  # every interval starts at 0: the point is then the offset itself
@@ -84,6 +87,6 @@ def _line(widths: jax.Array, levels: jax.Array, rate: jax.Array, sloped: bool) -
         return jnp.zeros_like(length), length
 
     def one(number: jax.Array) -> Line:
-        return _line(row(widths, batch, number), row(levels, batch, number), row(rate, batch, number), sloped)
+        return line_of_intervals(row(widths, batch, number), row(levels, batch, number), row(rate, batch, number), sloped)
 
     return Line(0, lambda: (widths[..., :0], widths), ends_at, levels, levels + (1.0 if sloped else 0.0), rate, None, batch, one)

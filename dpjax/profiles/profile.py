@@ -12,8 +12,9 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.shapes import align, broadcast_batch, concatenate
 
-Neighbors = Literal["add_remove", "swap"]
-NEIGHBORS = ("add_remove", "swap")
+Neighbors = Literal["add_remove", "swap", "edge"]
+NEIGHBORS = ("add_remove", "swap")  # of a table of records
+RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 
 
 @jax.tree_util.register_dataclass
@@ -160,7 +161,8 @@ def from_radii(
         value: float ``(...)``, the statistic f(x).
         radii: float ``(k,)`` or ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts
             as 0). Above and below, unless ``radii_below`` is given.
-        neighbors: ``"add_remove"`` or ``"swap"``, the relation under which the radii hold.
+        neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less), the relation under which the
+            radii hold.
         radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
         lower: float ``(...)``, public lower bound; with ``upper`` or not at all. Values beyond the bounds are clamped to them after
             the radii are added.
@@ -190,7 +192,7 @@ def from_radii(
     >>> profile.upper.tolist(), profile.lower.tolist()
     ([5.0, 6.0, 8.0, 10.0], [5.0, 4.0, 2.0, 0.0])
     """
-    parameters.one_of("neighbors", neighbors, NEIGHBORS)
+    parameters.one_of("neighbors", neighbors, RELATIONS)
     if (lower is None) != (upper is None):
         raise ValueError("from_radii takes both lower and upper, or neither.")
     if lower is None and step is None:
