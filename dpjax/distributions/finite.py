@@ -23,7 +23,7 @@ from dpjax.shapes import align, broadcast_rows, take
 class Finite:
     """A law on the candidates ``values`` with probabilities proportional to ``exp(-rate * cost)``.
 
-    Leading axes are a batch; the fields broadcast against each other, so candidates that all rows share stay of shape ``(k,)`` and a
+    Leading axes are a batch; the fields broadcast against each other, so candidates shared by all rows stay of shape ``(k,)`` and a
     sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. A candidate of infinite cost (padding) has probability 0. It is a
     pytree, and all methods but ``sample`` and ``sample_index`` are exact sums.
 
@@ -110,7 +110,7 @@ class Finite:
         return jnp.exp(self.log_probabilities())
 
     def expectation(self, function_values: ArrayLike) -> jax.Array:
-        """E[g(Y)] for values of g at the candidates, ``(..., k)``: of shape ``batch_shape``. A candidate without mass adds nothing."""
+        """E[g(Y)] for values of g at the candidates, ``(..., k)``: of shape ``batch_shape``."""
         at = parameters.float_array("function_values", function_values).astype(self.dtype)
         rank = max(len(self.batch_shape) + 1, at.ndim)
         mass = align(self.probabilities(), rank)
