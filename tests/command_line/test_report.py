@@ -9,6 +9,7 @@ GROUPED = ("--column", "age", "--by", "group", "--lower", 0, "--upper", 100, "--
 SAID_OF_GROUPS = "Groups share no record: all of them together cost the maximum over groups, not the sum (parallel composition)."
 
 
+@pytest.mark.slow
 def test_the_text_agrees_with_json(run, answer, ages):
     command = ("quantile", ages, "--quantile", "1/3", *GROUPED, "--neighbors", "swap", "--seed", 4, "--draws", 5)
     command += ("--mechanism", "piecewise_laplace", "laplace")

@@ -49,7 +49,7 @@ def test_within_a_piece_the_two_mechanisms_differ():
 
 @pytest.mark.parametrize(
     "method",
-    [pytest.param("gumbel", marks=pytest.mark.slow), pytest.param("gumbel rows", marks=pytest.mark.slow), "tree rows", "table"],
+    [pytest.param(name, marks=pytest.mark.slow) for name in ("gumbel", "gumbel rows", "tree rows")] + ["table"],
 )
 def test_laws_with_tails(method):
     law = laplace(3.0, 2.0, sensitivity=1.0)
@@ -70,6 +70,7 @@ def test_pieces_falling_either_way():
         assert_follows(draw(law, method), law.cdf)
 
 
+@pytest.mark.slow
 def test_gumbel_and_table_choose_pieces_with_the_same_exact_probabilities():
     widths = jnp.array([0.0, 0.5, 0.02, 3.0, 0.0, 0.3])
     levels = jnp.array([0.0, 1.0, 2.0, 3.0, 4.0, 4.5])
@@ -116,7 +117,9 @@ def assert_bitwise_invariant(neighbors, options, shape, paddings, further_rows):
     return run, x, count, plain
 
 
-@pytest.mark.parametrize(("neighbors", "options", "shape"), [("add_remove", {}, ()), ("swap", {"rho": 0.01}, (40,))])
+@pytest.mark.parametrize(
+    ("neighbors", "options", "shape"), [("add_remove", {}, ()), pytest.param("swap", {"rho": 0.01}, (40,), marks=pytest.mark.slow)]
+)
 def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, shape):
     assert_bitwise_invariant(neighbors, options, shape, paddings=(28,), further_rows=(26,))
 
@@ -138,7 +141,7 @@ def rows_of_every_kind():
     return np.stack([ordinary, tied, ordinary * 1e-30, ordinary * 1e30, np.full(41, 0.25), ordinary + 1]).astype(np.float32)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 300.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 300.0])
 def test_the_tree_and_the_table_give_the_same_draws(epsilon):
     """Bitwise, and a row's draws do not depend on whether other rows need more careful weights."""
     x = rows_of_every_kind()
