@@ -9,11 +9,20 @@ profile here is x (or X) read at ranks that move outwards from a base rank by a 
     add/remove   quantile q, "linear"                 q n + 1 - q   max(q, 1-q)    X(rank)
     add/remove   quantile q, "lower"                  q n           max(q, 1-q)    x[ceil(rank)]
     both         order statistic of fixed rank m      m             1              x[rank]
+    both         quantile q, "continuous"             q n + 1 - q   as "linear"    X(rank), and between the levels too
 
 A swap moves every order statistic by one place. Under add/remove, A records added at the top and R removed at the bottom shift the
 rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q) each. These are the exact extreme values of the statistic, with
 one exception: a linear quantile other than the median, under add/remove, at levels that could empty the dataset, where they are
-an outer bound that keeps Corollary 3.1. Ranks are fractions with the denominator of q, in integer
+an outer bound that keeps Corollary 3.1.
+
+"continuous" moves the rank by fractions of a step: the level of y is |rank of y - base rank| / step, a real number, and the profile
+has a knot at every record. It keeps the corollary at all real levels: with F(u) = X(h + s u), and F' that of a dataset with one
+record more, X'(r) <= X(r) <= X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s, and
+F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under swap likewise. So the level of y changes
+by at most 1 between neighbours (Durfee's Theorem 1 without its whole numbers).
+
+Ranks are fractions with the denominator of q, in integer
 arithmetic: 0.1 * n in floating point is off by a rank now and then, and a rank off by one on one side leaks 1.44 epsilon.
 """
 
@@ -33,7 +42,8 @@ from dpjax.profiles.profile import NEIGHBORS, Neighbors, SensitivityProfile
 from dpjax.profiles.sorting import Missing, Sort, Window, order
 from dpjax.shapes import broadcast_rows
 
-Definition = Literal["linear", "lower"]
+Definition = Literal["linear", "lower", "continuous"]
+DEFINITIONS = ("linear", "lower", "continuous")
 
 
 def median(
@@ -51,14 +61,15 @@ def median(
     """Return the sensitivity profile of the median: :func:`quantile` at 1/2.
 
     The default is the midpoint median; ``definition="lower"`` is x[ceil(n/2)], the median of the Duff paper. The midpoint is the
-    better target under add/remove: on evenly spaced data and epsilon = 2 its error is 1.15 times smaller.
+    better target under add/remove: on evenly spaced data and epsilon = 2 its error is 1.15 times smaller. ``"continuous"`` gives
+    piecewise Laplace the same law as ``"linear"`` under add/remove, with half the pieces.
 
     Args:
         x: float ``(..., n)``, individuals on the last axis.
         lower: public lower bound of the data, ``(...)``.
         upper: public upper bound of the data, ``(...)``.
         neighbors: ``"add_remove"`` or ``"swap"``; no default, since the two promise different things.
-        definition: ``"linear"`` or ``"lower"``.
+        definition: ``"linear"``, ``"lower"`` or ``"continuous"``.
         count: int ``(...)``, how many leading records of each row are present.
         mask: bool ``(..., n)``, which records are present.
         truncate: static k, as in :func:`quantile`.
@@ -113,6 +124,9 @@ def quantile(
     ``definition="linear"`` reads rank q n + 1 - q with interpolation (NumPy's default); ``"lower"`` is x[ceil(q n)] (NumPy's
     ``"inverted_cdf"``, Duff's convention). Records are clamped to ``[lower, upper]``. An empty dataset under add/remove has the
     value lower + (1-q) (upper - lower), or ``lower`` for ``"lower"``: a constant, fixed so that it fits its neighbours.
+    ``"continuous"`` is the value of ``"linear"`` with a finer profile for piecewise Laplace: the cost of y is the distance of its
+    (interpolated) rank from q n + 1 - q, in units of max(q, 1-q) under add/remove and 1 under swap. Its levels are not integers:
+    inverse sensitivity refuses it.
 
     Args:
         x: float ``(..., n)``, individuals on the last axis. Integers become floats. A NaN record is absent under
@@ -121,7 +135,7 @@ def quantile(
         lower: public lower bound of the data, ``(...)``.
         upper: public upper bound of the data, ``(...)``.
         neighbors: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced).
-        definition: which quantile.
+        definition: which quantile, or how fine its profile is.
         count: int ``(...)``, how many leading records of each row are present (the rest is padding).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
@@ -130,7 +144,7 @@ def quantile(
 
     Returns:
         A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
-        at the median.
+        at the median. ``"continuous"``: n+2 pieces with fractional levels, each row its own where their numbers differ.
 
     Raises:
         TypeError: ``x`` is not numeric, or ``q`` is a JAX array.
@@ -145,19 +159,20 @@ def quantile(
 
     References:
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case should read "n even").
+        ``"continuous"`` is in neither paper; the proof is at the head of this file.
 
     >>> import jax.numpy as jnp
     >>> profile = quantile(jnp.arange(1.0, 12.0), 0.9, lower=0, upper=20, neighbors="swap")
     >>> float(profile.value), profile.upper.tolist()
     (10.0, [10.0, 11.0, 20.0])
     """
-    parameters.one_of("definition", definition, ("linear", "lower"))
+    parameters.one_of("definition", definition, DEFINITIONS)
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
     fraction = _fraction(q)
     u, v = fraction.numerator, fraction.denominator
-    interpolate = definition == "linear"
     step = v if neighbors == "swap" else max(u, v - u)
-    ranks = Ranks(per_record=u, constant=(v - u) if interpolate else 0, step=step, denominator=v, interpolate=interpolate)
+    constant = 0 if definition == "lower" else v - u
+    ranks = Ranks(per_record=u, constant=constant, step=step, denominator=v, definition=definition)
     return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
 
@@ -208,7 +223,7 @@ def order_statistic(
     n = np.shape(x)[-1] if np.ndim(x) else 0
     if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= n:
         raise ValueError(f"rank must be an integer from 1 to the {n} records on the last axis of x, got {rank!r}.")
-    ranks = Ranks(per_record=0, constant=int(rank), step=1, denominator=1, interpolate=False)
+    ranks = Ranks(per_record=0, constant=int(rank), step=1, denominator=1, definition="lower")
     return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
 
@@ -219,13 +234,13 @@ class Ranks(NamedTuple):
     constant: int
     step: int
     denominator: int
-    interpolate: bool
+    definition: Definition
 
     def levels(self, n: int) -> tuple[int, int]:
         """How many levels reach the bounds, below and above, for up to ``n`` records."""
         base = self.per_record * n + self.constant
         down = -(-base // self.step)
-        if self.interpolate:  # up to rank n + 1
+        if self.definition != "lower":  # up to rank n + 1
             return down, -(-(self.denominator * (n + 1) - base) // self.step)
         return down, (self.denominator * n - base) // self.step + 1  # past rank n: ceil takes it to n + 1
 
@@ -270,9 +285,15 @@ def _profile(
     present = _present(records, count, mask)
     low, high = parameters.bounds(lower, upper, records.dtype)
     keep = None if truncate is None else int(truncate)
-    upper_values, lower_values = _read(records, present, low, high, ranks, neighbors, keep, sort)
-    upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=records.dtype) for side in (upper_values, lower_values))
-    return SensitivityProfile(upper_values, lower_values, upper_levels, lower_levels, neighbors=neighbors)
+    (upper_values, upper_levels), (lower_values, lower_levels) = _read(records, present, low, high, ranks, neighbors, keep, sort)
+    return SensitivityProfile(
+        upper_values,
+        lower_values,
+        upper_levels,
+        lower_levels,
+        neighbors=neighbors,
+        integer_levels=ranks.definition != "continuous",
+    )
 
 
 def _present(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
@@ -304,8 +325,8 @@ def _read(
     neighbors: Neighbors,
     keep: int | None,
     sort: Sort,
-) -> tuple[jax.Array, jax.Array]:
-    """The values of the profile: ``(..., U+1)`` above and ``(..., D+1)`` below."""
+) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """The values and levels of the profile, above: ``(..., U+1)``, and below: ``(..., D+1)``."""
     shapes = [records.shape, (*low.shape, 1), (*high.shape, 1)] + ([] if present is None else [present.shape])
     shape = jnp.broadcast_shapes(*shapes)
     batch, n_max, rank = shape[:-1], shape[-1], len(shape)
@@ -324,6 +345,9 @@ def _read(
     ordered, counted = order(records, there, low, high, missing=missing, window=near, sort=sort)
     # A public number of records, the same for all, makes the ranks constants.
     n: Any = np.full((1,) * rank, n_max, np.int32) if present is None and neighbors == "swap" else counted
+    if ranks.definition == "continuous":
+        ends = (low if ends_low else None, high if ends_high else None)
+        return _continuous(ordered, n, n_max, ranks, near, keep, ends)
     level = np.arange(-down, up + 1, dtype=np.int32).reshape((1,) * (rank - 1) + (-1,))
     numerator = n * np.int32(ranks.per_record) + np.int32(ranks.constant) + level * np.int32(ranks.step)
     if near is not None:
@@ -334,7 +358,48 @@ def _read(
         upper = jnp.concatenate([upper, high], axis=-1)
     if ends_low:
         lower = jnp.concatenate([lower, low], axis=-1)
-    return upper, lower
+    upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=records.dtype) for side in (upper, lower))
+    return (upper, upper_levels), (lower, lower_levels)
+
+
+def _continuous(
+    ordered: jax.Array,
+    n: Any,
+    n_max: int,
+    ranks: Ranks,
+    near: Window | None,
+    keep: int | None,
+    ends: tuple[jax.Array | None, jax.Array | None],
+) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """The profile with a knot at every whole rank, as ``_read`` returns it; a side that has an end is cut at level ``keep``."""
+    xp: Any = np if isinstance(n, np.ndarray) else jnp
+    v, step = np.int32(ranks.denominator), np.int32(ranks.step)
+    base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
+    top = ranks.per_record * n_max + ranks.constant  # of a full row: no other has more knots on either side
+    origin = 0 if near is None else near.first(n, n_max, xp) * v
+    value = _at_rank(ordered, base - origin, ranks)
+
+    def side(numerator: Any, end: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        levels = abs(numerator - base).astype(ordered.dtype) / np.asarray(ranks.step, ordered.dtype)
+        levels = jnp.concatenate([jnp.zeros_like(levels[..., :1]), jnp.asarray(levels)], axis=-1)
+        values = jnp.concatenate([value, _at_rank(ordered, numerator - origin, ranks)], axis=-1)
+        if end is not None:
+            values = jnp.concatenate([values, end], axis=-1)
+            levels = jnp.concatenate([levels, levels[..., -1:]], axis=-1)
+        return values, levels.reshape(-1) if xp is np else levels
+
+    def whole_ranks(knots: int, end: jax.Array | None) -> Any:
+        if end is not None and keep is not None:  # the last of these is at level keep or beyond it
+            knots = min(knots, ranks.step * keep // ranks.denominator + 2)
+        return np.arange(1, knots + 1, dtype=np.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
+
+    above = xp.minimum(base // v + whole_ranks(n_max + 1 - top // ranks.denominator, ends[1]), n + np.int32(1)) * v
+    below = xp.maximum(-(-base // v) - whole_ranks(-(-top // ranks.denominator), ends[0]), np.int32(0)) * v
+    if ends[1] is not None and keep is not None:
+        above = xp.minimum(above, base + step * np.int32(keep))
+    if ends[0] is not None and keep is not None:
+        below = xp.maximum(below, base - step * np.int32(keep))
+    return side(above, ends[1]), side(below, ends[0])
 
 
 def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
@@ -346,9 +411,11 @@ def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
             inside = np.clip(j, 0, last).reshape(-1)
             if np.all(np.diff(inside) == 1):
                 return ordered[..., inside[0] : inside[-1] + 1]
+            if np.all(np.diff(inside) == -1):
+                return jnp.flip(ordered[..., inside[-1] : inside[0] + 1], -1)
         return jnp.take_along_axis(ordered, jnp.clip(jnp.asarray(j), 0, last), axis=-1)
 
-    if not ranks.interpolate:
+    if ranks.definition == "lower":
         return x(-((-numerator) // v))
     whole = numerator // v
     if isinstance(numerator, np.ndarray) and np.all(numerator == whole * v):
