@@ -5,27 +5,50 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 
 from dpjax import accounting, distributions, mechanisms, profiles, random, simulation
 from dpjax.accounting import Guarantee
-from dpjax.distributions import PiecewiseExponential, Tails, sample_intervals
+from dpjax.distributions import Finite, PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.laplace import laplace
+from dpjax.mechanisms.noisy_binary_search import noisy_binary_search
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
-from dpjax.profiles import SensitivityProfile, from_radii, median, order_statistic, quantile
+from dpjax.mechanisms.shifted_inverse import shifted_inverse
+from dpjax.profiles import (
+    DownSensitivity,
+    SensitivityProfile,
+    distinct_count,
+    from_local_sensitivity,
+    from_radii,
+    maximum,
+    median,
+    nonnegative_sum,
+    order_statistic,
+    quantile,
+    triangle_count,
+    triangle_count_of_edges,
+    user_sum,
+)
 from dpjax.simulation import sharded_sample, simulate
 from dpjax.version import __version__
 
 __all__ = [
+    "DownSensitivity",
+    "Finite",
     "Guarantee",
     "PiecewiseExponential",
     "SensitivityProfile",
     "Tails",
     "__version__",
     "accounting",
+    "distinct_count",
     "distributions",
+    "from_local_sensitivity",
     "from_radii",
     "inverse_sensitivity",
     "laplace",
+    "maximum",
     "mechanisms",
     "median",
+    "noisy_binary_search",
+    "nonnegative_sum",
     "order_statistic",
     "piecewise_laplace",
     "profiles",
@@ -33,6 +56,10 @@ __all__ = [
     "random",
     "sample_intervals",
     "sharded_sample",
+    "shifted_inverse",
     "simulate",
     "simulation",
+    "triangle_count",
+    "triangle_count_of_edges",
+    "user_sum",
 ]
