@@ -56,7 +56,7 @@ def keeps_definition_5_1(radii, after, count):
     return np.all(radii[..., :-1] <= flips(radii)[..., 1:]) and np.all(radii[..., 0] >= np.abs(flips(count) - count))
 
 
-@pytest.mark.parametrize("n", [4, 5, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [pytest.param(4, marks=pytest.mark.slow), 5, pytest.param(6, marks=pytest.mark.slow)])
 def test_every_graph_against_brute_force(n):
     adjacency = all_graphs(n)
     count, largest = brute_force(adjacency)
@@ -130,9 +130,10 @@ MUTANTS = {  # radii from the largest local sensitivities, the step after them, 
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if MUTANTS[name][0] == 4 else pytest.param(name, marks=pytest.mark.slow) for name in MUTANTS]
-)
+QUICK = ("constant local sensitivity", "steps shorter than the global sensitivity")
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MUTANTS])
 def test_control_wrong_radii_are_caught(name, x64):
     n, mutate, step, at_least = MUTANTS[name]
     count, largest = brute_force(all_graphs(n))
@@ -198,11 +199,13 @@ def test_any_matrix_is_a_graph():
         return triangle_count(x, num_levels=6, neighbors="edge")
 
     wanted = profile(plain)
-    for one in (profile(hostile), jax.jit(profile)(hostile), jax.vmap(profile)(hostile), profile(np.swapaxes(plain, 1, 2))):
+    for one in (profile(hostile), jax.jit(jax.vmap(profile))(hostile), profile(np.swapaxes(plain, 1, 2))):
         np.testing.assert_array_equal(one.upper, wanted.upper)
         np.testing.assert_array_equal(one.lower, wanted.lower)
-    assert profile(np.full((2, 2, 5, 5), np.nan)).value.tolist() == [[0, 0], [0, 0]]
-    assert profile(plain.reshape(2, 2, 23, 23)).batch_shape == (2, 2)
+    batch = profile(np.stack([hostile, np.full_like(hostile, np.nan)]))
+    assert batch.batch_shape == (2, 4)
+    assert batch.value[0].tolist() == wanted.value.tolist()
+    assert batch.value[1].tolist() == [0, 0, 0, 0]
 
 
 def test_a_dtype_is_kept_and_padding_is_a_node_without_edges(x64):
