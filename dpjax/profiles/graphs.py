@@ -49,7 +49,9 @@ def triangle_count(
 
     Returns:
         A profile of batch shape ``(...)`` with integer levels. Inverse sensitivity refuses its endless steps: for it, write
-        ``.truncate(num_levels)``, or ``.truncate(num_levels, step=n - 2, num_steps=...)``.
+        ``.truncate(num_levels)``, or ``.truncate(num_levels, step=n - 2, num_steps=...)``. Without its bounds
+        (``dataclasses.replace(profile, bounds=None)``) piecewise Laplace is on the whole line; its draws may then be clamped to
+        the bounds, which is better where the noise is much larger than the count.
 
     Raises:
         TypeError: ``adjacency`` is not numeric.
