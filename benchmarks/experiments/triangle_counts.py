@@ -26,10 +26,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import output
 
 import dpjax
-from dpjax.profiles.graphs import triangle_count_of_edges
+import output
 
 GRAPHS = {
     "karate": ("graph_karate/karate_edges.csv", 34),
@@ -74,7 +73,9 @@ def errors(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> dict[str, 
 
 
 def profile(edges: np.ndarray, num_nodes: int, num_levels: int, sensitivity: Any) -> dpjax.SensitivityProfile:
-    return triangle_count_of_edges(edges, num_nodes=num_nodes, num_levels=num_levels, neighbors="edge", sensitivity=sensitivity)
+    return dpjax.triangle_count_of_edges(
+        edges, num_nodes=num_nodes, num_levels=num_levels, neighbors="edge", sensitivity=sensitivity
+    )
 
 
 def smooth_sensitivity(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> np.ndarray:
