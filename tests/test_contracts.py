@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax import from_radii, inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace, quantile
+from dpjax import (
+    from_radii,
+    inverse_sensitivity,
+    laplace,
+    maximum,
+    median,
+    nonnegative_sum,
+    order_statistic,
+    piecewise_laplace,
+    quantile,
+    shifted_inverse,
+    triangle_count,
+)
 
 # From padded data and public parameters to a law: every statistic and every mechanism, through one signature.
 PIPELINES = {
@@ -27,6 +39,14 @@ PIPELINES = {
     "inv of a quantile": lambda x, eps, a, b: inverse_sensitivity(quantile(x, 0.9, lower=a, upper=b, neighbors="add_remove"), eps),
     "inv of an order statistic": lambda x, eps, a, b: inverse_sensitivity(
         order_statistic(x, 3, lower=a, upper=b, neighbors="swap"), eps
+    ),
+    "plm of a continuous quantile": lambda x, eps, a, b: piecewise_laplace(
+        quantile(x, 0.3, lower=a, upper=b, neighbors="add_remove", definition="continuous"), eps
+    ),
+    "shifted inverse of a maximum": lambda x, eps, a, b: shifted_inverse(maximum(x, lower=a, upper=b), eps, tau=3),
+    "shifted inverse of a sum": lambda x, eps, a, b: shifted_inverse(nonnegative_sum(x + 3, upper=20 * b), eps, tau=3),
+    "plm of triangles": lambda x, eps, a, b: piecewise_laplace(
+        triangle_count(jnp.maximum(x[..., :, None] * x[..., None, :] - 0.3, 0.0), num_levels=8, neighbors="edge"), eps
     ),
     "laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a),
     "bounded laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a, lower=a, upper=b),
