@@ -15,7 +15,7 @@ from dpjax import parameters
 from dpjax.distributions.intervals import line_of_intervals
 from dpjax.distributions.sampling import draw
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, broadcast_rows, take
+from dpjax.shapes import align, broadcast_batch, broadcast_rows, take
 
 
 @jax.tree_util.register_dataclass
@@ -97,31 +97,23 @@ class Finite:
 
     def log_probabilities(self) -> jax.Array:
         """The log-probability of each candidate, ``(*batch_shape, k)``; ``-inf`` at infinite cost."""
-        cost = broadcast_rows(self.cost, self.batch_shape)
-        absent = cost == jnp.inf
-        # From the smallest cost on: the product of a large cost with the rate would be rounded by more than the masses it decides.
-        least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))
-        above = jnp.where(absent & (least < jnp.inf), 0.0, cost - least)
-        weighted = jnp.where(absent, -jnp.inf, -above * align(self.rate, len(self.batch_shape))[..., None])
-        return jax.nn.log_softmax(weighted, axis=-1)
+        return _log_probabilities(self)
 
     def probabilities(self) -> jax.Array:
         """The probability of each candidate, ``(*batch_shape, k)``."""
-        return jnp.exp(self.log_probabilities())
+        return jnp.exp(_log_probabilities(self))
 
     def expectation(self, function_values: ArrayLike) -> jax.Array:
-        """E[g(Y)] for values of g at the candidates, ``(..., k)``: of shape ``batch_shape``."""
+        """E[g(Y)] for values of g at the candidates, ``(..., k)``: of shape ``batch_shape``.
+
+        Candidates of probability 0 do not count, whatever g is there.
+        """
         at = parameters.float_array("function_values", function_values).astype(self.dtype)
-        rank = max(len(self.batch_shape) + 1, at.ndim)
-        mass = align(self.probabilities(), rank)
-        return jnp.sum(jnp.where(mass > 0, mass * align(at, rank), mass), axis=-1)
+        return _expectation(self, align(at, max(len(self.batch_shape) + 1, at.ndim)))
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log P(Y = y), for a ``y`` that broadcasts against ``batch_shape``; ``-inf`` where ``y`` is no candidate."""
-        points = self._points("y", y)
-        mass = align(self.log_probabilities(), points.ndim + 1)
-        values = align(self.values, points.ndim + 1)
-        return jax.nn.logsumexp(jnp.where((values == points[..., None]) | jnp.isnan(mass), mass, -jnp.inf), axis=-1)
+        return _log_prob(self, self._points("y", y))
 
     def prob(self, y: ArrayLike) -> jax.Array:
         """P(Y = y); see :meth:`log_prob`."""
@@ -129,30 +121,30 @@ class Finite:
 
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""
-        return self._mass_where(y, lambda values, points: values <= points)
+        return _cdf(self, self._points("y", y))
 
     def survival(self, y: ArrayLike) -> jax.Array:
         """P(Y > y), summed from the upper tail, for a ``y`` that broadcasts against ``batch_shape``."""
-        return self._mass_where(y, lambda values, points: values > points)
+        return _survival(self, self._points("y", y))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The smallest candidate with ``cdf(candidate) >= p``, for a ``p`` that broadcasts against ``batch_shape``.
 
         NaN for a ``p`` outside [0, 1]. Sums round: at a ``p`` that is a probability of the law, the neighbour may come instead.
         """
-        level = self._points("p", p)
-        mass = self.probabilities()
-        batch = self.batch_shape
-        order = jnp.argsort(broadcast_rows(self.values, batch), axis=-1)
-        values = jnp.take_along_axis(broadcast_rows(self.values, batch), order, axis=-1)
-        below = jnp.cumsum(jnp.take_along_axis(mass, order, axis=-1), axis=-1)
-        rank = level.ndim + 1
-        reached = (align(below, rank) >= level[..., None]) & (align(below, rank) > 0)
-        last = jnp.max(jnp.where(mass > 0, broadcast_rows(self.values, batch), -jnp.inf), axis=-1)
-        smallest = jnp.min(jnp.where(reached, align(values, rank), jnp.inf), axis=-1)
-        found = jnp.minimum(smallest, align(last, rank - 1))
-        nothing = jnp.any(jnp.isnan(mass), axis=-1)
-        return jnp.where((level >= 0) & (level <= 1) & ~align(nothing, rank - 1), found, jnp.nan)
+        return _quantile(self, self._points("p", p))
+
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """The central interval of probability at least ``level``: each side leaves out at most ``(1 - level) / 2``.
+
+        Args:
+            level: float in [0, 1] that broadcasts against ``batch_shape``.
+
+        Returns:
+            Its lower and upper end, two candidates.
+        """
+        left_out = (1 - self._points("level", level)) / 2
+        return _quantile(self, left_out), _quantile(self, 1 - left_out)
 
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``."""
@@ -168,27 +160,88 @@ class Finite:
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """E|Y - center|, for a ``center`` that broadcasts against ``batch_shape``."""
-        at = self._points("center", center)
-        return self.expectation(jnp.abs(align(self.values, at.ndim + 1) - at[..., None]))
+        return _expectation(self, jnp.abs(self._differences(center)))
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
         """E[(Y - center)^2], for a ``center`` that broadcasts against ``batch_shape``."""
-        at = self._points("center", center)
-        return self.expectation(jnp.square(align(self.values, at.ndim + 1) - at[..., None]))
+        return _expectation(self, jnp.square(self._differences(center)))
 
     def entropy(self) -> jax.Array:
         """Entropy of the index in nats, of shape ``batch_shape``."""
-        return self.expectation(-self.log_probabilities())
+        return _expectation(self, -_log_probabilities(self))
 
-    def _mass_where(self, y: ArrayLike, test: Any) -> jax.Array:
-        points = self._points("y", y)
-        mass = align(self.probabilities(), points.ndim + 1)
-        there = test(align(self.values, points.ndim + 1), points[..., None])
-        return jnp.sum(jnp.where(there, mass, jnp.where(jnp.isnan(mass), mass, 0.0)), axis=-1)
+    def _differences(self, center: ArrayLike) -> jax.Array:
+        at = self._points("center", center)[..., None]
+        return align(self.values, at.ndim) - at
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
         array = parameters.float_array(name, value).astype(self.dtype)
         return align(array, max(array.ndim, len(self.batch_shape)))
+
+
+def _above_least(cost: jax.Array) -> jax.Array:
+    """The cost above the smallest of its row: a product of large costs with the rate would be rounded by more than it decides.
+
+    Infinite stays infinite; NaN everywhere in a row without a finite cost, or with a cost of -inf or NaN.
+    """
+    least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))  # a common shift: no derivative depends on it
+    absent = (cost == jnp.inf) & (least < jnp.inf)
+    return jnp.where(absent, jnp.inf, jnp.where(absent, 0.0, cost) - least)
+
+
+@jax.jit
+def _log_probabilities(law: Finite) -> jax.Array:
+    batch = law.batch_shape
+    above = broadcast_rows(_above_least(law.cost), batch)
+    absent = above == jnp.inf
+    weighted = -jnp.where(absent, 0.0, above) * align(law.rate, len(batch))[..., None]
+    return jax.nn.log_softmax(jnp.where(absent & ~jnp.isnan(weighted), -jnp.inf, weighted), axis=-1)
+
+
+@jax.jit
+def _expectation(law: Finite, at: jax.Array) -> jax.Array:
+    mass = align(jnp.exp(_log_probabilities(law)), at.ndim)
+    # Twice: neither the sum nor its derivative may meet 0 * inf.
+    return jnp.sum(jnp.where(mass == 0, 0.0, mass * jnp.where(mass == 0, 0.0, at)), axis=-1)
+
+
+@jax.jit
+def _log_prob(law: Finite, y: jax.Array) -> jax.Array:
+    mass = align(_log_probabilities(law), y.ndim + 1)
+    here = (align(law.values, y.ndim + 1) == y[..., None]) & (mass > -jnp.inf)
+    total = jax.nn.logsumexp(jnp.where(here | jnp.isnan(mass), mass, -jnp.inf), axis=-1)
+    return jnp.where(jnp.isnan(y), jnp.nan, total)
+
+
+@jax.jit
+def _cdf(law: Finite, y: jax.Array) -> jax.Array:
+    return _mass_where(law, y, align(law.values, y.ndim + 1) <= y[..., None])
+
+
+@jax.jit
+def _survival(law: Finite, y: jax.Array) -> jax.Array:
+    return _mass_where(law, y, align(law.values, y.ndim + 1) > y[..., None])
+
+
+def _mass_where(law: Finite, y: jax.Array, there: jax.Array) -> jax.Array:
+    mass = align(jnp.exp(_log_probabilities(law)), y.ndim + 1)
+    total = jnp.sum(jnp.where(there | jnp.isnan(mass), mass, 0.0), axis=-1)
+    return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(total, 0.0, 1.0))
+
+
+@jax.jit
+def _quantile(law: Finite, p: jax.Array) -> jax.Array:
+    mass = jnp.exp(_log_probabilities(law))
+    values = broadcast_rows(law.values, law.batch_shape)
+    order = jnp.argsort(values, axis=-1)
+    ordered = jnp.take_along_axis(values, order, axis=-1)
+    below = jnp.cumsum(jnp.take_along_axis(mass, order, axis=-1), axis=-1)
+    last = jnp.max(jnp.where(mass > 0, values, -jnp.inf), axis=-1)  # for a sum that stays below a p near 1
+    rank = p.ndim
+    reached = (align(below, rank + 1) >= p[..., None]) & (align(below, rank + 1) > 0)
+    found = jnp.minimum(jnp.min(jnp.where(reached, align(ordered, rank + 1), jnp.inf), axis=-1), align(last, rank))
+    exists = ~jnp.any(jnp.isnan(mass), axis=-1)
+    return jnp.where((p >= 0) & (p <= 1) & align(exists, rank), found, jnp.nan)
 
 
 @partial(jax.jit, static_argnames=("shape",))
@@ -196,10 +249,10 @@ def _sample_index(key: jax.Array, law: Finite, shape: tuple[int, ...]) -> jax.Ar
     batch, draws = law.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32)
-    cost, rate = align(law.cost, len(batch) + 1), align(law.rate, len(batch))[..., None]
-    open_one = cost < jnp.inf
-    absent = cost == jnp.inf
-    widths = jnp.where(absent, 0.0, jnp.where(open_one, 1.0, jnp.nan)).astype(law.dtype)
-    line = line_of_intervals(widths, jnp.where(absent, 0.0, cost), rate, False)
+    rate = broadcast_batch(law.rate, batch)[..., None]  # rows that differ in their values only draw separately too
+    above = _above_least(align(law.cost, len(batch) + 1))
+    absent = above == jnp.inf
+    widths = jnp.where(absent, 0.0, jnp.where(jnp.isnan(above), jnp.nan, 1.0)).astype(law.dtype)
+    line = line_of_intervals(widths, jnp.where(absent, 0.0, above), rate, False)
     index, offset = draw(key, line, draws, "auto")
     return jnp.where(jnp.isnan(offset), -1, index).reshape(shape + batch)

@@ -1,0 +1,129 @@
+"""Permute and flip (McKenna and Sheldon 2020), which is report-noisy-max with exponential noise (Ding et al. 2021).
+
+Go through the candidates in random order, accept each with probability q = exp(epsilon * (score - best) / (2 * sensitivity)), stop at
+the first. With arrival times t uniform on [0, 1], candidate i wins if it is accepted and nobody before it was:
+
+    p_i = q_i * integral from 0 to 1 of prod over j != i of (1 - q_j t) dt = q_i * integral of prod over j != i of (1 - q_j + q_j s) ds
+
+The second form (s = 1 - t) adds positive numbers only: no digit cancels, as opposed to the alternating sums over subsets. The
+integrand is a polynomial of degree k-1, which Gauss-Legendre quadrature with k/2 nodes integrates exactly. Fewer do: the integrand
+is a convex combination of 1, s, ..., s^(k-1) (the generating function of a sum of independent coins), and the shifted Chebyshev
+coefficients of s^d beyond degree n are the probability that a Binomial(2d, 1/2) is further than n from d, at most
+2 exp(-(n+1)^2/d). Quadrature with m nodes is exact up to degree n = 2m-1, so it is off by at most 4 exp(-4 m^2/(k-1)); each integral is
+at least 1/k. So 345 nodes do for 10,000 candidates. What remains is rounding: a product of k factors is off by at most 2k units in the
+last place; measured 3e-12 (float64) and 2e-5 (float32) at k = 3000, mostly common to all candidates and so without effect.
+"""
+
+from functools import lru_cache, partial
+from math import ceil, log, sqrt
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.exponential import candidate_scores, relation_of
+from dpjax.profiles.scores import CandidateScores
+from dpjax.shapes import align, broadcast_rows
+
+_LANES = 32
+
+
+def permute_and_flip(
+    scores: CandidateScores | ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    candidates: ArrayLike | None = None,
+    sensitivity: ArrayLike | None = None,
+) -> Finite:
+    """Return the law of permute and flip, with the exact probability of each candidate.
+
+    Its expected score is never below that of :func:`exponential` at the same epsilon, and its expected error up to twice smaller.
+    The work is k times about ``min(k/2, 3.5 sqrt(k))`` a row.
+
+    Args:
+        scores: :class:`CandidateScores`, or float ``(..., k)``, higher is better; ``-inf`` excludes a candidate, publicly.
+        epsilon: positive; broadcasts against the batch shape.
+        candidates: float ``(k,)`` or ``(..., k)``, public, what an array of scores belongs to; without it, the indices 0..k-1.
+        sensitivity: positive ``(...)``, required with an array of scores.
+
+    Returns:
+        A :class:`Finite` of the broadcast batch shape, with cost ``-log p`` and rate 1. Its row is NaN where a score is NaN or
+        ``+inf``, or all are ``-inf``. Further candidates of score ``-inf`` can change the last bits of ``p``.
+
+    Raises:
+        ValueError: as :func:`exponential`.
+
+    Privacy:
+        epsilon-DP under the relation that the sensitivity holds for. The bounded range is not epsilon: two candidates whose scores
+        move in opposite directions attain 2 log(2 exp(epsilon/2) - 1), near 2 epsilon for a small epsilon, and 2 epsilon is all that
+        is promised. Composed many times, :func:`exponential` can therefore be the better choice.
+
+    References:
+        McKenna and Sheldon (2020), Algorithm 1 and Theorem 2; Ding, Kifer et al. (2021) for the noisy maximum.
+
+    >>> import jax.numpy as jnp
+    >>> law = permute_and_flip(jnp.array([0.0, 2.0 * jnp.log(2.0)]), 1.0, sensitivity=1.0)
+    >>> [round(float(p), 6) for p in law.probabilities()]
+    [0.25, 0.75]
+    """
+    given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="permute_and_flip")
+    rate = parameters.positive("epsilon", epsilon, given.dtype)
+    scale = parameters.positive("sensitivity", given.sensitivity, given.dtype)
+    rank = max(rate.ndim, scale.ndim)
+    cost = _cost(given.scores, align(rate, rank) / (2 * align(scale, rank)))
+    return Finite(given.candidates, cost, jnp.ones((), given.dtype))
+
+
+@jax.jit
+def _cost(scores: jax.Array, rate: jax.Array) -> jax.Array:
+    """-log p, ``(..., k)``."""
+    batch, k = jnp.broadcast_shapes(scores.shape[:-1], rate.shape), scores.shape[-1]
+    best = jnp.max(scores, axis=-1, keepdims=True)
+    absent = (scores == -jnp.inf) & (best > -jnp.inf)
+    below = broadcast_rows(jnp.where(absent, 0.0, best - jnp.where(absent, 0.0, scores)), batch)
+    decay = below * align(rate, len(batch))[..., None]
+    absent = broadcast_rows(absent, batch)
+    # A multiple of 32 lanes, and products and sums in an order of their own: a row does not depend on how many others there are.
+    lanes = [(0, 0)] * len(batch) + [(0, -k % _LANES)]
+    decay, absent = jnp.pad(decay, lanes), jnp.pad(absent, lanes, constant_values=True)
+    chance, miss = jnp.where(absent, 0.0, jnp.exp(-decay)), jnp.where(absent, 1.0, -jnp.expm1(-decay))
+    nodes, weights = _rule(k)
+
+    def add(total: jax.Array, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        node, weight = at
+        factors = miss + chance * node
+        product = factors
+        while product.shape[-1] > 1:
+            size = product.shape[-1]
+            pairs = product[..., : size // 2] * product[..., size // 2 : size // 2 * 2]
+            product = pairs if size % 2 == 0 else jnp.concatenate([pairs, product[..., -1:]], axis=-1)
+        return total + weight * (product / factors), None
+
+    rule = jnp.asarray(nodes, decay.dtype), jnp.asarray(weights, decay.dtype)
+    integral, _ = jax.lax.scan(add, jnp.zeros_like(decay), rule)
+    cost = jnp.where(absent, jnp.inf, decay - jnp.log(jnp.where(absent, 1.0, integral)))
+    return jnp.where(jnp.isnan(decay), jnp.nan, cost)[..., :k]
+
+
+@lru_cache(maxsize=64)
+def _rule(k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on [0, 1] for k candidates, in float64."""
+    k = -(-k // _LANES) * _LANES
+    exact, enough = k // 2, ceil(sqrt((k - 1) * (37 + log(4 * k))) / 2)  # 4 k exp(-4 m^2/(k-1)) = exp(-37) < 2^-53
+    nodes, weights = np.polynomial.legendre.leggauss(min(exact, enough))
+    return (nodes + 1) / 2, weights / 2
+
+
+def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, neighbors: str | None = None) -> Guarantee:
+    """Return what one draw of :func:`permute_and_flip` costs; see :func:`dpjax.mechanisms.exponential.guarantee`.
+
+    >>> import jax.numpy as jnp
+    >>> print(guarantee(jnp.array([0.0, 2.0]), 1.0, neighbors="swap"))
+    1-DP and 2-bounded-range under swap neighbors
+    """
+    cost = concrete_epsilon(epsilon)
+    return Guarantee(cost, 2 * cost, relation_of(scores, neighbors))

@@ -1,0 +1,210 @@
+"""The law on finitely many values: against fractions and plain NumPy, its draws against its probabilities, and its hostile rows."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.distributions.finite import Finite
+from tests.support import statistics
+
+INF, NAN = np.inf, np.nan
+VALUES = [3.0, -1.0, 2.0, 2.0, 7.0, 0.5]
+COSTS = [
+    [0.0, 1.0, 2.0, 0.5, 3.0, 1.5],
+    [5.0, 5.0, 5.0, 5.0, 5.0, 5.0],  # ties
+    [1e5, 1e5 + 1, 1e5 + 4, 1e5 + 2, 2e5, 1e5 + 3],  # far from 0
+    [-700.0, INF, -699.0, -698.0, INF, INF],  # negative ones, and excluded candidates
+    [INF, INF, INF, 4.0, INF, INF],  # one is left
+]
+NO_LAW = [
+    [INF] * 6,
+    [0.0, NAN, 1.0, 1.0, 1.0, 1.0],
+    [0.0, -INF, 1.0, 1.0, 1.0, 1.0],
+]
+
+
+def law_of(costs, rate=0.7, dtype="float32"):
+    return Finite(jnp.asarray(VALUES, dtype), jnp.asarray(costs, dtype), jnp.asarray(rate, dtype))
+
+
+def exact(costs, rate=0.7):
+    """Probabilities in float64, for finite rows."""
+    costs = np.asarray(costs, np.float64)
+    mass = np.exp(-rate * (costs - costs.min(axis=-1, keepdims=True)))
+    return mass / mass.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+def test_every_method_against_sums(dtype, x64):
+    law, p, v = law_of(COSTS, dtype=dtype), exact(COSTS), np.array(VALUES)
+    close = {"rtol": 1e-12, "atol": 1e-14} if dtype == "float64" else {"rtol": 2e-6, "atol": 1e-6}
+    np.testing.assert_allclose(law.probabilities(), p, **close)
+    np.testing.assert_allclose(law.mean(), p @ v, **close)
+    np.testing.assert_allclose(law.variance(), p @ v**2 - (p @ v) ** 2, **(close | {"atol": 1e-5}))
+    np.testing.assert_allclose(law.stddev(), np.sqrt(np.maximum(p @ v**2 - (p @ v) ** 2, 0)), **(close | {"atol": 1e-3}))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose(law.entropy(), -np.sum(np.where(p > 0, p * np.log(p), 0), axis=-1), **close)
+    points = np.array([-2.0, -1.0, 0.7, 2.0, 3.0, 7.0, 8.0])
+    for method, test in (("cdf", np.less_equal), ("survival", np.greater), ("prob", np.equal)):
+        wanted = np.sum(p[None] * test(v[None, None], points[:, None, None]), axis=-1)
+        np.testing.assert_allclose(getattr(law, method)(points[:, None]), wanted, **close)
+    np.testing.assert_allclose(law.mean_abs_error(points[:, None]), np.abs(v - points[:, None]) @ p.T, **close)
+    np.testing.assert_allclose(law.mean_squared_error(points[:, None]), (v - points[:, None]) ** 2 @ p.T, **close)
+    assert law.mean().dtype == dtype
+    # A survival far in the tail keeps its digits, unlike 1 - cdf.
+    np.testing.assert_allclose(law.survival(3.0)[2], np.exp(-70000.0) if dtype == "float64" else 0.0, atol=0)
+
+
+def test_quantiles_are_the_smallest_candidate_that_reaches_p(x64):
+    law, p, v = law_of(COSTS, dtype="float64"), exact(COSTS), np.array(VALUES)
+    for level in (0.0, 0.1, 0.33, 0.5, 0.9, 1.0):
+        wanted = [min(x for x in v[row > 0] if row[v <= x].sum() >= min(level, 1 - 1e-12)) for row in p]
+        np.testing.assert_array_equal(law.quantile(level), wanted)
+    low, high = law.interval(0.8)
+    np.testing.assert_array_equal(low, law.quantile(0.1))
+    np.testing.assert_array_equal(high, law.quantile(0.9))
+    assert np.isnan(law.quantile([[-0.1], [1.1], [NAN]])).all()
+
+
+def test_large_costs_are_not_rounded_away():
+    """A cost of 10^5 times a rate rounds by 0.4 percent in float32; costs are counted from the smallest instead."""
+    np.testing.assert_allclose(law_of(COSTS[2]).log_probabilities()[:4], np.log(exact(COSTS[2])[:4]), rtol=1e-6)
+    farther = Finite(jnp.arange(6.0), jnp.array([2.0**30, 2.0**30 + 128.0, INF, INF, INF, INF]), jnp.float32(1 / 128))
+    np.testing.assert_allclose(farther.probabilities()[:2], exact([0, 1], 1.0), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_draws_do_not_round_large_costs_away():
+    """The sampler's exponents end at 2^24."""
+    law = Finite(jnp.arange(2.0), jnp.array([2.0**30, 2.0**30 + 128.0]), jnp.float32(1 / 128))
+    ones = law.sample_index(jax.random.key(0), (2000,))
+    statistics.assert_counts_follow(np.bincount(ones, minlength=2), exact([0, 1], 1.0))
+    statistics.assert_counts_rejected(np.bincount(ones, minlength=2), [0.5, 0.5])
+
+
+def repeated(costs, rows):
+    return Finite(jnp.asarray(VALUES), jnp.asarray(costs)[:, None, :], jnp.full((rows,), 0.7))
+
+
+@pytest.mark.parametrize("shape", [(4000,), pytest.param((50,), marks=pytest.mark.slow)])
+def test_draws_follow_the_probabilities(shape):
+    """Repeated draws come from a table, few draws from a tree; each law is repeated over rows to have enough of them."""
+    rows = 20000 // shape[0]
+    law = repeated(COSTS, rows)
+    index = np.asarray(law.sample_index(jax.random.key(1), shape))
+    assert index.shape == (*shape, 5, rows)
+    for row, p in enumerate(exact(COSTS)):
+        counts = np.bincount(index[:, row].ravel(), minlength=6)
+        assert (counts[p == 0] == 0).all()
+        if np.sum(p > 1e-6) > 1:
+            statistics.assert_counts_follow(counts, p)
+            statistics.assert_counts_rejected(counts, exact(COSTS, 0.8)[row] if row != 1 else exact([0, 0, 0, 0, 0, 0.2], 0.7))
+    np.testing.assert_array_equal(law.sample(jax.random.key(1), shape), np.array(VALUES, np.float32)[index])
+
+
+@pytest.mark.slow
+def test_candidates_of_mass_2_to_the_minus_28_are_drawn():
+    """4095 candidates of 2^-28 each, which a float32 cumulative sum behind a large one does not have."""
+    k = 1 << 12
+    cost = jnp.full((k,), 28 * np.log(2.0)).at[0].set(0.0)  # together 2^-16
+    law = Finite(jnp.arange(float(k)), cost, jnp.float32(1.0))
+    index = np.asarray(law.sample_index(jax.random.key(2), (1 << 20,)))
+    others = np.sum(index > 0)
+    assert 1 <= others <= 60  # 16 expected
+    assert len(set(index[index > 0])) > others // 2  # and not the same one again and again
+
+
+def test_rows_without_a_law():
+    """NaN, and the index -1; a neighbouring row is not touched."""
+    repeats = repeated([*NO_LAW, COSTS[0], COSTS[1]], 5)
+    assert (np.asarray(repeats.sample_index(jax.random.key(0), (4000,)))[:, :3] == -1).all()
+    draws = np.asarray(repeats.sample(jax.random.key(0), (4000,)))
+    assert np.isnan(draws[:, :3]).all()
+    assert np.isfinite(draws[:, 3:]).all()
+    law = law_of([*NO_LAW, COSTS[0], COSTS[1]])
+    for value in (law.mean(), law.variance(), law.entropy(), law.cdf(1.0), law.survival(1.0), law.quantile(0.5), law.log_prob(3.0)):
+        assert np.isnan(value[:3]).all()
+        assert np.isfinite(value[3:]).all()
+    assert np.isnan(law.log_probabilities()[:3]).all()
+    assert np.isnan(law.cdf(NAN)).all()
+    assert np.isnan(law.log_prob(NAN)).all()
+
+
+@pytest.mark.slow
+def test_rows_without_a_law_by_few_draws_and_by_a_bad_rate():
+    law = law_of([*NO_LAW, COSTS[0]])
+    assert np.isnan(law.sample(jax.random.key(0))).tolist() == [True, True, True, False]
+    bad_rate = law_of(COSTS[:2], jnp.array([NAN, 1.0]))
+    assert (bad_rate.sample_index(jax.random.key(0)) == -1).tolist() == [True, False]
+    assert np.isnan(bad_rate.mean()).tolist() == [True, False]
+
+
+def test_gradients_are_finite_with_ties_and_infinite_costs():
+    def total(values, costs, rate):
+        law = Finite(values, costs, rate)
+        parts = law.mean() + law.variance() + law.entropy() + law.cdf(2.0) + law.survival(2.0) + law.quantile(0.4)
+        return jnp.sum(parts + law.prob(2.0) + law.prob(7.0) + jnp.sum(law.probabilities(), axis=-1))
+
+    arguments = jnp.asarray(VALUES), jnp.asarray(COSTS).at[:, 5].set(INF), jnp.float32(0.7)
+    for gradient in jax.jit(jax.grad(total, argnums=(0, 1, 2)))(*arguments):
+        assert jnp.isfinite(gradient).all()
+
+
+def test_gradients_agree_with_differences(x64):
+    cost, direction = jnp.asarray(COSTS[0], jnp.float64), jnp.array([0.3, -1.0, 0.2, 0.5, 0.0, 1.0])
+
+    def along(h):
+        law = Finite(jnp.asarray(VALUES, jnp.float64), cost + h * direction, 0.7 + h)
+        return law.mean() + law.entropy() + law.log_prob(2.0)
+
+    h = 1e-5
+    values = jax.jit(along)
+    assert float(jax.jit(jax.grad(along))(0.0)) == pytest.approx(float(values(h) - values(-h)) / (2 * h), rel=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(), (130,)])
+def test_draws_do_not_depend_on_excluded_candidates_at_the_end_nor_on_further_rows(shape):
+    rng = np.random.default_rng(3)
+    cost, values = rng.exponential(size=(4, 33)).astype(np.float32), np.arange(33.0, dtype=np.float32)
+    key, rate = jax.random.key(4), jnp.float32(1.3)
+    draws = np.asarray(Finite(jnp.asarray(values), jnp.asarray(cost), rate).sample(key, shape))
+    padded = np.pad(cost, [(0, 0), (0, 50)], constant_values=INF)
+    wide = Finite(jnp.asarray(np.pad(values, (0, 50), constant_values=NAN)), jnp.asarray(padded), rate)
+    np.testing.assert_array_equal(draws, wide.sample(key, shape))
+    longer = Finite(jnp.asarray(values), jnp.asarray(np.concatenate([cost, cost])), rate)
+    np.testing.assert_array_equal(draws, longer.sample(key, shape)[..., :4])
+    assert len(set(longer.sample(key, shape).ravel().tolist())) > 3
+
+
+@pytest.mark.slow
+def test_fields_broadcast_and_laws_pass_through_vmap_and_jit():
+    law = Finite(jnp.asarray(VALUES), jnp.asarray(COSTS), jnp.array([0.5, 1.0])[:, None])
+    assert law.batch_shape == (2, 5)
+    assert law.sample(jax.random.key(0), (3,)).shape == (3, 2, 5)
+    assert law.sample(jax.random.key(0), (0,)).shape == (0, 2, 5)
+    np.testing.assert_allclose(law.probabilities()[1, 0], exact(COSTS[0], 1.0), rtol=2e-6)
+    own_values = Finite(jnp.stack([jnp.asarray(VALUES)] * 5), jnp.asarray(COSTS[0]), jnp.float32(1.0))
+    assert own_values.sample(jax.random.key(0)).shape == (5,)
+    assert set(own_values.sample(jax.random.key(0), (40,)).ravel().tolist()) <= set(VALUES)
+
+    def of_row(cost):
+        return Finite(jnp.asarray(VALUES), cost, jnp.float32(1.0))
+
+    mapped = jax.jit(jax.vmap(of_row))(jnp.asarray(COSTS))
+    np.testing.assert_allclose(mapped.mean(), of_row(jnp.asarray(COSTS)).mean(), rtol=1e-6)
+    with pytest.raises(ValueError, match="values need k costs"):
+        _ = Finite(jnp.zeros(3), jnp.zeros(4), jnp.float32(1.0)).batch_shape
+
+
+def test_values_may_be_out_of_order_and_equal(x64):
+    """Weights 2^-cost as exact fractions."""
+    law = Finite(jnp.array([5.0, 1.0, 5.0]), jnp.array([1.0, 2.0, 3.0]), jnp.log(2.0))
+    weights = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)]
+    fives = float((weights[0] + weights[2]) / sum(weights))
+    assert float(law.prob(5.0)) == pytest.approx(fives, rel=1e-14)
+    assert float(law.cdf(1.0)) == pytest.approx(1 - fives, rel=1e-14)
+    assert float(law.log_prob(2.0)) == -INF

@@ -1,0 +1,139 @@
+"""The exponential mechanism over candidates: its law, the two races that draw from it, and its privacy on every small dataset."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.accounting.guarantees import Guarantee
+from dpjax.distributions.selection import gumbel_max
+from dpjax.mechanisms.exponential import exponential, guarantee
+from dpjax.profiles.counts import candidate_counts, mode
+from dpjax.profiles.scores import CandidateScores
+from dpjax.random import gumbel_from_uniform, uniform
+from tests.support import oracle, statistics
+from tests.support.audit import Audit, padded
+
+CANDIDATES = (0.0, 1.0, 4.0)
+GRID = (*CANDIDATES, 9.0)
+DATASETS = {"add_remove": oracle.all_datasets(range(6), GRID), "swap": oracle.all_datasets([4, 5], GRID)}
+EPSILONS = np.array([0.5, 3.0])
+
+
+def mode_scores(neighbors, datasets=None):
+    x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 5)
+    return mode(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, count=count)
+
+
+def count_scores(neighbors, datasets=None):
+    x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 5)
+    return candidate_counts(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, count=count)
+
+
+def audit(log_probabilities, datasets, neighbors):
+    """The largest log-ratio over all neighbours, and the largest range of them, for each leading index."""
+    index = {data: row for row, data in enumerate(datasets)}
+    pairs = [(index[d], index[o]) for d in datasets for o in oracle.neighbours_of(d, neighbors, GRID) if o in index]
+    first, second = np.array(pairs).T
+    ratio = np.asarray(log_probabilities)[:, first] - np.asarray(log_probabilities)[:, second]
+    spread = np.maximum(ratio.max(axis=-1), 0) + np.maximum(-ratio.min(axis=-1), 0)
+    return Audit(np.abs(ratio).max(axis=(1, 2)), spread.max(axis=-1))
+
+
+def audit_of(scores, neighbors):
+    return audit(exponential(scores, EPSILONS[:, None]).log_probabilities(), DATASETS[neighbors], neighbors)
+
+
+def test_distances_from_the_mode_are_private(x64):
+    """Under swap the range is attained. Under add/remove it is epsilon/2: the score is a count but for a common shift."""
+    for neighbors, share in (("swap", 1.0), ("add_remove", 0.5)):
+        found = audit_of(mode_scores(neighbors), neighbors)
+        assert (found.loss <= EPSILONS * share * (1 + 1e-9)).all(), found
+        np.testing.assert_allclose(found.range, EPSILONS * share, rtol=1e-9)
+
+
+def test_counts_are_private_and_attain_the_range(x64):
+    for neighbors in DATASETS:
+        found = audit_of(count_scores(neighbors), neighbors)
+        assert (found.loss <= EPSILONS * (1 + 1e-9)).all(), found
+        np.testing.assert_allclose(found.range, EPSILONS, rtol=1e-9)
+
+
+def test_control_mistakes_about_the_sensitivity_are_caught(x64):
+    half = replace(mode_scores("swap"), sensitivity=jnp.asarray(0.5))
+    found = audit_of(half, "swap")
+    assert (found.range >= 1.9 * EPSILONS).all()
+    assert (found.loss >= 1.1 * EPSILONS).all()
+    # Counts with the sensitivity of add/remove, under swap.
+    wrong = count_scores("add_remove", DATASETS["swap"])
+    found = audit_of(wrong, "swap")
+    assert (found.range >= 1.9 * EPSILONS).all()
+    assert (found.loss >= 1.1 * EPSILONS).all()
+    # And epsilon off by a tenth.
+    faster = replace(mode_scores("swap"), sensitivity=jnp.asarray(1 / 1.1))
+    np.testing.assert_allclose(audit_of(faster, "swap").range, 1.1 * EPSILONS, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype, x64):
+    """Algorithm 1 of Gillenwater and Munoz Medina against the library's Gumbel-max; both against the exact probabilities."""
+    draws = 40_000
+    law = exponential(jnp.array([0.0, -1.0, -3.0, 0.5, -8.0], dtype), 1.0, sensitivity=0.5)
+    log_weights = jnp.log(jnp.array([1.0, 3.0, 0.5, 2.0, 40.0], dtype)) - law.rate * law.cost  # widths as in the paper
+    pair = uniform(jax.random.key(5), (draws * 5,), dtype)
+
+    @jax.jit
+    def races(pair):
+        gumbels = gumbel_from_uniform(pair).reshape(draws, 5)
+        u = np.float64 if dtype == "float64" else np.float32
+        race = jnp.log(jnp.log(1 / pair.value)).reshape(draws, 5).astype(u) - log_weights[None]
+        return gumbel_max(log_weights[None], gumbels), jnp.argmin(race, axis=-1), gumbel_max(-(law.cost * law.rate)[None], gumbels)
+
+    by_gumbel, by_race, plain = (np.asarray(index) for index in races(pair))
+    # In float32 log(1/U) of a U near 1 is rounded; where it decides, and only there, the two differ.
+    assert np.mean(by_gumbel != by_race) <= (0.0 if dtype == "float64" else 1e-4)
+    weights = np.exp(np.asarray(log_weights, np.float64))
+    for index in (by_gumbel, by_race):
+        statistics.assert_counts_follow(np.bincount(index, minlength=5), weights / weights.sum())
+        statistics.assert_counts_rejected(np.bincount(index, minlength=5), law.probabilities())
+    statistics.assert_counts_follow(np.bincount(plain, minlength=5), law.probabilities())
+
+
+def test_forms_of_scores_and_excluded_candidates():
+    scores = CandidateScores(jnp.array([[1.0, 3.0, -jnp.inf]] * 2), jnp.array([5.0, 6.0, 7.0]), neighbors="swap")
+    law = exponential(scores, jnp.array([1.0, 2.0])[:, None])
+    assert law.batch_shape == (2, 2)
+    np.testing.assert_allclose(law.prob(6.0) / law.prob(5.0), [[np.e] * 2, [np.e**2] * 2], rtol=1e-6)
+    assert (law.prob(7.0) == 0).all()
+    same = exponential(scores.scores, 1.0, candidates=[5, 6, 7], sensitivity=1)
+    np.testing.assert_array_equal(same.probabilities(), law.probabilities()[0])
+    per_row = exponential(scores.scores[0], 1.0, sensitivity=np.array([1.0, 2.0]))
+    np.testing.assert_allclose(per_row.prob(1.0) / per_row.prob(0.0), [np.e, np.exp(0.5)], rtol=1e-6)
+    bad = exponential(jnp.array([[1.0, jnp.nan], [1.0, jnp.inf], [-jnp.inf, -jnp.inf], [0.0, 0.0]]), 1.0, sensitivity=1.0)
+    assert np.isnan(bad.mean()).tolist() == [True, True, True, False]
+    assert np.isnan(exponential(scores, jnp.float32(-1.0)).mean()).all()
+
+
+def test_errors_and_guarantee():
+    scores = CandidateScores(jnp.zeros(2), jnp.zeros(2), neighbors="swap")
+    for options in ({"sensitivity": 1.0}, {"candidates": [1, 2]}):
+        with pytest.raises(ValueError, match="carry their"):
+            exponential(scores, 1.0, **options)
+    with pytest.raises(ValueError, match="needs the sensitivity"):
+        exponential(jnp.zeros(2), 1.0)
+    with pytest.raises(ValueError, match="epsilon"):
+        exponential(scores, 0.0)
+    with pytest.raises(ValueError, match="sensitivity"):
+        exponential(replace(scores, sensitivity=-1.0), 1.0)
+    with pytest.raises(ValueError, match="k scores"):
+        exponential(jnp.zeros(2), 1.0, sensitivity=1.0, candidates=[1, 2, 3])
+    with pytest.raises(ValueError, match="at least one"):
+        exponential(jnp.zeros((2, 0)), 1.0, sensitivity=1.0)
+    assert guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "swap")
+    assert guarantee(jnp.zeros(2), 0.5, neighbors="edge") == Guarantee(0.5, 0.5, "edge")
+    with pytest.raises(ValueError, match="hold under swap"):
+        guarantee(scores, 0.5, neighbors="add_remove")
+    with pytest.raises(ValueError, match="neighbors"):
+        guarantee(jnp.zeros(2), 0.5)
