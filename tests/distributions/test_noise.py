@@ -1,0 +1,239 @@
+"""Cauchy and Laplace-log-normal laws, and clamped ones, against quadrature of their densities; draws against their exact cdf."""
+
+import itertools
+from functools import partial
+from math import gamma as gamma_function
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import laplace
+from dpjax.distributions.cauchy import Cauchy
+from dpjax.distributions.clamped import Clamped
+from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
+from dpjax.random import UniformPair
+from tests.support.statistics import assert_follows, assert_rejected
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+POINTS = np.array([0.0, 1e-9, 0.003, 0.3, 0.999, 1.0, 1.001, 3.0, 40.0, 1e4, 1e8])
+SIGMAS = np.array([0.0, 0.05, 0.3, 1.0, 2.0])
+
+
+def integrate(function, low, high, panels=600):
+    """Composite Gauss-Legendre, ``low`` and ``high`` arrays of one shape."""
+    cuts = np.linspace(low, high, panels + 1, axis=-1)
+    half = np.diff(cuts, axis=-1)[..., None] / 2
+    at = cuts[..., :-1, None] + half * (NODES + 1)
+    return np.sum(half * WEIGHTS * function(at), axis=(-2, -1))
+
+
+def cauchy_oracle(gamma, z, moment=0):
+    """The integrals of t^moment * density from 0 to z and (moment 0) from z on, in the logarithm of t."""
+    total = 2 * gamma_function(1 / gamma) * gamma_function(1 - 1 / gamma) / gamma
+
+    def weight(w):
+        return np.exp((moment + 1) * w - np.logaddexp(0, gamma * w))
+
+    with np.errstate(divide="ignore"):
+        w = np.maximum(np.log(z), -60.0)
+    below = np.where(z > 0, integrate(weight, np.full_like(w, -60.0), w), 0.0)
+    far = np.maximum(w, 0) + 45 / (gamma - 1)
+    return below / total, None if moment else integrate(weight, w, far, 2000) / total
+
+
+def lln_oracle(z, sigma, power=0):
+    """E[e^(power sigma Y) exp(-z e^(-sigma Y))] by a fine trapezoid rule without any centring."""
+    y = np.arange(-20, 45, 1 / 256)
+    return np.sum(np.exp(-y * y / 2 + power * sigma * y - z[..., None] * np.exp(-sigma * y)), axis=-1) / 256 / np.sqrt(2 * np.pi)
+
+
+@pytest.mark.parametrize("gamma", [2.0, 1.75, *(pytest.param(g, marks=pytest.mark.slow) for g in (1.2, 2.0001, 4.5))])
+def test_cauchy_agrees_with_quadrature(gamma, x64):
+    law = Cauchy(jnp.zeros(()), jnp.ones(()), gamma)
+    body, tail = cauchy_oracle(gamma, POINTS)
+    partial_mean, _ = cauchy_oracle(gamma, POINTS, moment=1)
+    np.testing.assert_allclose(law.survival(POINTS), tail, rtol=1e-12)
+    np.testing.assert_allclose(law.cdf(-POINTS), tail, rtol=1e-12)
+    np.testing.assert_allclose(law.cdf(POINTS), 0.5 + body, rtol=1e-12)
+    total = 2 * gamma_function(1 / gamma) * gamma_function(1 - 1 / gamma) / gamma
+    np.testing.assert_allclose(law.prob(POINTS), 1 / (1 + POINTS**gamma) / total, rtol=1e-12)
+    np.testing.assert_allclose(law.clamped_mean_abs_error(0.0, -POINTS, POINTS), 2 * (partial_mean + POINTS * tail), rtol=1e-12)
+    levels = np.array([1e-19, 1e-9, 0.01, 0.2, 0.24, 0.26, 0.49, 0.5])
+    np.testing.assert_allclose(law.cdf(law.quantile(levels)), levels, rtol=1e-12)
+    np.testing.assert_allclose(law.quantile(1 - levels[2:]), -law.quantile(levels[2:]), atol=1e-13)
+    low, high = law.interval(0.6)
+    np.testing.assert_allclose([law.cdf(low), law.survival(high)], 0.2, rtol=1e-12)
+    if gamma > 3:
+        second = 2 * integrate(lambda w: np.exp(3 * w - np.logaddexp(0, gamma * w)), np.array(-40.0), np.array(30.0), 2000) / total
+        first = 2 * integrate(lambda w: np.exp(2 * w - np.logaddexp(0, gamma * w)), np.array(-40.0), np.array(20.0), 2000) / total
+        np.testing.assert_allclose([law.variance(), law.mean_abs_error(0.0)], [second, first], rtol=1e-11)
+        assert float(law.mean()) == 0
+    else:
+        assert np.isinf(law.variance())
+    if gamma <= 2:
+        assert np.isnan(law.mean())
+        assert np.isinf(law.mean_abs_error(0.3))
+
+
+def test_laplace_log_normal_agrees_with_quadrature(x64):
+    law = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(SIGMAS))
+    z, sigma = np.broadcast_arrays(POINTS[:9, None], SIGMAS)
+    z, sigma = z.copy(), sigma[..., None]
+    z[z > 100 * np.exp(8 * SIGMAS)] = 1.0  # where even a trapezoid rule underflows
+    close = {"rtol": 3e-12}
+    np.testing.assert_allclose(law.survival(z), lln_oracle(z, sigma) / 2, **close)
+    np.testing.assert_allclose(law.prob(z), lln_oracle(z, sigma, -1) / 2, **close)
+    errors = lln_oracle(np.zeros_like(z), sigma, 1) - lln_oracle(z, sigma, 1)
+    np.testing.assert_allclose(law.clamped_mean_abs_error(0.0, -z, z), errors, rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(law.mean_abs_error(z), z + lln_oracle(z, sigma, 1), **close)
+    np.testing.assert_allclose(law.variance(), 2 * np.exp(2 * SIGMAS**2), **close)
+    for level in (1e-15, 1e-4, 0.3, 0.5):
+        np.testing.assert_allclose(law.cdf(law.quantile(level)), np.full(5, level), rtol=1e-11)
+    plain = laplace(0.0, 1.0, sensitivity=1.0)
+    np.testing.assert_allclose(law.log_prob(z)[:, 0], plain.log_prob(z[:, 0]), rtol=1e-13)
+
+
+@pytest.mark.slow
+def test_laplace_log_normal_far_out_and_at_large_sigma(x64):
+    """Against 60 standard deviations at a step of 1/2048."""
+    sigma, z = np.array([0.2, 0.5, 4.0]), np.array([50.0, 1e5, 1e12])
+    y = np.arange(-30, 60, 1 / 2048)
+    terms = -y * y / 2 - z[:, None] * np.exp(-sigma[:, None] * y)
+    top = terms.max(-1)
+    wanted = top + np.log(np.sum(np.exp(terms - top[:, None]), -1) / 2048 / np.sqrt(2 * np.pi)) - np.log(2)
+    law = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(sigma))
+    np.testing.assert_allclose(jnp.log(law.survival(z)), wanted, atol=1e-12)
+
+
+def clamped_error(law, center, lower, upper):
+    """E|clip(Y) - center|, from the integral of the tails, whatever the law."""
+
+    def tails(y):
+        return np.where(y > center, np.asarray(law.survival(y)), np.asarray(law.cdf(y)))
+
+    cuts = np.unique(np.clip([lower, center, float(law.quantile(0.5)), upper], lower, upper))
+    inside = sum(float(integrate(tails, np.array(a), np.array(b), 200)) for a, b in itertools.pairwise(cuts))
+    return inside + max(lower - center, 0) + max(center - upper, 0)
+
+
+LAWS = {
+    "laplace": lambda loc, scale: laplace(loc, 1 / scale, sensitivity=1.0),
+    "cauchy": lambda loc, scale: Cauchy(loc, scale),
+    "heavy": lambda loc, scale: Cauchy(loc, scale, 1.3),
+    "laplace-log-normal": lambda loc, scale: LaplaceLogNormal(loc, scale, jnp.asarray(0.4, loc.dtype)),
+}
+
+
+def some(*quick):
+    return pytest.mark.parametrize("name", [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in LAWS])
+
+
+@some("laplace", "cauchy")
+def test_clamped_laws_agree_with_quadrature(name, x64):
+    for scale in (0.01, 3.0):
+        law = LAWS[name](jnp.asarray(0.5), jnp.asarray(scale))
+        clamped = Clamped.of(law, lower=-1.0, upper=2.0)
+        for center in (0.5, 0.7, -1.0, 2.0, 5.0, -4.0):
+            np.testing.assert_allclose(clamped.mean_abs_error(center), clamped_error(law, center, -1.0, 2.0), rtol=1e-6)
+        np.testing.assert_allclose(clamped.mean(), clamped_error(law, -1.0, -1.0, 2.0) - 1, rtol=1e-6)
+    assert float(clamped.cdf(2.0)) == float(clamped.survival(-1.001)) == 1
+    assert float(clamped.cdf(-1.001)) == float(clamped.survival(2.0)) == 0
+    np.testing.assert_allclose(clamped.cdf(-1.0), law.cdf(-1.0))
+    assert [float(q) for q in clamped.interval(0.9999)] == [-1.0, 2.0]
+
+
+def test_clamped_error_of_the_cauchy_law_is_the_published_closed_form(x64):
+    scale, low, high, loc = 0.7, -2.0, 5.0, 1.0
+
+    def one_side(c):
+        return c / 2 - (c * np.arctan(c / scale) - scale / 2 * np.log(1 + c * c / scale**2)) / np.pi
+
+    error = Cauchy(jnp.asarray(loc), jnp.asarray(scale)).clamped_mean_abs_error(loc, low, high)
+    np.testing.assert_allclose(error, one_side(high - loc) + one_side(loc - low), rtol=1e-12)
+
+
+DRAWS = 40_000
+
+
+@some("heavy", "laplace-log-normal")
+def test_draws_follow_the_exact_cdf(name):
+    locs, scales = (1.0, -3.0), (0.1, 20.0)
+    draws = np.asarray(LAWS[name](jnp.asarray(locs), jnp.asarray(scales)).sample(jax.random.key(3), (DRAWS,)))
+    assert draws.shape == (DRAWS, 2)
+    standard = LAWS[name](jnp.asarray(0.0), jnp.asarray(1.0))
+    for row, (loc, scale) in enumerate(zip(locs, scales, strict=True)):
+        z = (draws[:, row] - loc) / scale
+        assert_follows(z, standard.cdf)
+        assert_rejected(z * 1.3, standard.cdf)
+        assert_rejected(np.abs(z), standard.cdf)
+    ranks = np.argsort(np.argsort(draws, axis=0), axis=0)
+    assert abs(np.corrcoef(ranks.T)[0, 1]) < 5 / np.sqrt(DRAWS)
+
+
+def test_injected_words_reach_both_tails():
+    """A pair of words of all zeros and of all ones: the quantiles 2^-65 and 1 - 2^-65."""
+    tail = jnp.float32(2.0**-65)
+    pairs = [UniformPair(jnp.stack([tail, jnp.float32(1)]), jnp.stack([jnp.float32(1), tail]))] * 2
+    cauchy = Cauchy(jnp.zeros(()), jnp.ones(()))._standard(pairs[:1])
+    np.testing.assert_allclose(cauchy, np.array([-1, 1]) * 2.0**65 / np.pi, rtol=1e-6)
+    other = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(0.3))._standard(pairs, jnp.full(2, 0.3, jnp.float32))
+    np.testing.assert_allclose(np.asarray(other) * [-np.exp(0.3 * 9.0), np.exp(-0.3 * 9.0)], 64 * np.log(2), rtol=0.05)
+
+
+@some("laplace-log-normal")
+def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
+    @partial(jax.jit, static_argnames=("shape",))
+    def draw(loc, scale, shape=()):
+        return LAWS[name](loc, scale).sample(jax.random.key(1), shape)
+
+    loc, scale = jnp.linspace(-1, 1, 37), jnp.linspace(0.1, 3, 37)
+    whole, few = draw(loc, scale), draw(loc[:5], scale[:5])
+    np.testing.assert_array_equal(whole[:5], few)
+    many = draw(loc, scale, (40,))
+    np.testing.assert_array_equal(many[:, :5], draw(loc[:5], scale[:5], (40,)))
+    np.testing.assert_array_equal(many[:33], draw(loc, scale, (33,)))
+
+
+def test_bad_rows_are_nan_and_alone():
+    law = Cauchy(jnp.zeros(3), jnp.array([1.0, jnp.nan, 1.0]))
+    np.testing.assert_array_equal(np.isnan(law.sample(jax.random.key(0))), [False, True, False])
+    np.testing.assert_array_equal(np.isnan(law.cdf(1.0)), [False, True, False])
+    np.testing.assert_array_equal(np.isnan(law.quantile(jnp.array([-0.1, 0.5, 1.1]))), [True, True, True])
+    with pytest.raises(ValueError, match="gamma must be a static number above 1"):
+        Cauchy(jnp.zeros(()), jnp.ones(()), 1.0)
+    with pytest.raises(ValueError, match="lower must be below upper"):
+        Clamped.of(law, lower=1, upper=0)
+
+
+@some()
+def test_gradients_agree_with_differences(name, x64):
+    """With respect to loc and scale, of everything that is smooth in them."""
+
+    def summary(parameters):
+        law = LAWS[name](parameters[0], parameters[1])
+        clamped = Clamped(law, jnp.asarray(-1.0), jnp.asarray(2.0))
+        return law.cdf(0.9) + law.survival(-3.0) + law.quantile(0.9) + law.log_prob(40.0) + clamped.mean_abs_error(0.5)
+
+    at = jnp.array([0.3, 0.8])
+    numeric = [(summary(at + step) - summary(at - step)) / 2e-5 for step in 1e-5 * np.eye(2)]
+    np.testing.assert_allclose(jax.grad(summary)(at), numeric, rtol=1e-7, atol=1e-9)
+    at_loc = jax.grad(
+        lambda loc: Clamped(LAWS[name](loc, jnp.asarray(0.8)), jnp.asarray(-1.0), jnp.asarray(2.0)).mean_abs_error(0.5)
+    )
+    assert np.isfinite(at_loc(0.5))
+
+
+@some()
+def test_float32_stays_near_float64(name, x64):
+    points = np.array([-1e6, -30.0, 0.2, 0.5, 1.0, 70.0, 1e6])
+    single, double = (LAWS[name](jnp.asarray(0.5, t), jnp.asarray(0.3, t)) for t in ("float32", "float64"))
+    for method in ("cdf", "survival", "log_prob"):
+        found = getattr(single, method)(points.astype(np.float32))
+        assert found.dtype == jnp.float32
+        wanted = np.asarray(getattr(double, method)(points))
+        # exp and log of arguments up to 100 in a tail of that many nats; below 1e-37 a probability is subnormal.
+        np.testing.assert_allclose(found, wanted, rtol=1e-4 if method != "log_prob" else 1e-5, atol=1e-37)
+    for t in (single, double):
+        assert np.isfinite(Clamped.of(t, lower=-9, upper=9).mean_abs_error(0.1))
