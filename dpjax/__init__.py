@@ -6,30 +6,38 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 from dpjax import accounting, distributions, mechanisms, profiles, random, simulation
 from dpjax.accounting import Guarantee
 from dpjax.distributions import Finite, PiecewiseExponential, Tails, sample_intervals
+from dpjax.mechanisms.duff import duff
+from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search
+from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.shifted_inverse import shifted_inverse
 from dpjax.profiles import (
+    CandidateScores,
     DownSensitivity,
     SensitivityProfile,
     distinct_count,
     from_local_sensitivity,
     from_radii,
     maximum,
+    mean,
     median,
+    mode,
     nonnegative_sum,
     order_statistic,
     quantile,
     triangle_count,
     triangle_count_of_edges,
     user_sum,
+    variance,
 )
 from dpjax.simulation import sharded_sample, simulate
 from dpjax.version import __version__
 
 __all__ = [
+    "CandidateScores",
     "DownSensitivity",
     "Finite",
     "Guarantee",
@@ -40,16 +48,21 @@ __all__ = [
     "accounting",
     "distinct_count",
     "distributions",
+    "duff",
+    "exponential",
     "from_local_sensitivity",
     "from_radii",
     "inverse_sensitivity",
     "laplace",
     "maximum",
+    "mean",
     "mechanisms",
     "median",
+    "mode",
     "noisy_binary_search",
     "nonnegative_sum",
     "order_statistic",
+    "permute_and_flip",
     "piecewise_laplace",
     "profiles",
     "quantile",
@@ -62,4 +75,5 @@ __all__ = [
     "triangle_count",
     "triangle_count_of_edges",
     "user_sum",
+    "variance",
 ]

@@ -1,22 +1,30 @@
 """From data to a sensitivity profile: what a statistic can become after 1, 2, ... individuals change."""
 
+from dpjax.profiles.counts import mode
 from dpjax.profiles.graphs import triangle_count, triangle_count_of_edges
+from dpjax.profiles.moments import mean, sum, variance
 from dpjax.profiles.monotone import DownSensitivity, distinct_count, maximum, nonnegative_sum, user_sum
 from dpjax.profiles.order_statistics import median, order_statistic, quantile
 from dpjax.profiles.profile import SensitivityProfile, from_local_sensitivity, from_radii
+from dpjax.profiles.scores import CandidateScores
 
 __all__ = [
+    "CandidateScores",
     "DownSensitivity",
     "SensitivityProfile",
     "distinct_count",
     "from_local_sensitivity",
     "from_radii",
     "maximum",
+    "mean",
     "median",
+    "mode",
     "nonnegative_sum",
     "order_statistic",
     "quantile",
+    "sum",
     "triangle_count",
     "triangle_count_of_edges",
     "user_sum",
+    "variance",
 ]

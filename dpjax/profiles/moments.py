@@ -241,9 +241,7 @@ def _profile(
     above: jax.Array, below: jax.Array, neighbors: Neighbors, step: jax.Array | None = None, interpolable: bool = True
 ) -> SensitivityProfile:
     upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=side.dtype) for side in (above, below))
-    return SensitivityProfile(
-        above, below, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable
-    )
+    return SensitivityProfile(above, below, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable)
 
 
 class Sorted(NamedTuple):
@@ -433,7 +431,9 @@ def _variance(
         start = jnp.minimum(start, end)
         window = [_pick(array, end).minus(_pick(array, start)) for array in (sums, squares)]
         sse = about_mean(size + jnp.zeros_like(end), *window)
-        return jnp.min(jnp.where((x.indices(kept_levels + 1) <= level) & (size > 1), sse, jnp.where(size > 1, jnp.inf, 0.0)), axis=-1)
+        return jnp.min(
+            jnp.where((x.indices(kept_levels + 1) <= level) & (size > 1), sse, jnp.where(size > 1, jnp.inf, 0.0)), axis=-1
+        )
 
     def largest(level: jax.Array) -> jax.Array:
         start = x.indices(x.size + 1)

@@ -26,9 +26,7 @@ CASES = [  # the default run keeps one, CI runs all
 
 def continuous(neighbors, q, **options):
     x, count = padded(DATASETS[neighbors], 4)
-    return quantile(
-        jnp.asarray(x), q, lower=LOW, upper=HIGH, neighbors=neighbors, definition="continuous", count=count, **options
-    )
+    return quantile(jnp.asarray(x), q, lower=LOW, upper=HIGH, neighbors=neighbors, definition="continuous", count=count, **options)
 
 
 def losses(profile, neighbors, epsilon, **options):
