@@ -16,13 +16,24 @@ from dpjax.mechanisms.shifted_inverse import guarantee, removals, shift_for, shi
 from dpjax.profiles.monotone import DownSensitivity, distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import oracle
 from tests.support.audit import audit
-from tests.support.removals import DATASETS, DEFINITIONS, GRID, N_MAX, TOP, down_sensitivity_of, finite_losses, kept, neighbouring
+from tests.support.removals import (
+    DATASETS,
+    DEFINITIONS,
+    GRID,
+    N_MAX,
+    TOP,
+    down_sensitivity_of,
+    finite_losses,
+    kept,
+    log_probabilities,
+    neighbouring,
+)
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected, assert_follows, assert_rejected
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "E_shifted.json").read_text())
 ROUNDING = 1e-9
 TAUS = (1, 2, 3)
-QUICK = ("max", "sum")
+QUICK = ("max",)
 CANDIDATES = np.array([-1.0, *np.unique([*GRID, TOP, 0.5, 2.0, 3.0, 4.5, 6.0])])  # every value of the statistics, and one below
 
 
@@ -101,8 +112,9 @@ def test_loss_and_range_on_candidates(name, x64):
     for tau in TAUS:
         for epsilon in (0.5, 2.0):
             law = shifted_inverse(down, epsilon, tau=tau, candidates=CANDIDATES)
-            np.testing.assert_allclose(law.probabilities().sum(-1), 1.0, rtol=1e-12)
-            assert (np.asarray(law.probabilities())[:, 0] == 0).all()  # below f(empty), whatever the data
+            mass = np.exp(log_probabilities(law))
+            np.testing.assert_allclose(mass.sum(-1), 1.0, rtol=1e-12)
+            assert (mass[:, 0] == 0).all()  # below f(empty), whatever the data
             loss, spread = finite_losses(law, pairs)
             assert max(loss, spread) <= epsilon * (1 + ROUNDING)
             worst = max(worst, spread / epsilon)

@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -54,9 +55,17 @@ def neighbouring(datasets=None, neighbors="add_remove", grid=GRID):
     return np.array(pairs).T
 
 
+_log_probabilities = jax.jit(lambda law: law.log_probabilities())
+
+
+def log_probabilities(law):
+    """Of a law on candidates, compiled as one."""
+    return np.asarray(_log_probabilities(law), np.float64)
+
+
 def finite_losses(law, pairs):
     """The largest log-ratio and the largest range over neighbouring rows of a law on candidates, exactly."""
-    logs = np.asarray(law.log_probabilities(), np.float64)
+    logs = log_probabilities(law)
     with np.errstate(invalid="ignore"):
         ratio = logs[pairs[0]] - logs[pairs[1]]
     ratio = np.where(np.isneginf(logs[pairs[0]]) & np.isneginf(logs[pairs[1]]), 0.0, ratio)
