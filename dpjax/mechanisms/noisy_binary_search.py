@@ -68,9 +68,9 @@ def noisy_binary_search(
             ``epsilon`` or ``zcdp``.
 
     Privacy:
-        epsilon-DP, or zcdp-zCDP, for one person more or less. With Laplace noise also epsilon^2/(2 R)-zCDP, so ``epsilon =
-        sqrt(2 R rho)`` is the mechanism of Theorem 5. Public: tau, the candidates, epsilon or zcdp, and what the statistic says
-        is public. A float ``sample`` is a simulation: noise is not drawn, the leaf is.
+        epsilon-DP, or zcdp-zCDP, for one person more or less, and for one person replaced. With Laplace noise also
+        epsilon^2/(2 R)-zCDP, so ``epsilon = sqrt(2 R rho)`` is the mechanism of Theorem 5. Public: tau, the candidates, epsilon
+        or zcdp, and what the statistic says is public. No noise is drawn: a ``sample`` is a leaf of the tree.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 5 and footnote 6; Blum, Ligett and Roth (2008).
@@ -119,7 +119,7 @@ def _cost(down: DownSensitivity, values: jax.Array, tau: jax.Array, scale: jax.A
 def _log_cdf(t: jax.Array, noise: Noise) -> jax.Array:
     """Log P(noise <= t), for standard noise."""
     if noise == "gaussian":
-        return jax.scipy.special.log_ndtr(t)
+        return jax.scipy.special.log_ndtr(t, series_order=8)  # the default 3 is off by 4e-9 at 20 deviations
     return jnp.where(t <= 0, t - np.log(2.0), jnp.log1p(-jnp.exp(-jnp.abs(t)) / 2))
 
 

@@ -11,7 +11,6 @@ s+1 on both sides, Corollary 3.1, so the cost changes by at most 1. tau must be 
 """
 
 from collections.abc import Sequence
-from functools import partial
 from math import ceil, log, prod
 from typing import overload
 
@@ -82,9 +81,9 @@ def shifted_inverse(
             bad ``epsilon``.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range for one person more or less. Public: epsilon, tau, rho, the candidates, and what the
-        statistic says is public. Float draws are simulations: their low-order bits depend on the data (on the line; candidates
-        are public).
+        epsilon-DP and epsilon-bounded-range for one person more or less, and for one person replaced. Public: epsilon, tau, rho,
+        the candidates, and what the statistic says is public. Float draws on the line are simulations: their low-order bits
+        depend on the data.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 4 and footnote 4 (the last term of the last
@@ -107,11 +106,11 @@ def shifted_inverse(
     down.shift(tau)  # the checks on tau
     values = finite_range(candidates, down.dtype)
     rate = parameters.positive("epsilon", epsilon, down.dtype) / 2
-    return Finite(values, _cost(down, values, int(tau)), rate)
+    return Finite(values, _cost(down, values, float(tau)), rate)
 
 
-@partial(jax.jit, static_argnames=("tau",))
-def _cost(down: DownSensitivity, values: jax.Array, tau: int) -> jax.Array:
+@jax.jit
+def _cost(down: DownSensitivity, values: jax.Array, tau: float) -> jax.Array:
     to_at_most, to_below = removals(down, values)
     return jnp.maximum(to_at_most - tau, tau - to_below)
 

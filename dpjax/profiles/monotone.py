@@ -13,7 +13,9 @@ and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 
     nonnegative sum    the total without the l largest records                one record each
     user sum           the total without the l largest persons' totals        many rows each
 
-All of this is for neighbours that differ by one person more or less; under swap nothing here is valid.
+A person replaced is one removed and one added, which move h in opposite directions: through y = x without the old one,
+h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person more or less is so for one replaced, at the same
+epsilon. (That does not hold for profiles in general.)
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class DownSensitivity:
 
     @property
     def neighbors(self) -> Neighbors:
-        """The only relation that the values are valid for: one person more or less."""
+        """The relation of the guarantees, one person more or less; they also hold for one person replaced."""
         return "add_remove"
 
     def at(self, level: int) -> jax.Array:
