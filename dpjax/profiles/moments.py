@@ -9,10 +9,10 @@ With x[1..n] sorted, T their sum, and a, b the bounds, the extreme values within
     variance, swap        see ``_variance``
 
 All are exact. The mean under add/remove is the one where the best change at each step is not the best in the end: of {0, 0, 0.8} in
-[0, 1], two changes chosen one by one reach 0.6, and removing both zeros reaches 0.8. But the numerator above is concave in R and the
-denominator affine, so the ratio is quasi-concave: it rises up to the best R, never pauses, and falls. It rises from R to R + 1 exactly
-where it is above (x[R+1] + b) / 2, the mean of the record that goes and the addition that does not come, and the best R is found by
-bisection.
+[0, 1], two changes chosen one by one reach 0.6, and removing both zeros reaches 0.8. But the numerator above is concave in R and
+the denominator affine, so the ratio is quasi-concave: it rises up to the best R without a pause, and falls. It rises from R to R + 1
+exactly where it is above (x[R+1] + b) / 2, the mean of the record that goes and the addition that does not come, and the best R is
+found by bisection.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def mean(
     sample-monotone (of {0, 1}, removing one record reaches 0 and 1, but 0.9 takes two changes), and there are two profiles.
     ``values="extreme"`` has the largest and the smallest mean within l changes: right for piecewise Laplace, and for inverse
     sensitivity too. ``values="hull"`` has what l changes reach with at least one addition, a whole interval: inverse sensitivity
-    on it is Duff's mean. It is a little narrower and cannot be interpolated: piecewise Laplace would have a loss of 1.08 epsilon and a
-    range of 1.5 epsilon.
+    on it is Duff's mean. It is a little narrower and cannot be interpolated: piecewise Laplace would have a loss of 1.08 epsilon
+    and a range of 1.5 epsilon.
 
     Args:
         x: float ``(..., n)``, individuals on the last axis; clamped to ``[lower, upper]``. A NaN record is absent under
@@ -82,9 +82,9 @@ def mean(
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.1, which calls for a dynamic program: none is needed.
 
     >>> import jax.numpy as jnp
-    >>> profile = mean(jnp.array([1.0, 2.0, 6.0]), lower=0, upper=9, neighbors="swap")
-    >>> profile.upper.round(2).tolist(), profile.lower.round(2).tolist()
-    ([3.0, 5.67, 8.0, 9.0], [3.0, 1.0, 0.33, 0.0])
+    >>> profile = mean(jnp.array([1.0, 2.0, 3.0, 6.0]), lower=0, upper=10, neighbors="swap")
+    >>> profile.upper.tolist(), profile.lower.tolist()
+    ([3.0, 5.25, 7.25, 9.0, 10.0], [3.0, 1.5, 0.75, 0.25, 0.0])
     """
     parameters.one_of("values", values, ("extreme", "hull"))
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
@@ -124,8 +124,8 @@ def sum(  # the name it has in NumPy and JAX
         sort: as in :func:`dpjax.quantile`.
 
     Returns:
-        A profile of batch shape ``(...)``: n levels, under add/remove followed by steps (which inverse sensitivity refuses) or, with
-        ``max_count``, n + max_count levels. Under swap a row without records has no law.
+        A profile of batch shape ``(...)``: n levels, under add/remove followed by steps (which inverse sensitivity refuses) or,
+        with ``max_count``, n + max_count levels. Under swap a row without records has no law.
 
     Raises:
         TypeError, ValueError: as :func:`mean`; a ``max_count`` under swap or below the columns of ``x``; no column under swap.
@@ -183,8 +183,8 @@ def variance(
         sort: as in :func:`dpjax.quantile`.
 
     Returns:
-        A profile of batch shape ``(...)`` with range [0, (upper - lower)^2 floor(n/2) ceil(n/2) / n^2], which n records can reach. A row
-        of fewer than two records has no law.
+        A profile of batch shape ``(...)`` with range [0, (upper - lower)^2 floor(n/2) ceil(n/2) / n^2], which n records can reach.
+        A row of fewer than two records has no law.
 
     Raises:
         TypeError, ValueError: as :func:`mean`; ``neighbors="add_remove"``, fewer than two columns, a bad ``truncate``.
@@ -263,6 +263,7 @@ class Sorted(NamedTuple):
     def of(
         records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, neighbors: Neighbors, sort: Sort
     ) -> Sorted:
+        """Clamp and sort."""
         shapes = [records.shape, (*low.shape, 1), (*high.shape, 1)] + ([] if present is None else [present.shape])
         batch = jnp.broadcast_shapes(*shapes)[:-1]
         records, low, high = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None]))
@@ -330,10 +331,9 @@ def _mean(
             gone = jnp.minimum(level, x.n)
             beyond = jnp.where(level >= x.n, bound, changed(gone, gone, sign))
             return _outwards(value, beyond, sign, x.low, x.high)
-        if values == "hull":
-            most = jnp.minimum(level - 1, x.n)
-        else:  # the empty dataset is left out: its value, the middle, is never beyond what one record and one bound reach
-            most = jnp.where(level == x.n, x.n - 1, jnp.minimum(level, x.n))
+        # The empty dataset is left out: its value, the middle, is never beyond what one record and one bound reach.
+        extreme = jnp.where(level == x.n, x.n - 1, jnp.minimum(level, x.n))
+        most = extreme if values == "extreme" else jnp.minimum(level - 1, x.n)
 
         def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             first, last = ends
@@ -373,19 +373,18 @@ def _sum(
         above, below = jnp.where(level >= x.n, bounds[1], above), jnp.where(level >= x.n, bounds[0], below)
         return _outwards(total.value, above, 1, *bounds), _outwards(total.value, below, -1, *bounds), None
     most, least = jnp.maximum(x.high, 0.0), jnp.minimum(x.low, 0.0)
-    number = max(x.size, 1) if limit is None else x.size + limit
-    level = x.indices(number + 1, 1)
+    levels = max(x.size, 1) if limit is None else x.size + limit
+    level = x.indices(levels + 1, 1)
     there = level <= x.n
     smallest, largest = x.at(jnp.minimum(level, x.n)), x.at(jnp.maximum(x.n + 1 - level, 0))
     above = total.plus(_tail(prefix_sums(single(jnp.where(there, jnp.maximum(most, -smallest), most))))).value
     below = total.minus(_tail(prefix_sums(single(jnp.where(there, jnp.maximum(-least, largest), -least))))).value
     if limit is None:
         infinity = jnp.where(jnp.isnan(x.low), jnp.nan, jnp.inf)
-        sides = (_outwards(total.value, side, sign, -infinity, infinity) for side, sign in ((above, 1), (below, -1)))
-        return *sides, jnp.maximum(abs(x.low), abs(x.high))[..., 0]
+        above, below = (_outwards(total.value, side, sign, -infinity, infinity) for side, sign in ((above, 1), (below, -1)))
+        return above, below, jnp.maximum(abs(x.low), abs(x.high))[..., 0]
     bounds = limit * least, limit * most
-    above = jnp.where(level == number, bounds[1], above)
-    below = jnp.where(level == number, bounds[0], below)
+    above, below = jnp.where(level == levels, bounds[1], above), jnp.where(level == levels, bounds[0], below)
     return _outwards(total.value, above, 1, *bounds), _outwards(total.value, below, -1, *bounds), None
 
 

@@ -18,9 +18,9 @@ an outer bound that keeps Corollary 3.1.
 
 "continuous" moves the rank by fractions of a step: the level of y is |rank of y - base rank| / step, a real number, and the profile
 has a knot at every record. It keeps the corollary at all real levels: with F(u) = X(h + s u), and F' that of a dataset with one
-record more, X'(r) <= X(r) <= X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s, and
-F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under swap likewise. So the level of y changes
-by at most 1 between neighbours (Durfee's Theorem 1 without its whole numbers).
+record more, X'(r) <= X(r) <= X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s,
+and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under swap likewise. So the level of
+y changes by at most 1 between neighbours (Durfee's Theorem 1 without its whole numbers).
 
 Ranks are fractions with the denominator of q, in integer
 arithmetic: 0.1 * n in floating point is off by a rank now and then, and a rank off by one on one side leaks 1.44 epsilon.

@@ -265,10 +265,10 @@ def from_local_sensitivity(
 
     Args:
         value: float ``(...)``, the statistic f(x).
-        local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to f at
-            any dataset within that many changes of x, or an upper bound of it with the same property. Either a function from
-            the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``. Made nondecreasing by a running
-            maximum.
+        local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to
+            f at any dataset within that many changes of x, or an upper bound A_k of it that keeps A_k(x) <= A_{k+1}(x') for
+            neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``.
+            Made nondecreasing by a running maximum.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"``.
         num_levels: static, how many distances to use; by default all of an array, required for a function.
         lower: public bound, as in :func:`from_radii`.
@@ -282,8 +282,8 @@ def from_local_sensitivity(
         ValueError: a ``num_levels`` that is missing, below 1 or beyond the array; and as :func:`from_radii`.
 
     Privacy:
-        Keeps Definition 5.1 if the local sensitivities are what they are said to be: a dataset within l-1 changes of x is within l of
-        any neighbour x', so R_l(x) <= R_{l+1}(x'), and R_1(x) = LS(x) >= abs(f(x) - f(x')). Corollary 5.1 as printed takes the
+        Keeps Definition 5.1 if the local sensitivities are what they are said to be: a dataset within l-1 changes of x is within
+        l of any neighbour x', so R_l(x) <= R_{l+1}(x'), and R_1(x) = LS(x) >= abs(f(x) - f(x')). Corollary 5.1 as printed takes the
         distance l where l-1 does: private too, but with more noise. LS(x) at every distance is not private: cost sensitivity 3.
 
     References:

@@ -177,8 +177,8 @@ def test_padding_and_masks_change_nothing(neighbors):
 
 @pytest.mark.slow
 def test_how_its_error_compares(x64):
-    """No profile wins in every row: against "lower" (each by its own value) it wins on average under add/remove, against "linear" it
-    loses a little."""
+    """No profile wins in every row: against "lower" (each by its own value) it wins on average under add/remove, against "linear"
+    it loses a little."""
     rng = np.random.default_rng(0)
     for n in (5, 40):
         x = np.concatenate([rng.normal(size=(60, n)), rng.uniform(-3, 3, (60, n)), np.round(rng.normal(size=(60, n)))])
