@@ -90,7 +90,8 @@ def test_the_error_is_never_larger_than_that_of_the_exponential_mechanism(x64):
     loss = scores.max(axis=-1, keepdims=True) - scores
     ours, theirs = (f(scores, epsilon, sensitivity=1.0).expectation(loss) for f in (permute_and_flip, exponential))
     assert (ours <= theirs * (1 + 1e-12)).all()
-    assert (ours[:, 1:] < 0.999 * theirs[:, 1:]).all()  # all scores tie in the first row
+    assert (ours[:, 1:] < theirs[:, 1:]).all()  # all scores tie in the first row
+    assert ours[2, 3] < 0.55 * theirs[2, 3]
     assert (ours >= theirs / 2 * (1 - 1e-12)).all()
 
 
@@ -105,7 +106,9 @@ def test_the_noisy_maximum_and_the_law_draw_the_same(x64):
         statistics.assert_counts_rejected(
             np.bincount(index, minlength=6), permute_and_flip(scores, 0.9, sensitivity=0.5).probabilities()
         )
-        statistics.assert_counts_rejected(np.bincount(index, minlength=6), exponential(scores, 1.0, sensitivity=0.5).probabilities())
+        statistics.assert_counts_rejected(
+            np.bincount(index, minlength=6), exponential(scores, 1.0, sensitivity=0.5).probabilities()
+        )
 
 
 def audit_of(scores, neighbors):
@@ -148,13 +151,16 @@ def test_random_neighbours_keep_epsilon_and_twice_its_range(x64):
     rng = np.random.default_rng(0)
     for k in (2, 3, 5, 20):
         scores = rng.uniform(-1, 1, (20_000, k)) * rng.choice([0.5, 3, 10], (20_000, 1))
-        moved = scores + np.where(rng.random((20_000, 1)) < 0.5, rng.choice([-1, 0, 1], (20_000, k)), rng.uniform(-1, 1, (20_000, k)))
+        moved = scores + np.where(
+            rng.random((20_000, 1)) < 0.5, rng.choice([-1, 0, 1], (20_000, k)), rng.uniform(-1, 1, (20_000, k))
+        )
         for epsilon in (0.1, 1.0, 4.0):
             a, b = (permute_and_flip(s, epsilon, sensitivity=1.0).log_probabilities() for s in (scores, moved))
             assert float(jnp.abs(a - b).max()) <= epsilon * (1 + 1e-9)
             assert float(jnp.ptp(a - b, axis=-1).max()) <= 2 * np.log(2 * np.exp(epsilon / 2) - 1) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_hostile_scores_and_gradients(x64):
     inf = jnp.inf
     law = permute_and_flip(
