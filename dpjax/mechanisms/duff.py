@@ -5,9 +5,11 @@ line (lower median, mean) that is inverse sensitivity, for the mode the exponent
 paper's name to both and keeps its neighbour relation. Its utility bounds are in ``dpjax/mechanisms/duff_utility.py``.
 
 Slips of the paper: in the median's second case "k even" should read "n even" (as printed, a part of [y_n, b] has no utility where n
-and n/2 are even). In Section 5 the density is proportional to exp(+epsilon u_d/2), not exp(-epsilon u_d/2). That each A_k is a single
-interval holds for the median under add/remove, not under swap, nor for the mean. The mode's n_x - n_max is the distance if datasets
-may have several modes (see :func:`dpjax.profiles.counts.mode`). The mean needs no dynamic program (nor is it greedy); see its profile.
+and n/2 are even). In Section 5 the density is proportional to exp(+epsilon u_d/2), not exp(-epsilon u_d/2). That each A_k is a
+single interval holds for the median under add/remove, not under swap, nor for the mean. The mode's n_x - n_max is the distance if
+datasets may have several modes (see :func:`dpjax.profiles.counts.mode`). The mean needs no dynamic program (nor is it greedy);
+see its profile. The mode spends only epsilon/2 of its epsilon: n_max is common to all candidates and cancels, and the counts alone
+have sensitivity 1/2 up to a common shift (:func:`dpjax.profiles.counts.candidate_counts`).
 """
 
 from typing import overload
@@ -35,21 +37,22 @@ def duff(
     """Return the law of Duff: density (or probability) proportional to exp(epsilon/2 * u_d).
 
     Args:
-        statistic: under add/remove neighbours, with batch shape ``(...)``: ``median(..., definition="lower")`` for the paper's median,
-            another profile with integer levels, such as the mean's; or ``mode(...)``.
+        statistic: under add/remove neighbours, with batch shape ``(...)``: ``median(..., definition="lower")`` for the paper's
+            median, another profile with integer levels, such as the mean's; or ``mode(...)``.
         epsilon: positive; broadcasts against the batch shape.
-        rho: for a profile, the radius of the flat piece around the value, as in :func:`dpjax.inverse_sensitivity`; the paper has none.
+        rho: for a profile, the radius of the flat piece around the value, as in :func:`dpjax.inverse_sensitivity`; the paper has
+            none.
 
     Returns:
         A :class:`PiecewiseExponential` for a profile, a :class:`Finite` for candidates.
 
     Raises:
-        ValueError: another relation than ``"add_remove"``, a ``rho`` beside candidates, and as :func:`dpjax.inverse_sensitivity` and
-            :func:`exponential`.
+        ValueError: another relation than ``"add_remove"``, a ``rho`` beside candidates, and as :func:`dpjax.inverse_sensitivity`
+            and :func:`exponential`.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under add/remove neighbours. Public: epsilon, rho, and what the statistic says is public;
-        the number of records is not. Float draws on the line are simulations: their low-order bits depend on the data.
+        epsilon-DP and epsilon-bounded-range under add/remove neighbours. Public: epsilon, rho, and what the statistic says is
+        public; the number of records is not. Float draws on the line are simulations: their low-order bits depend on the data.
 
     References:
         Gillenwater and Munoz Medina (2020), Definition 8, Section 4.1 and Algorithm 1; McSherry and Talwar (2007).
@@ -60,11 +63,7 @@ def duff(
     >>> [round(float(jnp.log(law.prob(y) / law.prob(1.5))), 4) for y in (0.5, 1.5, 3.0, 6.0)]
     [-2.0, 0.0, -1.0, -3.0]
     """
-    if not isinstance(statistic, (SensitivityProfile, CandidateScores)):
-        raise TypeError(f"duff takes a SensitivityProfile or CandidateScores, got {type(statistic).__name__}.")
-    if statistic.neighbors != "add_remove":
-        instead = "exponential" if isinstance(statistic, CandidateScores) else "inverse_sensitivity"
-        raise ValueError(f"duff is defined for add_remove neighbors, this statistic for {statistic.neighbors}: use {instead}.")
+    _check(statistic)
     if isinstance(statistic, SensitivityProfile):
         return inverse_sensitivity(statistic, epsilon, rho=rho)
     if isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0):
@@ -80,4 +79,13 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
     >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove"), 2))
     2-DP and 2-bounded-range under add_remove neighbors
     """
+    _check(statistic)
     return Guarantee(concrete_epsilon(epsilon), concrete_epsilon(epsilon), statistic.neighbors)
+
+
+def _check(statistic: SensitivityProfile | CandidateScores) -> None:
+    if not isinstance(statistic, (SensitivityProfile, CandidateScores)):
+        raise TypeError(f"duff takes a SensitivityProfile or CandidateScores, got {type(statistic).__name__}.")
+    if statistic.neighbors != "add_remove":
+        instead = "exponential" if isinstance(statistic, CandidateScores) else "inverse_sensitivity"
+        raise ValueError(f"duff is defined for add_remove neighbors, this statistic for {statistic.neighbors}: use {instead}.")

@@ -4,9 +4,9 @@ They compare a mechanism with what is known of one dataset (sizes of its level s
 private: the bounds are for analysis, not for release; none of these functions draws anything.
 
 Where the paper can be read in two ways or is loose: level sets are {u_d >= -t} here (Proposition 4 is printed with a strict
-inequality, Theorem 1 without; its proof holds for both). The factor 2 of Theorem 1 is not needed: at its choice of beta the two events
-of its last step are the same event. It is kept. The constant C = 2(b-a)/n for the median of evenly spaced data is twice too large: it
-takes two changes, not one, to move the median by one gap, so that lambda(H_t) is t gaps for every whole t.
+inequality, Theorem 1 without; its proof holds for both). The factor 2 of Theorem 1 is not needed: at its choice of beta the two
+events of its last step are the same event. It is kept. The constant C = 2(b-a)/n for the median of evenly spaced data is twice
+too large: it takes two changes, not one, to move the median by one gap, so that lambda(H_t) is t gaps for every whole t.
 """
 
 from typing import Any, NamedTuple
@@ -60,7 +60,11 @@ def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
     """
     if profile.step is not None:
         raise ValueError("level_measure needs a profile that ends at its bounds, without steps.")
-    level = parameters.nonnegative("t", t, profile.dtype)
+    return _level_measure(profile, parameters.nonnegative("t", t, profile.dtype))
+
+
+@jax.jit
+def _level_measure(profile: SensitivityProfile, level: jax.Array) -> jax.Array:
     rank = max(len(profile.batch_shape), level.ndim) + 1
     level = align(level, rank - 1)[..., None]
 
@@ -80,7 +84,8 @@ def proposition_4(
     Args:
         t: positive ``(...)``, how far below the best utility.
         epsilon: positive ``(...)``; all arguments broadcast against each other.
-        support: positive ``(...)``, the measure of all outputs: upper - lower on the line, the number of candidates of a finite law.
+        support: positive ``(...)``, the measure of all outputs: upper - lower on the line, the number of candidates of a finite
+            law.
         level_measure: not negative ``(...)``, lambda(H_{t/2}), the measure of the outputs of utility at least OPT - t/2.
         sensitivity: positive ``(...)``, of the utility.
 
@@ -110,8 +115,8 @@ def theorem_1(
 ) -> TailBound:
     """Bound the error of Duff by smooth sensitivity: P(error > t) <= 2 exp(-epsilon gamma/2) (b-a) / lambda(H_gamma).
 
-    The paper starts from t, and takes the beta with t = (e-1) SS_beta / beta. Here beta comes first: any beta > 0 gives one point of
-    the bound, with that t and gamma = 1 / (2 beta).
+    The paper starts from t, and takes the beta with t = (e-1) SS_beta / beta. Here beta comes first: any beta > 0 gives one point
+    of the bound, with that t and gamma = 1 / (2 beta).
 
     Args:
         beta: positive ``(...)``.
@@ -183,9 +188,9 @@ def corollary_1(
     """Bound the error of Duff with probability 1 - eta: 4 (e-1) SS_beta / epsilon * W(epsilon (b-a) / (C eta)).
 
     The paper assumes lambda(H_t) >= C t for all t, which no C > 0 fulfils (the median has lambda(H_t) = 0 for t < 1, and
-    lambda(H_t) <= b-a); its proof uses the one t = gamma = 1 / (2 beta_exp). There the condition is checked: where ``level_measure``
-    is below C gamma, the threshold is infinite. For the median of evenly spaced data C is one gap if gamma is whole, and
-    floor(gamma)/gamma gaps otherwise; the paper's C = 2(b-a)/n is two gaps, and fails the check.
+    lambda(H_t) <= b-a); its proof uses the one t = gamma = 1 / (2 beta_exp). There the condition is checked: where
+    ``level_measure`` is below C gamma, the threshold is infinite. For the median of evenly spaced data C is one gap if gamma is
+    whole, and floor(gamma)/gamma gaps otherwise; the paper's C = 2(b-a)/n is two gaps, and fails the check.
 
     Args:
         eta: positive ``(...)``, the probability of a larger error.
@@ -209,7 +214,7 @@ def corollary_1(
 
     >>> common = dict(smooth_sensitivity=1.0, support=100.0, level_measure=14.0)
     >>> round(float(corollary_1(0.01, 1.0, growth=0.9, **common).threshold), 2)
-    50.32
+    50.34
     >>> float(corollary_1(0.01, 1.0, growth=2.0, **common).threshold)  # 14 < 2 gamma
     inf
     """
@@ -235,7 +240,7 @@ def corollary_1(
 def lambert_w(z: ArrayLike) -> jax.Array:
     """Return W(z), the main branch of Lambert's function for z >= 0: w exp(w) = z; NaN below 0.
 
-    Halley's iteration on w - z exp(-w), which never overflows. Relative error below 4 units in the last place.
+    Halley's iteration on w - z exp(-w), which never overflows. Relative error below 2 units in the last place.
 
     Args:
         z: float ``(...)``.
@@ -276,7 +281,10 @@ _MAY_BE_ZERO = ("level_measure", "smooth_sensitivity")
 
 def _aligned(**arguments: ArrayLike) -> list[jax.Array]:
     """Check public numbers and give them one rank and dtype."""
-    dtype = jnp.result_type(*(parameters.float_array(name, value).dtype for name, value in arguments.items()))
+    dtypes = [
+        value.dtype for value in arguments.values() if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
+    ]
+    dtype = max([d for d in dtypes if d.itemsize >= 4], key=lambda d: d.itemsize, default=jnp.result_type(float))
     checked = [
         (parameters.nonnegative if name in _MAY_BE_ZERO else parameters.positive)(name, value, dtype)
         for name, value in arguments.items()

@@ -1,8 +1,8 @@
 """The exponential mechanism over finitely many candidates (McSherry and Talwar 2007).
 
-P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)). Privacy: between neighbours every score changes by at most the
-sensitivity, so the exponents differ by at most epsilon/2, and so do the logarithms of the normalisers; two candidates' ratio
-changes by at most exp(epsilon).
+P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)). Privacy: between neighbours every score changes by at most
+the sensitivity (up to a shift common to all candidates, which cancels), so the exponents differ by at most epsilon/2, and so do
+the logarithms of the normalisers; two candidates' ratio changes by at most exp(epsilon).
 
 The definition of a draw is Gumbel-max: the argmax of exponent + Gumbel noise. Algorithm 1 of the Duff paper, the argmin of
 log log(1/U) - exponent, is the same draw from the same uniforms, because -log log(1/U) is a Gumbel. :class:`Finite` deals out
@@ -30,8 +30,8 @@ def exponential(
     """Return the law of the exponential mechanism: P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)).
 
     Args:
-        scores: :class:`CandidateScores`, or float ``(..., k)``, higher is better. A score of ``-inf`` excludes a candidate; that must
-            be public, the same for every dataset.
+        scores: :class:`CandidateScores`, or float ``(..., k)``, higher is better. A score of ``-inf`` excludes a candidate; that
+            must be public, the same for every dataset.
         epsilon: positive; broadcasts against the batch shape.
         candidates: float ``(k,)`` or ``(..., k)``, public, what an array of scores belongs to; without it, the indices 0..k-1.
         sensitivity: positive ``(...)``, required with an array of scores: the most by which any score changes between neighbours.
@@ -40,8 +40,8 @@ def exponential(
         A :class:`Finite` of the broadcast batch shape. Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``.
 
     Raises:
-        ValueError: a bad ``epsilon`` or ``sensitivity``; ``candidates`` or ``sensitivity`` beside :class:`CandidateScores`; an array
-            without ``sensitivity``; a number of candidates that is not that of the scores.
+        ValueError: a bad ``epsilon`` or ``sensitivity``; ``candidates`` or ``sensitivity`` beside :class:`CandidateScores`; an
+            array without ``sensitivity``; a number of candidates that is not that of the scores.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation that the sensitivity holds for. Public: epsilon, the sensitivity and
@@ -66,9 +66,7 @@ def exponential(
 def candidate_scores(
     scores: CandidateScores | ArrayLike, *, candidates: ArrayLike | None, sensitivity: ArrayLike | None, caller: str
 ) -> CandidateScores:
-    """Return the scores of either form as one: what :func:`exponential` and :func:`permute_and_flip` take (``caller`` is named in
-    errors).
-    """
+    """Return scores of either form as one, for this mechanism and permute and flip; errors name the ``caller``."""
     if isinstance(scores, CandidateScores):
         if candidates is not None or sensitivity is not None:
             raise ValueError(f"these scores carry their candidates and sensitivity: give {caller} neither.")

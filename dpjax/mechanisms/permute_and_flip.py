@@ -1,20 +1,22 @@
 """Permute and flip (McKenna and Sheldon 2020), which is report-noisy-max with exponential noise (Ding et al. 2021).
 
-Go through the candidates in random order, accept each with probability q = exp(epsilon * (score - best) / (2 * sensitivity)), stop at
-the first. With arrival times t uniform on [0, 1], candidate i wins if it is accepted and nobody before it was:
+Go through the candidates in random order, accept each with probability q = exp(epsilon * (score - best) / (2 * sensitivity)),
+stop at the first. With arrival times t uniform on [0, 1], candidate i wins if it is accepted and nobody before it was:
 
-    p_i = q_i * integral from 0 to 1 of prod over j != i of (1 - q_j t) dt = q_i * integral of prod over j != i of (1 - q_j + q_j s) ds
+    p_i = q_i * integral from 0 to 1 of prod over j != i of (1 - q_j t) dt
+        = q_i * integral from 0 to 1 of prod over j != i of (1 - q_j + q_j s) ds
 
 The second form (s = 1 - t) adds positive numbers only: no digit cancels, as opposed to the alternating sums over subsets. The
 integrand is a polynomial of degree k-1, which Gauss-Legendre quadrature with k/2 nodes integrates exactly. Fewer do: the integrand
 is a convex combination of 1, s, ..., s^(k-1) (the generating function of a sum of independent coins), and the shifted Chebyshev
 coefficients of s^d beyond degree n are the probability that a Binomial(2d, 1/2) is further than n from d, at most
-2 exp(-(n+1)^2/d). Quadrature with m nodes is exact up to degree n = 2m-1, so it is off by at most 4 exp(-4 m^2/(k-1)); each integral is
-at least 1/k. So 345 nodes do for 10,000 candidates. What remains is rounding: a product of k factors is off by at most 2k units in the
-last place; measured 3e-12 (float64) and 2e-5 (float32) at k = 3000, mostly common to all candidates and so without effect.
+2 exp(-(n+1)^2/d). Quadrature with m nodes is exact up to degree n = 2m-1, so it is off by at most 4 exp(-4 m^2/(k-1)); each
+integral is at least 1/k. So 345 nodes do for 10,000 candidates. What remains is rounding: a product of k factors is off by at
+most 2k units in the last place; measured 3e-12 (float64) and 2e-5 (float32) at k = 3000, mostly common to all candidates and so
+without effect.
 """
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import ceil, log, sqrt
 
 import jax
@@ -59,8 +61,8 @@ def permute_and_flip(
 
     Privacy:
         epsilon-DP under the relation that the sensitivity holds for. The bounded range is not epsilon: two candidates whose scores
-        move in opposite directions attain 2 log(2 exp(epsilon/2) - 1), near 2 epsilon for a small epsilon, and 2 epsilon is all that
-        is promised. Composed many times, :func:`exponential` can therefore be the better choice.
+        move in opposite directions attain 2 log(2 exp(epsilon/2) - 1), near 2 epsilon for a small epsilon, and 2 epsilon is all
+        that is promised. Composed many times, :func:`exponential` can therefore be the better choice.
 
     References:
         McKenna and Sheldon (2020), Algorithm 1 and Theorem 2; Ding, Kifer et al. (2021) for the noisy maximum.

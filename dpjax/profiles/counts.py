@@ -6,9 +6,9 @@ With n_y records equal to candidate y and n_max the largest count, candidate x b
     swap         the least d with sum over y of max(0, n_y - n_x - d) <= d: every swap adds one x, and takes one record from
                  a candidate that is still ahead; = max over j of ceil((S_j - j n_x) / (1 + j)), S_j the sum of the j largest counts
 
-The distance to a set of datasets changes by at most 1 between neighbours: both are scores of sensitivity 1 (negated). A gap closes by
-two a swap, but ceil((n_max - n_x)/2) is the distance only if one candidate is ahead: at the counts (0, 3, 3, 3) it says 2, and the
-first candidate needs 3.
+The distance to a set of datasets changes by at most 1 between neighbours: both are scores of sensitivity 1 (negated). A gap
+closes by two a swap, but ceil((n_max - n_x)/2) is the distance only if one candidate is ahead: at the counts (0, 3, 3, 3) it says
+2, and the first candidate needs 3.
 
 For the mode, distance is not the best score. Mechanisms over candidates do not see a shift that is common to all scores, and up to
 one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 changes by 1/2) and 1 under swap: twice as sharp.
@@ -39,9 +39,10 @@ def mode(
 ) -> CandidateScores:
     """Return the scores of candidates for the mode: minus the number of individuals that must change before each is a mode.
 
-    Under add/remove that is ``n_x - n_max``, the score of the Duff paper; under swap see the head of ``dpjax/profiles/counts.py``. It is
-    the exact distance where a dataset may have several modes. If ties are broken (the mode is the smallest of them, say), the
-    distance is larger by one for some candidates that lose ties; the score here has sensitivity 1 either way.
+    Under add/remove that is ``n_x - n_max``, the score of the Duff paper; under swap see the head of
+    ``dpjax/profiles/counts.py``. It is the exact distance where a dataset may have several modes. If ties are broken (the mode is
+    the smallest of them, say), the distance is larger by one for some candidates that lose ties; the score here has sensitivity 1
+    either way.
 
     Args:
         x: float ``(..., n)``, individuals on the last axis. A record that equals no candidate, or is NaN, counts for nobody.
@@ -102,7 +103,8 @@ def candidate_counts(
         record y changes n_y - n/2 by 1/2 and the others by -1/2; a swap changes two counts by 1. Public: as in :func:`mode`.
 
     References:
-        Gillenwater and Munoz Medina, Section 4.1: their score of the mode is this one but for a common shift, at twice its sensitivity.
+        Gillenwater and Munoz Medina, Section 4.1: their score of the mode is this one but for a common shift, at twice its
+        sensitivity.
 
     >>> import jax.numpy as jnp
     >>> votes = candidate_counts(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove")

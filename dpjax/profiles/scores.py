@@ -16,9 +16,10 @@ from dpjax.profiles.profile import Neighbors
 class CandidateScores:
     """How well each of k candidates fits a dataset, for the exponential mechanism and permute-and-flip; higher is better.
 
-    The privacy of a mechanism rests on one property: between neighbouring datasets, and up to a shift that is common to all candidates
-    (which the mechanisms do not see), the score of each changes by at most ``sensitivity``. Statistics return scores that have it; for scores of your own it is your promise. Leading axes are a batch; the
-    fields broadcast against each other. It is a pytree.
+    The privacy of a mechanism rests on one property: between neighbouring datasets, and up to a shift that is common to all
+    candidates (which the mechanisms do not see), the score of each changes by at most ``sensitivity``. Statistics return scores
+    that have it; for scores of your own it is your promise. Leading axes are a batch; the fields broadcast against each other. It
+    is a pytree.
 
     Attributes:
         scores: float ``(..., k)``. A candidate with the score ``-inf`` is excluded: publicly, so for every dataset alike.

@@ -153,6 +153,7 @@ def test_gradients_are_finite_with_ties_and_infinite_costs():
         assert jnp.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_differences(x64):
     cost, direction = jnp.asarray(COSTS[0], jnp.float64), jnp.array([0.3, -1.0, 0.2, 0.5, 0.0, 1.0])
 

@@ -76,7 +76,7 @@ def test_control_mistakes_about_the_sensitivity_are_caught(x64):
     np.testing.assert_allclose(audit_of(faster, "swap").range, 1.1 * EPSILONS, rtol=1e-9)
 
 
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype, x64):
     """Algorithm 1 of Gillenwater and Munoz Medina against the library's Gumbel-max; both against the exact probabilities."""
     draws = 40_000
@@ -101,6 +101,7 @@ def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype,
     statistics.assert_counts_follow(np.bincount(plain, minlength=5), law.probabilities())
 
 
+@pytest.mark.slow
 def test_forms_of_scores_and_excluded_candidates():
     scores = CandidateScores(jnp.array([[1.0, 3.0, -jnp.inf]] * 2), jnp.array([5.0, 6.0, 7.0]), neighbors="swap")
     law = exponential(scores, jnp.array([1.0, 2.0])[:, None])

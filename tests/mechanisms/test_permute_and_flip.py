@@ -90,7 +90,8 @@ def test_the_error_is_never_larger_than_that_of_the_exponential_mechanism(x64):
     loss = scores.max(axis=-1, keepdims=True) - scores
     ours, theirs = (f(scores, epsilon, sensitivity=1.0).expectation(loss) for f in (permute_and_flip, exponential))
     assert (ours <= theirs * (1 + 1e-12)).all()
-    assert (ours[:, 1:] < 0.999 * theirs[:, 1:]).all()  # all scores tie in the first row
+    assert (ours[:, 1:] < theirs[:, 1:]).all()  # all scores tie in the first row
+    assert ours[2, 3] < 0.55 * theirs[2, 3]
     assert (ours >= theirs / 2 * (1 - 1e-12)).all()
 
 
@@ -159,6 +160,7 @@ def test_random_neighbours_keep_epsilon_and_twice_its_range(x64):
             assert float(jnp.ptp(a - b, axis=-1).max()) <= 2 * np.log(2 * np.exp(epsilon / 2) - 1) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_hostile_scores_and_gradients(x64):
     inf = jnp.inf
     law = permute_and_flip(

@@ -150,6 +150,7 @@ def test_bad_public_parameters():
         _ = CandidateScores(jnp.zeros(3), jnp.zeros(2), neighbors="swap").batch_shape
 
 
+@pytest.mark.slow
 def test_scores_are_a_pytree_and_padding_records_change_nothing():
     x = np.array([[0.0, 1.0, 1.0, 4.0], [4.0, 4.0, 0.0, 0.0]], np.float32)
 

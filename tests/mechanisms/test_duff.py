@@ -1,0 +1,136 @@
+"""Duff: the paper's median and mode under add/remove, what it refuses, and its privacy on every small dataset."""
+
+import json
+import pathlib
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import inverse_sensitivity, median, piecewise_laplace
+from dpjax.accounting.guarantees import Guarantee
+from dpjax.mechanisms.duff import duff, guarantee
+from dpjax.mechanisms.exponential import exponential
+from dpjax.profiles.counts import mode
+from tests.support import oracle
+from tests.support.audit import audit, padded
+
+GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "A3_golden_1d.json").read_text())
+GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
+DATASETS = oracle.all_datasets(range(5), GRID)
+EPSILON = 2.0
+
+
+def duff_median(x, low, high, **options):
+    return median(jnp.asarray(x), lower=low, upper=high, neighbors="add_remove", definition="lower", **options)
+
+
+def small_profile(datasets=DATASETS):
+    x, count = padded(datasets, 4)
+    return duff_median(x, GRID[0], GRID[-1], count=count)
+
+
+def utility_as_printed(y, data, low, high):
+    """Section 4.1 of the paper for distinct records, with "n even" for "k even"."""
+    n = len(data)
+    m = (n + 1) // 2 if n % 2 else n // 2
+    x = [low, *data, high]
+    for k in range(1, m + 1):
+        if x[m - k] <= y <= x[m - k + 1]:
+            return -2 * k + n % 2
+    for k in range(1, m + 1 + (n % 2 == 0)):
+        if x[m + k - 1] <= y <= x[m + k]:
+            return -2 * k + (n % 2 == 0)
+    raise AssertionError((y, data))
+
+
+@pytest.mark.parametrize("n", [6, 7])
+def test_the_median_is_the_step_function_of_the_paper(n, x64):
+    data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
+    law = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, count=np.int32(n)), EPSILON)  # one shape for both n
+    edges = np.concatenate([[0.0], data, [1.0]])
+    middles = (edges[:-1] + edges[1:]) / 2
+    utility = np.array([utility_as_printed(y, list(data), 0.0, 1.0) for y in middles])
+    density = np.asarray(law.log_prob(middles))
+    np.testing.assert_allclose(density - density[0], EPSILON / 2 * (utility - utility[0]), atol=1e-12)
+
+
+def test_the_second_case_as_printed_leaves_a_gap():
+    """N = 4, m = 2: with "k even" the range of k ends at m = 2 (3 is odd), and nothing covers [y_4, b]."""
+    n, m = 4, 2
+    printed = [k for k in range(1, m + 2) if k <= m + (k % 2 == 0)]
+    mended = [k for k in range(1, m + 2) if k <= m + (n % 2 == 0)]
+    assert (max(printed) + m, max(mended) + m) == (4, 5)  # the last covered piece ends at y_4, or at y_5 = b
+
+
+def test_golden_table(x64):
+    law = duff(duff_median(np.array(GOLDEN["x"]), GOLDEN["a"], GOLDEN["b"]), np.array([0.5, 1.0, 4.0]))
+    for row, epsilon in enumerate((0.5, 1.0, 4.0)):
+        golden = GOLDEN[f"ar_duff|INV|{epsilon}"]
+        assert float(law.mean_abs_error(golden["f"])[row]) == pytest.approx(golden["mean_abs_err"], abs=1e-11)
+        log_density = law.log_prob(np.array(golden["logpdf_at"])[:, None])[:, row]
+        np.testing.assert_allclose(log_density, golden["logpdf"], rtol=1e-9, atol=1e-9)
+
+
+def test_the_median_is_private(x64):
+    result = audit(duff(small_profile(), EPSILON), DATASETS, "add_remove", GRID)
+    assert result.loss <= EPSILON * (1 + 1e-9)
+    assert result.range == pytest.approx(EPSILON, rel=1e-9)  # and attains the range
+
+
+def test_an_empty_dataset_with_the_value_in_the_middle(x64):
+    """The paper's y_0 = a: an empty dataset has the median a. Duff does not see it (one addition reaches everything), interpolation
+    does: with (a+b)/2 the range of piecewise Laplace is 1.19 epsilon."""
+    profile = small_profile()
+    empty = jnp.asarray(np.array([len(data) == 0 for data in DATASETS]))[:, None]
+    first = (jnp.arange(profile.upper.shape[-1]) == 0)[None], (jnp.arange(profile.lower.shape[-1]) == 0)[None]
+    middle = (GRID[0] + GRID[-1]) / 2
+    wrong = replace(
+        profile,
+        upper=jnp.where(empty & first[0], middle, profile.upper),
+        lower=jnp.where(empty & first[1], middle, profile.lower),
+    )
+    assert audit(duff(wrong, EPSILON), DATASETS, "add_remove", GRID).range == pytest.approx(EPSILON, rel=1e-9)
+    assert audit(piecewise_laplace(profile, EPSILON), DATASETS, "add_remove", GRID).range == pytest.approx(EPSILON, rel=1e-9)
+    assert audit(piecewise_laplace(wrong, EPSILON), DATASETS, "add_remove", GRID).range >= 1.18 * EPSILON
+
+
+def test_control_levels_counted_twice_on_one_side(x64):
+    profile = small_profile()
+    shorter = replace(profile, upper_levels=profile.upper_levels * 2)
+    assert audit(duff(shorter, EPSILON), DATASETS, "add_remove", GRID).range >= 1.4 * EPSILON
+
+
+def test_control_its_median_under_swap(x64):
+    """Replacing a record is two changes: loss and range up to 2 epsilon, less what so few datasets show."""
+    swapped = oracle.all_datasets([4], GRID)
+    assert audit(duff(small_profile(swapped), EPSILON), swapped, "swap", GRID).loss >= 1.2 * EPSILON
+
+
+def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
+    x = np.array([3.0, 1.0, 3.0, 2.0, 3.0, 1.0])
+    scores = mode(x, candidates=[1, 2, 3, 4], neighbors="add_remove")
+    law = duff(scores, EPSILON)
+    np.testing.assert_allclose(law.log_prob([1.0, 2.0, 4.0]) - law.log_prob(3.0), [-1.0, -2.0, -3.0], rtol=1e-12)
+    np.testing.assert_array_equal(law.probabilities(), exponential(scores, EPSILON).probabilities())
+
+
+def test_what_it_refuses_and_its_guarantee():
+    x = jnp.arange(3.0)
+    with pytest.raises(ValueError, match="use inverse_sensitivity"):
+        duff(median(x, lower=0, upper=3, neighbors="swap"), 1.0)
+    scores = mode(x, candidates=[0, 1], neighbors="add_remove")
+    with pytest.raises(ValueError, match="use exponential"):
+        duff(replace(scores, neighbors="swap"), 1.0)
+    for rho in (0.5, jnp.float32(0.0)):
+        with pytest.raises(ValueError, match="beside candidates"):
+            duff(scores, 1.0, rho=rho)
+    with pytest.raises(TypeError, match="SensitivityProfile or CandidateScores"):
+        duff(x, 1.0)
+    profile = median(x, lower=0, upper=3, neighbors="add_remove", definition="lower")
+    assert guarantee(profile, 0.5) == guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "add_remove")
+    with pytest.raises(ValueError, match="add_remove"):
+        guarantee(replace(scores, neighbors="swap"), 0.5)
+    smooth = duff(profile, 1.0, rho=0.25)
+    np.testing.assert_array_equal(smooth.edges, inverse_sensitivity(profile, 1.0, rho=0.25).edges)
