@@ -1,0 +1,147 @@
+"""Cauchy noise on the smooth sensitivity (Nissim, Raskhodnikova and Smith 2007): pure differential privacy with heavy tails.
+
+value + bound/alpha * Z, density of Z proportional to h(z) = 1 / (1 + |z|^gamma), where bound is beta-smooth.
+Privacy: between neighbours the law is shifted by at most alpha of its scales and stretched by at most e^beta. A shift by s changes
+log h by at most s * sup|h'/h|, and sup gamma z^(gamma-1) / (1 + z^gamma) = (gamma-1)^((gamma-1)/gamma), at z^gamma = gamma - 1. A
+stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamma / (1 + |z|^gamma)| = |t| * max(1, gamma-1). So
+(gamma-1)^((gamma-1)/gamma) * alpha + max(1, gamma-1) * beta <= epsilon suffices: for gamma = 2, alpha + beta <= epsilon.
+"""
+
+from math import inf, log, pi
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.distributions.cauchy import Cauchy
+from dpjax.mechanisms.calibration import left_over, probability
+from dpjax.profiles.smooth_sensitivity import SmoothSensitivity
+from dpjax.shapes import align
+
+Calibration = Literal["tight", "published"]
+
+
+def smooth_cauchy(
+    smooth: SmoothSensitivity, epsilon: ArrayLike, *, gamma: float = 2.0, calibration: Calibration = "tight"
+) -> Cauchy:
+    """Return the law of ``value + bound/alpha * Z`` with density of Z proportional to ``1 / (1 + |z|^gamma)``.
+
+    Args:
+        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of epsilon.
+        epsilon: positive; broadcasts against the batch shape.
+        gamma: static, above 1; 2 is the Cauchy law.
+        calibration: ``"tight"``: alpha = (epsilon - max(1, gamma-1) beta) / (gamma-1)^((gamma-1)/gamma); ``"published"``, of the
+            papers: alpha = epsilon / (2 (gamma+1)), for a beta up to as much. At gamma = 2 and beta = alpha, the published noise is
+            three times larger, and its true loss on medians 0.23 epsilon.
+
+    Returns:
+        A :class:`Cauchy` law. Its mean does not exist for gamma <= 2: see its ``clamped_mean_abs_error``, or wrap it in
+        :class:`Clamped` (post-processing).
+
+    Raises:
+        ValueError: a bad ``epsilon``, ``gamma`` or ``calibration``; a beta that leaves no alpha. Where epsilon or beta is a JAX
+            array, a row without an alpha is NaN instead.
+
+    Privacy:
+        epsilon-DP under the relation of ``smooth``. Public: epsilon, gamma, beta, and what ``smooth`` says is public; a beta chosen
+        on the data breaks the guarantee. Float draws are simulations: their low-order bits depend on the data.
+
+    References:
+        Nissim, Raskhodnikova and Smith (2007), Lemmas 2.6 and 2.7; Gillenwater and Munoz Medina, Proposition 3.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.5, lower=0, upper=100, neighbors="add_remove")
+    >>> smooth_cauchy(smooth, 1.0).scale.item() == smooth.bound.item() / 0.5
+    True
+    """
+    parameters.positive("epsilon", epsilon, smooth.dtype)
+    alpha = alpha_of(epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype)
+    rank = max(alpha.ndim, smooth.bound.ndim)
+    return Cauchy(smooth.value, align(smooth.bound, rank) / align(alpha, rank), gamma=float(gamma))
+
+
+def constants(gamma: float) -> tuple[float, float]:
+    """Return sup|h'/h| and sup|1 + z h'/h|: what alpha and beta cost.
+
+    >>> constants(2.0)
+    (1.0, 1.0)
+    """
+    if not 1 < gamma < inf:
+        raise ValueError(f"gamma must be a static number above 1, got {gamma}.")
+    return (gamma - 1) ** ((gamma - 1) / gamma), max(1.0, gamma - 1)
+
+
+def alpha_of(
+    epsilon: ArrayLike, *, beta: ArrayLike, gamma: float = 2.0, calibration: Calibration = "tight", dtype: Any = None
+) -> jax.Array:
+    """Return the alpha that beta leaves of epsilon; the scale of the noise is bound/alpha.
+
+    >>> float(alpha_of(1.0, beta=0.25)), float(alpha_of(3.0, beta=0.5, calibration="published"))
+    (0.75, 0.5)
+    """
+    parameters.one_of("calibration", calibration, ("tight", "published"))
+    shift, stretch = constants(gamma)
+
+    def rest(xp: Any, epsilon: Any, beta: Any) -> Any:
+        if calibration == "tight":
+            return (epsilon - stretch * beta) / shift
+        published = epsilon / (2 * (gamma + 1))
+        return xp.where(beta <= published * (1 + 1e-6), published, -beta)  # the same number, rounded in float32, is meant
+
+    message = "beta = {1} leaves nothing of epsilon = {0} for the noise: choose a smaller beta (see optimal_beta)."
+    return left_over(message, rest, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
+
+
+def optimal_beta(epsilon: jax.Array, gamma: float) -> jax.Array:
+    """Minimise e^beta / (beta alpha): alpha falls like epsilon - c beta, which gives a quadratic equation."""
+    _, c = constants(gamma)
+    return jnp.minimum(2 * epsilon / (epsilon + 2 * c + jnp.sqrt(jnp.square(epsilon) + 4 * c * c)), log(2))
+
+
+def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure: ArrayLike) -> jax.Array:
+    """Return the error that the published mechanism exceeds with probability ``failure``: 6 bound/epsilon tan(pi (1-failure)/2).
+
+    Args:
+        smooth: the statistic and its smooth sensitivity at a beta of at most epsilon/6, of batch shape ``(...)``.
+        epsilon: positive; broadcasts against the batch shape.
+        failure: in (0, 1); broadcasts against the batch shape.
+
+    Returns:
+        Float of the broadcast shape. For gamma = 2 and the published calibration this is exact, not only a bound; it grows like
+        1/failure.
+
+    Raises:
+        ValueError: as :func:`smooth_cauchy`; a ``failure`` outside (0, 1).
+
+    Privacy:
+        A function of the private data, for evaluation only.
+
+    References:
+        Gillenwater and Munoz Medina, Equation 4 and Proposition 7.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
+    >>> error = cauchy_tail_bound(smooth, 1.0, failure=0.1)
+    >>> round(float(smooth_cauchy(smooth, 1.0, calibration="published").survival(50.0 + error)), 6)
+    0.05
+    """
+    eta = probability("failure", failure, smooth.dtype, below=1.0)
+    scale = smooth_cauchy(smooth, epsilon, calibration="published").scale
+    rank = max(eta.ndim, scale.ndim)
+    return align(scale, rank) / jnp.tan(pi / 2 * align(eta, rank))
+
+
+def guarantee(smooth: SmoothSensitivity, epsilon: float) -> Guarantee:
+    """Return what one draw of :func:`smooth_cauchy` costs.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0))
+    1-DP and 2-bounded-range under swap neighbors
+    """
+    return Guarantee(concrete_epsilon(epsilon), 2 * concrete_epsilon(epsilon), smooth.neighbors)

@@ -1,0 +1,53 @@
+"""Bounded noise: its delta by the exact hockey-stick divergence, at shifts up to the sensitivity; a smaller range is caught."""
+
+from math import expm1, log1p
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
+from tests.support.hockey_stick import hockey_stick
+from tests.support.statistics import assert_follows, assert_rejected
+
+SENSITIVITY = 2.5
+SHIFTS = np.array([0.0, 0.1, 1.0, SENSITIVITY])
+PAIRS = np.array([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
+
+
+def deltas(epsilon, delta, at):
+    law = bounded_noise_laplace(10 + SHIFTS, epsilon, sensitivity=SENSITIVITY, delta=delta)
+    return hockey_stick(law, PAIRS, at)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+def test_the_delta_is_exact_and_no_smaller_one_holds(epsilon, x64):
+    for delta in (1e-6, 1e-3, 0.3):
+        found = deltas(epsilon, delta, epsilon)
+        np.testing.assert_allclose(found.max(), delta, rtol=1e-8)
+        np.testing.assert_allclose(found[[2, 5]], delta, rtol=1e-8)  # attained at a shift of the whole sensitivity
+        # Control: a range made for three times the delta.
+        assert deltas(epsilon, 3 * delta if delta < 0.1 else 0.45, epsilon).max() > 1.2 * delta
+
+
+def test_the_range_is_the_published_one_and_holds_the_draws(x64):
+    for epsilon in (1e-9, 0.3, 2.0, 30.0):
+        law = bounded_noise_laplace(0.0, epsilon, sensitivity=SENSITIVITY, delta=1e-4)
+        reach = SENSITIVITY / epsilon * log1p(expm1(epsilon) / 2e-4)
+        np.testing.assert_allclose(law.edges, [-reach, 0, reach], rtol=1e-9)
+    assert jnp.isfinite(bounded_noise_laplace(0.0, 500.0, sensitivity=1.0, delta=1e-30).edges).all()
+    law = bounded_noise_laplace(jnp.zeros(()), 1.0, sensitivity=1.0, delta=0.01)
+    draws = np.asarray(law.sample(jax.random.key(0), (20_000,)))
+    assert np.abs(draws).max() <= float(law.edges[-1])
+    assert_follows(draws, law.cdf)
+    assert_rejected(1.1 * draws, law.cdf)
+
+
+def test_parameters_are_checked():
+    for bad in ({"delta": 0.5}, {"delta": 0.0}, {"sensitivity": 0.0}, {"epsilon": -1.0}):
+        given = {"epsilon": 1.0, "sensitivity": 1.0, "delta": 1e-3, **bad}
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            bounded_noise_laplace(0.0, given.pop("epsilon"), **given)
+    law = bounded_noise_laplace(jnp.zeros(2), jnp.array([1.0, jnp.nan]), sensitivity=1.0, delta=1e-3)
+    np.testing.assert_array_equal(np.isnan(law.mean_abs_error(0.0)), [False, True])
