@@ -5,7 +5,8 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 
 from dpjax import accounting, distributions, mechanisms, profiles, random, simulation
 from dpjax.accounting import Guarantee
-from dpjax.distributions import Finite, PiecewiseExponential, Tails, sample_intervals
+from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
+from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
@@ -13,14 +14,21 @@ from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms.propose_test_release import propose_test_release
 from dpjax.mechanisms.shifted_inverse import shifted_inverse
+from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
+from dpjax.mechanisms.smooth_laplace import smooth_laplace
+from dpjax.mechanisms.smooth_laplace_log_normal import smooth_laplace_log_normal
 from dpjax.profiles import (
     CandidateScores,
     DownSensitivity,
+    LocalSensitivity,
     SensitivityProfile,
+    SmoothSensitivity,
     distinct_count,
     from_local_sensitivity,
     from_radii,
+    local_sensitivity,
     maximum,
     mean,
     median,
@@ -28,6 +36,7 @@ from dpjax.profiles import (
     nonnegative_sum,
     order_statistic,
     quantile,
+    smooth_sensitivity,
     triangle_count,
     triangle_count_of_edges,
     user_sum,
@@ -38,14 +47,20 @@ from dpjax.version import __version__
 
 __all__ = [
     "CandidateScores",
+    "Cauchy",
+    "Clamped",
     "DownSensitivity",
     "Finite",
     "Guarantee",
+    "LaplaceLogNormal",
+    "LocalSensitivity",
     "PiecewiseExponential",
     "SensitivityProfile",
+    "SmoothSensitivity",
     "Tails",
     "__version__",
     "accounting",
+    "bounded_noise_laplace",
     "distinct_count",
     "distributions",
     "duff",
@@ -54,6 +69,7 @@ __all__ = [
     "from_radii",
     "inverse_sensitivity",
     "laplace",
+    "local_sensitivity",
     "maximum",
     "mean",
     "mechanisms",
@@ -65,6 +81,7 @@ __all__ = [
     "permute_and_flip",
     "piecewise_laplace",
     "profiles",
+    "propose_test_release",
     "quantile",
     "random",
     "sample_intervals",
@@ -72,6 +89,10 @@ __all__ = [
     "shifted_inverse",
     "simulate",
     "simulation",
+    "smooth_cauchy",
+    "smooth_laplace",
+    "smooth_laplace_log_normal",
+    "smooth_sensitivity",
     "triangle_count",
     "triangle_count_of_edges",
     "user_sum",

@@ -1,7 +1,18 @@
 """Laws as JAX pytrees: exact densities, quantiles and error bars, and draws."""
 
+from dpjax.distributions.cauchy import Cauchy
+from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.intervals import sample_intervals
+from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 
-__all__ = ["Finite", "PiecewiseExponential", "Tails", "sample_intervals"]
+__all__ = [
+    "Cauchy",
+    "Clamped",
+    "Finite",
+    "LaplaceLogNormal",
+    "PiecewiseExponential",
+    "Tails",
+    "sample_intervals",
+]

@@ -1,6 +1,7 @@
 """From a profile and epsilon to a law: one mechanism a file, each file with the function and its ``guarantee``."""
 
 from dpjax.mechanisms import (
+    bounded_noise_laplace,
     duff,
     exponential,
     inverse_sensitivity,
@@ -8,10 +9,15 @@ from dpjax.mechanisms import (
     noisy_binary_search,
     permute_and_flip,
     piecewise_laplace,
+    propose_test_release,
     shifted_inverse,
+    smooth_cauchy,
+    smooth_laplace,
+    smooth_laplace_log_normal,
 )
 
 __all__ = [
+    "bounded_noise_laplace",
     "duff",
     "exponential",
     "inverse_sensitivity",
@@ -19,5 +25,9 @@ __all__ = [
     "noisy_binary_search",
     "permute_and_flip",
     "piecewise_laplace",
+    "propose_test_release",
     "shifted_inverse",
+    "smooth_cauchy",
+    "smooth_laplace",
+    "smooth_laplace_log_normal",
 ]

@@ -7,14 +7,18 @@ from dpjax.profiles.monotone import DownSensitivity, distinct_count, maximum, no
 from dpjax.profiles.order_statistics import median, order_statistic, quantile
 from dpjax.profiles.profile import SensitivityProfile, from_local_sensitivity, from_radii
 from dpjax.profiles.scores import CandidateScores
+from dpjax.profiles.smooth_sensitivity import LocalSensitivity, SmoothSensitivity, local_sensitivity, smooth_sensitivity
 
 __all__ = [
     "CandidateScores",
     "DownSensitivity",
+    "LocalSensitivity",
     "SensitivityProfile",
+    "SmoothSensitivity",
     "distinct_count",
     "from_local_sensitivity",
     "from_radii",
+    "local_sensitivity",
     "maximum",
     "mean",
     "median",
@@ -22,6 +26,7 @@ __all__ = [
     "nonnegative_sum",
     "order_statistic",
     "quantile",
+    "smooth_sensitivity",
     "sum",
     "triangle_count",
     "triangle_count_of_edges",
