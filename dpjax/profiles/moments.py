@@ -10,7 +10,7 @@ With x[1..n] sorted, T their sum, and a, b the bounds, the extreme values within
 
 All are exact. The mean under add/remove is the one where the best change at each step is not the best in the end: of {0, 0, 0.8} in
 [0, 1], two changes chosen one by one reach 0.6, and removing both zeros reaches 0.8. But the numerator above is concave in R and
-the denominator affine, so the ratio is quasi-concave: it rises up to the best R without a pause, then falls; it rises from R to R + 1
+the denominator affine, so the ratio is quasi-concave; it rises to the best R without a pause, then falls. It rises from R to R + 1
 exactly where it is above (x[R+1] + b) / 2, the mean of the record that goes and the addition that does not come, and the best R is
 found by bisection.
 """
