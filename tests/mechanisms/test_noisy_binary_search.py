@@ -255,6 +255,7 @@ def test_shifts_and_guarantees():
     assert replace(guarantee(down, num_candidates=2, zcdp=0.5), zcdp=1.0).zcdp == 1.0
 
 
+@pytest.mark.slow
 def test_float32_stays_float32_where_float64_is_enabled(x64):
     x = jnp.asarray(np.random.default_rng(3).uniform(0, 7, (2, 30)), jnp.float32)
     for name in ("epsilon", "zcdp"):
