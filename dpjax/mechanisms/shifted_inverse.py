@@ -121,9 +121,8 @@ def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.A
     Returns:
         Two float arrays ``(..., k)``: infinite where no removal suffices; NaN in a row whose statistic is NaN.
     """
-    batch = down.values.shape[:-1]
-    rows = jnp.flip(down.values, -1).reshape(prod(batch), -1)  # ascending
-    size = rows.shape[-1]
+    batch, size = down.values.shape[:-1], down.values.shape[-1]
+    rows = jnp.flip(down.values, -1).reshape(prod(batch), size)  # ascending
 
     def larger(side: str) -> jax.Array:
         found = jax.vmap(lambda row: jnp.searchsorted(row, values, side=side))(rows).reshape(*batch, values.shape[-1])

@@ -253,3 +253,15 @@ def test_shifts_and_guarantees():
     infinite = float("inf")
     assert guarantee(down, num_candidates=6, zcdp=0.5) == Guarantee(infinite, infinite, "add_remove", zcdp=0.5)
     assert replace(guarantee(down, num_candidates=2, zcdp=0.5), zcdp=1.0).zcdp == 1.0
+
+
+@pytest.mark.slow
+def test_float32_stays_float32_where_float64_is_enabled(x64):
+    x = jnp.asarray(np.random.default_rng(3).uniform(0, 7, (2, 30)), jnp.float32)
+    for name in ("epsilon", "zcdp"):
+        single, double = (
+            noisy_binary_search(maximum(x.astype(t), lower=0.0, upper=7.0), tau=3.0, candidates=CANDIDATES, **{name: 1.0})
+            for t in (jnp.float32, jnp.float64)
+        )
+        assert single.dtype == single.cost.dtype == jnp.float32
+        np.testing.assert_allclose(single.cost, double.cost, rtol=1e-5)
