@@ -9,6 +9,7 @@ log log(1/U) - exponent, is the same draw from the same uniforms, because -log l
 integers instead, which is the same law.
 """
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
@@ -59,8 +60,13 @@ def exponential(
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="exponential")
     rate = parameters.positive("epsilon", epsilon, given.dtype)
     scale = parameters.positive("sensitivity", given.sensitivity, given.dtype)
-    rank = max(rate.ndim, scale.ndim)
-    return Finite(given.candidates, -given.scores, align(rate, rank) / (2 * align(scale, rank)))
+    return _law(given.scores, given.candidates, rate, scale)
+
+
+@jax.jit
+def _law(scores: jax.Array, candidates: jax.Array, epsilon: jax.Array, sensitivity: jax.Array) -> Finite:
+    rank = max(epsilon.ndim, sensitivity.ndim)
+    return Finite(candidates, -scores, align(epsilon, rank) / (2 * align(sensitivity, rank)))
 
 
 def candidate_scores(

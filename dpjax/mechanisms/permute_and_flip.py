@@ -75,12 +75,16 @@ def permute_and_flip(
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="permute_and_flip")
     rate = parameters.positive("epsilon", epsilon, given.dtype)
     scale = parameters.positive("sensitivity", given.sensitivity, given.dtype)
-    rank = max(rate.ndim, scale.ndim)
-    cost = _cost(given.scores, align(rate, rank) / (2 * align(scale, rank)))
-    return Finite(given.candidates, cost, jnp.ones((), given.dtype))
+    return _law(given.scores, given.candidates, rate, scale)
 
 
 @jax.jit
+def _law(scores: jax.Array, candidates: jax.Array, epsilon: jax.Array, sensitivity: jax.Array) -> Finite:
+    rank = max(epsilon.ndim, sensitivity.ndim)
+    cost = _cost(scores, align(epsilon, rank) / (2 * align(sensitivity, rank)))
+    return Finite(candidates, cost, jnp.ones((), scores.dtype))
+
+
 def _cost(scores: jax.Array, rate: jax.Array) -> jax.Array:
     """-log p, ``(..., k)``."""
     batch, k = jnp.broadcast_shapes(scores.shape[:-1], rate.shape), scores.shape[-1]

@@ -37,25 +37,33 @@ def exact(costs, rate=0.7):
     return mass / mass.sum(axis=-1, keepdims=True)
 
 
+@jax.jit
+def summaries(law, points):
+    plain = ("probabilities", "log_probabilities", "mean", "variance", "stddev", "entropy")
+    at = ("cdf", "survival", "prob", "log_prob", "mean_abs_error", "mean_squared_error")
+    return {name: getattr(law, name)() for name in plain} | {name: getattr(law, name)(points) for name in at}
+
+
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_every_method_against_sums(dtype, x64):
     law, p, v = law_of(COSTS, dtype=dtype), exact(COSTS), np.array(VALUES)
-    close = {"rtol": 1e-12, "atol": 1e-14} if dtype == "float64" else {"rtol": 2e-6, "atol": 1e-6}
-    np.testing.assert_allclose(law.probabilities(), p, **close)
-    np.testing.assert_allclose(law.mean(), p @ v, **close)
-    np.testing.assert_allclose(law.variance(), p @ v**2 - (p @ v) ** 2, **(close | {"atol": 1e-5}))
-    np.testing.assert_allclose(law.stddev(), np.sqrt(np.maximum(p @ v**2 - (p @ v) ** 2, 0)), **(close | {"atol": 1e-3}))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        np.testing.assert_allclose(law.entropy(), -np.sum(np.where(p > 0, p * np.log(p), 0), axis=-1), **close)
     points = np.array([-2.0, -1.0, 0.7, 2.0, 3.0, 7.0, 8.0])
+    found = summaries(law, jnp.asarray(points[:, None], dtype))
+    close = {"rtol": 1e-12, "atol": 1e-14} if dtype == "float64" else {"rtol": 2e-6, "atol": 1e-6}
+    np.testing.assert_allclose(found["probabilities"], p, **close)
+    np.testing.assert_allclose(found["mean"], p @ v, **close)
+    np.testing.assert_allclose(found["variance"], p @ v**2 - (p @ v) ** 2, **(close | {"atol": 1e-5}))
+    np.testing.assert_allclose(found["stddev"], np.sqrt(np.maximum(p @ v**2 - (p @ v) ** 2, 0)), **(close | {"atol": 1e-3}))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose(found["entropy"], -np.sum(np.where(p > 0, p * np.log(p), 0), axis=-1), **close)
     for method, test in (("cdf", np.less_equal), ("survival", np.greater), ("prob", np.equal)):
         wanted = np.sum(p[None] * test(v[None, None], points[:, None, None]), axis=-1)
-        np.testing.assert_allclose(getattr(law, method)(points[:, None]), wanted, **close)
-    np.testing.assert_allclose(law.mean_abs_error(points[:, None]), np.abs(v - points[:, None]) @ p.T, **close)
-    np.testing.assert_allclose(law.mean_squared_error(points[:, None]), (v - points[:, None]) ** 2 @ p.T, **close)
-    assert law.mean().dtype == dtype
-    # A survival far in the tail keeps its digits, unlike 1 - cdf.
-    np.testing.assert_allclose(law.survival(3.0)[2], np.exp(-70000.0) if dtype == "float64" else 0.0, atol=0)
+        np.testing.assert_allclose(found[method], wanted, **close)
+    np.testing.assert_allclose(found["mean_abs_error"], np.abs(v - points[:, None]) @ p.T, **close)
+    np.testing.assert_allclose(found["mean_squared_error"], (v - points[:, None]) ** 2 @ p.T, **close)
+    assert all(value.dtype == dtype for value in found.values())
+    # A survival far in the tail is no difference from 1.
+    assert 0 <= found["survival"][4, 2] < 1e-30
 
 
 def test_quantiles_are_the_smallest_candidate_that_reaches_p(x64):
@@ -125,12 +133,14 @@ def test_rows_without_a_law():
     assert np.isnan(draws[:, :3]).all()
     assert np.isfinite(draws[:, 3:]).all()
     law = law_of([*NO_LAW, COSTS[0], COSTS[1]])
-    for value in (law.mean(), law.variance(), law.entropy(), law.cdf(1.0), law.survival(1.0), law.quantile(0.5), law.log_prob(3.0)):
-        assert np.isnan(value[:3]).all()
-        assert np.isfinite(value[3:]).all()
-    assert np.isnan(law.log_probabilities()[:3]).all()
-    assert np.isnan(law.cdf(NAN)).all()
-    assert np.isnan(law.log_prob(NAN)).all()
+    found = summaries(law, jnp.asarray([[3.0]] * 6 + [[NAN]]))  # the shapes of the test above
+    for name, value in found.items():
+        rows = value[0] if value.ndim == 2 and value.shape[0] == 7 else value
+        assert np.isnan(rows[:3]).all(), name
+        assert np.isfinite(rows[3:]).all(), name
+    for name in ("cdf", "survival", "log_prob"):
+        assert np.isnan(found[name][6]).all()
+    assert np.isnan(law.quantile(0.5)).tolist() == [True] * 3 + [False] * 2
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def utility_as_printed(y, data, low, high):
     raise AssertionError((y, data))
 
 
-@pytest.mark.parametrize("n", [6, 7])
+@pytest.mark.parametrize("n", [6, pytest.param(7, marks=pytest.mark.slow)])
 def test_the_median_is_the_step_function_of_the_paper(n, x64):
     data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
     law = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, count=np.int32(n)), EPSILON)  # one shape for both n
@@ -79,6 +79,7 @@ def test_the_median_is_private(x64):
     assert result.range == pytest.approx(EPSILON, rel=1e-9)  # and attains the range
 
 
+@pytest.mark.slow
 def test_an_empty_dataset_with_the_value_in_the_middle(x64):
     """The paper's y_0 = a: an empty dataset has the median a. Duff does not see it (one addition reaches everything), interpolation
     does: with (a+b)/2 the range of piecewise Laplace is 1.19 epsilon."""

@@ -82,6 +82,7 @@ def _outside(law, low, high):
     return law.cdf(low) + law.survival(high)
 
 
+@pytest.mark.slow
 def test_level_sets(setting):
     profile, _, data = setting
     levels = np.array([0.0, 0.5, 1.0, 1.9, 2.0, 7.0, 26.0, 100.0])
@@ -110,6 +111,7 @@ def test_proposition_4_on_the_line(setting):
     assert (exact > np.asarray(faster)).any()  # and so is the exponent of a mechanism without the factor 1/2
 
 
+@pytest.mark.slow
 def test_proposition_4_over_candidates(x64):
     rng = np.random.default_rng(1)
     x = np.floor(rng.exponential(3.0, (40, 60)))
@@ -208,6 +210,7 @@ def test_the_ends_of_lambert_w_and_its_derivative(x64):
         assert float(jax.grad(lambert_w)(jnp.float64(z))) == pytest.approx(central, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_bad_arguments_and_bounds_without_content():
     with pytest.raises(ValueError, match="support"):
         proposition_4(1.0, 1.0, support=-1.0, level_measure=1.0)

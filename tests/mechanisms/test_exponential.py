@@ -79,19 +79,19 @@ def test_control_mistakes_about_the_sensitivity_are_caught(x64):
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype, x64):
     """Algorithm 1 of Gillenwater and Munoz Medina against the library's Gumbel-max; both against the exact probabilities."""
-    draws = 40_000
-    law = exponential(jnp.array([0.0, -1.0, -3.0, 0.5, -8.0], dtype), 1.0, sensitivity=0.5)
-    log_weights = jnp.log(jnp.array([1.0, 3.0, 0.5, 2.0, 40.0], dtype)) - law.rate * law.cost  # widths as in the paper
-    pair = uniform(jax.random.key(5), (draws * 5,), dtype)
+    draws, rate = 40_000, 1.0
+    scores = np.array([0.0, -1.0, -3.0, 0.5, -8.0], dtype)
+    log_weights = np.log(np.array([1.0, 3.0, 0.5, 2.0, 40.0], dtype)) + rate * scores  # the widths of the paper's A_k
+    law = exponential(scores, 2 * rate, sensitivity=1.0)
 
     @jax.jit
-    def races(pair):
+    def races(key):
+        pair = uniform(key, (draws * 5,), dtype)
         gumbels = gumbel_from_uniform(pair).reshape(draws, 5)
-        u = np.float64 if dtype == "float64" else np.float32
-        race = jnp.log(jnp.log(1 / pair.value)).reshape(draws, 5).astype(u) - log_weights[None]
-        return gumbel_max(log_weights[None], gumbels), jnp.argmin(race, axis=-1), gumbel_max(-(law.cost * law.rate)[None], gumbels)
+        race = jnp.log(jnp.log(1 / pair.value)).reshape(draws, 5) - log_weights[None]
+        return gumbel_max(log_weights[None], gumbels), jnp.argmin(race, axis=-1), gumbel_max(scores[None], gumbels)
 
-    by_gumbel, by_race, plain = (np.asarray(index) for index in races(pair))
+    by_gumbel, by_race, plain = (np.asarray(index) for index in races(jax.random.key(5)))
     # In float32 log(1/U) of a U near 1 is rounded; where it decides, and only there, the two differ.
     assert np.mean(by_gumbel != by_race) <= (0.0 if dtype == "float64" else 1e-4)
     weights = np.exp(np.asarray(log_weights, np.float64))
