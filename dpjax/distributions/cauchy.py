@@ -41,10 +41,8 @@ class Cauchy(SymmetricNoise):
 
     >>> import jax, jax.numpy as jnp
     >>> law = Cauchy(jnp.asarray(0.0), jnp.asarray(1.0))
-    >>> float(law.survival(1.0)), round(float(law.quantile(0.75)), 6), float(law.mean_abs_error(0.0))
-    (0.25, 1.0, inf)
-    >>> round(float(law.clamped_mean_abs_error(0.0, -1.0, 1.0)), 4)
-    0.7206
+    >>> round(float(law.survival(1.0)), 6), float(law.mean_abs_error(0.0))
+    (0.25, inf)
     """
 
     gamma: float = field(default=2.0, metadata={"static": True})

@@ -28,10 +28,11 @@ class Clamped:
         lower: float that broadcasts against the law's batch shape.
         upper: the same, above ``lower``.
 
-    >>> from dpjax import laplace
-    >>> law = Clamped.of(laplace(0.0, 1.0, sensitivity=1.0), lower=-1, upper=1)
-    >>> round(float(law.mean_abs_error(0.0)), 6), float(law.cdf(1.0))
-    (0.632121, 1.0)
+    >>> import jax.numpy as jnp
+    >>> from dpjax.distributions.cauchy import Cauchy
+    >>> law = Clamped.of(Cauchy(jnp.asarray(0.0), jnp.asarray(1.0)), lower=-1, upper=1)
+    >>> round(float(law.mean_abs_error(0.0)), 4)
+    0.7206
     """
 
     law: PiecewiseExponential | SymmetricNoise

@@ -355,10 +355,9 @@ def _widest(up: jax.Array, down: jax.Array, size: int, extra: int) -> jax.Array:
 def _smooth(at_distance: jax.Array, beta: jax.Array) -> jax.Array:
     batch = jnp.broadcast_shapes(at_distance.shape[:-1], beta.shape)
     rate = align(beta, len(batch))[..., None]
-    k = jnp.arange(at_distance.shape[-1], dtype=at_distance.dtype).reshape((1,) * len(batch) + (-1,))
-    lengths = align(at_distance, len(batch) + 1)
-    best = jnp.argmax(jax.lax.stop_gradient(lengths * jnp.exp(-rate * k)), axis=-1, keepdims=True).astype(jnp.int32)
-    length = take(jnp.broadcast_to(lengths, (*batch, lengths.shape[-1])), best)
-    bound = (length * jnp.exp(-rate * best.astype(at_distance.dtype)))[..., 0]
+    # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and padded data must give the same draws.
+    lengths = align(_extend(at_distance, -(-at_distance.shape[-1] // 32) * 32), len(batch) + 1)
+    k = jnp.arange(lengths.shape[-1], dtype=lengths.dtype).reshape((1,) * len(batch) + (-1,))
+    bound = jnp.max(lengths * jnp.exp(-rate * k), axis=-1)
     # Long ties make it underflow. The maximum with a constant keeps both properties of a smooth bound, and a positive scale.
     return jnp.maximum(bound, float(jnp.finfo(bound.dtype).tiny) * 2.0**20)

@@ -49,7 +49,7 @@ def lln_oracle(z, sigma, power=0):
     return np.sum(np.exp(-y * y / 2 + power * sigma * y - z[..., None] * np.exp(-sigma * y)), axis=-1) / 256 / np.sqrt(2 * np.pi)
 
 
-@pytest.mark.parametrize("gamma", [2.0, 1.75, *(pytest.param(g, marks=pytest.mark.slow) for g in (1.2, 2.0001, 4.5))])
+@pytest.mark.parametrize("gamma", [1.75, *(pytest.param(g, marks=pytest.mark.slow) for g in (1.2, 2.0, 2.0001, 4.5))])
 def test_cauchy_agrees_with_quadrature(gamma, x64):
     law = Cauchy(jnp.zeros(()), jnp.ones(()), gamma)
     body, tail = cauchy_oracle(gamma, POINTS)
@@ -77,6 +77,7 @@ def test_cauchy_agrees_with_quadrature(gamma, x64):
         assert np.isinf(law.mean_abs_error(0.3))
 
 
+@pytest.mark.slow
 def test_laplace_log_normal_agrees_with_quadrature(x64):
     law = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(SIGMAS))
     z, sigma = np.broadcast_arrays(POINTS[:9, None], SIGMAS)
@@ -130,7 +131,7 @@ def some(*quick):
     return pytest.mark.parametrize("name", [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in LAWS])
 
 
-@some("laplace", "cauchy")
+@some("cauchy")
 def test_clamped_laws_agree_with_quadrature(name, x64):
     for scale in (0.01, 3.0):
         law = LAWS[name](jnp.asarray(0.5), jnp.asarray(scale))
@@ -157,7 +158,7 @@ def test_clamped_error_of_the_cauchy_law_is_the_published_closed_form(x64):
 DRAWS = 40_000
 
 
-@some("heavy", "laplace-log-normal")
+@some("laplace-log-normal")
 def test_draws_follow_the_exact_cdf(name):
     locs, scales = (1.0, -3.0), (0.1, 20.0)
     draws = np.asarray(LAWS[name](jnp.asarray(locs), jnp.asarray(scales)).sample(jax.random.key(3), (DRAWS,)))
@@ -172,6 +173,7 @@ def test_draws_follow_the_exact_cdf(name):
     assert abs(np.corrcoef(ranks.T)[0, 1]) < 5 / np.sqrt(DRAWS)
 
 
+@pytest.mark.slow
 def test_injected_words_reach_both_tails():
     """A pair of words of all zeros and of all ones: the quantiles 2^-65 and 1 - 2^-65."""
     tail = jnp.float32(2.0**-65)
@@ -182,7 +184,7 @@ def test_injected_words_reach_both_tails():
     np.testing.assert_allclose(np.asarray(other) * [-np.exp(0.3 * 9.0), np.exp(-0.3 * 9.0)], 64 * np.log(2), rtol=0.05)
 
 
-@some("laplace-log-normal")
+@some()
 def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
     @partial(jax.jit, static_argnames=("shape",))
     def draw(loc, scale, shape=()):
@@ -196,6 +198,7 @@ def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
     np.testing.assert_array_equal(many[:33], draw(loc, scale, (33,)))
 
 
+@pytest.mark.slow
 def test_bad_rows_are_nan_and_alone():
     law = Cauchy(jnp.zeros(3), jnp.array([1.0, jnp.nan, 1.0]))
     np.testing.assert_array_equal(np.isnan(law.sample(jax.random.key(0))), [False, True, False])

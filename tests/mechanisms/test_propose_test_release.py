@@ -53,6 +53,7 @@ def test_controls_are_caught(neighbors, x64):
         assert exact_delta(control, pairs, 3.0) > 1.2 * DELTA
 
 
+@pytest.mark.slow
 def test_the_distance_counts_changes_to_the_first_larger_local_sensitivity(x64):
     local = local_sensitivity(np.array([1.0, 5.0, 6.0]), lower=0, upper=20, neighbors="add_remove", definition="lower")
     np.testing.assert_allclose(local.at_distance, [4.0, 5.0, 6.0, 20.0])
@@ -64,6 +65,7 @@ def test_the_distance_counts_changes_to_the_first_larger_local_sensitivity(x64):
     np.testing.assert_allclose(law.mean_abs_error(5.0), 6.0)
 
 
+@pytest.mark.slow
 def test_draws_have_the_exact_probability_of_an_answer_and_its_law():
     local = local_sensitivity(np.linspace(0, 1, 12), lower=0, upper=1, neighbors="add_remove")
     law = propose_test_release(local, 2.0, delta=0.05, proposal=0.15)
@@ -77,6 +79,7 @@ def test_draws_have_the_exact_probability_of_an_answer_and_its_law():
     assert_follows(draws[answered], law.answer.cdf)
 
 
+@pytest.mark.slow
 def test_shapes_broadcast_and_parameters_are_checked():
     local = local_of("swap")
     law = propose_test_release(local, jnp.array([0.5, -1.0])[:, None], delta=1e-3, proposal=2.0)

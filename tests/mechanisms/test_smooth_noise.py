@@ -93,6 +93,7 @@ def test_cauchy_audits_of_both_medians_at_the_optimal_beta(definition, x64):
             assert cauchy_loss(smooth_cauchy(smooth, epsilon), neighbors) <= epsilon * (1 + ROUNDING)
 
 
+@pytest.mark.slow
 def test_published_constants_and_the_tail_bound(x64):
     smooth = smooth_sensitivity(np.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap")
     law = smooth_cauchy(smooth, 1.2, calibration="published")
@@ -133,6 +134,7 @@ def test_laplace_is_private_by_its_exact_hockey_stick(neighbors, x64):
         assert hockey_stick(control, pairs, 2.0).max() > 1.2 * DELTA
 
 
+@pytest.mark.slow
 def test_the_hockey_stick_agrees_with_quadrature(x64):
     law = smooth_laplace(local_of("swap").smooth(0.1), 1.0, delta=DELTA)
     y = np.linspace(-2e3, 2e3, 2_000_001)
@@ -169,6 +171,7 @@ def test_laplace_log_normal_is_concentrated_by_renyi_divergences(neighbors, x64)
         assert max(float(renyi(control, pairs, order).max()) / (order * 0.5) for order in (1.05, 2.0, 6.0)) > 1.2
 
 
+@pytest.mark.slow
 def test_conversions_to_zcdp(x64):
     """Against the published formula, and against numbers computed apart (delta = 1e-3)."""
     epsilon = np.array([0.1, 1.0, 2.0])
@@ -182,6 +185,7 @@ def test_conversions_to_zcdp(x64):
     np.testing.assert_allclose(log_delta.min(axis=0), np.log(1e-3), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_optimal_parameters_are_optimal_for_dense_data(x64):
     def best(cost, at):
         assert cost(at) <= min(cost(at * f) for f in (0.5, 0.8, 0.95, 1.05, 1.2, 2.0)), at
@@ -213,6 +217,7 @@ def test_optimal_parameters_are_optimal_for_dense_data(x64):
         best(lambda beta, rho=rho: both(beta, float(optimal_sigma(rho, beta=beta))), beta)
 
 
+@pytest.mark.slow
 def test_errors_come_in_tiers():
     local = local_of("add_remove")
     with pytest.raises(ValueError, match="leaves nothing of epsilon = 1"):
