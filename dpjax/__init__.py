@@ -3,7 +3,7 @@
 data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --key--> draws
 """
 
-from dpjax import accounting, distributions, mechanisms, profiles, random, simulation
+from dpjax import accounting, distributions, mechanisms, profiles, random, simulation, utility
 from dpjax.accounting import Guarantee
 from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -12,13 +12,14 @@ from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search
+from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.propose_test_release import propose_test_release
 from dpjax.mechanisms.shifted_inverse import shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
-from dpjax.mechanisms.smooth_laplace_log_normal import smooth_laplace_log_normal
+from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
 from dpjax.profiles import (
     CandidateScores,
     DownSensitivity,
@@ -77,6 +78,8 @@ __all__ = [
     "mode",
     "noisy_binary_search",
     "nonnegative_sum",
+    "optimal_beta",
+    "optimal_sigma",
     "order_statistic",
     "permute_and_flip",
     "piecewise_laplace",
@@ -96,5 +99,6 @@ __all__ = [
     "triangle_count",
     "triangle_count_of_edges",
     "user_sum",
+    "utility",
     "variance",
 ]

@@ -33,6 +33,58 @@ def rows_of(tmp_path, data_folder, monkeypatch):
 
 
 @pytest.mark.slow
+def test_synthetic_medians(rows_of):
+    rows = {(row["data"], row["epsilon"]): row for row in rows_of("synthetic_medians")}
+
+    def agrees(data, epsilon, name, times_duff, digits):
+        """An independent computation, on 100 datasets of its own, printed with so many digits: both means have a standard error."""
+        cell = rows[data, epsilon][name]
+        return abs(cell["ratio"] - times_duff) <= 4.5 * math.sqrt(2) * cell["ratio_se"] + 0.5 * 10**-digits
+
+    expected = {"Cauchy published": (178, 30), "Laplace published": (85, 3.4), "LLN published": (276, 26)}
+    for name, values in expected.items():
+        for epsilon, value in zip((0.1, 2.0), values, strict=True):
+            assert agrees("normal", epsilon, name, value, digits=1 if value < 10 else 0), (name, epsilon)
+    for name, values in {"PLM": (1.0008, 1.157), "PLM midpoint": (1.003, 1.445)}.items():
+        for epsilon, value in zip((0.1, 2.0), values, strict=True):
+            assert agrees("normal", epsilon, name, 1 / value, 3), (name, epsilon)
+    for data, values in {"uniform": (42.6, 22.1), "beta(0.5, 0.5)": (28.8, 19.8)}.items():
+        assert agrees(data, 0.1, "Cauchy published", values[0], 1)
+        assert agrees(data, 2.0, "Cauchy published", values[1], 1)
+    # Controls: the tolerance tells apart what is published and what cannot be reproduced, and one epsilon from the next.
+    assert not agrees("normal", 0.1, "LLN published", 4, 0)
+    assert not agrees("normal", 2.0, "LLN published", 15, 0)
+    assert not agrees("normal", 0.1, "Laplace published", 130, 0)
+    assert not agrees("normal", 1.75, "PLM", 1 / 1.157, 3)
+    for row in rows.values():
+        # Tuning on the data gains little; the published Cauchy constants lose most.
+        assert row["Laplace published"]["ratio"] <= row["Laplace valid"]["ratio"] <= 1.1 * row["Laplace published"]["ratio"]
+        assert row["LLN valid"]["ratio"] < row["LLN published"]["ratio"]
+        assert row["Cauchy valid"]["ratio"] < row["Cauchy published"]["ratio"]
+        assert row["PLM midpoint"]["ratio"] < row["PLM"]["ratio"] < 1 < row["PLM swap"]["ratio"] < row["INV swap"]["ratio"]
+
+
+@pytest.mark.slow
+def test_vertebral_columns(rows_of):
+    rows = rows_of("vertebral_columns")
+    same = ("measurement", "class", "mechanism")
+    assert len(rows) == 6 * 2 * 3
+    for row in rows:
+        assert sum(row["histogram"]) == 1000
+        assert sum(row["data"]) == {"NO": 100, "AB": 210}[row["class"]]
+        # 36 rows: false alarms of 1e-6 each. Fewer than a thousand draws on the rare side need the exact binomial tail.
+        wrong, exact = round(1000 * row["of draws"]), row["wrong side"]
+        tail = [math.comb(1000, k) * exact**k * (1 - exact) ** (1000 - k) for k in range(1001)]
+        assert min(sum(tail[wrong:]), sum(tail[: wrong + 1])) > 1e-6
+        if row["mechanism"] == "LLN":
+            assert row["wrong side"] > 0.05
+        else:
+            assert row["wrong side"] < 0.005
+            baseline = next(r for r in rows if [r[k] for k in same] == [row["measurement"], row["class"], "LLN"])
+            assert row["error"] < baseline["error"] / 20
+
+
+@pytest.mark.slow
 def test_laplace_against_steps(rows_of):
     rows = rows_of("laplace_against_steps")
     for row in rows:

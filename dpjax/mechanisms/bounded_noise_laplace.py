@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.calibration import probability
 from dpjax.shapes import align
 
 
@@ -51,7 +50,7 @@ def bounded_noise_laplace(
     center = parameters.float_array("value", value)
     rate = parameters.positive("epsilon", epsilon, center.dtype)
     scale = parameters.positive("sensitivity", sensitivity, center.dtype)
-    failure = probability("delta", delta, center.dtype, below=0.5)
+    failure = parameters.probability("delta", delta, center.dtype, below=0.5)
     rank = max(array.ndim for array in (center, rate, scale, failure))
     center, epsilon_, scale, failure = (align(array, rank) for array in (center, rate, scale, failure))
     # log(1 + (e^epsilon - 1) / (2 delta)) without overflow, and exact for small epsilon.

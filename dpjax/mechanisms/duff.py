@@ -2,7 +2,7 @@
 
 The utility of an output is minus the number of records to add or remove before the statistic takes it; its sensitivity is 1. On the
 line (lower median, mean) that is inverse sensitivity, for the mode the exponential mechanism over candidates: this file gives the
-paper's name to both and keeps its neighbour relation. Its utility bounds are in ``dpjax/mechanisms/duff_utility.py``.
+paper's name to both and keeps its neighbour relation. Its utility bounds are in ``dpjax/utility/duff.py``.
 
 Slips of the paper: in the median's second case "k even" should read "n even" (as printed, a part of [y_n, b] has no utility where n
 and n/2 are even). In Section 5 the density is proportional to exp(+epsilon u_d/2), not exp(-epsilon u_d/2). That each A_k is a

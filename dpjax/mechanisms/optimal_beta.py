@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import parameters
+from dpjax.accounting.conversions import zcdp_of
 from dpjax.mechanisms import smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
-from dpjax.mechanisms.calibration import probability
 from dpjax.shapes import align
 
 Noise = Literal["cauchy", "laplace", "laplace_log_normal"]
@@ -51,7 +51,7 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     if delta is None:
         return smooth_cauchy.optimal_beta(budget, gamma)
     if noise == "laplace":
-        failure = probability("delta", delta, dtype, below=1.0)
+        failure = parameters.probability("delta", delta, dtype, below=1.0)
         rank = max(budget.ndim, failure.ndim)
         return smooth_laplace.optimal_beta(align(budget, rank), align(failure, rank))
-    return smooth_laplace_log_normal.optimal_beta(smooth_laplace_log_normal.zcdp_of(epsilon, delta=delta))
+    return smooth_laplace_log_normal.optimal_beta(zcdp_of(epsilon, delta=delta))

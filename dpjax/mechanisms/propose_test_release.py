@@ -22,7 +22,6 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.calibration import probability
 from dpjax.mechanisms.laplace import laplace
 from dpjax.profiles.smooth_sensitivity import LocalSensitivity
 from dpjax.random.keys import check_key
@@ -132,9 +131,9 @@ def propose_test_release(
     """
     dtype = local.dtype
     budget = parameters.positive("epsilon", epsilon, dtype)
-    failure = probability("delta", delta, dtype, below=0.5)
+    failure = parameters.probability("delta", delta, dtype, below=0.5)
     size = parameters.positive("proposal", proposal, dtype)
-    share = probability("test_share", test_share, dtype, below=1.0)
+    share = parameters.probability("test_share", test_share, dtype, below=1.0)
     rank = max(array.ndim for array in (budget, failure, size, share))
     budget, failure, share = (align(array, rank) for array in (budget, failure, share))
     test_epsilon = budget * share

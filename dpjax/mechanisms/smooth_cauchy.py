@@ -17,7 +17,6 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.cauchy import Cauchy
-from dpjax.mechanisms.calibration import left_over, probability
 from dpjax.profiles.smooth_sensitivity import SmoothSensitivity
 from dpjax.shapes import align
 
@@ -93,7 +92,7 @@ def alpha_of(
         return xp.where(beta <= published * (1 + 1e-6), published, -beta)  # the same number, rounded in float32, is meant
 
     message = "beta = {1} leaves nothing of epsilon = {0} for the noise: choose a smaller beta (see optimal_beta)."
-    return left_over(message, rest, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
+    return parameters.left_over(message, rest, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
 
 
 def optimal_beta(epsilon: jax.Array, gamma: float) -> jax.Array:
@@ -130,7 +129,7 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
     >>> round(float(smooth_cauchy(smooth, 1.0, calibration="published").survival(50.0 + error)), 6)
     0.05
     """
-    eta = probability("failure", failure, smooth.dtype, below=1.0)
+    eta = parameters.probability("failure", failure, smooth.dtype, below=1.0)
     scale = smooth_cauchy(smooth, epsilon, calibration="published").scale
     rank = max(eta.ndim, scale.ndim)
     return align(scale, rank) / jnp.tan(pi / 2 * align(eta, rank))

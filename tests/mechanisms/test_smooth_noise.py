@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.accounting import zcdp_of
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
 from dpjax.mechanisms import smooth_cauchy as cauchy_file
@@ -17,7 +18,7 @@ from dpjax.mechanisms import smooth_laplace as laplace_file
 from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.smooth_cauchy import cauchy_tail_bound, constants, smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
-from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal, zcdp_of
+from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
 from dpjax.profiles.smooth_sensitivity import local_sensitivity, smooth_sensitivity
 from tests.support import oracle
 from tests.support.audit import padded

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from dpjax import median
-from dpjax.mechanisms import duff_utility
 from dpjax.mechanisms.duff import duff
-from dpjax.mechanisms.duff_utility import corollary_1, corollary_1_beta, lambert_w, level_measure, proposition_4, theorem_1
 from dpjax.profiles.counts import mode
+from dpjax.utility.duff import corollary_1, corollary_1_beta, lambert_w, level_measure, proposition_4, theorem_1
 from tests.support import oracle
 
 N = 25
@@ -221,4 +220,3 @@ def test_bad_arguments_and_bounds_without_content():
     assert np.isnan(
         corollary_1(jnp.float32(-1.0), 1.0, smooth_sensitivity=1.0, support=1.0, growth=1.0, level_measure=9.0).threshold
     )
-    assert all(callable(getattr(duff_utility, name)) for name in ("theorem_1", "corollary_1"))
