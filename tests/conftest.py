@@ -10,12 +10,30 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled programs on disk, for the workers to share and for the next run: most of a run is compilation.
+
+    The key of a program is its text, the options and the versions. ``pytest --cache-clear`` empties the folder.
+    """
+    if hasattr(config, "cache"):
+        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
 @pytest.fixture
 def x64():
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _free_compiled_programs():
+    """Thousands of programs stay in memory otherwise: some gigabytes, and memory maps up to the limit that Linux has for a process."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -104,13 +104,8 @@ def test_the_error_bar_s_gradients_by_data_and_bounds_are_finite_with_ties(pipel
     assert_finite_gradients(pipeline, lambda law: law.mean_abs_error(0.0))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES if name != "laplace"),
-        pytest.param("laplace", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PIPELINES)
 def test_all_gradients_are_finite_with_ties(name):
     def summary(law):
         return law.variance() + law.entropy() + law.cdf(0.3) + law.survival(0.3) + law.quantile(0.3) + law.log_prob(0.3)
@@ -143,6 +138,7 @@ def test_laws_pass_through_vmap_and_jit_as_values(pipeline):
     np.testing.assert_allclose(jax.jit(law)(jnp.asarray(X)).mean_abs_error(0.0), whole, rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_an_epsilon_sweep_against_rows_broadcasts(pipeline):
     law = pipeline(jnp.asarray(X), jnp.array([0.5, 1.0, 2.0])[:, None], -3.0, 3.0)
     assert law.batch_shape == (3, 6)

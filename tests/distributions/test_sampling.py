@@ -141,7 +141,8 @@ def rows_of_every_kind():
     return np.stack([ordinary, tied, ordinary * 1e-30, ordinary * 1e30, np.full(41, 0.25), ordinary + 1]).astype(np.float32)
 
 
-@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 300.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 300.0])
 def test_the_tree_and_the_table_give_the_same_draws(epsilon):
     """Bitwise, and a row's draws do not depend on whether other rows need more careful weights."""
     x = rows_of_every_kind()
@@ -183,7 +184,8 @@ def test_jit_and_eager_agree_to_a_few_units(shape):
     np.testing.assert_allclose(eager, jitted, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
 
 
-@pytest.mark.parametrize("shape", [pytest.param((), marks=pytest.mark.slow), (5,)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(), (5,)])
 def test_vmap_is_the_loop(shape):
     x, keys = jax.random.normal(jax.random.key(0), (6, 41)), jax.random.split(jax.random.key(1), 6)
     mapped = jax.vmap(lambda k, row: law_of(row, None, 0.7).sample(k, shape))(keys, x)

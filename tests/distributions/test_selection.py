@@ -61,7 +61,13 @@ def random_tickets(rng, rows=3, draws=200):
 
 
 @pytest.mark.parametrize(
-    "sizes", [pytest.param((1, 1), marks=pytest.mark.slow), (5, 40), pytest.param((33, 0), marks=pytest.mark.slow), (100, 1100)]
+    "sizes",
+    [
+        pytest.param((1, 1), marks=pytest.mark.slow),
+        pytest.param((5, 40), marks=pytest.mark.slow),
+        pytest.param((33, 0), marks=pytest.mark.slow),
+        (100, 1100),
+    ],
 )
 @pytest.mark.parametrize("with_tails", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_tree_and_the_table_agree_on_every_number(sizes, with_tails):

@@ -97,7 +97,8 @@ def test_vmap_over_rows_is_the_batch():
     np.testing.assert_array_equal(whole, mapped)
 
 
-@pytest.mark.parametrize("neighbors", [pytest.param("swap", marks=pytest.mark.slow), "add_remove"])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
 def test_truncate_reads_what_truncation_keeps(neighbors):
     x, _ = records(40)
     count = np.array([40, 39, 17, 1, 0], np.int32)
