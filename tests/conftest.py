@@ -31,7 +31,7 @@ def x64():
 
 @pytest.fixture(scope="module", autouse=True)
 def _free_compiled_programs():
-    """Thousands of programs stay in memory otherwise: some gigabytes, and memory maps up to the limit that Linux has for a process."""
+    """Thousands of programs stay in memory otherwise: gigabytes, and memory maps up to the number that Linux allows a process."""
     yield
     jax.clear_caches()
 

@@ -23,8 +23,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.profiles.order_statistics import _present
 from dpjax.profiles.profile import NEIGHBORS, Neighbors
+from dpjax.profiles.records import present_records
 from dpjax.profiles.scores import CandidateScores
 from dpjax.shapes import align, broadcast_rows, concatenate
 
@@ -121,11 +121,7 @@ def _read(
 ) -> tuple[jax.Array, jax.Array]:
     """The counts, int32 ``(..., k)``, and the candidates."""
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
-    records = parameters.float_array("x", x)
-    if records.ndim == 0:
-        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
-    if count is not None and mask is not None:
-        raise ValueError("give count or mask, not both.")
+    records, present = present_records(x, count=count, mask=mask)
     labels = parameters.float_array("candidates", candidates).astype(records.dtype)
     if labels.ndim == 0 or labels.shape[-1] == 0:
         raise ValueError(f"candidates need a last axis with at least one of them, got shape {labels.shape}.")
@@ -133,7 +129,7 @@ def _read(
         given = np.sort(np.asarray(candidates, np.float64).astype(records.dtype), axis=-1)
         if not np.all(np.isfinite(given)) or np.any(given[..., 1:] == given[..., :-1]):
             raise ValueError(f"candidates must be finite and distinct (in {np.dtype(records.dtype).name}), got {candidates}.")
-    return _count(records, _present(records, count, mask), labels), labels
+    return _count(records, present, labels), labels
 
 
 @jax.jit

@@ -27,9 +27,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.profiles.order_statistics import _present
 from dpjax.profiles.prefix_sums import Pair, exact_product, prefix_sums, product, single
 from dpjax.profiles.profile import NEIGHBORS, Neighbors, SensitivityProfile
+from dpjax.profiles.records import levels_kept, present_records
 from dpjax.profiles.sorting import Sort, order
 from dpjax.shapes import broadcast_rows, take
 
@@ -203,10 +203,9 @@ def variance(
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
     if neighbors != "swap":
         raise ValueError('variance has a profile under neighbors="swap" only: under add_remove none is known to be exact.')
-    if truncate is not None and (isinstance(truncate, bool) or not isinstance(truncate, (int, np.integer)) or truncate < 0):
-        raise ValueError(f"truncate must be None or an integer from 0, got {truncate!r}.")
+    keep = levels_kept(truncate)
     arrays = _arguments(x, lower, upper, count, mask, sort, lambda width, size, n: 4 * width * width * n, 2)
-    above, below = _variance(*arrays, None if truncate is None else int(truncate), sort)
+    above, below = _variance(*arrays, keep, sort)
     return _profile(above, below, neighbors)
 
 
@@ -222,11 +221,7 @@ def _arguments(
 ) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
     """Records, which are present, and the bounds. ``largest(width, size, n)`` must not overflow: data never make a NaN."""
     parameters.one_of("sort", sort, ("auto", "xla"))
-    records = parameters.float_array("x", x)
-    if records.ndim == 0 or records.shape[-1] < least:
-        raise ValueError(f"x needs an axis of at least {least} individuals (the last one); got shape {records.shape}.")
-    if count is not None and mask is not None:
-        raise ValueError("give count or mask, not both.")
+    records, present = present_records(x, count=count, mask=mask, least=least)
     low, high = parameters.bounds(lower, upper, records.dtype)
     n = max(records.shape[-1], 1)
     if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
@@ -234,7 +229,7 @@ def _arguments(
         if not np.all(largest(b - a, np.maximum(abs(a), abs(b)), n) < float(jnp.finfo(records.dtype).max)):
             raise ValueError(f"bounds too large to add {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
     fits = jnp.isfinite(largest(high - low, jnp.maximum(abs(low), abs(high)), n))
-    return records, _present(records, count, mask), jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
+    return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
 
 
 def _profile(

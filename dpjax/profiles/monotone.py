@@ -31,8 +31,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.profiles.order_statistics import _present
+from dpjax.profiles.prefix_sums import running
 from dpjax.profiles.profile import Neighbors, SensitivityProfile
+from dpjax.profiles.records import presence, present_records
 from dpjax.profiles.sorting import Sort, order
 from dpjax.shapes import align, broadcast_batch, broadcast_rows, concatenate, take
 
@@ -296,23 +297,14 @@ def distinct_count(
     if np.ndim(ids) == 0:
         raise ValueError("ids need an axis of individuals (the last one); got a scalar.")
     words = _words("ids", ids, np.shape(ids)[-1])
-    present = _presence(words[0], count, mask)
+    present = presence(words[0], count, mask)
     high = parameters.positive("upper", upper, jnp.result_type(float))
     return DownSensitivity(_distinct(words, present, high), high)
 
 
 def _records(x: ArrayLike, count: ArrayLike | None, mask: ArrayLike | None, sort: Sort) -> tuple[jax.Array, jax.Array | None]:
     parameters.one_of("sort", sort, ("auto", "xla"))
-    records = parameters.float_array("x", x)
-    if records.ndim == 0:
-        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
-    return records, _presence(records, count, mask)
-
-
-def _presence(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
-    if count is not None and mask is not None:
-        raise ValueError("give count or mask, not both.")
-    return _present(records, count, mask)
+    return present_records(x, count=count, mask=mask)
 
 
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
@@ -343,9 +335,9 @@ def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array, sort: S
     ordered, n = _ordered(records, present, jnp.zeros_like(high), high, sort)
     ordered = ordered[..., :-1]
     index = jnp.arange(ordered.shape[-1], dtype=jnp.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
-    sums = _running(ordered, index, jnp.add)
+    sums = running(ordered, index, jnp.add)
     # Sums of more records are larger but for the rounding of different orders of addition.
-    sums = _running(sums, index, lambda own, before: jnp.where(before > own, before, own))
+    sums = running(sums, index, lambda own, before: jnp.where(before > own, before, own))
     return jnp.minimum(take(sums, _from_the_top(n, sums.shape[-1])), align(high, sums.ndim - 1)[..., None])
 
 
@@ -362,7 +354,7 @@ def _user_sum(
     first = _starts(absent, words_)
     index = jnp.broadcast_to(jnp.arange(shape[-1], dtype=jnp.int32), shape)
     # Added in pairs that depend on the place within the person only: the total is the same, bit for bit, whatever stands around.
-    totals = _running(amounts, index - jax.lax.cummax(jnp.where(first, index, 0), axis=first.ndim - 1), jnp.add)
+    totals = running(amounts, index - jax.lax.cummax(jnp.where(first, index, 0), axis=first.ndim - 1), jnp.add)
     last = jnp.concatenate([first[..., 1:], jnp.ones_like(first[..., :1])], axis=-1) & (absent == 0)
     return _sum(totals, last, high, sort)
 
@@ -406,20 +398,6 @@ def _ordered(
 def _from_the_top(n: jax.Array, size: int) -> jax.Array:
     """The indices n, n-1, ..., not below 0."""
     return jnp.maximum(n - jnp.arange(size, dtype=jnp.int32).reshape((1,) * (n.ndim - 1) + (-1,)), 0)
-
-
-def _running(values: jax.Array, place: jax.Array, combine: Any) -> jax.Array:
-    """Combine every value with all before it in its segment, where ``place`` counts from 0 in each segment.
-
-    Written out in pairs (Hillis and Steele 1986) whose order depends on the place only: XLA's own cumulative sum changes in its
-    last bits with the padding and with further rows.
-    """
-    distance = 1
-    while distance < values.shape[-1]:
-        before = jnp.concatenate([jnp.zeros_like(values[..., :distance]), values[..., :-distance]], axis=-1)
-        values = jnp.where(place >= distance, combine(values, before), values)
-        distance *= 2
-    return values
 
 
 def _starts(absent: jax.Array, words: list[jax.Array]) -> jax.Array:

@@ -39,6 +39,7 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.profiles.profile import NEIGHBORS, Neighbors, SensitivityProfile
+from dpjax.profiles.records import levels_kept, present_records
 from dpjax.profiles.sorting import Missing, Sort, Window, order
 from dpjax.shapes import broadcast_rows
 
@@ -272,21 +273,14 @@ def _profile(
     sort: Sort,
 ) -> SensitivityProfile:
     parameters.one_of("sort", sort, ("auto", "xla"))
-    if truncate is not None and (isinstance(truncate, bool) or not isinstance(truncate, (int, np.integer)) or truncate < 0):
-        raise ValueError(f"truncate must be None or an integer from 0, got {truncate!r}.")
-    records = parameters.float_array("x", x)
-    if records.ndim == 0:
-        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+    keep = levels_kept(truncate)
+    records, present = present_records(x, count=count, mask=mask)
     if ranks.denominator * (records.shape[-1] + 2) >= 2**31:
         raise ValueError(
             f"q has the denominator {ranks.denominator}, too large for exact ranks of {records.shape[-1]} records; "
             "give a short decimal or a Fraction such as Fraction(1, 3)."
         )
-    if count is not None and mask is not None:
-        raise ValueError("give count or mask, not both.")
-    present = _present(records, count, mask)
     low, high = parameters.bounds(lower, upper, records.dtype)
-    keep = None if truncate is None else int(truncate)
     (upper_values, upper_levels), (lower_values, lower_levels) = _read(records, present, low, high, ranks, neighbors, keep, sort)
     return SensitivityProfile(
         upper_values,
@@ -296,25 +290,6 @@ def _profile(
         neighbors=neighbors,
         integer_levels=ranks.definition != "continuous",
     )
-
-
-def _present(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
-    """Which records are there, bool that broadcasts against ``records``; None for all."""
-    if mask is not None:
-        there = jnp.asarray(mask)
-        if there.dtype != jnp.bool_ or there.ndim == 0 or there.shape[-1] != records.shape[-1]:
-            raise ValueError(f"mask must be bool with last axis {records.shape[-1]}, got {there.dtype} of shape {there.shape}.")
-        return there
-    if count is not None:
-        number = count if isinstance(count, jax.Array) else np.asarray(count)
-        if not jnp.issubdtype(number.dtype, jnp.integer):
-            raise ValueError(f"count must hold integers, got dtype {number.dtype}.")
-        position = jnp.arange(records.shape[-1], dtype=jnp.int32).reshape((1,) * number.ndim + (-1,))
-        # A narrow count (uint8) would not hold every position, a wide one need not fit into int32.
-        xp = jnp if isinstance(number, jax.Array) else np
-        present = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
-        return position < present[..., None]
-    return None
 
 
 @partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "sort"))

@@ -7,6 +7,7 @@ the additions that make a prefix depends on its length only. Sums and difference
 a product could be fused into a later sum in some lanes and not in others, which ``product`` prevents.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -67,6 +68,20 @@ def prefix_sums(terms: Pair) -> Pair:
 def single(array: jax.Array) -> Pair:
     """A float as a pair."""
     return Pair(array, jnp.zeros_like(array))
+
+
+def running(values: jax.Array, place: jax.Array, combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
+    """Combine every value with all before it in its segment, where ``place`` counts from 0 in each segment.
+
+    Written out in pairs (Hillis and Steele 1986) whose order depends on the place only: XLA's own cumulative sum changes in its
+    last bits with the padding and with further rows.
+    """
+    distance = 1
+    while distance < values.shape[-1]:
+        before = jnp.concatenate([jnp.zeros_like(values[..., :distance]), values[..., :-distance]], axis=-1)
+        values = jnp.where(place >= distance, combine(values, before), values)
+        distance *= 2
+    return values
 
 
 @jax.custom_jvp

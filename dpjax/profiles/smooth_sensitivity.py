@@ -26,8 +26,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.profiles.order_statistics import Definition, _present, median, order_statistic
+from dpjax.profiles.order_statistics import Definition, median, order_statistic
 from dpjax.profiles.profile import NEIGHBORS, Neighbors, SensitivityProfile
+from dpjax.profiles.records import presence
 from dpjax.profiles.sorting import Sort
 from dpjax.shapes import align, broadcast_batch, broadcast_rows, take
 
@@ -278,7 +279,7 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
 
 def _even_count(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> Any:
     """Whether the number of records is even: a Python bool if all are present, otherwise ``(..., 1)``."""
-    there = _present(records, count, mask)
+    there = presence(records, count, mask)
     if there is None:
         return records.shape[-1] % 2 == 0
     there = jnp.broadcast_to(there, jnp.broadcast_shapes(there.shape, (records.shape[-1],)))
