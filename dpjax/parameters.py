@@ -42,7 +42,8 @@ def float_array(name: str, value: Any) -> jax.Array:
 
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public parameter that must be finite and above zero (see the tiers above)."""
-    return _checked(name, value, dtype, "finite and positive", lambda v, xp: xp.isfinite(v) & (v > 0))
+    least = float(np.finfo(dtype).tiny)  # XLA takes a smaller one for zero
+    return _checked(name, value, dtype, "finite and positive", lambda v, xp: xp.isfinite(v) & (v >= least))
 
 
 def nonnegative(name: str, value: ArrayLike, dtype: Any) -> jax.Array:

@@ -12,18 +12,35 @@ import pytest
 
 import dpjax
 from dpjax import (
+    Clamped,
+    bounded_noise_laplace,
+    duff,
+    exponential,
     from_radii,
     inverse_sensitivity,
     laplace,
     maximum,
     median,
+    mode,
     nonnegative_sum,
     order_statistic,
+    permute_and_flip,
     piecewise_laplace,
     quantile,
     shifted_inverse,
+    smooth_cauchy,
+    smooth_laplace,
+    smooth_laplace_log_normal,
+    smooth_sensitivity,
     triangle_count,
+    variance,
 )
+
+
+def between(a, b):
+    """As many candidates as records."""
+    return (a + (b - a) * jnp.linspace(0, 1, 23, dtype=jnp.result_type(a, b)))[1:-1]
+
 
 # From padded data and public parameters to a law: every statistic and every mechanism, through one signature.
 PIPELINES = {
@@ -48,6 +65,23 @@ PIPELINES = {
     "plm of triangles": lambda x, eps, a, b: piecewise_laplace(
         triangle_count(jnp.maximum(x[..., :, None] * x[..., None, :] - 0.3, 0.0), num_levels=8, neighbors="edge"), eps
     ),
+    "plm of a mean": lambda x, eps, a, b: piecewise_laplace(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove"), eps),
+    "plm of a sum": lambda x, eps, a, b: piecewise_laplace(dpjax.profiles.sum(x, lower=a, upper=b, neighbors="swap"), eps),
+    "duff of a mean": lambda x, eps, a, b: duff(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps),
+    "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(variance(x, lower=a, upper=b, neighbors="swap"), eps),
+    "clamped smooth cauchy": lambda x, eps, a, b: Clamped.of(
+        smooth_cauchy(smooth_sensitivity(x, 0.02, lower=a, upper=b, neighbors="add_remove"), eps), lower=a, upper=b
+    ),
+    "smooth laplace": lambda x, eps, a, b: smooth_laplace(
+        smooth_sensitivity(x, 0.005, lower=a, upper=b, neighbors="swap"), eps, delta=1e-3
+    ),
+    "clamped smooth laplace-log-normal": lambda x, eps, a, b: Clamped.of(
+        smooth_laplace_log_normal(smooth_sensitivity(x, 0.01, lower=a, upper=b, neighbors="swap"), eps, sigma=0.3), lower=a, upper=b
+    ),
+    "exponential": lambda x, eps, a, b: exponential(x, eps, candidates=between(a, b), sensitivity=0.5),
+    "permute and flip": lambda x, eps, a, b: permute_and_flip(x, eps, candidates=between(a, b), sensitivity=0.5),
+    "duff of a mode": lambda x, eps, a, b: duff(mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps),
+    "bounded noise laplace": lambda x, eps, a, b: bounded_noise_laplace(jnp.mean(x, -1), eps, sensitivity=b - a, delta=1e-3),
     "laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a),
     "bounded laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a, lower=a, upper=b),
 }

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.shapes import align
 
-_POINTS, _ROUNDS = 33, 7  # of the search for the best order of a Renyi divergence: any order is valid
+_POINTS, _ROUNDS = 65, 7  # of the search for the best order of a Renyi divergence: any order is valid
 
 
 def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight", "classical"] = "tight") -> jax.Array:
@@ -39,10 +39,8 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     budget, failure = parameters.positive("epsilon", epsilon, dtype), parameters.probability("delta", delta, dtype, below=1.0)
     rank = max(budget.ndim, failure.ndim)
     budget, nats = align(budget, rank), -jnp.log(align(failure, rank))
-    if conversion == "classical":
-        return jnp.square(budget / (jnp.sqrt(nats + budget) + jnp.sqrt(nats)))
-
-    return _tight(budget, nats)
+    classical = jnp.square(budget / (jnp.sqrt(nats + budget) + jnp.sqrt(nats)))
+    return classical if conversion == "classical" else jnp.maximum(classical, _tight(budget, nats))
 
 
 @jax.jit
@@ -53,7 +51,7 @@ def _tight(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
         """The rho of an order a, from log(a - 1): the equation solved for it."""
         above = jnp.exp(order)
         a = 1 + above
-        return (epsilon[..., None] + (order - nats[..., None] - a * (order - jnp.log1p(above))) / above) / a
+        return (epsilon[..., None] + (order - nats[..., None] + a * jnp.log1p(jnp.exp(-order))) / above) / a
 
     fractions = jnp.asarray(np.linspace(-1, 1, _POINTS), dtype).reshape((1,) * rank + (-1,))
     shape = jnp.broadcast_shapes(epsilon.shape, nats.shape)
@@ -64,6 +62,6 @@ def _tight(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
         best = jnp.argmax(rho(orders), axis=-1, keepdims=True)
         return jnp.take_along_axis(orders, best, axis=-1), reach * (4 / _POINTS)
 
-    start = jnp.full((*shape, 1), 4.0, dtype), jnp.asarray(12.0, dtype)
+    start = jnp.full((*shape, 1), 12.0, dtype), jnp.asarray(20.0, dtype)
     center, _ = jax.lax.stop_gradient(jax.lax.fori_loop(0, _ROUNDS, closer, start))
     return rho(center)[..., 0]

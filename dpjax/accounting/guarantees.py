@@ -53,3 +53,15 @@ def concrete_epsilon(epsilon: float) -> float:
     if not 0 < value < float("inf"):
         raise ValueError(f"epsilon must be finite and positive, got {epsilon}.")
     return value
+
+
+def concrete_delta(delta: float) -> float:
+    """Return a delta strictly between 0 and 1 as a Python float.
+
+    Raises:
+        ValueError: it is not between them.
+    """
+    value = float(delta)
+    if not 0 < value < 1:
+        raise ValueError(f"delta must be between 0 and 1, got {delta}.")
+    return value

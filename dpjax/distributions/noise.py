@@ -212,7 +212,9 @@ def _upper_quantile(law: SymmetricNoise, p: jax.Array) -> jax.Array:
     safe = jnp.where(p > 0, p, 0.25)
     z = jax.lax.stop_gradient(law._tail_quantile(safe))
     excess = law._tail(z) / safe - 1
-    z = z + excess * safe / jax.lax.stop_gradient(jnp.exp(law._log_density(z)))
+    # Far out the density underflows, and the step with it: the inverse is then the answer.
+    slope = jax.lax.stop_gradient(safe / jnp.exp(law._log_density(z)))
+    z = z + excess * jnp.where((slope > 0) & (slope < jnp.finfo(z.dtype).max / 2), slope, 0.0)
     return jnp.where(p > 0, jnp.maximum(z, 0.0), jnp.inf)
 
 

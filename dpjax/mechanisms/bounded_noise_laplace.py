@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.shapes import align
 
@@ -56,7 +56,11 @@ def bounded_noise_laplace(
     # log(1 + (e^epsilon - 1) / (2 delta)) without overflow, and exact for small epsilon.
     reach = 1 + jnp.log1p(-jnp.expm1(-epsilon_) * (1 / (2 * failure) - 1)) / epsilon_
     shape = jnp.broadcast_shapes(center.shape, reach.shape, scale.shape)
-    edges = jnp.stack([jnp.broadcast_to(center + sign * scale * reach, shape) for sign in (-1.0, 0.0, 1.0)], axis=-1)
+    center = jnp.broadcast_to(center, shape)
+    # A value whose neighbouring floats are further away than the noise still needs a piece to each side.
+    below = jnp.minimum(center - scale * reach, jnp.nextafter(center, -jnp.full_like(center, jnp.inf)))
+    above = jnp.maximum(center + scale * reach, jnp.nextafter(center, jnp.full_like(center, jnp.inf)))
+    edges = jnp.stack([below, center, above], axis=-1)
     outer, inner = reach, jnp.zeros_like(reach)
     cost_left, cost_right = jnp.stack([outer, inner], axis=-1), jnp.stack([inner, outer], axis=-1)
     return PiecewiseExponential(edges, cost_left, cost_right, rate, center=1)
@@ -68,4 +72,4 @@ def guarantee(epsilon: float, *, delta: float, neighbors: str) -> Guarantee:
     >>> print(guarantee(1.0, delta=1e-6, neighbors="swap"))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), float("inf"), neighbors, delta=float(delta))
+    return Guarantee(concrete_epsilon(epsilon), float("inf"), neighbors, delta=concrete_delta(delta))

@@ -20,12 +20,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.profiles.smooth_sensitivity import LocalSensitivity
 from dpjax.random.keys import check_key
-from dpjax.shapes import align
+from dpjax.shapes import align, broadcast_batch
 
 
 @jax.tree_util.register_dataclass
@@ -137,8 +137,11 @@ def propose_test_release(
     rank = max(array.ndim for array in (budget, failure, size, share))
     budget, failure, share = (align(array, rank) for array in (budget, failure, share))
     test_epsilon = budget * share
-    test = laplace(_distance(local.at_distance, size), test_epsilon, sensitivity=1.0)
-    answer = laplace(local.value, budget * (1 - share), sensitivity=size)
+    # Every row has draws of its own, also where rows differ in delta only, which neither law reads.
+    batch = jnp.broadcast_shapes(local.batch_shape, budget.shape, failure.shape, size.shape, share.shape)
+    test_epsilon, answer_epsilon = (broadcast_batch(rate, batch) for rate in (test_epsilon, budget * (1 - share)))
+    test = laplace(broadcast_batch(_distance(local.at_distance, size), batch), test_epsilon, sensitivity=1.0)
+    answer = laplace(broadcast_batch(local.value, batch), answer_epsilon, sensitivity=size)
     return ProposeTestRelease(answer, test, -jnp.log(2 * failure) / test_epsilon)
 
 
@@ -162,4 +165,4 @@ def guarantee(local: LocalSensitivity, epsilon: float, *, delta: float) -> Guara
     >>> print(guarantee(local_sensitivity(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), float("inf"), local.neighbors, delta=float(delta))
+    return Guarantee(concrete_epsilon(epsilon), float("inf"), local.neighbors, delta=concrete_delta(delta))

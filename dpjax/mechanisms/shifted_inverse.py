@@ -25,7 +25,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import Support
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
-from dpjax.profiles.monotone import DownSensitivity
+from dpjax.profiles.monotone import DownSensitivity, check_shift
 
 Candidates = jax.Array | np.ndarray | Sequence[float]
 
@@ -103,7 +103,7 @@ def shifted_inverse(
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
     if isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0)):
         raise ValueError("rho smooths the law on the line; with candidates ties need no smoothing, leave it out.")
-    down.shift(tau)  # the checks on tau
+    check_shift(tau)
     values = finite_range(candidates, down.dtype)
     rate = parameters.positive("epsilon", epsilon, down.dtype) / 2
     return Finite(values, _cost(down, values, float(tau)), rate)

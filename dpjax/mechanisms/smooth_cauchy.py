@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.cauchy import Cauchy
-from dpjax.profiles.smooth_sensitivity import SmoothSensitivity
+from dpjax.profiles.smooth_sensitivity import SmoothSensitivity, representable
 from dpjax.shapes import align
 
 Calibration = Literal["tight", "published"]
@@ -59,6 +59,7 @@ def smooth_cauchy(
     """
     parameters.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype)
+    alpha = representable(smooth, alpha)
     rank = max(alpha.ndim, smooth.bound.ndim)
     return Cauchy(smooth.value, align(smooth.bound, rank) / align(alpha, rank), gamma=float(gamma))
 

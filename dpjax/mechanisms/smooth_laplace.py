@@ -18,9 +18,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.profiles.smooth_sensitivity import SmoothSensitivity
+from dpjax.profiles.smooth_sensitivity import SmoothSensitivity, representable
 
 _STEPS = 60
 
@@ -57,6 +57,7 @@ def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: Arra
     """
     parameters.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, delta=delta, dtype=smooth.dtype)
+    alpha = representable(smooth, alpha)
     tails = Tails(jnp.zeros_like(smooth.bound), smooth.bound, jnp.zeros_like(smooth.bound), smooth.bound)
     none = jnp.zeros((0,), smooth.dtype)
     return PiecewiseExponential(smooth.value[..., None], none, none, alpha, tails)
@@ -111,4 +112,4 @@ def guarantee(smooth: SmoothSensitivity, epsilon: float, *, delta: float) -> Gua
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), float("inf"), smooth.neighbors, delta=float(delta))
+    return Guarantee(concrete_epsilon(epsilon), float("inf"), smooth.neighbors, delta=concrete_delta(delta))

@@ -83,7 +83,7 @@ def candidate_counts(
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> CandidateScores:
-    """Return the number of records that equal each candidate, as scores: the best way to the mode.
+    """Return how many records equal each candidate, less the largest of these counts, as scores: the best way to the mode.
 
     Args:
         x: float ``(..., n)``, as in :func:`mode`.
@@ -93,7 +93,8 @@ def candidate_counts(
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
 
     Returns:
-        :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap.
+        :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap. The difference is taken in integers: the
+        scores that matter are exact in float32, whatever the counts.
 
     Raises:
         TypeError, ValueError: as :func:`mode`.
@@ -109,11 +110,13 @@ def candidate_counts(
     >>> import jax.numpy as jnp
     >>> votes = candidate_counts(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove")
     >>> votes.scores.tolist(), float(votes.sensitivity)
-    ([0.0, 2.0, 1.0], 0.5)
+    ([-2.0, 0.0, -1.0], 0.5)
     """
     counts, labels = _read(x, candidates, neighbors, count, mask)
     sensitivity = jnp.asarray(0.5 if neighbors == "add_remove" else 1.0, labels.dtype)
-    return CandidateScores(_sound(counts, labels), labels, sensitivity, neighbors=neighbors)
+    return CandidateScores(
+        _sound(counts - jnp.max(counts, axis=-1, keepdims=True), labels), labels, sensitivity, neighbors=neighbors
+    )
 
 
 def _read(

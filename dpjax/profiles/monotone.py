@@ -127,14 +127,20 @@ class DownSensitivity:
         >>> profile.upper.tolist(), profile.lower.tolist()
         ([5.0, 7.0, 8.0, 100.0], [5.0, 1.0, 0.0])
         """
-        if isinstance(tau, bool) or not isinstance(tau, (int, np.integer)) or tau < 1:
-            raise ValueError(f"tau must be an integer from 1 on, chosen without the data, got {tau!r}.")
-        missing = max(int(tau) + 1 - self.values.shape[-1], 0)
-        values = concatenate(self.values, *[self.values[..., -1:]] * missing)
+        tau = check_shift(tau)
+        missing = max(tau + 1 - self.values.shape[-1], 0)
+        values = concatenate(self.values, jnp.repeat(self.values[..., -1:], missing, axis=-1))
         upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
         lower = values[..., tau:]
         upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=self.dtype) for side in (upper, lower))
         return SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=self.neighbors)
+
+
+def check_shift(tau: int) -> int:
+    """Return a static tau of a shift, or raise."""
+    if isinstance(tau, bool) or not isinstance(tau, (int, np.integer)) or tau < 1:
+        raise ValueError(f"tau must be an integer from 1 on, chosen without the data, got {tau!r}.")
+    return int(tau)
 
 
 def maximum(

@@ -128,6 +128,14 @@ class SmoothSensitivity:
         return self.value.dtype
 
 
+def representable(smooth: SmoothSensitivity, rate: jax.Array) -> jax.Array:
+    """Return ``rate``, or NaN where ``bound/rate`` could overflow: for every dataset alike, since that would tell them apart."""
+    rank = max(rate.ndim, smooth.lower.ndim, smooth.upper.ndim)
+    width = align(smooth.upper, rank) - align(smooth.lower, rank)
+    rate = align(rate, rank)
+    return jnp.where(width < rate * (float(jnp.finfo(rate.dtype).max) * 2.0**-20), rate, jnp.nan)
+
+
 def smooth_sensitivity(
     x: ArrayLike,
     beta: ArrayLike,
@@ -359,6 +367,8 @@ def _smooth(at_distance: jax.Array, beta: jax.Array) -> jax.Array:
     # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and padded data must give the same draws.
     lengths = align(_extend(at_distance, -(-at_distance.shape[-1] // 32) * 32), len(batch) + 1)
     k = jnp.arange(lengths.shape[-1], dtype=lengths.dtype).reshape((1,) * len(batch) + (-1,))
-    bound = jnp.max(lengths * jnp.exp(-rate * k), axis=-1)
+    # In halves: e^(-beta k) itself can underflow where its product with a long gap does not.
+    half = jnp.exp(-rate / 2 * k)
+    bound = jnp.max(lengths * half * half, axis=-1)
     # Long ties make it underflow. The maximum with a constant keeps both properties of a smooth bound, and a positive scale.
     return jnp.maximum(bound, float(jnp.finfo(bound.dtype).tiny) * 2.0**20)

@@ -240,3 +240,18 @@ def test_float32_stays_near_float64(name, x64):
         np.testing.assert_allclose(found, wanted, rtol=1e-4 if method != "log_prob" else 1e-5, atol=1e-37)
     for t in (single, double):
         assert np.isfinite(Clamped.of(t, lower=-9, upper=9).mean_abs_error(0.1))
+
+
+def test_far_quantiles_stay_on_the_curve():
+    """Where the density underflows in float32."""
+    p = np.array([1e-3, 1e-19, 1e-21, 1e-30])
+    one, zero = jnp.float32(1.0), jnp.float32(0.0)
+    np.testing.assert_allclose(Cauchy(zero, one).quantile(p), -1 / (np.pi * p), rtol=1e-4)
+    np.testing.assert_allclose(Cauchy(zero, one).interval(1.0)[1], np.inf)
+    for law in (Cauchy(zero, one, gamma=1.9), Cauchy(zero, one, gamma=1.3), LaplaceLogNormal(zero, one, jnp.float32(2.0))):
+        found = np.asarray(law.quantile(p), np.float64)
+        assert not np.isnan(found).any()
+        assert (found[1:] <= found[:-1]).all()
+        inside = np.isfinite(found)
+        assert inside[0]
+        np.testing.assert_allclose(np.asarray(law.cdf(found))[inside], p[inside], rtol=2e-2)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
+from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace, guarantee
 from tests.support.hockey_stick import hockey_stick
 from tests.support.statistics import assert_follows, assert_rejected
 
@@ -53,3 +53,17 @@ def test_parameters_are_checked():
             bounded_noise_laplace(0.0, given.pop("epsilon"), **given)
     law = bounded_noise_laplace(jnp.zeros(2), jnp.array([1.0, jnp.nan]), sensitivity=1.0, delta=1e-3)
     np.testing.assert_array_equal(np.isnan(law.mean_abs_error(0.0)), [False, True])
+
+
+def test_noise_below_the_spacing_of_floats_stays_near_the_value():
+    values = np.array([1e8, -1e8, 1e7, 0.0], np.float32)
+    draws = np.asarray(bounded_noise_laplace(values, 1.0, sensitivity=0.5, delta=1e-3).sample(jax.random.key(0), (100,)))
+    assert (np.abs(draws.astype(np.float64) - values) <= 8).all()
+
+
+def test_guarantees_take_a_delta_between_0_and_1():
+    for delta in (0.0, 1.0, 7.0):
+        with pytest.raises(ValueError, match="delta"):
+            guarantee(1.0, delta=delta, neighbors="swap")
+    with pytest.raises(ValueError, match="sensitivity"):
+        bounded_noise_laplace(0.0, 1.0, sensitivity=1e-39, delta=1e-3)

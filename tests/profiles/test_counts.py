@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.profiles import counts as counts_file
 from dpjax.profiles.counts import candidate_counts, mode
 from dpjax.profiles.scores import CandidateScores
 from tests.support import oracle
@@ -162,3 +163,14 @@ def test_scores_are_a_pytree_and_padding_records_change_nothing():
     assert found.neighbors == "swap"
     np.testing.assert_array_equal(found.scores, of(np.pad(x, [(0, 0), (0, 3)], constant_values=np.nan)).scores)
     np.testing.assert_array_equal(found.scores, jax.vmap(of)(x).scores)
+
+
+def test_counts_beyond_the_integers_of_float32(monkeypatch):
+    """Scores of neighbours differ by one or nothing up to a common shift, although float32 has only every other count."""
+    size = 2**24
+    pairs = np.array([[size + 1, size + 9], [size + 2, size + 9], [size + 3, size + 9]], np.int32)
+    monkeypatch.setattr(counts_file, "_read", lambda *_: (jnp.asarray(pairs), jnp.asarray([0.0, 1.0], jnp.float32)))
+    for scores in (candidate_counts, mode):
+        found = scores([0.0], candidates=[0.0, 1.0], neighbors="add_remove").scores
+        assert np.diff(np.asarray(found) - np.asarray(found)[:, 1:], axis=0).tolist() == [[1.0, 0.0], [1.0, 0.0]]
+    assert np.diff(pairs.astype(np.float32)[:, 0]).tolist() == [2.0, 2.0]  # control: the counts themselves
