@@ -25,12 +25,15 @@ def float_array(name: str, value: Any) -> jax.Array:
     """
     if not isinstance(value, jax.Array):
         value = np.asarray(value)
-        if value.dtype.kind in "biu" or (value.dtype == object and all(isinstance(v, int) for v in value.flat)):
-            value = value.astype(np.float64)  # Python integers beyond 64 bits too
+        if value.dtype.kind in "biu":
+            value = value.astype(np.float64)
+        elif value.dtype == object and all(isinstance(v, (int, float)) for v in value.flat):  # integers beyond 64 bits
+            value = np.array([_nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
         if not jnp.issubdtype(value.dtype, jnp.floating):
             raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
         if value.dtype.itemsize > jnp.result_type(float).itemsize:
-            with np.errstate(over="ignore"):  # 1e300 becomes inf in float32, without a warning that depends on the data
+            # 1e300 becomes inf in float32, a signaling NaN a quiet one, without a warning that depends on the data.
+            with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(jnp.result_type(float))
     array = jnp.asarray(value)
     if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_:
@@ -38,6 +41,13 @@ def float_array(name: str, value: Any) -> jax.Array:
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
     return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+
+
+def _nearest_float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
 
 
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:

@@ -204,6 +204,16 @@ def test_data_never_raise_warn_or_leave_the_range(data):
                     assert ((draws >= -3) & (draws <= 3)).all()
 
 
+def test_numbers_that_no_float_holds_and_signaling_nans():
+    """Neither raise nor warn: they are infinities and missing records."""
+    signaling = np.array([0x7FF0000000000001, 0], np.uint64).view(np.float64)
+    assert median([2**1100, 1, -(2**1100)], lower=-3.0, upper=3.0, neighbors="swap").value == 1
+    assert median([2**1100, 1.5, 0.0], lower=-3.0, upper=3.0, neighbors="swap").value == 1.5
+    for bits in (signaling, np.array([0x7F800001, 0], np.uint32).view(np.float32)):
+        assert median(bits, lower=-3.0, upper=3.0, neighbors="add_remove").value == 0
+        assert dpjax.mean(bits, lower=-3.0, upper=3.0, neighbors="swap").value == -1.5
+
+
 def test_one_record_and_none():
     for n in (0, 1):
         for neighbors in ("add_remove", "swap"):

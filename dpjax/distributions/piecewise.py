@@ -243,8 +243,9 @@ def _tails_as_pieces(law: PiecewiseExponential, low: jax.Array, high: jax.Array)
     ):
         cost, scale = broadcast_batch(cost, batch), broadcast_batch(scale, batch)
         none = scale <= 0  # a NaN scale stays visible and makes the row NaN
-        length = jnp.where(none, 0.0, jnp.maximum(sign * (align(bound, len(batch)) - edge), 0.0))
-        ends.append((edge + sign * length)[..., None])
+        bound = align(bound, len(batch))
+        length = jnp.where(none, 0.0, jnp.maximum(sign * (bound - edge), 0.0))
+        ends.append(jnp.where(length > 0, bound, edge)[..., None])  # not edge + length, which rounds: the support is public
         far_costs.append((cost + length / jnp.where(none, 1.0, scale))[..., None])
         near_costs.append(cost[..., None])
     return replace(

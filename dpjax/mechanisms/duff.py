@@ -41,7 +41,7 @@ def duff(
             median, another profile with integer levels, such as the mean's; or ``mode(...)``.
         epsilon: positive; broadcasts against the batch shape.
         rho: for a profile, the radius of the flat piece around the value, as in :func:`dpjax.inverse_sensitivity`; the paper has
-            none.
+            none, and a mean's hulls take none.
 
     Returns:
         A :class:`PiecewiseExponential` for a profile, a :class:`Finite` for candidates.

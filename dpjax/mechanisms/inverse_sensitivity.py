@@ -6,6 +6,7 @@ Privacy: len(y) changes by at most 1 between neighbours. The flat piece of the r
 """
 
 import jax
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
@@ -29,8 +30,8 @@ def inverse_sensitivity(
         A :class:`PiecewiseExponential` of the broadcast batch shape.
 
     Raises:
-        ValueError: a profile with fractional levels, or with steps whose number is not static; a bad ``epsilon``, ``rho`` or
-            ``support``.
+        ValueError: a profile with fractional levels, or with steps whose number is not static; a ``rho`` (also a JAX array) for
+            a profile that is not interpolable; a bad ``epsilon``, ``rho`` or ``support``.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the profile's neighbour relation. Public: epsilon, rho, and what the profile says
@@ -51,6 +52,11 @@ def inverse_sensitivity(
         raise ValueError(
             "inverse sensitivity needs one piece a level: give truncate a num_steps, or from_radii enough radii. "
             "piecewise_laplace takes steps without end."
+        )
+    if not profile.interpolable and (isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0)):
+        raise ValueError(
+            "rho gives the value itself a cost, and this profile's values hold almost everywhere only: it leaks 1.2 epsilon. "
+            "Give no rho, or a profile that is interpolable."
         )
     return law_on_line(profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support)
 

@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.profiles.profile import SensitivityProfile, from_radii
+from dpjax.profiles.records import beyond_64_bits
 
 Sensitivity = Literal["exact", "cheap"]
 _BLOCK = 2**21  # paths of two edges that are sorted at a time
@@ -132,6 +133,8 @@ def triangle_count_of_edges(
     pairs = np.asarray(edges)
     if pairs.size == 0:
         pairs = np.empty((0, 2), np.int64)
+    if not isinstance(edges, np.ndarray) and (exact := beyond_64_bits(edges, pairs)) is not None:
+        pairs = np.where((exact >= 0) & (exact < num_nodes), exact, -1).astype(np.int64)
     if pairs.dtype.kind not in "iu":
         raise TypeError(f"edges must hold integers, got dtype {pairs.dtype}.")
     if pairs.ndim != 2 or pairs.shape[-1] != 2:

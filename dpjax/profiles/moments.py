@@ -75,7 +75,8 @@ def mean(
         TypeError, ValueError: as :func:`dpjax.quantile`; ``values="hull"`` under swap; bounds so large that n of them overflow.
 
     Privacy:
-        The values keep Corollary 3.1 (the hull: what Duff's score needs). Public: the bounds, the shape of ``x``, and under swap
+        The values keep Corollary 3.1 (the hull only beyond level 0: flat pieces, no ``rho``).
+        Public: the bounds, the shape of ``x``, and under swap
         the number of records; under add/remove it is private.
 
     References:
@@ -309,22 +310,35 @@ def _mean(
     sort: Sort,
 ) -> tuple[jax.Array, jax.Array]:
     x = Sorted.of(records, present, low, high, neighbors, sort)
-    sums = prefix_sums(single(x.term(x.records[..., 1:-1])))
+    # Distances from the lower bound, which all neighbours share, as pairs of floats that are rounded once, at the end: means that
+    # are rounded correctly interleave like the exact ones, also where the bounds are far from 0 and close to each other.
+    width = single(x.high).minus(single(x.low))
+    distance = single(x.records[..., 1:-1]).minus(single(jnp.broadcast_to(x.low, x.records[..., 1:-1].shape)))
+    sums = prefix_sums(Pair(x.term(distance.high), x.term(distance.low)))
     total = _pick(sums, x.n)
     level = x.indices((max(x.size, 1) if neighbors == "swap" else x.size + 1) + 1, 1)
-    value = jnp.where(x.n == 0, x.low / 2 + x.high / 2, total.value / x.floats(x.n))
 
-    def changed(gone: jax.Array, added: jax.Array, sign: int) -> jax.Array:
-        """The mean after the ``gone`` smallest (largest) records went and ``added`` came at the upper (lower) bound."""
+    def quotient(sum_: Pair, whole: jax.Array) -> Pair:
+        first = sum_.high / x.floats(whole)
+        return Pair(first, sum_.minus(exact_product(first, x.floats(whole))).value / x.floats(whole))
+
+    def rounded(mean_: Pair) -> jax.Array:
+        return mean_.plus(single(x.low)).value
+
+    value = jnp.where(x.n == 0, x.low / 2 + x.high / 2, rounded(quotient(total, x.n)))
+
+    def changed(gone: jax.Array, added: jax.Array, sign: int) -> Pair:
+        """The mean less ``low``, when the ``gone`` smallest (largest) records have made place for ``added`` at the bound."""
         rest = total.minus(_pick(sums, gone)) if sign > 0 else _pick(sums, x.n - gone)
-        bound = x.high if sign > 0 else x.low
-        return rest.plus(single(product(added.astype(bound.dtype), bound))).value / x.floats(x.n - gone + added)
+        if sign > 0:
+            rest = rest.plus(width.times(added.astype(x.high.dtype)))
+        return quotient(rest, x.n - gone + added)
 
     def side(sign: int) -> jax.Array:
         bound = x.high if sign > 0 else x.low
         if neighbors == "swap":
             gone = jnp.minimum(level, x.n)
-            beyond = jnp.where(level >= x.n, bound, changed(gone, gone, sign))
+            beyond = jnp.where(level >= x.n, bound, rounded(changed(gone, gone, sign)))
             return _outwards(value, beyond, sign, x.low, x.high)
         # The empty dataset is left out: its value, the middle, is never beyond what one record and one bound reach.
         extreme = jnp.where(level == x.n, x.n - 1, jnp.minimum(level, x.n))
@@ -334,12 +348,13 @@ def _mean(
             first, last = ends
             gone = (first + last) // 2
             goes = x.at(gone + 1 if sign > 0 else jnp.maximum(x.n - gone, 0))
-            rises = (sign * changed(gone, level - gone, sign) > sign * (goes + bound) / 2) & (gone < most)
+            middle = (goes - x.low) / 2 + (bound - x.low) / 2
+            rises = (sign * changed(gone, level - gone, sign).minus(single(middle)).value > 0) & (gone < most)
             return jnp.where(rises, gone + 1, first), jnp.where(rises, last, gone)
 
         ends = jnp.zeros_like(most), most
         best, _ = jax.lax.fori_loop(np.int32(0), np.int32(x.size.bit_length() + 1), halve, ends)
-        beyond = jnp.where(level > x.n, bound, changed(best, level - best, sign))
+        beyond = jnp.where(level > x.n, bound, rounded(changed(best, level - best, sign)))
         return _outwards(value, beyond, sign, x.low, x.high)
 
     return side(1), side(-1)

@@ -33,7 +33,7 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.profiles.prefix_sums import running
 from dpjax.profiles.profile import Neighbors, SensitivityProfile
-from dpjax.profiles.records import presence, present_records
+from dpjax.profiles.records import beyond_64_bits, presence, present_records
 from dpjax.profiles.sorting import Sort, order
 from dpjax.shapes import align, broadcast_batch, broadcast_rows, concatenate, take
 
@@ -316,6 +316,8 @@ def _records(x: ArrayLike, count: ArrayLike | None, mask: ArrayLike | None, sort
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
     """Return integers as arrays that JAX holds without loss: two words each, where its integers have 32 bits and these have 64."""
     array = ids if isinstance(ids, jax.Array) else np.asarray(ids)
+    if not isinstance(ids, (jax.Array, np.ndarray)) and (exact := beyond_64_bits(ids, np.asarray(array))) is not None:
+        array = np.unique(exact, return_inverse=True)[1].reshape(exact.shape)  # ids are compared, nothing else
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
     if array.ndim == 0 or array.shape[-1] != size:

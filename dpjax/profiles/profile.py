@@ -40,7 +40,8 @@ class SensitivityProfile:
             sensitivity). None: nothing follows, the last entry is the bound.
         bounds: two floats ``(...)`` that the steps are cut at, or None: the last entry of each side is the bound.
         neighbors: static, the relation that the profile is valid for.
-        interpolable: static, whether linear interpolation between the entries is private (piecewise Laplace needs it).
+        interpolable: static, whether the entries interleave between neighbours up from level 0 (Corollary 3.1). Without that,
+            flat pieces may still be private, but neither slopes (piecewise Laplace) nor a rho around the value are.
         integer_levels: static, whether levels are 0, 1, 2, ... (inverse sensitivity needs it).
 
     References:
@@ -111,7 +112,9 @@ class SensitivityProfile:
                 that fraction of a level).
 
         Privacy:
-            Keeps Corollary 3.1 if k and step are public and step is at least the global sensitivity.
+            Keeps Corollary 3.1 if k and step are public and step is at least the global sensitivity. Entries that are further
+            out than the steps allow (radii may be upper bounds) move inwards: V(l) becomes the smallest V(j) + (l-j) step over
+            j <= l. The minimum of interleaving sequences interleaves: for j >= 1 V(j) <= V'(j+1), and V(0) <= V'(0) + step.
 
         References:
             Durfee (2025), Section 5.2.
@@ -136,6 +139,8 @@ class SensitivityProfile:
                 sides.append((values, levels))  # the bound comes first
                 continue
             values, levels = values[..., : k + 1], levels[..., : k + 1]
+            if size is not None:
+                values = _no_faster_than(values, levels, sign * size)
             if size is not None and num_steps is not None:
                 values, levels = _add_steps(values, levels, sign * size, num_steps)
             if ends_in_a_jump and support is not None:
@@ -308,6 +313,16 @@ def from_local_sensitivity(
         at = at[..., :num_levels]
     radii = jax.lax.cummax(at, axis=at.ndim - 1)
     return from_radii(center, radii, neighbors=neighbors, lower=lower, upper=upper, step=step)
+
+
+def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> jax.Array:
+    """Move values inwards so that no level is further out than an inner one and the signed steps in between."""
+    rank = max(values.ndim, levels.ndim, step.ndim + 1)
+    values, path = align(values, rank), align(step, rank - 1)[..., None] * align(levels, rank)
+    outwards = jnp.sign(align(step, rank - 1)[..., None])
+    ahead = outwards * (values - path)
+    # Not the sum for all: what is not too far out keeps its last digit.
+    return jnp.where(ahead > jax.lax.cummin(ahead, axis=rank - 1), outwards * jax.lax.cummin(ahead, axis=rank - 1) + path, values)
 
 
 def _repeat_last(levels: jax.Array) -> jax.Array:

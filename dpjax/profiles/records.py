@@ -50,3 +50,11 @@ def levels_kept(truncate: int | None) -> int | None:
     if truncate is not None and (isinstance(truncate, bool) or not isinstance(truncate, (int, np.integer)) or truncate < 0):
         raise ValueError(f"truncate must be None or an integer from 0, got {truncate!r}.")
     return None if truncate is None else int(truncate)
+
+
+def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
+    """Return Python integers that NumPy made floats of, or left alone, since no type of its holds them all; otherwise None."""
+    exact = np.asarray(given, dtype=object) if array.dtype.kind in "fO" else None
+    if exact is None or exact.size == 0 or not all(isinstance(v, (int, np.integer)) for v in exact.flat):
+        return None
+    return exact

@@ -124,6 +124,10 @@ def _on_host(low: Any, high: Any, records: Any, present: Any = None, *, missing:
     result, count = packed[:, :-1], packed[:, -1:].view(f"int{8 * records.itemsize}")
 
     def work(rows: slice) -> None:
+        with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread
+            clamp_and_sort(rows)
+
+    def clamp_and_sort(rows: slice) -> None:
         block = np.empty_like(sources[rows]) if window is not None else result[rows, 1:-1]
         np.maximum(sources[rows], lows[rows], out=block)  # both keep NaN; twice as fast as np.clip
         np.minimum(block, highs[rows], out=block)

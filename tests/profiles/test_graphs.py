@@ -293,3 +293,9 @@ def test_the_pages_graph(data_folder):
     cheap = triangle_count_of_edges(edges, num_nodes=22470, num_levels=100, neighbors="edge", sensitivity="cheap")
     assert np.all(radii_of(cheap) >= radii_of(profile))
     assert radii_of(cheap)[-1] == 653 + 99
+
+
+def test_nodes_beyond_64_bits_are_out_of_range():
+    edges = [[0, 1], [1, 2], [0, 2], [0, 2**64], [-(2**70), 1], [1, 2**64 + 2]]
+    profile = triangle_count_of_edges(edges, num_nodes=4, num_levels=2, neighbors="edge")
+    assert float(profile.value) == 1.0

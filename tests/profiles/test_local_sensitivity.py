@@ -4,8 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dpjax
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
+from dpjax.profiles import profile as profile_file
 from dpjax.profiles.profile import from_local_sensitivity, from_radii
 from tests.support import oracle
 from tests.support.audit import Audit, audit, one_sided_limits
@@ -143,3 +145,38 @@ def test_radii_that_differ_above_and_below(options, x64):
     if "step" in options:
         short = from_radii(*arguments, radii_below=below.reshape(600, 3), neighbors="swap", **{**options, "step": 1.0})
         assert audit_pairs(piecewise_laplace(short, 2.0)).range >= 1.2 * 2.0
+
+
+def loose_pairs(rng, count):
+    """Values of neighbours up to 1 apart, with valid radii (Definition 5.1) that may be far more than that."""
+    values = rng.uniform(0, 1, (count, 1)) + np.concatenate([np.zeros((count, 1)), rng.uniform(-1, 1, (count, 1))], axis=1)
+    ends = [np.abs(np.diff(values, axis=1))]
+    for _ in range(4):
+        jump = rng.exponential(2, (count, 2)) * (rng.uniform(size=(count, 2)) < 0.6)
+        ends.append(ends[-1].max(axis=-1, keepdims=True) + jump)
+    return values.ravel(), np.stack(ends[1:], axis=-1).reshape(2 * count, 4)
+
+
+@pytest.mark.parametrize("num_steps", [None, pytest.param(3, marks=pytest.mark.slow)])
+def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypatch):
+    """The steps are those of the global sensitivity, 1, and a value never lies further out than they allow."""
+    values, radii = loose_pairs(np.random.default_rng(0), 200)
+    profile = from_radii(values, radii, neighbors="swap", lower=-30, upper=30)
+    mechanism = piecewise_laplace if num_steps is None else inverse_sensitivity
+
+    def audited(k):
+        return audit_pairs(mechanism(profile.truncate(k, step=1.0, num_steps=num_steps), 1.0))
+
+    for k in (1, 3):
+        assert audited(k).range <= 1 + 1e-9
+    assert audited(2).range > 0.9  # and it is tight
+    monkeypatch.setattr(profile_file, "_no_faster_than", lambda values, levels, step: values)
+    assert max(audited(k).range for k in (1, 2, 3)) > 1.5
+
+
+def test_a_range_ends_at_its_bounds_for_every_dataset():
+    """Not at a rounded sum that comes close."""
+    x = np.random.default_rng(1).uniform(0.1, 1000, (50, 5))
+    law = piecewise_laplace(dpjax.median(x, lower=0.1, upper=1000, neighbors="swap").truncate(1, step=999.9), 1.0)
+    ends = np.asarray(law.edges)[:, [0, -1]]
+    assert (ends == np.array([0.1, 1000], np.float32)).all()

@@ -223,3 +223,13 @@ def test_a_function_of_one_s_own_and_vmap():
     np.testing.assert_array_equal(one, own.shift(1).upper)
     assert own.value.tolist() == [9, 1]
     assert removals.TOP == TOP
+
+
+def test_ids_beyond_64_bits_stay_apart():
+    """In a list, NumPy would make floats of them, or refuse."""
+    for ids in ([2**63, 1, 2**63 + 1], [2**64, 0, -1], [2**100, 2**100 + 1, 5]):
+        assert distinct_count(ids, upper=10).values.tolist() == [3, 2, 1, 0]
+        assert user_sum([1.0, 2.0, 4.0], ids, upper=10).values.tolist() == [7, 3, 1, 0]
+    assert distinct_count([2**64, 2**64, 0], upper=10).values.tolist() == [2, 1, 1, 0]
+    with pytest.raises(TypeError, match="integers"):
+        distinct_count([1.0, 2.0], upper=10)
