@@ -11,12 +11,12 @@ from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.laplace import laplace
-from dpjax.mechanisms.noisy_binary_search import noisy_binary_search
+from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_shift_for
 from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
-from dpjax.mechanisms.propose_test_release import propose_test_release
-from dpjax.mechanisms.shifted_inverse import shifted_inverse
+from dpjax.mechanisms.propose_test_release import ProposeTestRelease, propose_test_release
+from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
 from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
@@ -26,6 +26,7 @@ from dpjax.profiles import (
     LocalSensitivity,
     SensitivityProfile,
     SmoothSensitivity,
+    candidate_counts,
     distinct_count,
     from_local_sensitivity,
     from_radii,
@@ -56,12 +57,14 @@ __all__ = [
     "LaplaceLogNormal",
     "LocalSensitivity",
     "PiecewiseExponential",
+    "ProposeTestRelease",
     "SensitivityProfile",
     "SmoothSensitivity",
     "Tails",
     "__version__",
     "accounting",
     "bounded_noise_laplace",
+    "candidate_counts",
     "distinct_count",
     "distributions",
     "duff",
@@ -88,7 +91,9 @@ __all__ = [
     "quantile",
     "random",
     "sample_intervals",
+    "search_shift_for",
     "sharded_sample",
+    "shift_for",
     "shifted_inverse",
     "simulate",
     "simulation",

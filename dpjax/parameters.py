@@ -116,6 +116,12 @@ def left_over(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
     return jnp.asarray(concrete, dtype)
 
 
+def instance(caller: str, value: Any, kind: type, hint: str) -> None:
+    """Raise where an argument is of another type, and say where that type comes from."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
+
+
 def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> jax.Array:
     kind = f"{name} must be a real number or an array of them, got {value!r}."
     if isinstance(value, jax.Array):

@@ -45,3 +45,14 @@ def row(array: jax.Array, batch: tuple[int, ...], number: jax.Array) -> jax.Arra
         return array.reshape(array.shape[-1])  # shared by all rows
     index = jnp.broadcast_to(jnp.arange(prod(own), dtype=jnp.int32).reshape(own), batch).reshape(-1)[number]
     return array.reshape(prod(own), array.shape[-1])[index]
+
+
+def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
+    """Raise where the shape of a public parameter does not broadcast against the batch."""
+    for name, shape in public.items():
+        try:
+            jnp.broadcast_shapes(batch, shape)
+        except ValueError:
+            raise ValueError(
+                f"{name} of shape {shape} does not broadcast against the batch {batch}: for a sweep write {name}[:, None]."
+            ) from None

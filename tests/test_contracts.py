@@ -250,6 +250,26 @@ def test_public_docstrings_have_their_sections():
             assert section in (function.__doc__ or ""), f"{name} lacks {section}"
 
 
+def test_what_does_not_fit_is_named():
+    records = np.zeros((5, 7), np.float32)
+    profile = median(records, lower=-1, upper=1, neighbors="swap")
+    for wrong in (
+        lambda: piecewise_laplace(records, 1.0),
+        lambda: inverse_sensitivity(maximum(records, lower=-1, upper=1), 1.0),
+        lambda: smooth_cauchy(profile, 1.0),
+        lambda: smooth_laplace(profile, 1.0, delta=1e-3),
+        lambda: smooth_laplace_log_normal(records, 1.0, sigma=0.3),
+        lambda: dpjax.propose_test_release(profile, 1.0, delta=1e-3, proposal=0.1),
+        lambda: exponential(profile, 1.0),
+        lambda: Clamped.of(exponential(records, 1.0, sensitivity=1.0), lower=0, upper=1),
+        lambda: dpjax.mechanisms.piecewise_laplace.guarantee(profile, np.ones(3)),
+    ):
+        with pytest.raises(TypeError, match=r"takes|concrete"):
+            wrong()
+    with pytest.raises(ValueError, match=r"epsilon\[:, None\]"):
+        piecewise_laplace(profile, np.ones(3))
+
+
 def test_every_mechanism_file_has_a_guarantee():
     for name in dpjax.mechanisms.__all__:
         module = getattr(dpjax.mechanisms, name)

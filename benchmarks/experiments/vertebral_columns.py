@@ -4,7 +4,8 @@ python benchmarks/experiments/vertebral_columns.py [--json FILE] [--png FILE]
 
 Six measurements of 100 normal and 210 abnormal vertebral columns; epsilon = 0.5 for each median, 1000 trials. As in the paper, the
 bounds are the range of the two classes together. Read off the data, they would not be public, and they flatter the baseline, whose
-estimates are clamped to them. Laplace-log-normal noise has delta = 1/n of its class, the tight conversion to concentrated privacy,
+estimates are clamped to them. The sizes of the classes are taken as public too, as there:
+Laplace-log-normal noise has delta = 1/n, the tight conversion to concentrated privacy,
 and beta and sigma from public numbers. "wrong side": the probability that an estimate lies nearer to the other class's median.
 Beside every exact number stands the one of the draws.
 """

@@ -19,8 +19,9 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     Args:
         epsilon: positive ``(...)``.
         delta: in (0, 1); broadcasts against epsilon.
-        conversion: ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), the one that the published baseline used;
-            ``"tight"``: the best order of the Renyi divergence, delta = e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1).
+        conversion: ``"tight"``, the default: the best order of the Renyi divergence, delta =
+            e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the
+            published baseline used.
 
     Returns:
         Float of the broadcast shape.

@@ -47,9 +47,10 @@ def concrete_epsilon(epsilon: float) -> float:
     """Return a positive finite epsilon as a Python float: a guarantee is a fact about public numbers, not about arrays.
 
     Raises:
+        TypeError: it is an array of several, or traced.
         ValueError: it is not finite and positive.
     """
-    value = float(epsilon)
+    value = _concrete("epsilon", epsilon)
     if not 0 < value < float("inf"):
         raise ValueError(f"epsilon must be finite and positive, got {epsilon}.")
     return value
@@ -59,9 +60,17 @@ def concrete_delta(delta: float) -> float:
     """Return a delta strictly between 0 and 1 as a Python float.
 
     Raises:
+        TypeError: it is an array of several, or traced.
         ValueError: it is not between them.
     """
-    value = float(delta)
+    value = _concrete("delta", delta)
     if not 0 < value < 1:
         raise ValueError(f"delta must be between 0 and 1, got {delta}.")
     return value
+
+
+def _concrete(name: str, value: float) -> float:
+    try:
+        return float(value)
+    except TypeError:  # JAX's error for a traced value is one too
+        raise TypeError(f"a guarantee is about one concrete {name}, not about an array or a traced value; got {value!r}.") from None

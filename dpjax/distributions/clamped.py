@@ -44,8 +44,11 @@ class Clamped:
         """Return the clamped law; bounds given as Python or NumPy values are checked.
 
         Raises:
+            TypeError: another kind of law.
             ValueError: ``lower >= upper``.
         """
+        if not isinstance(law, (PiecewiseExponential, SymmetricNoise)):
+            raise TypeError(f"Clamped takes a law with a density on the line, got {type(law).__name__}.")
         return Clamped(law, *parameters.bounds(lower, upper, law.dtype))
 
     @property

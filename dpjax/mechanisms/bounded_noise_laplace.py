@@ -8,6 +8,8 @@ Privacy: where two laws overlap the ratio is at most e^epsilon. What only one of
 at most sensitivity and mass e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta for s = sensitivity: it is tight.
 """
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 

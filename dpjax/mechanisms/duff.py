@@ -12,6 +12,8 @@ see its profile. The mode spends only epsilon/2 of its epsilon: n_max is common 
 have sensitivity 1/2 up to a common shift (:func:`dpjax.profiles.counts.candidate_counts`).
 """
 
+from __future__ import annotations
+
 from typing import overload
 
 import jax
@@ -38,7 +40,8 @@ def duff(
 
     Args:
         statistic: under add/remove neighbours, with batch shape ``(...)``: ``median(..., definition="lower")`` for the paper's
-            median, another profile with integer levels, such as the mean's; or ``mode(...)``.
+            median, another profile with integer levels, ``mean(..., values="hull")`` for its mean; or ``mode(...)``, for which
+            ``candidate_counts(...)`` is sharper at the same epsilon.
         epsilon: positive; broadcasts against the batch shape.
         rho: for a profile, the radius of the flat piece around the value, as in :func:`dpjax.inverse_sensitivity`; the paper has
             none, and a mean's hulls take none.

@@ -9,6 +9,8 @@ log log(1/U) - exponent, is the same draw from the same uniforms, because -log l
 integers instead, which is the same law.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -16,7 +18,7 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.finite import Finite
-from dpjax.profiles.profile import RELATIONS
+from dpjax.profiles.profile import RELATIONS, SensitivityProfile
 from dpjax.profiles.scores import CandidateScores
 from dpjax.shapes import align
 
@@ -78,6 +80,8 @@ def candidate_scores(
             raise ValueError(f"these scores carry their candidates and sensitivity: give {caller} neither.")
         _ = scores.batch_shape  # refuses shapes that do not fit
         return scores
+    if isinstance(scores, SensitivityProfile):
+        raise TypeError(f"{caller} takes scores of candidates; for a SensitivityProfile see inverse_sensitivity.")
     if sensitivity is None:
         raise ValueError(f"{caller} needs the sensitivity of an array of scores: sensitivity=..., or CandidateScores.")
     array = parameters.float_array("scores", scores)

@@ -5,13 +5,16 @@ piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its me
 Privacy: len(y) changes by at most 1 between neighbours. The flat piece of the rho-smooth variant has cost 0.
 """
 
+from __future__ import annotations
+
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.line import Support, law_on_line
+from dpjax.mechanisms.line import PROFILES, Support, law_on_line
 from dpjax.profiles.profile import SensitivityProfile
 
 
@@ -30,6 +33,7 @@ def inverse_sensitivity(
         A :class:`PiecewiseExponential` of the broadcast batch shape.
 
     Raises:
+        TypeError: what is no profile.
         ValueError: a profile with fractional levels, or with steps whose number is not static; a ``rho`` (also a JAX array) for
             a profile that is not interpolable; a bad ``epsilon``, ``rho`` or ``support``.
 
@@ -46,11 +50,12 @@ def inverse_sensitivity(
     >>> bool(jnp.isclose(law.prob(1.5) / law.prob(0.5), jnp.exp(0.5)))
     True
     """
+    parameters.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
     if not profile.integer_levels:
         raise ValueError("inverse sensitivity needs integer levels: this profile's are fractional. Use piecewise_laplace.")
     if profile.step is not None:
         raise ValueError(
-            "inverse sensitivity needs one piece a level: give truncate a num_steps, or from_radii enough radii. "
+            "inverse sensitivity needs one piece a level: write profile.truncate(k), or give truncate a num_steps. "
             "piecewise_laplace takes steps without end."
         )
     if not profile.interpolable and (isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0)):

@@ -6,6 +6,8 @@ On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensit
 on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly this law at 2 * sensitivity/epsilon.
 """
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 

@@ -1,5 +1,7 @@
 """From a profile and a cost for each piece to a law on the line: what the exponential mechanisms of this folder share."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
@@ -12,9 +14,10 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.profiles.profile import SensitivityProfile
-from dpjax.shapes import align, broadcast_rows, concatenate
+from dpjax.shapes import align, broadcast_rows, concatenate, fits
 
 Support = Literal["restricted", "extended"]
+PROFILES = "from a statistic such as dpjax.median; of a DownSensitivity, .shift(tau)"
 
 
 def law_on_line(
@@ -46,6 +49,7 @@ def law_on_line(
     rate = parameters.positive("epsilon", epsilon, profile.dtype) / 2
     smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
     radius = parameters.nonnegative("rho", rho, profile.dtype) if smooth else None
+    fits(profile.batch_shape, epsilon=rate.shape, rho=() if radius is None else radius.shape)
     return _law(profile, rate, radius, piece_costs, flat_cost, support)
 
 

@@ -8,6 +8,8 @@ Laplace scale to log2(k)/epsilon, which is too small: for the maximum with k = 6
 more person at the highest, the loss is 1.16 epsilon (k = 11: 1.156 epsilon). Here the scale is R/epsilon.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache, partial
 from math import log, sqrt
 from typing import Any, Literal
@@ -56,7 +58,7 @@ def noisy_binary_search(
         tau: positive, chosen without the data, for example by :func:`search_shift_for`; it need not be whole. Broadcasts
             against the batch shape.
         candidates: the public finite range, increasing, ``(k,)``. The utility theorem needs every value of the statistic among
-            them: round the records to the candidates first.
+            them: records or amounts in whole steps of the range.
         epsilon: positive, broadcasts against the batch shape; or
         zcdp: rho of zero-concentrated DP, positive, broadcasts against the batch shape. Exactly one of the two.
 

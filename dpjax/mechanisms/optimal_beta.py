@@ -1,5 +1,7 @@
 """A good beta without a look at the data, for the three noises on smooth sensitivity."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import jax

@@ -16,6 +16,8 @@ most 2k units in the last place; measured 3e-12 (float64) and 2e-5 (float32) at 
 without effect.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from math import ceil, log, sqrt
 

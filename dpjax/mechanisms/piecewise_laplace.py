@@ -6,12 +6,15 @@ Privacy: the cost changes by at most 1 between neighbours (Theorem 1, from Corol
 flat piece of the rho-smooth variant has cost 1: with cost 0, its loss is 1.44 epsilon and its range 2 epsilon.
 """
 
+from __future__ import annotations
+
 import jax
 from jax.typing import ArrayLike
 
+from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.line import Support, law_on_line
+from dpjax.mechanisms.line import PROFILES, Support, law_on_line
 from dpjax.profiles.profile import SensitivityProfile
 
 
@@ -32,6 +35,7 @@ def piecewise_laplace(
         A :class:`PiecewiseExponential` of the broadcast batch shape.
 
     Raises:
+        TypeError: what is no profile.
         ValueError: a profile that must not be interpolated; a bad ``epsilon``, ``rho`` or ``support``.
 
     Privacy:
@@ -49,6 +53,7 @@ def piecewise_laplace(
     >>> round(float(law.mean_abs_error(50.0)), 2)
     1.0
     """
+    parameters.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
     if not profile.interpolable:
         raise ValueError(
             "this profile is not interpolable: linear interpolation between its values is not private. Use inverse_sensitivity."

@@ -112,6 +112,7 @@ def propose_test_release(
         for more than 2 log(1/(2 delta)) / epsilon changes (with an even split).
 
     Raises:
+        TypeError: what is no :class:`LocalSensitivity`.
         ValueError: a bad public parameter.
 
     Privacy:
@@ -129,6 +130,7 @@ def propose_test_release(
     >>> round(float(law.no_answer_probability()), 5), round(float(law.mean_abs_error(0.5)), 3)
     (0.00052, 0.205)
     """
+    parameters.instance("propose_test_release", local, LocalSensitivity, "see dpjax.local_sensitivity")
     dtype = local.dtype
     budget = parameters.positive("epsilon", epsilon, dtype)
     failure = parameters.probability("delta", delta, dtype, below=0.5)

@@ -10,6 +10,8 @@ H_x'(tau + s + 1) <= H_x(tau + s + 1) <= H_x'(tau + s) <= H_x(tau + s): the valu
 s+1 on both sides, Corollary 3.1, so the cost changes by at most 1. tau must be chosen without the data.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import ceil, log, prod
 from typing import overload
@@ -65,10 +67,11 @@ def shifted_inverse(
     Args:
         down: the down sensitivity of a monotone statistic, batch shape ``(...)``.
         epsilon: positive; broadcasts against the batch shape.
-        tau: static, at least 1, chosen without the data, for example by :func:`shift_for`: a tau that depends on the data is not
-            private. On the line, the width from f(x) to the bound over the spacing of the data stands for the number of candidates.
+        tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`: a tau that depends on the data is
+            not private. On the line, ``upper`` over a public resolution stands for the number of candidates; for a small mean error
+            take ``failure = resolution / upper``, since what lies above f(x) may reach up to the bound.
         candidates: None for the line; or the public finite range, increasing, ``(k,)``. The utility theorem needs every value of
-            the statistic among them: round the records to the candidates first.
+            the statistic among them: records or amounts in whole steps of the range. Otherwise only the utility is unproven.
         rho: on the line only: mass within rho of h(tau) even where the data are tied, as in :func:`dpjax.piecewise_laplace`. On
             candidates ties are no obstruction.
         support: on the line only, with ``rho``: ``"restricted"`` or ``"extended"``.
@@ -149,7 +152,8 @@ def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
 def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     """Return the smallest shift for which Theorem 4 holds: ``ceil((2/epsilon) * log(num_candidates / failure))``.
 
-    With it, the law on candidates lies in ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``.
+    With it, the law on candidates lies in ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. On the line, take
+    ``upper / resolution`` for the number of candidates, and ``resolution / upper`` for ``failure`` where the mean error matters.
 
     Args:
         epsilon: positive.

@@ -7,6 +7,8 @@ stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamm
 (gamma-1)^((gamma-1)/gamma) * alpha + max(1, gamma-1) * beta <= epsilon suffices: for gamma = 2, alpha + beta <= epsilon.
 """
 
+from __future__ import annotations
+
 from math import inf, log, pi
 from typing import Any, Literal
 
@@ -41,6 +43,7 @@ def smooth_cauchy(
         :class:`Clamped` (post-processing).
 
     Raises:
+        TypeError: what is no :class:`SmoothSensitivity`.
         ValueError: a bad ``epsilon``, ``gamma`` or ``calibration``; a beta that leaves no alpha. Where epsilon or beta is a JAX
             array, a row without an alpha is NaN instead.
 
@@ -57,6 +60,7 @@ def smooth_cauchy(
     >>> smooth_cauchy(smooth, 1.0).scale.item() == smooth.bound.item() / 0.5
     True
     """
+    parameters.instance("smooth_cauchy", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
     parameters.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype)
     alpha = representable(smooth, alpha)

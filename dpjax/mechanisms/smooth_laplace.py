@@ -10,6 +10,8 @@ most alpha + beta. And |z| > L has probability delta. The published condition la
 the larger and the two agree.
 """
 
+from __future__ import annotations
+
 from math import exp, log
 from typing import Any
 
@@ -37,6 +39,7 @@ def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: Arra
         A :class:`PiecewiseExponential` of two tails. Wrap it in :class:`Clamped` for a range (post-processing).
 
     Raises:
+        TypeError: what is no :class:`SmoothSensitivity`.
         ValueError: a bad ``epsilon`` or ``delta``; a beta that leaves no alpha. Where one of them is a JAX array, a row without an
             alpha is NaN instead.
 
@@ -49,12 +52,14 @@ def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: Arra
         Bun and Steinke (2019), Theorem 34; Gillenwater and Munoz Medina, Proposition 2 (its "- beta" is right).
 
     >>> import jax.numpy as jnp
+    >>> from dpjax.mechanisms.smooth_laplace import alpha_of
     >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
     >>> law = smooth_laplace(smooth, 1.0, delta=1e-3)
     >>> bool(jnp.isclose(law.mean_abs_error(50.0), smooth.bound / alpha_of(1.0, beta=0.1, delta=1e-3)))
     True
     """
+    parameters.instance("smooth_laplace", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
     parameters.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, delta=delta, dtype=smooth.dtype)
     alpha = representable(smooth, alpha)

@@ -9,6 +9,8 @@ Privacy: Theorem 4 of the paper, by Renyi divergences; a shift costs e^(3 sigma^
 small sigma: it is valid, and loose where sigma is not small.
 """
 
+from __future__ import annotations
+
 from math import log
 from typing import Any
 
@@ -35,6 +37,7 @@ def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sig
         A :class:`LaplaceLogNormal` law. Wrap it in :class:`Clamped` for a range (post-processing).
 
     Raises:
+        TypeError: what is no :class:`SmoothSensitivity`.
         ValueError: a bad ``zcdp`` or ``sigma``; a beta that leaves no s. Where one of them is a JAX array, a row without an s is
             NaN instead.
 
@@ -52,6 +55,7 @@ def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sig
     >>> round(float(law.scale * (1 - 0.1 / 0.3) / jnp.exp(1.5 * 0.3**2) / smooth.bound), 5)
     1.0
     """
+    parameters.instance("smooth_laplace_log_normal", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
     parameters.positive("zcdp", zcdp, smooth.dtype)
     spread = parameters.positive("sigma", sigma, smooth.dtype)
 
@@ -120,7 +124,9 @@ def optimal_beta(zcdp: jax.Array) -> jax.Array:
 
 
 def guarantee(smooth: SmoothSensitivity, zcdp: float) -> Guarantee:
-    """Return what one draw of :func:`smooth_laplace_log_normal` costs; ``zcdp_of`` gives the (epsilon, delta) that it implies.
+    """Return what one draw of :func:`smooth_laplace_log_normal` costs: zCDP.
+
+    Where ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it implies these.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity

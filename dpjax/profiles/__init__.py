@@ -1,6 +1,6 @@
 """From data to a sensitivity profile: what a statistic can become after 1, 2, ... individuals change."""
 
-from dpjax.profiles.counts import mode
+from dpjax.profiles.counts import candidate_counts, mode
 from dpjax.profiles.graphs import triangle_count, triangle_count_of_edges
 from dpjax.profiles.moments import mean, sum, variance
 from dpjax.profiles.monotone import DownSensitivity, distinct_count, maximum, nonnegative_sum, user_sum
@@ -15,6 +15,7 @@ __all__ = [
     "LocalSensitivity",
     "SensitivityProfile",
     "SmoothSensitivity",
+    "candidate_counts",
     "distinct_count",
     "from_local_sensitivity",
     "from_radii",

@@ -14,6 +14,8 @@ For the mode, distance is not the best score. Mechanisms over candidates do not 
 one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 changes by 1/2) and 1 under swap: twice as sharp.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from math import prod
 
@@ -49,7 +51,7 @@ def mode(
         candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of ``x``: integers above 2^24 are not
             all distinct in float32.
         neighbors: ``"add_remove"`` or ``"swap"``; no default, since the two promise different things.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
 
     Returns:
@@ -89,7 +91,7 @@ def candidate_counts(
         x: float ``(..., n)``, as in :func:`mode`.
         candidates: float ``(k,)`` or ``(..., k)``, as in :func:`mode`.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
 
     Returns:

@@ -63,7 +63,7 @@ def mean(
         upper: public upper bound of the data, ``(...)``.
         neighbors: ``"add_remove"`` or ``"swap"``.
         values: ``"extreme"``, or under add/remove ``"hull"``.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         sort: as in :func:`dpjax.quantile`.
 
@@ -75,9 +75,8 @@ def mean(
         TypeError, ValueError: as :func:`dpjax.quantile`; ``values="hull"`` under swap; bounds so large that n of them overflow.
 
     Privacy:
-        The values keep Corollary 3.1 (the hull only beyond level 0: flat pieces, no ``rho``).
-        Public: the bounds, the shape of ``x``, and under swap
-        the number of records; under add/remove it is private.
+        The values keep Corollary 3.1 (the hull only beyond level 0: flat pieces, no ``rho``). Public: the bounds, the shape of
+        ``x``, and under swap the number of records; under add/remove it is private.
 
     References:
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.1, which calls for a dynamic program: none is needed.
@@ -120,7 +119,7 @@ def sum(  # the name it has in NumPy and JAX
         upper: public upper bound of a record, ``(...)``.
         neighbors: ``"add_remove"`` or ``"swap"``.
         max_count: static, at least the number of columns of ``x``; for ``"add_remove"`` only.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         sort: as in :func:`dpjax.quantile`.
 
@@ -178,7 +177,7 @@ def variance(
         lower: public lower bound of the data, ``(...)``.
         upper: public upper bound of the data, ``(...)``.
         neighbors: ``"swap"``. Under add/remove the exact profile is not known to this library.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         truncate: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, in O(n k).
         sort: as in :func:`dpjax.quantile`.

@@ -158,7 +158,7 @@ def maximum(
         x: float ``(..., n)``, one record a person on the last axis. A NaN record is absent.
         lower: public, ``(...)``: records are clamped to it, and it is the maximum of no records.
         upper: public, ``(...)``: records are clamped to it.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         sort: as in :func:`dpjax.quantile`.
 
@@ -199,7 +199,7 @@ def nonnegative_sum(
     Args:
         x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0, NaN records are absent.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         sort: as in :func:`dpjax.quantile`.
 
@@ -280,7 +280,7 @@ def distinct_count(
     Args:
         ids: int ``(..., n)``, one id a person on the last axis: any integers.
         upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
 
     Returns:

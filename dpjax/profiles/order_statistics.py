@@ -71,7 +71,7 @@ def median(
         upper: public upper bound of the data, ``(...)``.
         neighbors: ``"add_remove"`` or ``"swap"``; no default, since the two promise different things.
         definition: ``"linear"``, ``"lower"`` or ``"continuous"``.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present.
         truncate: static k, as in :func:`quantile`.
         sort: as in :func:`quantile`.
@@ -200,7 +200,7 @@ def order_statistic(
         lower: public lower bound of the data, ``(...)``.
         upper: public upper bound of the data, ``(...)``.
         neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present; instead of ``count``.
         truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
         sort: ``"auto"`` sorts by NumPy on a single CPU device (through a callback) and by XLA elsewhere; ``"xla"`` by XLA

@@ -163,7 +163,7 @@ def smooth_sensitivity(
         neighbors: ``"add_remove"`` or ``"swap"``.
         definition: ``"linear"``, the midpoint median, or ``"lower"``, x[ceil(n/2)], the median of the Duff paper.
         rank: static, under swap only: x[rank] instead of the median.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present.
         sort: as in :func:`dpjax.quantile`.
 
@@ -211,7 +211,7 @@ def local_sensitivity(
         neighbors: ``"add_remove"`` (O(n) operations a row) or ``"swap"`` (O(n^2)).
         definition: ``"linear"`` or ``"lower"``.
         rank: static, under swap only: x[rank] instead of the median.
-        count: int ``(...)``, how many leading records of each row are present.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
         mask: bool ``(..., n)``, which records are present.
         sort: as in :func:`dpjax.quantile`.
 

@@ -1,8 +1,8 @@
 """What the posts on inverse and on down sensitivity promise about the error, as functions of public numbers and of the data.
 
 The statements are for finite ranges with k candidates: the exponential mechanism on a loss that is 0 somewhere has a loss below
-(2/epsilon) log(k/beta) but for a probability of beta. The shifts that the shifted mechanisms need are beside them: ``shift_for``
-(down sensitivity, Theorem 4) and ``search_shift_for`` (Theorem 5). Theorem 6 (2^O(log*), approximate DP) is left out.
+(2/epsilon) log(k/beta) but for a probability of beta. The shifts that the shifted mechanisms need are ``dpjax.shift_for`` (down
+sensitivity, Theorem 4) and ``dpjax.search_shift_for`` (Theorem 5). Theorem 6 (2^O(log*), approximate DP) is left out.
 
 Slips in the posts. Inverse Sensitivity, Equation 8: Laplace noise of scale GS/epsilon passes GS/epsilon * log(1/(2 beta)) with
 probability 2 beta, not beta: the logarithm should be log(1/beta). Down Sensitivity, the last display in the proof of Lemma 2: the
