@@ -10,6 +10,7 @@ at most sensitivity and mass e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsi
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
@@ -60,8 +61,9 @@ def bounded_noise_laplace(
     shape = jnp.broadcast_shapes(center.shape, reach.shape, scale.shape)
     center = jnp.broadcast_to(center, shape)
     # A value whose neighbouring floats are further away than the noise still needs a piece to each side.
-    below = jnp.minimum(center - scale * reach, jnp.nextafter(center, -jnp.full_like(center, jnp.inf)))
-    above = jnp.maximum(center + scale * reach, jnp.nextafter(center, jnp.full_like(center, jnp.inf)))
+    fixed, far = jax.lax.stop_gradient(center), jnp.full_like(center, jnp.inf)
+    below = jnp.minimum(center - scale * reach, jnp.nextafter(fixed, -far))
+    above = jnp.maximum(center + scale * reach, jnp.nextafter(fixed, far))
     edges = jnp.stack([below, center, above], axis=-1)
     outer, inner = reach, jnp.zeros_like(reach)
     cost_left, cost_right = jnp.stack([outer, inner], axis=-1), jnp.stack([inner, outer], axis=-1)
