@@ -134,6 +134,7 @@ def assert_finite_gradients(pipeline, summary):
         assert jnp.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_the_error_bar_s_gradients_by_data_and_bounds_are_finite_with_ties(pipeline):
     assert_finite_gradients(pipeline, lambda law: law.mean_abs_error(0.0))
 

@@ -36,6 +36,7 @@ def oracle_law(mechanism, records, q, neighbors, epsilon, lower, upper):
     return value, oracle.mechanism(largest, smallest, epsilon, mechanism)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "neighbors", "draws"),
     [(Fraction(1, 2), "add_remove", 1), pytest.param(Fraction(1, 3), "swap", 5, marks=pytest.mark.slow)],

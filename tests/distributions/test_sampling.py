@@ -47,6 +47,7 @@ def test_within_a_piece_the_two_mechanisms_differ():
     assert_rejected(inv.sample(jax.random.key(0), (DRAWS,)), plm.cdf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [pytest.param(name, marks=pytest.mark.slow) for name in ("gumbel", "gumbel rows", "tree rows")] + ["table"],
@@ -117,6 +118,7 @@ def assert_bitwise_invariant(neighbors, options, shape, paddings, further_rows):
     return run, x, count, plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("neighbors", "options", "shape"), [("add_remove", {}, ()), pytest.param("swap", {"rho": 0.01}, (40,), marks=pytest.mark.slow)]
 )
@@ -162,6 +164,7 @@ def test_the_tree_and_the_table_give_the_same_draws(epsilon):
         assert 0.05 < uniform.mean() < 0.95
 
 
+@pytest.mark.slow
 def test_closed_forms_do_not_move_with_padding_beyond_rounding():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(7, 37)).astype(np.float32)
@@ -191,12 +194,14 @@ def test_vmap_is_the_loop(shape):
     np.testing.assert_allclose(mapped, loop, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
 
 
+@pytest.mark.slow
 def test_first_draws_stay_when_more_are_asked_for():
     law = law_of(jax.random.normal(jax.random.key(0), (3, 41)), None, 1.0)
     few, many = (law.sample(jax.random.key(2), (n,)) for n in (5, 5000))
     np.testing.assert_array_equal(few, many[:5])
 
 
+@pytest.mark.slow
 def test_a_million_draws_from_a_thousand_pieces_fit_in_memory():
     """Their product would be 10^9 numbers; and the mean agrees with the exact one within five standard errors."""
     law = law_of(jax.random.normal(jax.random.key(0), (1001,)), None, 1.0)
@@ -205,6 +210,7 @@ def test_a_million_draws_from_a_thousand_pieces_fit_in_memory():
     assert abs(float(draws.mean() - law.mean())) < 5 * float(law.stddev()) / 1000
 
 
+@pytest.mark.slow
 def test_draws_have_the_dtype_of_the_data(x64):
     for dtype, expected in ((jnp.float64, "float64"), (jnp.float32, "float32"), (jnp.bfloat16, "float32"), (jnp.int32, "float64")):
         assert law_of(jnp.arange(5).astype(dtype), None, 1.0).sample(jax.random.key(0)).dtype == expected
@@ -225,6 +231,7 @@ def test_bad_arguments():
         sample_intervals(jax.random.key(0), jnp.ones(2), jnp.ones(2), epsilon=0.0)
 
 
+@pytest.mark.slow
 def test_rows_without_width_give_nan_and_a_valid_index():
     widths = jnp.array([[0.0, 0.0], [1.0, jnp.nan], [1.0, 2.0]])
     for shape in ((), (6,)):

@@ -233,6 +233,7 @@ def test_bad_laplace_parameters_are_named():
             laplace(0.0, 1.0, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_bad_jax_epsilon_makes_its_own_row_nan(name):
     profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap")

@@ -95,6 +95,7 @@ def test_shapes_broadcast_and_parameters_are_checked():
     assert GRID[-1] == float(local.upper)
 
 
+@pytest.mark.slow
 def test_rows_that_differ_in_delta_only_have_draws_of_their_own():
     local = local_sensitivity(np.linspace(0, 1, 101), lower=0, upper=1, neighbors="add_remove", definition="lower")
     law = propose_test_release(local, 2.0, delta=np.array([1e-3, 1e-4, 1e-5]), proposal=0.3)

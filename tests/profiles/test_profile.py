@@ -130,6 +130,7 @@ def test_bad_radii_arguments_are_named(arguments, message):
         from_radii(1.0, [1.0], neighbors="swap", **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [-1.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, float("nan"), float("inf")))])
 def test_a_bad_jax_step_makes_its_own_row_nan(step):
     rows = jnp.array([[1.0, 2, 3, 4, 5], [1, 8, 8, 9, 9]])

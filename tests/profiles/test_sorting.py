@@ -73,6 +73,7 @@ def test_blocks_threads_and_selection_change_nothing(monkeypatch):
         np.testing.assert_array_equal(plain.view(np.int32), parts.view(np.int32))
 
 
+@pytest.mark.slow
 def test_the_derivative_is_that_of_xla_s_sort():
     x, _ = records(30, rows=3, seed=1)
     x = np.where(np.isfinite(x), x, 0.3).astype(np.float32) + np.arange(90, dtype=np.float32).reshape(3, 30) * 1e-4
