@@ -1,0 +1,256 @@
+"""The draw on the device, in 32-bit integers: a cell, and whether the words of this lane decide it beyond doubt.
+
+Piece i has width w_i and weight w_i e^(-lam l_i); within it, cell j = floor(w H), counted from the inner end, where H has density
+proportional to e^(-lam x) on [0, 1). Both are truncated here, with known bounds:
+
+* weights in units that depend on the row: a_i <= true weight < a_i + 2 (one for the table's mantissa, one for the shift). With P
+  pieces, A the sum of all a, u the two words of a uniform U, t = floor(u A / 2^64): the true Z U lies in [t, t + 2P + 2), and the
+  true cumulative weight up to piece i in [A_i, A_i + 2P). So piece i is right where A_{i-1} + 2P + 2 <= t and t + 2P + 2 <= A_i;
+  the first and the last piece with a width need no check on their outer side.
+* (at a lower ``precision`` the same, with what the cut bits can be worth added to the doubt)
+* the binary digits of H are independent, since e^(-lam x) is a product over them: digit k is 1 where its uniform is below
+  1/(1 + e^(lam 2^-k)). A word decides it unless it equals the threshold's first 32 bits.
+* after 24 digits the rest X in [0, 1) has the cdf (1 - e^(-mu x)) / (1 - e^-mu), mu = lam 2^-24, which exceeds x by at most mu/8.
+  So X is within [V - mu/8, V] of its uniform V, and j is right where both ends have the same floor.
+
+A lane that is not decided is flagged; the host then reads more of the same uniforms (see ``exact.py``). No table is ever clipped: a
+level that is too far out to have any weight here only leaves a doubt.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.random.two_words import Words, add, at_most, subtract
+from dpjax.release.tables import DIGITS, Law, Tables
+from dpjax.release.wide import bit_length, shift_right, times_word, upper_product
+from dpjax.shapes import align
+
+WORDS = 2 + DIGITS + 1  # of a lane: the piece, the digits, the rest
+_BLOCK = 64
+_LIMB = 26
+
+
+class Draw(NamedTuple):
+    """Cells and whether they are certain.
+
+    Attributes:
+        cell: int32 ``(...)``; meaningless where it is not certified.
+        certified: bool ``(...)``.
+    """
+
+    cell: jax.Array
+    certified: jax.Array
+
+
+class Pieces(NamedTuple):
+    """The pieces of every row, and their weights with sums.
+
+    Attributes:
+        width: uint32 ``(..., P)``.
+        inner: int32 ``(..., P)``, where the cells of a piece start, going outwards.
+        below: bool ``(P,)``, which pieces go downwards.
+        weight: two uint32 ``(..., blocks, 64)``.
+        before: two uint32 ``(..., blocks)``, the sum of all blocks before.
+        total: two uint32 ``(...)``.
+        first: int32 ``(...)``, the first piece with a width.
+        last: int32 ``(...)``, the last one.
+    """
+
+    width: jax.Array
+    inner: jax.Array
+    below: np.ndarray
+    weight: Words
+    before: Words
+    total: Words
+    first: jax.Array
+    last: jax.Array
+
+
+@partial(jax.jit, static_argnames=("law", "precision"))
+def certified_draw(tables: Tables, lower: jax.Array, upper: jax.Array, words: jax.Array, *, law: Law, precision: int = 32) -> Draw:
+    """Draw one cell for each lane.
+
+    Args:
+        tables: of :func:`dpjax.release.public_tables`, for at least as many levels as either side has pieces.
+        lower: int32 ``(..., D+1)``, the integer values that the statistic can reach downwards after 0, 1, ..., D changes.
+        upper: int32 ``(..., U+1)``, upwards; ``upper[..., 0] == lower[..., 0]``.
+        words: uint32 ``(27, ...)`` or ``(27, draws, ...)``: independent fair bits, for every lane of its own.
+        law: ``"cell"``, the cell that holds the continuous draw; ``"owned_cell"``, where a value v owns the cell [v, v+1).
+        precision: how many leading bits of the words and of the weights are used, 4 to 32. Fewer than 32 leave more lanes in
+            doubt, and none wrong: that is how tests see that the certification works.
+
+    Returns:
+        A :class:`Draw` of the shape of one word.
+    """
+    if not 4 <= precision <= 32:
+        raise ValueError(f"precision must be from 4 to 32, got {precision}.")
+    mask = jnp.uint32(2**32 - 2 ** (32 - precision))
+    if precision < 32:
+        tables = tables._replace(high=tables.high & (mask >> np.uint32(2)), low=tables.low & 0, own=_masked(tables.own, mask))
+    pieces = _pieces(tables, lower, upper, law)
+    uniform = Words(words[0] & mask, words[1] if precision == 32 else jnp.zeros_like(words[1]))
+    index, certain = _choose(pieces, uniform, precision)
+    shape = words.shape[1:]
+    width, inner = (_read(array, index) for array in (pieces.width, pieces.inner))
+    ones, ties = jnp.zeros(shape, jnp.uint32), jnp.zeros(shape, jnp.bool_)
+
+    def digit(k: jax.Array, found: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        ones, ties = found
+        word, threshold = words[2 + k] & mask, jnp.asarray(tables.thresholds)[k] & mask
+        return (ones << jnp.uint32(1)) | (word < threshold).astype(jnp.uint32), ties | (word == threshold)
+
+    ones, ties = jax.lax.fori_loop(np.int32(0), np.int32(DIGITS), digit, (ones, ties))
+    step, sure = _within(width, ones, words[2 + DIGITS] & mask, jnp.asarray(tables.slack), 2 ** (32 - precision))
+    below = jnp.asarray(pieces.below)[index]
+    cell = jnp.where(below, inner - 1 - step.astype(jnp.int32), inner + step.astype(jnp.int32))
+    return Draw(cell, certain & ~ties & sure)
+
+
+def _masked(value: Any, mask: jax.Array) -> Any:
+    own = jnp.asarray(value)
+    return jnp.stack([own[0] & (mask >> np.uint32(2)), jnp.zeros_like(own[1]), own[2]])
+
+
+def _pieces(tables: Tables, lower: jax.Array, upper: jax.Array, law: Law) -> Pieces:
+    """In the order: upwards, downwards, the own cell. The order is public and has no meaning."""
+    batch = jnp.broadcast_shapes(lower.shape[:-1], upper.shape[:-1])
+    lower, upper = (jnp.broadcast_to(align(side, len(batch) + 1), (*batch, side.shape[-1])) for side in (lower, upper))
+    up, down, own = upper.shape[-1] - 1, lower.shape[-1] - 1, int(law == "owned_cell")
+    parts_width = [jnp.diff(upper), -jnp.diff(lower)]
+    parts_inner = [upper[..., :-1] + own, lower[..., :-1]]
+    mantissa_high, mantissa_low, scale = (
+        jnp.concatenate([jnp.asarray(table)[:up], jnp.asarray(table)[:down]]) for table in tables[:3]
+    )
+    if own:
+        parts_width.append(jnp.ones((*batch, 1), jnp.int32))
+        parts_inner.append(upper[..., :1])
+        value = jnp.asarray(tables.own)
+        mantissa_high, mantissa_low = (jnp.concatenate([m, value[i : i + 1]]) for i, m in ((0, mantissa_high), (1, mantissa_low)))
+        scale = jnp.concatenate([scale, value[2:].astype(jnp.int32)])
+    width, inner = jnp.concatenate(parts_width, -1).astype(jnp.uint32), jnp.concatenate(parts_inner, -1)
+    count = width.shape[-1]
+    rank = len(batch) + 1
+    scale, mantissa = align(scale, rank), Words(align(mantissa_high, rank), align(mantissa_low, rank))
+    there = width > 0
+    # The largest weight has ``bits`` bits, so that all of them together fit into 62.
+    bits = min(2 * _LIMB, 62 - (count - 1).bit_length())
+    largest = jnp.max(jnp.where(there, bit_length(width) - scale, np.int32(-(2**30))), axis=-1, keepdims=True) + np.int32(62)
+    distance = jnp.clip(scale + largest - np.int32(bits), 0, 96).astype(jnp.uint32)
+    weight = shift_right(*times_word(mantissa, width), distance)
+    weight = Words(*(jnp.where(there, word, jnp.uint32(0)) for word in weight))
+    weight = jax.lax.optimization_barrier(weight)
+    blocks = -(-count // _BLOCK)
+    padding = [(0, 0)] * len(batch) + [(0, blocks * _BLOCK - count)]
+    weight = Words(*(jnp.pad(word, padding).reshape(*batch, blocks, _BLOCK) for word in weight))
+    # Limbs of 26 bits: 64 of them fit into a word.
+    limb = jnp.uint32((1 << _LIMB) - 1)
+    low = jnp.sum(weight.low & limb, axis=-1, dtype=jnp.uint32)
+    high = jnp.sum((weight.high << jnp.uint32(32 - _LIMB)) | (weight.low >> jnp.uint32(_LIMB)), axis=-1, dtype=jnp.uint32)
+    sums = add(Words(high >> jnp.uint32(32 - _LIMB), high << jnp.uint32(_LIMB)), Words(jnp.zeros_like(low), low))
+
+    def running(before: Words, block: Words) -> tuple[Words, Words]:
+        return add(before, block), before
+
+    zero = jnp.zeros(batch, jnp.uint32)
+    total, before = jax.lax.scan(running, Words(zero, zero), Words(*(jnp.moveaxis(word, -1, 0) for word in sums)))
+    number = jnp.arange(count, dtype=jnp.int32).reshape((1,) * len(batch) + (-1,))
+    return Pieces(
+        width,
+        inner,
+        np.repeat([False, True, False], [up, down, own]),
+        weight,
+        Words(*(jnp.moveaxis(word, 0, -1) for word in before)),
+        total,
+        jnp.min(jnp.where(there, number, np.int32(count)), axis=-1),
+        jnp.max(jnp.where(there, number, np.int32(-1)), axis=-1),
+    )
+
+
+def _choose(pieces: Pieces, uniform: Words, precision: int) -> tuple[jax.Array, jax.Array]:
+    """The piece of every lane, int32, and whether it is certain."""
+    shape = uniform.high.shape
+    total = Words(*(jnp.broadcast_to(align(word, len(shape)), shape) for word in pieces.total))
+    target = upper_product(uniform, total)
+    blocks, count = pieces.before.high.shape[-1], pieces.width.shape[-1]
+    row = jnp.broadcast_to(
+        jnp.arange(pieces.first.size, dtype=jnp.int32).reshape(pieces.first.shape), shape
+    )  # of the flattened batch
+    before = Words(*(word.reshape(-1) for word in pieces.before))
+
+    def at(words: Words, place: jax.Array) -> Words:
+        return Words(words.high[place], words.low[place])
+
+    # The last block that starts at or below the target.
+    low, high = jnp.zeros(shape, jnp.int32), jnp.full(shape, blocks, jnp.int32)
+
+    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = (low + high) // 2
+        starts = at(before, row * np.int32(blocks) + middle)
+        inside = at_most(starts, target) & (middle > low)
+        return jnp.where(inside, middle, low), jnp.where(inside | (middle == low), high, middle)
+
+    block, _ = jax.lax.fori_loop(np.int32(0), np.int32(blocks.bit_length() + 1), halve, (low, high))
+    place = row * np.int32(blocks) + block
+    weight = Words(*(word.reshape(-1) for word in pieces.weight))
+    start = at(before, place)
+
+    def step(k: jax.Array, found: tuple[jax.Array, Words, Words]) -> tuple[jax.Array, Words, Words]:
+        index, left, right = found
+        end = add(right, at(weight, place * np.int32(_BLOCK) + k))
+        passed = at_most(end, target)
+        # Once the target is passed nothing moves.
+        here = index == k
+        moved = here & passed
+        return (
+            index + moved.astype(jnp.int32),
+            Words(*(jnp.where(moved, e, f) for e, f in zip(end, left, strict=True))),
+            Words(*(jnp.where(here, e, f) for e, f in zip(end, right, strict=True))),
+        )
+
+    index, left, right = jax.lax.fori_loop(np.int32(0), np.int32(_BLOCK), step, (jnp.zeros(shape, jnp.int32), start, start))
+    index = jnp.minimum(block * np.int32(_BLOCK) + index, np.int32(count - 1))
+    none = jnp.zeros(shape, jnp.uint32)
+    doubt = Words(none, jnp.full(shape, 2 * count + 2, jnp.uint32))
+    more = doubt
+    if precision < 32:
+        # The mantissas miss a part of 2^(1 - precision), the uniform one of 2^-precision.
+        slack = add(add(total, doubt), Words(none, jnp.full(shape, 2**precision, jnp.uint32)))
+        doubt = add(doubt, shift_right(none, slack, jnp.full(shape, precision - 1, jnp.uint32)))
+        more = add(doubt, shift_right(none, slack, jnp.full(shape, precision, jnp.uint32)))
+    first, last = (jnp.broadcast_to(align(end, len(shape)), shape) for end in (pieces.first, pieces.last))
+    above = (index == first) | at_most(add(left, doubt), target)
+    below = (index == last) | at_most(add(target, more), right)
+    return index, above & below
+
+
+def _read(array: jax.Array, index: jax.Array) -> jax.Array:
+    """One entry of each row, ``(..., P)`` at ``(draws, ...)`` or ``(...)``."""
+    rows = jnp.arange(array[..., 0].size, dtype=jnp.int32).reshape(array.shape[:-1])
+    return array.reshape(-1)[align(rows, index.ndim) * np.int32(array.shape[-1]) + index]
+
+
+def _within(width: jax.Array, digits: jax.Array, rest: jax.Array, slack: jax.Array, unit: int) -> tuple[jax.Array, jax.Array]:
+    """floor(width * H) and whether it is certain, where 2^56 H lies between 2^32 digits + rest - slack and ... + rest + unit."""
+    fraction = Words(digits, rest)  # 56 bits
+    one, none = jnp.ones_like(rest), jnp.zeros_like(rest)
+    back = Words(none, jnp.broadcast_to(slack, rest.shape))
+    least = subtract(fraction, back)
+    least = Words(*(jnp.where(at_most(back, fraction), word, none) for word in least))
+    most = add(fraction, Words(none, jnp.full_like(rest, unit)))
+
+    def floored(top: jax.Array, low: Words) -> jax.Array:  # by 2^56
+        return (top << jnp.uint32(8)) | (low.high >> jnp.uint32(24))
+
+    low_end = floored(*times_word(least, width))
+    top, low = times_word(most, width)  # the end itself is never reached
+    borrow = (low.high == 0) & (low.low == 0)
+    low = subtract(low, Words(none, one))
+    high_end = floored(top - borrow.astype(jnp.uint32), low)
+    return low_end, low_end == high_end

@@ -1,0 +1,122 @@
+"""The public grid of a release, and the total map that takes every record to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+_LARGEST = 2**31 - 2  # cells: one more point than cells still fits into int32
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of width 2^log2_step from ``lower`` on; all of it is public, and chosen without the data.
+
+    Cell i is [lower + i step, lower + (i+1) step), for i = 0, ..., size - 1. Values and bounds are exact: a ``lower`` that is no
+    multiple of the step is refused.
+
+    Attributes:
+        log2_step: an integer; 0 for whole numbers, -7 for steps of 1/128.
+        lower: the lower bound, a multiple of the step.
+        size: the number of cells, 1 to 2^31 - 2.
+
+    Raises:
+        TypeError: a ``log2_step`` or ``size`` that is no integer.
+        ValueError: a ``size`` out of range, a ``lower`` off the grid, or a grid that float64 cannot hold.
+
+    >>> grid = Grid(log2_step=-1, lower=10, size=4)
+    >>> grid.values(range(4)).tolist(), grid.upper
+    ([10.0, 10.5, 11.0, 11.5], 12.0)
+    """
+
+    log2_step: int
+    lower: float
+    size: int
+
+    def __post_init__(self) -> None:
+        for name in ("log2_step", "size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{name} must be an integer, got {value!r}.")
+        if not 1 <= self.size <= _LARGEST:
+            raise ValueError(f"size must be from 1 to 2^31 - 2 cells, got {self.size}.")
+        if not -1000 <= self.log2_step <= 900:
+            raise ValueError(f"log2_step must be from -1000 to 900, got {self.log2_step}.")
+        if not np.isfinite(self.lower):
+            raise ValueError(f"lower must be finite, got {self.lower}.")
+        start = Fraction(self.lower) / self._step
+        if start.denominator != 1:
+            raise ValueError(f"lower must be a multiple of the step 2^{self.log2_step}, got {self.lower}.")
+        if max(abs(start), abs(start + int(self.size))) > 2**53:
+            raise ValueError("float64 cannot hold every value of this grid: take a larger step or bounds closer to 0.")
+
+    @property
+    def _step(self) -> Fraction:
+        return Fraction(2) ** int(self.log2_step)
+
+    @property
+    def step(self) -> float:
+        """The width of a cell."""
+        return float(self._step)
+
+    @property
+    def upper(self) -> float:
+        """The end of the last cell."""
+        return float(Fraction(self.lower) + int(self.size) * self._step)
+
+    def values(self, cells: ArrayLike) -> np.ndarray:
+        """The lower ends of cells, exact in float64."""
+        start = float(Fraction(self.lower) / self._step)
+        return np.ldexp(start + np.asarray(cells, np.float64), int(self.log2_step))
+
+
+def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Take every record to the cell it lies in, on the host: a map of one record at a time, so neighbours stay neighbours.
+
+    Records beyond the grid go to its first or last cell.
+
+    Args:
+        x: real numbers of any shape: floats, or integers of any size.
+        grid: public.
+
+    Returns:
+        The cells, int32, and which records are numbers, bool; a NaN has cell 0. Both of the shape of ``x``.
+
+    Raises:
+        TypeError: ``x`` has no numeric dtype.
+
+    >>> to_grid([9.0, 10.7, 11.99, 1e300, float("nan")], Grid(log2_step=-1, lower=10, size=4))[0].tolist()
+    [0, 1, 3, 3, 0]
+    """
+    array = np.asarray(x)
+    low = Fraction(grid.lower)
+    if array.dtype.kind == "O" and all(isinstance(v, (int, float)) for v in array.flat):
+        array = np.array([_within(v, low, grid) for v in array.flat], np.float64).reshape(array.shape)
+    if array.dtype.kind in "iub":
+        wide = array.astype(object) if array.dtype.itemsize == 8 else array.astype(np.int64)
+        if array.dtype.itemsize == 8:  # beyond 2^53 a float64 would round
+            array = np.array([_within(int(v), low, grid) for v in wide.flat], np.float64).reshape(array.shape)
+        else:
+            array = wide.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise TypeError(f"records must be real numbers, got dtype {array.dtype}.")
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        records = array.astype(np.float64)
+        there = ~np.isnan(records)
+        inside = np.clip(np.where(there, records, grid.lower), grid.lower, grid.upper)
+        # Exact: a power of two scales without rounding (but for what underflows), and both are within 2^53 steps of 0.
+        steps = np.floor(np.ldexp(inside, -int(grid.log2_step)))
+        steps = np.where((inside < 0) & (steps == 0), -1.0, steps)
+        cells = np.clip(steps - float(low / grid._step), 0, grid.size - 1)
+    return cells.astype(np.int32), there
+
+
+def _within(value: float, low: Fraction, grid: Grid) -> float:
+    """A number of any size, clamped to the grid before it becomes a float."""
+    if value != value:
+        return float("nan")
+    return float(min(max(value, grid.lower), grid.upper))
