@@ -36,6 +36,19 @@ def _free_compiled_programs():
     jax.clear_caches()
 
 
+@pytest.fixture(autouse=True)
+def _free_compiled_programs_of_long_files():
+    yield
+    if _resident_gigabytes() > 2:
+        jax.clear_caches()
+
+
+def _resident_gigabytes() -> float:
+    """Of this process; 0 where the system does not say."""
+    statm = pathlib.Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e9 if statm.exists() else 0.0
+
+
 @pytest.fixture
 def data_folder() -> pathlib.Path:
     folder = os.environ.get("DPJAX_DATA")
