@@ -180,8 +180,8 @@ def _add_release_options(command: Parser) -> None:
         "--law",
         choices=("owned_cell", "cell"),
         default="owned_cell",
-        help="owned_cell keeps mass at the median of tied or whole numbers; cell is the plain rounding of the continuous law. "
-        "The default is owned_cell.",
+        help="The law on the grid: owned_cell keeps mass at the median of tied or whole numbers, cell is the plain rounding of the "
+        "continuous law (default owned_cell).",
     )
     add("--draws", type=_integer(1, None), default=1, metavar="K", help="How many values of each; each costs epsilon (default 1).")
     add("--delimiter", type=_delimiter, default=",", metavar="D", help="As for dpjax median (default comma).")

@@ -26,13 +26,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.random.two_words import Words, add, at_most, subtract
+from dpjax.random.two_words import Words, add, at_most, select, subtract
 from dpjax.release.tables import DIGITS, Law, Tables
 from dpjax.release.wide import bit_length, shift_right, times_word, upper_product
 from dpjax.shapes import align
 
 WORDS = 2 + DIGITS + 1  # of a lane: the piece, the digits, the rest
 _BLOCK = 64
+_MANY = 16  # draws of a row, from where on a table pays
 _LIMB = 26
 
 
@@ -175,47 +176,14 @@ def _pieces(tables: Tables, lower: jax.Array, upper: jax.Array, law: Law) -> Pie
 def _choose(pieces: Pieces, uniform: Words, precision: int) -> tuple[jax.Array, jax.Array]:
     """The piece of every lane, int32, and whether it is certain."""
     shape = uniform.high.shape
+    count, rows = pieces.width.shape[-1], pieces.first.size
     total = Words(*(jnp.broadcast_to(align(word, len(shape)), shape) for word in pieces.total))
     target = upper_product(uniform, total)
-    blocks, count = pieces.before.high.shape[-1], pieces.width.shape[-1]
-    row = jnp.broadcast_to(
-        jnp.arange(pieces.first.size, dtype=jnp.int32).reshape(pieces.first.shape), shape
-    )  # of the flattened batch
-    before = Words(*(word.reshape(-1) for word in pieces.before))
-
-    def at(words: Words, place: jax.Array) -> Words:
-        return Words(words.high[place], words.low[place])
-
-    # The last block that starts at or below the target.
-    low, high = jnp.zeros(shape, jnp.int32), jnp.full(shape, blocks, jnp.int32)
-
-    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        middle = (low + high) // 2
-        starts = at(before, row * np.int32(blocks) + middle)
-        inside = at_most(starts, target) & (middle > low)
-        return jnp.where(inside, middle, low), jnp.where(inside | (middle == low), high, middle)
-
-    block, _ = jax.lax.fori_loop(np.int32(0), np.int32(blocks.bit_length() + 1), halve, (low, high))
-    place = row * np.int32(blocks) + block
-    weight = Words(*(word.reshape(-1) for word in pieces.weight))
-    start = at(before, place)
-
-    def step(k: jax.Array, found: tuple[jax.Array, Words, Words]) -> tuple[jax.Array, Words, Words]:
-        index, left, right = found
-        end = add(right, at(weight, place * np.int32(_BLOCK) + k))
-        passed = at_most(end, target)
-        # Once the target is passed nothing moves.
-        here = index == k
-        moved = here & passed
-        return (
-            index + moved.astype(jnp.int32),
-            Words(*(jnp.where(moved, e, f) for e, f in zip(end, left, strict=True))),
-            Words(*(jnp.where(here, e, f) for e, f in zip(end, right, strict=True))),
-        )
-
-    index, left, right = jax.lax.fori_loop(np.int32(0), np.int32(_BLOCK), step, (jnp.zeros(shape, jnp.int32), start, start))
-    index = jnp.minimum(block * np.int32(_BLOCK) + index, np.int32(count - 1))
+    row = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32).reshape(pieces.first.shape), shape)  # of the flattened batch
+    # Few draws of a row read one block of it; many read a table of all sums.
+    find = _by_table if uniform.high.size >= _MANY * rows else _by_block
+    index, left, right = find(pieces, row, target)
+    index = jnp.minimum(index, np.int32(count - 1))
     none = jnp.zeros(shape, jnp.uint32)
     doubt = Words(none, jnp.full(shape, 2 * count + 2, jnp.uint32))
     more = doubt
@@ -228,6 +196,67 @@ def _choose(pieces: Pieces, uniform: Words, precision: int) -> tuple[jax.Array, 
     above = (index == first) | at_most(add(left, doubt), target)
     below = (index == last) | at_most(add(target, more), right)
     return index, above & below
+
+
+def _by_block(pieces: Pieces, row: jax.Array, target: Words) -> tuple[jax.Array, Words, Words]:
+    """The piece, and the sums before and with it: first the block, then the 64 pieces in it."""
+    shape, blocks = row.shape, pieces.before.high.shape[-1]
+    before, weight = (Words(*(word.reshape(-1) for word in words)) for words in (pieces.before, pieces.weight))
+    # The block is the last that starts at or below the target.
+    block = _count(before, row * np.int32(blocks), target, blocks) - 1
+    place = row * np.int32(blocks) + block
+    start = _at(before, place)
+    column = jnp.arange(_BLOCK, dtype=jnp.int32).reshape((1,) * len(shape) + (-1,))
+    ends = _running_sums(_at(weight, place[..., None] * np.int32(_BLOCK) + column))
+    ends = add(ends, Words(start.high[..., None], start.low[..., None]))
+    passed = at_most(ends, Words(target.high[..., None], target.low[..., None]))
+    # Weights are not negative: those that are passed come first.
+    inside = jnp.minimum(jnp.sum(passed, axis=-1, dtype=jnp.int32), np.int32(_BLOCK - 1))
+
+    def end_of(number: jax.Array) -> Words:
+        return Words(*(jnp.take_along_axis(word, number[..., None], axis=-1)[..., 0] for word in ends))
+
+    left = select(inside == 0, start, end_of(jnp.maximum(inside - 1, 0)))
+    return block * np.int32(_BLOCK) + inside, left, end_of(inside)
+
+
+def _by_table(pieces: Pieces, row: jax.Array, target: Words) -> tuple[jax.Array, Words, Words]:
+    """The same from the sums up to every piece, which all draws of a row share."""
+    before = Words(*(word[..., None] for word in pieces.before))
+    ends = Words(*(word.reshape(-1) for word in add(_running_sums(pieces.weight), before)))
+    ends = jax.lax.optimization_barrier(ends)
+    places = pieces.before.high.shape[-1] * _BLOCK
+    start = row * np.int32(places)
+    index = jnp.minimum(_count(ends, start, target, places), np.int32(places - 1))
+    left, none = _at(ends, start + jnp.maximum(index - 1, 0)), jnp.zeros_like(target.high)
+    return index, select(index == 0, Words(none, none), left), _at(ends, start + index)
+
+
+def _at(words: Words, place: jax.Array) -> Words:
+    return Words(words.high[place], words.low[place])
+
+
+def _count(sums: Words, start: jax.Array, target: Words, size: int) -> jax.Array:
+    """How many of the ``size`` nondecreasing numbers from ``start`` on are at or below the target: a binary search."""
+
+    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = (low + high) // 2
+        reached = (middle < high) & at_most(_at(sums, start + jnp.minimum(middle, np.int32(size - 1))), target)
+        return jnp.where(reached, middle + 1, low), jnp.where(reached, high, jnp.minimum(middle, high))
+
+    ends = jnp.zeros_like(start), jnp.full_like(start, size)
+    return jax.lax.fori_loop(np.int32(0), np.int32(size.bit_length()), halve, ends)[0]
+
+
+def _running_sums(weight: Words) -> Words:
+    """Sums of a number and all before it on the last axis, by doubling."""
+    distance = 1
+    while distance < weight.high.shape[-1]:
+        gap = [(0, 0)] * (weight.high.ndim - 1) + [(distance, 0)]
+        weight = add(weight, Words(*(jnp.pad(word[..., :-distance], gap) for word in weight)))
+        distance *= 2
+    return weight
 
 
 def _read(array: jax.Array, index: jax.Array) -> jax.Array:
