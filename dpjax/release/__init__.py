@@ -25,13 +25,17 @@ changes by at most 1 everywhere, whence epsilon-DP and epsilon-bounded-range at 
 cell within it, or say that they do not, with a probability of about 2^-29 for a thousand pieces. Then ``exact.py`` reads on in the
 same uniforms, with exact arithmetic, so that the result is that of infinitely many bits.
 
+**Candidates.** A mode is the exponential mechanism on counts: a piece of width 1 for each candidate, chosen in the same way
+(``choice.py``).
+
 **What is not covered**: see :func:`release`.
 """
 
+from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import Draw, certified_draw
 from dpjax.release.exact import host_exact
 from dpjax.release.grid import Grid, to_grid
-from dpjax.release.host import OrderStatistic, Quantile, Release, release
+from dpjax.release.host import Mode, OrderStatistic, Quantile, Release, release
 from dpjax.release.knots import Knots, order_knots, sum_knots
 from dpjax.release.law import log_pmf
 from dpjax.release.tables import Tables, public_tables
@@ -40,11 +44,14 @@ __all__ = [
     "Draw",
     "Grid",
     "Knots",
+    "Mode",
     "OrderStatistic",
     "Quantile",
     "Release",
     "Tables",
+    "certified_choice",
     "certified_draw",
+    "exact_choice",
     "host_exact",
     "log_pmf",
     "order_knots",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 WORDS = 16  # of a block
+_CHUNK = 4096  # blocks at a time: they stay in the cache
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
 _COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
@@ -53,10 +55,21 @@ def chacha20(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
     References:
         RFC 8439, Section 2.3 (with its test vectors in the tests).
     """
+    numbers = counter.reshape(-1)
+    if numbers.size <= _CHUNK:
+        found = _blocks(key, nonce, numbers)
+    else:
+        chunks = jnp.pad(numbers, (0, -numbers.size % _CHUNK)).reshape(-1, _CHUNK)
+        parts = jax.lax.map(partial(_blocks, key, nonce), chunks)
+        found = jnp.moveaxis(parts, 1, 0).reshape(WORDS, -1)[:, : numbers.size]
+    return jax.lax.optimization_barrier(found.reshape(WORDS, *counter.shape))
+
+
+def _blocks(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
     start = _start(key, nonce, counter, jnp)
     # A loop: XLA would otherwise compute the whole cipher again for each of the words that somebody reads.
     end = jax.lax.fori_loop(0, 10, lambda _, state: _double_round(state), tuple(start))
-    return jax.lax.optimization_barrier(jnp.stack([a + b for a, b in zip(end, start, strict=True)]))
+    return jnp.stack([a + b for a, b in zip(end, start, strict=True)])
 
 
 def chacha20_on_host(key: np.ndarray, nonce: np.ndarray, counter: np.ndarray) -> np.ndarray:

@@ -49,13 +49,11 @@ class Draw(NamedTuple):
     certified: jax.Array
 
 
-class Pieces(NamedTuple):
-    """The pieces of every row, and their weights with sums.
+class Sums(NamedTuple):
+    """The weights of the pieces of every row, in units of the row, and their sums.
 
     Attributes:
-        width: uint32 ``(..., P)``.
-        inner: int32 ``(..., P)``, where the cells of a piece start, going outwards.
-        below: bool ``(P,)``, which pieces go downwards.
+        pieces: how many, P.
         weight: two uint32 ``(..., blocks, 64)``.
         before: two uint32 ``(..., blocks)``, the sum of all blocks before.
         total: two uint32 ``(...)``.
@@ -63,9 +61,7 @@ class Pieces(NamedTuple):
         last: int32 ``(...)``, the last one.
     """
 
-    width: jax.Array
-    inner: jax.Array
-    below: np.ndarray
+    pieces: int
     weight: Words
     before: Words
     total: Words
@@ -94,11 +90,11 @@ def certified_draw(tables: Tables, lower: jax.Array, upper: jax.Array, words: ja
     mask = jnp.uint32(2**32 - 2 ** (32 - precision))
     if precision < 32:
         tables = tables._replace(high=tables.high & (mask >> np.uint32(2)), low=tables.low & 0, own=_masked(tables.own, mask))
-    pieces = _pieces(tables, lower, upper, law)
+    widths, inners, downwards, sums = _pieces(tables, lower, upper, law)
     uniform = Words(words[0] & mask, words[1] if precision == 32 else jnp.zeros_like(words[1]))
-    index, certain = _choose(pieces, uniform, precision)
+    index, certain = choose(sums, uniform, precision)
     shape = words.shape[1:]
-    width, inner = (_read(array, index) for array in (pieces.width, pieces.inner))
+    width, inner = (_read(array, index) for array in (widths, inners))
     ones, ties = jnp.zeros(shape, jnp.uint32), jnp.zeros(shape, jnp.bool_)
 
     def digit(k: jax.Array, found: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -108,7 +104,7 @@ def certified_draw(tables: Tables, lower: jax.Array, upper: jax.Array, words: ja
 
     ones, ties = jax.lax.fori_loop(np.int32(0), np.int32(DIGITS), digit, (ones, ties))
     step, sure = _within(width, ones, words[2 + DIGITS] & mask, jnp.asarray(tables.slack), 2 ** (32 - precision))
-    below = jnp.asarray(pieces.below)[index]
+    below = jnp.asarray(downwards)[index]
     cell = jnp.where(below, inner - 1 - step.astype(jnp.int32), inner + step.astype(jnp.int32))
     return Draw(cell, certain & ~ties & sure)
 
@@ -118,34 +114,44 @@ def _masked(value: Any, mask: jax.Array) -> Any:
     return jnp.stack([own[0] & (mask >> np.uint32(2)), jnp.zeros_like(own[1]), own[2]])
 
 
-def _pieces(tables: Tables, lower: jax.Array, upper: jax.Array, law: Law) -> Pieces:
-    """In the order: upwards, downwards, the own cell. The order is public and has no meaning."""
+def _pieces(tables: Tables, lower: jax.Array, upper: jax.Array, law: Law) -> tuple[jax.Array, jax.Array, np.ndarray, Sums]:
+    """Widths and inner ends ``(..., P)``, which pieces go downwards ``(P,)``, and the sums.
+
+    In the order upwards, downwards, the own cell, which is public and has no meaning.
+    """
     batch = jnp.broadcast_shapes(lower.shape[:-1], upper.shape[:-1])
     lower, upper = (jnp.broadcast_to(align(side, len(batch) + 1), (*batch, side.shape[-1])) for side in (lower, upper))
     up, down, own = upper.shape[-1] - 1, lower.shape[-1] - 1, int(law == "owned_cell")
-    parts_width = [jnp.diff(upper), -jnp.diff(lower)]
-    parts_inner = [upper[..., :-1] + own, lower[..., :-1]]
-    mantissa_high, mantissa_low, scale = (
-        jnp.concatenate([jnp.asarray(table)[:up], jnp.asarray(table)[:down]]) for table in tables[:3]
-    )
+    widths, inners = [jnp.diff(upper), -jnp.diff(lower)], [upper[..., :-1] + own, lower[..., :-1]]
+    high, low, scale = (jnp.concatenate([jnp.asarray(table)[:up], jnp.asarray(table)[:down]]) for table in tables[:3])
     if own:
-        parts_width.append(jnp.ones((*batch, 1), jnp.int32))
-        parts_inner.append(upper[..., :1])
+        widths.append(jnp.ones((*batch, 1), jnp.int32))
+        inners.append(upper[..., :1])
         value = jnp.asarray(tables.own)
-        mantissa_high, mantissa_low = (jnp.concatenate([m, value[i : i + 1]]) for i, m in ((0, mantissa_high), (1, mantissa_low)))
+        high, low = jnp.concatenate([high, value[:1]]), jnp.concatenate([low, value[1:2]])
         scale = jnp.concatenate([scale, value[2:].astype(jnp.int32)])
-    width, inner = jnp.concatenate(parts_width, -1).astype(jnp.uint32), jnp.concatenate(parts_inner, -1)
-    count = width.shape[-1]
-    rank = len(batch) + 1
-    scale, mantissa = align(scale, rank), Words(align(mantissa_high, rank), align(mantissa_low, rank))
+    width, inner = jnp.concatenate(widths, -1).astype(jnp.uint32), jnp.concatenate(inners, -1)
+    mantissa = Words(align(high, len(batch) + 1), align(low, len(batch) + 1))
+    sums = weigh(width, mantissa, align(scale, len(batch) + 1))
+    return width, inner, np.repeat([False, True, False], [up, down, own]), sums
+
+
+def weigh(width: jax.Array, mantissa: Words, scale: jax.Array) -> Sums:
+    """Return the weights width * mantissa * 2^-scale in units of the row, rounded down, with their sums.
+
+    Args:
+        width: uint32 ``(..., P)``, below 2^31; at least one of a row is positive.
+        mantissa: of 62 bits, broadcasts against the widths.
+        scale: int32, likewise.
+    """
+    batch, count = width.shape[:-1], width.shape[-1]
     there = width > 0
     # The largest weight has ``bits`` bits, so that all of them together fit into 62.
     bits = min(2 * _LIMB, 62 - (count - 1).bit_length())
     largest = jnp.max(jnp.where(there, bit_length(width) - scale, np.int32(-(2**30))), axis=-1, keepdims=True) + np.int32(62)
     distance = jnp.clip(scale + largest - np.int32(bits), 0, 96).astype(jnp.uint32)
     weight = shift_right(*times_word(mantissa, width), distance)
-    weight = Words(*(jnp.where(there, word, jnp.uint32(0)) for word in weight))
-    weight = jax.lax.optimization_barrier(weight)
+    weight = jax.lax.optimization_barrier(Words(*(jnp.where(there, word, jnp.uint32(0)) for word in weight)))
     blocks = -(-count // _BLOCK)
     padding = [(0, 0)] * len(batch) + [(0, blocks * _BLOCK - count)]
     weight = Words(*(jnp.pad(word, padding).reshape(*batch, blocks, _BLOCK) for word in weight))
@@ -153,18 +159,16 @@ def _pieces(tables: Tables, lower: jax.Array, upper: jax.Array, law: Law) -> Pie
     limb = jnp.uint32((1 << _LIMB) - 1)
     low = jnp.sum(weight.low & limb, axis=-1, dtype=jnp.uint32)
     high = jnp.sum((weight.high << jnp.uint32(32 - _LIMB)) | (weight.low >> jnp.uint32(_LIMB)), axis=-1, dtype=jnp.uint32)
-    sums = add(Words(high >> jnp.uint32(32 - _LIMB), high << jnp.uint32(_LIMB)), Words(jnp.zeros_like(low), low))
+    of_blocks = add(Words(high >> jnp.uint32(32 - _LIMB), high << jnp.uint32(_LIMB)), Words(jnp.zeros_like(low), low))
 
     def running(before: Words, block: Words) -> tuple[Words, Words]:
         return add(before, block), before
 
     zero = jnp.zeros(batch, jnp.uint32)
-    total, before = jax.lax.scan(running, Words(zero, zero), Words(*(jnp.moveaxis(word, -1, 0) for word in sums)))
+    total, before = jax.lax.scan(running, Words(zero, zero), Words(*(jnp.moveaxis(word, -1, 0) for word in of_blocks)))
     number = jnp.arange(count, dtype=jnp.int32).reshape((1,) * len(batch) + (-1,))
-    return Pieces(
-        width,
-        inner,
-        np.repeat([False, True, False], [up, down, own]),
+    return Sums(
+        count,
         weight,
         Words(*(jnp.moveaxis(word, 0, -1) for word in before)),
         total,
@@ -173,16 +177,16 @@ def _pieces(tables: Tables, lower: jax.Array, upper: jax.Array, law: Law) -> Pie
     )
 
 
-def _choose(pieces: Pieces, uniform: Words, precision: int) -> tuple[jax.Array, jax.Array]:
+def choose(sums: Sums, uniform: Words, precision: int = 32) -> tuple[jax.Array, jax.Array]:
     """The piece of every lane, int32, and whether it is certain."""
     shape = uniform.high.shape
-    count, rows = pieces.width.shape[-1], pieces.first.size
-    total = Words(*(jnp.broadcast_to(align(word, len(shape)), shape) for word in pieces.total))
+    count, rows = sums.pieces, sums.first.size
+    total = Words(*(jnp.broadcast_to(align(word, len(shape)), shape) for word in sums.total))
     target = upper_product(uniform, total)
-    row = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32).reshape(pieces.first.shape), shape)  # of the flattened batch
+    row = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32).reshape(sums.first.shape), shape)  # of the flattened batch
     # Few draws of a row read one block of it; many read a table of all sums.
     find = _by_table if uniform.high.size >= _MANY * rows else _by_block
-    index, left, right = find(pieces, row, target)
+    index, left, right = find(sums, row, target)
     index = jnp.minimum(index, np.int32(count - 1))
     none = jnp.zeros(shape, jnp.uint32)
     doubt = Words(none, jnp.full(shape, 2 * count + 2, jnp.uint32))
@@ -192,16 +196,16 @@ def _choose(pieces: Pieces, uniform: Words, precision: int) -> tuple[jax.Array, 
         slack = add(add(total, doubt), Words(none, jnp.full(shape, 2**precision, jnp.uint32)))
         doubt = add(doubt, shift_right(none, slack, jnp.full(shape, precision - 1, jnp.uint32)))
         more = add(doubt, shift_right(none, slack, jnp.full(shape, precision, jnp.uint32)))
-    first, last = (jnp.broadcast_to(align(end, len(shape)), shape) for end in (pieces.first, pieces.last))
+    first, last = (jnp.broadcast_to(align(end, len(shape)), shape) for end in (sums.first, sums.last))
     above = (index == first) | at_most(add(left, doubt), target)
     below = (index == last) | at_most(add(target, more), right)
     return index, above & below
 
 
-def _by_block(pieces: Pieces, row: jax.Array, target: Words) -> tuple[jax.Array, Words, Words]:
+def _by_block(sums: Sums, row: jax.Array, target: Words) -> tuple[jax.Array, Words, Words]:
     """The piece, and the sums before and with it: first the block, then the 64 pieces in it."""
-    shape, blocks = row.shape, pieces.before.high.shape[-1]
-    before, weight = (Words(*(word.reshape(-1) for word in words)) for words in (pieces.before, pieces.weight))
+    shape, blocks = row.shape, sums.before.high.shape[-1]
+    before, weight = (Words(*(word.reshape(-1) for word in words)) for words in (sums.before, sums.weight))
     # The block is the last that starts at or below the target.
     block = _count(before, row * np.int32(blocks), target, blocks) - 1
     place = row * np.int32(blocks) + block
@@ -220,12 +224,12 @@ def _by_block(pieces: Pieces, row: jax.Array, target: Words) -> tuple[jax.Array,
     return block * np.int32(_BLOCK) + inside, left, end_of(inside)
 
 
-def _by_table(pieces: Pieces, row: jax.Array, target: Words) -> tuple[jax.Array, Words, Words]:
+def _by_table(sums: Sums, row: jax.Array, target: Words) -> tuple[jax.Array, Words, Words]:
     """The same from the sums up to every piece, which all draws of a row share."""
-    before = Words(*(word[..., None] for word in pieces.before))
-    ends = Words(*(word.reshape(-1) for word in add(_running_sums(pieces.weight), before)))
+    before = Words(*(word[..., None] for word in sums.before))
+    ends = Words(*(word.reshape(-1) for word in add(_running_sums(sums.weight), before)))
     ends = jax.lax.optimization_barrier(ends)
-    places = pieces.before.high.shape[-1] * _BLOCK
+    places = sums.before.high.shape[-1] * _BLOCK
     start = row * np.int32(places)
     index = jnp.minimum(_count(ends, start, target, places), np.int32(places - 1))
     left, none = _at(ends, start + jnp.maximum(index - 1, 0)), jnp.zeros_like(target.high)
@@ -236,13 +240,13 @@ def _at(words: Words, place: jax.Array) -> Words:
     return Words(words.high[place], words.low[place])
 
 
-def _count(sums: Words, start: jax.Array, target: Words, size: int) -> jax.Array:
+def _count(numbers: Words, start: jax.Array, target: Words, size: int) -> jax.Array:
     """How many of the ``size`` nondecreasing numbers from ``start`` on are at or below the target: a binary search."""
 
     def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
         middle = (low + high) // 2
-        reached = (middle < high) & at_most(_at(sums, start + jnp.minimum(middle, np.int32(size - 1))), target)
+        reached = (middle < high) & at_most(_at(numbers, start + jnp.minimum(middle, np.int32(size - 1))), target)
         return jnp.where(reached, middle + 1, low), jnp.where(reached, high, jnp.minimum(middle, high))
 
     ends = jnp.zeros_like(start), jnp.full_like(start, size)

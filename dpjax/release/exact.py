@@ -82,7 +82,7 @@ def host_exact(epsilon: float, lower: Sequence[int], upper: Sequence[int], words
     """
     rate = rate_of(epsilon)
     pieces = pieces_of(lower, upper, law)
-    width, _, inner, below = pieces[_piece(rate, pieces, Bits(words[:2], 0, more))]
+    width, _, inner, below = pieces[piece_of(rate, pieces, Bits(words[:2], 0, more))]
     digits = 0
     for k in range(1, DIGITS + 1):
         uniform = Bits(words[1 + k : 2 + k], k, more)
@@ -91,7 +91,8 @@ def host_exact(epsilon: float, lower: Sequence[int], upper: Sequence[int], words
     return inner - 1 - step if below else inner + step
 
 
-def _piece(rate: Fraction, pieces: list[tuple[int, int, int, bool]], uniform: Bits) -> int:
+def piece_of(rate: Fraction, pieces: list[tuple[int, int, int, bool]], uniform: Bits) -> int:
+    """The piece that a uniform chooses: reads until it is the same for all bits that may follow."""
     there = [(number, width, level) for number, (width, level, _, _) in enumerate(pieces) if width > 0]
     base = min(max(level, 0) for _, _, level in there)
     bits = 128

@@ -92,21 +92,13 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     >>> to_grid([9.0, 10.7, 11.99, 1e300, float("nan")], Grid(log2_step=-1, lower=10, size=4))[0].tolist()
     [0, 1, 3, 3, 0]
     """
-    array = np.asarray(x)
-    low = Fraction(grid.lower)
+    array, low = np.asarray(x), Fraction(grid.lower)
+    if array.dtype.itemsize == 8 and array.dtype.kind in "iu":  # beyond 2^53 a float64 would round: clamp first
+        array = array.astype(object)
     if array.dtype.kind == "O" and all(isinstance(v, (int, float)) for v in array.flat):
-        array = np.array([_within(v, low, grid) for v in array.flat], np.float64).reshape(array.shape)
-    if array.dtype.kind in "iub":
-        wide = array.astype(object) if array.dtype.itemsize == 8 else array.astype(np.int64)
-        if array.dtype.itemsize == 8:  # beyond 2^53 a float64 would round
-            array = np.array([_within(int(v), low, grid) for v in wide.flat], np.float64).reshape(array.shape)
-        else:
-            array = wide.astype(np.float64)
-    if array.dtype.kind != "f":
-        raise TypeError(f"records must be real numbers, got dtype {array.dtype}.")
+        array = np.array([_within(v, grid) for v in array.flat], np.float64).reshape(array.shape)
+    records, there = as_numbers(array)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        records = array.astype(np.float64)
-        there = ~np.isnan(records)
         inside = np.clip(np.where(there, records, grid.lower), grid.lower, grid.upper)
         # Exact: a power of two scales without rounding (but for what underflows), and both are within 2^53 steps of 0.
         steps = np.floor(np.ldexp(inside, -int(grid.log2_step)))
@@ -115,7 +107,21 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     return cells.astype(np.int32), there
 
 
-def _within(value: float, low: Fraction, grid: Grid) -> float:
+def as_numbers(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return records as float64 (the nearest one), and which of them are numbers.
+
+    Raises:
+        TypeError: ``x`` has no numeric dtype.
+    """
+    array = np.asarray(x)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"records must be real numbers, got dtype {array.dtype}.")
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        records = array.astype(np.float64)
+    return records, ~np.isnan(records)
+
+
+def _within(value: float, grid: Grid) -> float:
     """A number of any size, clamped to the grid before it becomes a float."""
     if value != value:
         return float("nan")

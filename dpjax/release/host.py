@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -17,13 +19,14 @@ from dpjax.profiles.order_statistics import Ranks, ranks_of_order_statistic, ran
 from dpjax.profiles.profile import NEIGHBORS, Neighbors
 from dpjax.release.chacha20 import WORDS as BLOCK
 from dpjax.release.chacha20 import chacha20, chacha20_on_host
+from dpjax.release.choice import WORDS as CHOICE
+from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import WORDS, certified_draw
-from dpjax.release.exact import host_exact
-from dpjax.release.grid import Grid, to_grid
+from dpjax.release.exact import More, host_exact
+from dpjax.release.grid import Grid, as_numbers, to_grid
 from dpjax.release.knots import Knots, order_knots, sum_knots
-from dpjax.release.tables import LAWS, Law, Tables, public_tables
+from dpjax.release.tables import LAWS, Law, public_tables
 
-_BLOCKS = -(-WORDS // BLOCK)  # of a lane
 _LANES = 2**16  # of a chunk: 8 MB of words
 _PIECES = 2**21  # of a chunk of rows
 
@@ -52,8 +55,24 @@ class OrderStatistic:
     rank: int
 
 
+@dataclass(frozen=True)
+class Mode:
+    """The most frequent of finitely many public candidates; a record that equals none counts for none.
+
+    Attributes:
+        candidates: finite numbers, distinct and increasing; chosen without the data.
+    """
+
+    candidates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        labels = np.asarray(self.candidates, np.float64)
+        if labels.ndim != 1 or labels.size == 0 or not np.isfinite(labels).all() or not np.all(np.diff(labels) > 0):
+            raise ValueError(f"candidates must be finite, distinct and increasing, got {self.candidates}.")
+
+
 MEDIAN = Quantile(Fraction(1, 2))
-Statistic = Quantile | OrderStatistic | Literal["median", "sum", "mean"]
+Statistic = Quantile | OrderStatistic | Mode | Literal["median", "sum", "mean"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +80,8 @@ class Release:
     """What was released; no error bar, since that would be a function of the data.
 
     Attributes:
-        cells: int64 ``(draws, ...)``, in steps of the grid from the range's lower end.
-        values: float64 of the same shape, the lower ends of the cells.
+        cells: int64 ``(draws, ...)``, in steps of the grid from the range's lower end; of a mode, the number of the candidate.
+        values: float64 of the same shape, the lower ends of the cells; of a mode, the candidates.
         guarantee: what all draws of one row cost together.
         grid: the public grid.
         law: ``"cell"`` or ``"owned_cell"``.
@@ -72,8 +91,8 @@ class Release:
     cells: np.ndarray
     values: np.ndarray
     guarantee: Guarantee
-    grid: Grid
-    law: Law
+    grid: Grid | None
+    law: Law | None
     draws: int
 
 
@@ -82,7 +101,7 @@ def release(
     *,
     statistic: Statistic,
     epsilon: float,
-    grid: Grid,
+    grid: Grid | None = None,
     neighbors: Literal["add_remove", "swap"],
     law: Literal["auto", "cell", "owned_cell"] = "auto",
     n_max: int | None = None,
@@ -97,9 +116,10 @@ def release(
     Args:
         x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced). Each is rounded down to the grid, and those
             beyond it to its ends. NaN is absent under add/remove and the lowest cell under swap.
-        statistic: ``"median"``, a :class:`Quantile` or an :class:`OrderStatistic`; under swap also ``"sum"`` and ``"mean"``.
-        epsilon: from 2^-30 to 64, for each draw.
-        grid: public, chosen without the data.
+        statistic: ``"median"``, a :class:`Quantile`, an :class:`OrderStatistic` or a :class:`Mode`; under swap also ``"sum"`` and
+            ``"mean"``.
+        epsilon: from 2^-30 to 64 for each draw (to 32 for a mode under add/remove).
+        grid: public, chosen without the data; not for a mode.
         neighbors: ``"add_remove"`` or ``"swap"``.
         law: ``"cell"``: the cell that the continuous piecewise Laplace draw falls into; ``"owned_cell"``: a value v owns the cell
             [v, v + 1), which keeps mass at the median of tied data; ``"auto"``: the second if ``x`` has an integer dtype.
@@ -135,13 +155,22 @@ def release(
     parameters.one_of("law", law, ("auto", *LAWS))
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
         raise ValueError(f"draws must be a positive integer, got {draws!r}.")
-    if not isinstance(grid, Grid):
+    if isinstance(statistic, Mode):
+        if grid is not None or law != "auto":
+            raise ValueError("a mode is released from its candidates: give no grid and no law.")
+    elif not isinstance(grid, Grid):
         raise TypeError(f"grid must be a Grid, got {type(grid).__name__}.")
     if isinstance(x, jax.core.Tracer) or isinstance(jnp.zeros(()), jax.core.Tracer):
         raise TypeError("release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
     array = np.asarray(x)
     if array.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+    cost = float(epsilon) * int(draws)
+    promise = Guarantee(cost, cost, neighbors)
+    if isinstance(statistic, Mode):
+        found = _draw_mode(_counts(array, statistic, mask, neighbors), array.shape[-1], float(epsilon), neighbors, int(draws))
+        return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, int(draws))
+    assert grid is not None
     chosen: Law = ("owned_cell" if array.dtype.kind in "iub" else "cell") if law == "auto" else law
     cells, there = to_grid(array, grid)
     cells, there = _padded(cells, there, mask, n_max, neighbors)
@@ -152,8 +181,36 @@ def release(
     values = np.ldexp((drawn + offset).astype(np.float64), int(grid.log2_step))
     if statistic == "mean":
         values = values / cells.shape[-1]
-    cost = float(epsilon) * int(draws)
-    return Release(drawn, values, Guarantee(cost, cost, neighbors), grid, chosen, int(draws))
+    return Release(drawn, values, promise, grid, chosen, int(draws))
+
+
+def _counts(array: np.ndarray, statistic: Mode, mask: Any, neighbors: str) -> np.ndarray:
+    """How many records equal each candidate, int64 ``(..., k)``."""
+    if mask is not None and neighbors == "swap":
+        raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
+    records, there = as_numbers(array)
+    if mask is not None:
+        there = there & np.broadcast_to(_bool(mask), there.shape)
+    labels = np.asarray(statistic.candidates, np.float64)
+    counts = [np.sum((records == label) & there, axis=-1) for label in labels]
+    return np.stack(counts, axis=-1)
+
+
+def _draw_mode(counts: np.ndarray, counts_top: int, epsilon: float, neighbors: str, draws: int) -> np.ndarray:
+    """Candidates ``(draws, ...)``: the exponential mechanism on counts, whose sensitivity up to a shift is 1/2 under add/remove."""
+    costs = (counts.max(axis=-1, keepdims=True) - counts).astype(np.int32)
+    batch, rows = costs.shape[:-1], int(np.prod(costs.shape[:-1], dtype=np.int64))
+    costs = costs.reshape(rows, costs.shape[-1])
+    sharp = 2 * epsilon if neighbors == "add_remove" else epsilon
+    tables = public_tables(sharp, levels=min(int(counts_top) + 1, 2**20))
+
+    def on_host(row: int, words: list[int], more: More) -> int:
+        return exact_choice(sharp, costs[row].tolist(), words, more=more)
+
+    def on_device(some: slice, words: Any) -> Any:
+        return certified_choice(tables, costs[some], words)
+
+    return _run(rows, draws, 2 * costs.shape[-1], CHOICE, on_device, on_host).reshape(draws, *batch)
 
 
 def _padded(cells: np.ndarray, there: np.ndarray, mask: Any, n_max: int | None, neighbors: str) -> tuple[np.ndarray, np.ndarray]:
@@ -162,10 +219,7 @@ def _padded(cells: np.ndarray, there: np.ndarray, mask: Any, n_max: int | None, 
             raise ValueError("mask and n_max are for add_remove neighbors: under swap the number of records is public.")
         return cells, np.ones_like(there)  # a NaN has cell 0
     if mask is not None:
-        given = np.asarray(mask)
-        if given.dtype != np.bool_:
-            raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
-        there = there & np.broadcast_to(given, there.shape)
+        there = there & np.broadcast_to(_bool(mask), there.shape)
     if n_max is not None:
         missing = int(n_max) - cells.shape[-1]
         if missing < 0:
@@ -200,57 +254,79 @@ def _knots(
     return order_knots(cells, there, ranks, high=high, count_is_public=neighbors == "swap"), refined, False
 
 
+def _bool(mask: Any) -> np.ndarray:
+    given = np.asarray(mask)
+    if given.dtype != np.bool_:
+        raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
+    return given
+
+
 def _draw(knots: Knots, epsilon: float, law: Law, draws: int) -> np.ndarray:
     """Cells ``(draws, ...)``, int64."""
     batch = knots.lower.shape[:-1]
     rows = int(np.prod(batch, dtype=np.int64))
     lower, upper = (side.reshape(rows, side.shape[-1]) for side in knots)
-    levels = max(lower.shape[-1], upper.shape[-1]) - 1
-    tables = public_tables(epsilon, levels=max(levels, 1))
-    found = np.zeros((draws, rows), np.int64)
-    if draws * rows * _BLOCKS >= 2**32:
+    levels = max(lower.shape[-1], upper.shape[-1], 2) - 1
+    tables = public_tables(epsilon, levels=levels)
+
+    def on_host(row: int, words: list[int], more: More) -> int:
+        return host_exact(epsilon, lower[row].tolist(), upper[row].tolist(), words, law=law, more=more)
+
+    def on_device(some: slice, words: Any) -> Any:
+        return certified_draw(tables, lower[some], upper[some], words, law=law)
+
+    return _run(rows, draws, 2 * levels, WORDS, on_device, on_host).reshape(draws, *batch)
+
+
+def _run(
+    rows: int,
+    draws: int,
+    pieces: int,
+    words: int,
+    on_device: Callable[[slice, Any], Any],
+    on_host: Callable[[int, list[int], More], int],
+) -> np.ndarray:
+    """Draw ``(draws, rows)`` in chunks, with a key of the operating system for all of them; doubtful lanes on the host."""
+    blocks = -(-words // BLOCK)
+    if draws * rows * blocks >= 2**32:
         raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
     entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
-    many_rows = max(min(rows, _PIECES // (2 * max(levels, 1))), 1)
+    found = np.zeros((draws, rows), np.int64)
+    many_rows = max(min(rows, _PIECES // pieces), 1)
     for first in range(0, rows, many_rows):
-        some = slice(first, first + many_rows)
-        width = len(lower[some])
+        some = slice(first, min(first + many_rows, rows))
+        width = some.stop - some.start
         many_draws = max(min(draws, _LANES // width), 1)
         for start in range(0, draws, many_draws):
             number = min(many_draws, draws - start)
-            lane = (np.arange(start, start + number)[:, None] * rows + np.arange(first, first + width)).astype(np.uint32)
-            found[start : start + number, some] = _lanes(tables, lower[some], upper[some], epsilon, law, entropy, lane)
-    return found.reshape(draws, *batch)
-
-
-def _lanes(
-    tables: Tables, lower: np.ndarray, upper: np.ndarray, epsilon: float, law: Law, entropy: np.ndarray, lane: np.ndarray
-) -> np.ndarray:
-    """One cell for each lane ``(draws, rows)``."""
-    drawn = _from_entropy(tables, lower, upper, entropy, lane, law=law)
-    cells, certified = np.array(drawn.cell, np.int64), np.asarray(drawn.certified)
-    for draw, row in zip(*np.nonzero(~certified), strict=True):
-        own = lane[draw, row]
-        words = _on_host(entropy, own)
-
-        def more(role: int, i: int, own: np.uint32 = own) -> int:
-            return int(chacha20_on_host(entropy, np.array([1, role, i], np.uint32), np.asarray(own))[0])
-
-        cells[draw, row] = host_exact(epsilon, lower[row].tolist(), upper[row].tolist(), words, law=law, more=more)
-    return cells
+            lane = (np.arange(start, start + number)[:, None] * rows + np.arange(some.start, some.stop)).astype(np.uint32)
+            drawn = on_device(some, _words(entropy, lane, words))
+            cells, certified = np.array(drawn.cell, np.int64), np.asarray(drawn.certified)
+            for draw, row in zip(*np.nonzero(~certified), strict=True):
+                own = lane[draw, row]
+                cells[draw, row] = on_host(first + row, _words_on_host(entropy, own, words), partial(_further, entropy, own))
+            found[start : start + number, some] = cells
+    return found
 
 
 _NONCE = np.zeros(3, np.uint32)  # that of the first words; further ones have (1, role, i)
 
 
-def _from_entropy(tables: Tables, lower: Any, upper: Any, entropy: Any, lane: Any, *, law: Law) -> Any:
-    counter = lane[None] * np.uint32(_BLOCKS) + np.arange(_BLOCKS, dtype=np.uint32)[:, None, None]
-    blocks = chacha20(entropy, _NONCE, counter)  # (16, blocks, draws, rows)
-    words = jnp.moveaxis(blocks, 1, 0).reshape(_BLOCKS * BLOCK, *lane.shape)[:WORDS]
-    return certified_draw(tables, lower, upper, words, law=law)
+def _words(entropy: np.ndarray, lane: np.ndarray, words: int) -> jax.Array:
+    """The words of every lane, ``(words, *lane.shape)``."""
+    blocks = -(-words // BLOCK)
+    counter = lane[None] * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32).reshape(-1, *(1,) * lane.ndim)
+    found = chacha20(entropy, _NONCE, counter)  # (16, blocks, ...)
+    return jnp.moveaxis(found, 1, 0).reshape(blocks * BLOCK, *lane.shape)[:words]
 
 
-def _on_host(entropy: np.ndarray, lane: np.uint32) -> list[int]:
+def _words_on_host(entropy: np.ndarray, lane: np.uint32, words: int) -> list[int]:
     """The words of one lane."""
-    counter = np.uint32(lane) * np.uint32(_BLOCKS) + np.arange(_BLOCKS, dtype=np.uint32)
-    return [int(word) for word in chacha20_on_host(entropy, _NONCE, counter).T.ravel()[:WORDS]]
+    blocks = -(-words // BLOCK)
+    counter = np.uint32(lane) * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32)
+    return [int(word) for word in chacha20_on_host(entropy, _NONCE, counter).T.ravel()[:words]]
+
+
+def _further(entropy: np.ndarray, lane: np.uint32, role: int, i: int) -> int:
+    """The i-th further word of a uniform of one lane."""
+    return int(chacha20_on_host(entropy, np.array([1, role, i], np.uint32), np.asarray(lane))[0])

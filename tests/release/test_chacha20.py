@@ -33,3 +33,5 @@ def test_device_and_host_agree_under_jit_and_not():
     np.testing.assert_array_equal(chacha20(KEY, nonce, counter), host)
     with jax.disable_jit():
         np.testing.assert_array_equal(chacha20(jnp.asarray(KEY), jnp.asarray(nonce), jnp.asarray(counter[0, :1])), host[:, 0, :1])
+    many = np.arange(2**32 - 5000, 2**32 + 4000).astype(np.uint32)  # more than one chunk, over the end of the counter
+    np.testing.assert_array_equal(chacha20(KEY, nonce, many), chacha20_on_host(KEY, nonce, many))

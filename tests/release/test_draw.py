@@ -113,6 +113,13 @@ def test_the_same_words_give_the_same_cells_everywhere():
     for other in (mapped, inside):
         np.testing.assert_array_equal(other.cell, plain.cell)
         np.testing.assert_array_equal(other.certified, plain.certified)
+    # Many draws of a row go by a table, one by a block.
+    many = rng.integers(0, 2**32, (WORDS, 20, 40), dtype=np.uint32)
+    together = draw(tables, *knots, many)
+    for i in (0, 19):
+        alone = draw(tables, *knots, many[:, i])
+        np.testing.assert_array_equal(together.cell[i], alone.cell)
+        np.testing.assert_array_equal(together.certified[i], alone.certified)
     before = jax.config.jax_enable_x64
     try:
         jax.config.update("jax_enable_x64", not before)

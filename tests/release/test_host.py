@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax.profiles.order_statistics import ranks_of_quantile
-from dpjax.release import Grid, OrderStatistic, Quantile, host, log_pmf, order_knots, release, sum_knots
+from dpjax.release import Grid, Mode, OrderStatistic, Quantile, host, log_pmf, order_knots, release, sum_knots
 from dpjax.release.draw import Draw
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
@@ -150,3 +150,25 @@ def test_bad_parameters_and_traces_are_refused():
     ):
         with pytest.raises(TypeError, match="jit"):
             run()
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+def test_modes_follow_the_exponential_mechanism(neighbors):
+    votes = np.array([[3, 3, 5, 9, 3, 5, 7, -1], [9, 9, 9, 9, 9, 9, 9, 9]])
+    candidates = (3.0, 5.0, 8.0, 9.0)
+    found = release(votes, statistic=Mode(candidates), epsilon=0.7, neighbors=neighbors, draws=20_000)
+    assert set(np.unique(found.values)) <= set(candidates)
+    counts = np.stack([np.sum(votes == c, axis=-1) for c in candidates], axis=-1)
+    for row in range(2):
+        weights = np.exp((0.7 if neighbors == "add_remove" else 0.35) * counts[row])
+        drawn = np.bincount(found.cells[:, row], minlength=4)
+        assert_counts_follow(drawn, weights / weights.sum())
+        wrong = np.exp(0.9 * np.log(weights))
+        assert row == 1 or not np.allclose(wrong / wrong.sum(), weights / weights.sum())
+    assert_counts_rejected(np.bincount(found.cells[:, 1], minlength=4), wrong / wrong.sum())
+    assert found.guarantee.epsilon == pytest.approx(0.7 * 20_000)
+    with pytest.raises(ValueError, match="candidates"):
+        release(votes, statistic=Mode(candidates), epsilon=0.7, neighbors=neighbors, grid=GRID)
+    for bad in ((), (1.0, 1.0), (2.0, 1.0), (float("nan"),)):
+        with pytest.raises(ValueError, match="candidates"):
+            Mode(bad)
