@@ -25,6 +25,9 @@ changes by at most 1 everywhere, whence epsilon-DP and epsilon-bounded-range at 
 cell within it, or say that they do not, with a probability of about 2^-29 for a thousand pieces. Then ``exact.py`` reads on in the
 same uniforms, with exact arithmetic, so that the result is that of infinitely many bits.
 
+**Monotone statistics.** The maximum and a sum without a bound on one record go by shifted inverse sensitivity: the integer values
+around what is left when tau people leave (see ``dpjax.shifted_inverse``) interleave too, which is all that either law needs.
+
 **Candidates.** A mode is the exponential mechanism on counts: a piece of width 1 for each candidate, chosen in the same way
 (``choice.py``).
 
@@ -35,28 +38,34 @@ from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import Draw, certified_draw
 from dpjax.release.exact import host_exact
 from dpjax.release.grid import Grid, to_grid
-from dpjax.release.host import Mode, OrderStatistic, Quantile, Release, release
-from dpjax.release.knots import Knots, order_knots, sum_knots
-from dpjax.release.law import log_pmf
+from dpjax.release.host import Maximum, Mode, OrderStatistic, Quantile, Release, Total, exact_law, release
+from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
+from dpjax.release.law import GridLaw, log_pmf
 from dpjax.release.tables import Tables, public_tables
 
 __all__ = [
     "Draw",
     "Grid",
+    "GridLaw",
     "Knots",
+    "Maximum",
     "Mode",
     "OrderStatistic",
     "Quantile",
     "Release",
     "Tables",
+    "Total",
     "certified_choice",
     "certified_draw",
     "exact_choice",
+    "exact_law",
     "host_exact",
     "log_pmf",
+    "maximum_knots",
     "order_knots",
     "public_tables",
     "release",
     "sum_knots",
     "to_grid",
+    "total_knots",
 ]

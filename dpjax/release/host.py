@@ -15,6 +15,7 @@ import numpy as np
 
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee
+from dpjax.profiles.monotone import check_shift
 from dpjax.profiles.order_statistics import Ranks, ranks_of_order_statistic, ranks_of_quantile
 from dpjax.profiles.profile import NEIGHBORS, Neighbors
 from dpjax.release.chacha20 import WORDS as BLOCK
@@ -24,8 +25,9 @@ from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import WORDS, certified_draw
 from dpjax.release.exact import More, host_exact
 from dpjax.release.grid import Grid, as_numbers, to_grid
-from dpjax.release.knots import Knots, order_knots, sum_knots
-from dpjax.release.tables import LAWS, Law, public_tables
+from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
+from dpjax.release.law import GridLaw
+from dpjax.release.tables import LAWS, Law, public_tables, rate_of
 
 _LANES = 2**16  # of a chunk: 8 MB of words
 _PIECES = 2**21  # of a chunk of rows
@@ -56,6 +58,32 @@ class OrderStatistic:
 
 
 @dataclass(frozen=True)
+class Maximum:
+    """The largest record, by shifted inverse sensitivity: near the (tau+1)-th largest.
+
+    Attributes:
+        tau: at least 1, chosen without the data, for example by :func:`dpjax.shift_for`.
+    """
+
+    tau: int
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of nonnegative records, with no bound on one of them but the grid's, by shifted inverse sensitivity.
+
+    It lies near the sum without the tau largest records. The grid must start at 0.
+
+    Attributes:
+        tau: at least 1, chosen without the data, for example by :func:`dpjax.shift_for`.
+        size: the number of cells of the sum's range, public; a larger sum counts as its end.
+    """
+
+    tau: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Mode:
     """The most frequent of finitely many public candidates; a record that equals none counts for none.
 
@@ -72,7 +100,7 @@ class Mode:
 
 
 MEDIAN = Quantile(Fraction(1, 2))
-Statistic = Quantile | OrderStatistic | Mode | Literal["median", "sum", "mean"]
+Statistic = Quantile | OrderStatistic | Maximum | Total | Mode | Literal["median", "sum", "mean"]
 
 
 @dataclass(frozen=True)
@@ -116,8 +144,8 @@ def release(
     Args:
         x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced). Each is rounded down to the grid, and those
             beyond it to its ends. NaN is absent under add/remove and the lowest cell under swap.
-        statistic: ``"median"``, a :class:`Quantile`, an :class:`OrderStatistic` or a :class:`Mode`; under swap also ``"sum"`` and
-            ``"mean"``.
+        statistic: ``"median"``, a :class:`Quantile`, :class:`OrderStatistic`, :class:`Maximum`, :class:`Total` or :class:`Mode`;
+            under swap also ``"sum"`` and ``"mean"``.
         epsilon: from 2^-30 to 64 for each draw (to 32 for a mode under add/remove).
         grid: public, chosen without the data; not for a mode.
         neighbors: ``"add_remove"`` or ``"swap"``.
@@ -171,17 +199,71 @@ def release(
         found = _draw_mode(_counts(array, statistic, mask, neighbors), array.shape[-1], float(epsilon), neighbors, int(draws))
         return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, int(draws))
     assert grid is not None
-    chosen: Law = ("owned_cell" if array.dtype.kind in "iub" else "cell") if law == "auto" else law
-    cells, there = to_grid(array, grid)
-    cells, there = _padded(cells, there, mask, n_max, neighbors)
-    knots, refined, total = _knots(cells, there, statistic, grid, chosen, neighbors)
+    chosen, knots, refined, total = _prepare(array, statistic, grid, neighbors, law, n_max, mask)
     drawn = _draw(knots, float(epsilon), chosen, int(draws)) // refined
     start = Fraction(grid.lower) / Fraction(grid.step)
-    offset = int(start) * (cells.shape[-1] if total else 1)
+    offset = int(start) * (array.shape[-1] if total else 1)
     values = np.ldexp((drawn + offset).astype(np.float64), int(grid.log2_step))
     if statistic == "mean":
-        values = values / cells.shape[-1]
+        values = values / array.shape[-1]
     return Release(drawn, values, promise, grid, chosen, int(draws))
+
+
+def exact_law(
+    x: Any,
+    *,
+    statistic: Statistic,
+    epsilon: float,
+    grid: Grid,
+    neighbors: Literal["add_remove", "swap"],
+    law: Literal["auto", "cell", "owned_cell"] = "auto",
+    n_max: int | None = None,
+    mask: Any = None,
+) -> GridLaw:
+    """Return the law that :func:`release` draws from for one dataset: to know the utility before anything is spent.
+
+    Args:
+        x: one dataset, ``(n,)``; simulated or public data, since the law is a function of it.
+        statistic: as for :func:`release`, but a mode, whose law is ``dpjax.exponential``'s.
+        epsilon: likewise.
+        grid: likewise.
+        neighbors: likewise.
+        law: likewise.
+        n_max: likewise.
+        mask: likewise.
+
+    Returns:
+        A :class:`GridLaw`.
+
+    Raises:
+        TypeError, ValueError: as :func:`release`; more than one dataset, or a mode.
+
+    Privacy:
+        A function of the private data: not a release.
+
+    References:
+        As :func:`release`.
+
+    >>> grid = Grid(log2_step=0, lower=0, size=128)
+    >>> law = exact_law([31, 40, 28, 35, 52, 33, 47, 29, 38], statistic="median", epsilon=4.0, grid=grid, neighbors="swap")
+    >>> round(float(law.pmf(35)), 3), round(law.mean_abs_error(35), 2)
+    (0.31, 1.44)
+    """
+    rate_of(epsilon)
+    array = np.asarray(x)
+    if isinstance(statistic, Mode) or array.ndim != 1:
+        raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
+    chosen, knots, refined, _ = _prepare(array, statistic, grid, neighbors, law, n_max, mask)
+    return GridLaw(knots, float(epsilon), chosen, refined)
+
+
+def _prepare(
+    array: np.ndarray, statistic: Statistic, grid: Grid, neighbors: Neighbors, law: str, n_max: int | None, mask: Any
+) -> tuple[Law, Knots, int, bool]:
+    """The law, the knots, by how much the grid is refined, and whether they are sums."""
+    chosen: Law = "cell" if law == "cell" or (law == "auto" and array.dtype.kind not in "iub") else "owned_cell"
+    cells, there = _padded(*to_grid(array, grid), mask, n_max, neighbors)
+    return chosen, *_knots(cells, there, statistic, grid, chosen, neighbors)
 
 
 def _counts(array: np.ndarray, statistic: Mode, mask: Any, neighbors: str) -> np.ndarray:
@@ -241,6 +323,13 @@ def _knots(
         if n == 0 or grid.size < 2:
             raise ValueError(f"a {statistic} needs at least one record and two cells.")
         return sum_knots(cells, high=grid.size - 1), 1, True
+    if isinstance(statistic, Maximum):
+        return maximum_knots(cells, there, tau=check_shift(statistic.tau), high=high), 1, False
+    if isinstance(statistic, Total):
+        if grid.lower != 0:
+            raise ValueError(f"a Total needs a grid that starts at 0, this one starts at {grid.lower}.")
+        top = Grid(grid.log2_step, 0, statistic.size).size - (law == "owned_cell")
+        return total_knots(cells, there, tau=check_shift(statistic.tau), high=top), 1, False
     if statistic == "median":
         statistic = MEDIAN
     if isinstance(statistic, Quantile):
@@ -249,7 +338,9 @@ def _knots(
     elif isinstance(statistic, OrderStatistic):
         ranks = ranks_of_order_statistic(statistic.rank, n)
     else:
-        raise ValueError(f'statistic must be "median", "sum", "mean", a Quantile or an OrderStatistic, got {statistic!r}.')
+        raise ValueError(
+            f'statistic must be "median", "sum", "mean", a Quantile, OrderStatistic, Maximum, Total or Mode; got {statistic!r}.'
+        )
     refined = 1 if ranks.definition == "lower" else ranks.denominator
     return order_knots(cells, there, ranks, high=high, count_is_public=neighbors == "swap"), refined, False
 

@@ -77,3 +77,26 @@ def sum_knots(cells: np.ndarray, *, high: int) -> Knots:
     gained, lost = np.cumsum(high - ordered, axis=-1), np.cumsum(np.flip(ordered, -1), axis=-1)
     upper, lower = (np.concatenate([total, total + change], axis=-1).astype(np.int32) for change in (gained, -lost))
     return Knots(lower, upper)
+
+
+def maximum_knots(cells: np.ndarray, there: np.ndarray, *, tau: int, high: int) -> Knots:
+    """Return the knots around the (tau+1)-th largest record: shifted inverse sensitivity of the maximum."""
+    largest = -np.sort(np.where(there, -cells.astype(np.int64), 0), axis=-1)
+    return _shifted(np.concatenate([largest, np.zeros_like(largest[..., :1])], axis=-1), tau, high)
+
+
+def total_knots(cells: np.ndarray, there: np.ndarray, *, tau: int, high: int) -> Knots:
+    """Return the knots around the sum without its tau largest records: shifted inverse sensitivity of a sum from 0 to ``high``."""
+    largest = -np.sort(np.where(there, -cells.astype(np.int64), 0), axis=-1)
+    total = largest.sum(axis=-1, keepdims=True)
+    left = np.concatenate([total, total - np.cumsum(largest, axis=-1)], axis=-1)
+    return _shifted(np.minimum(left, high), tau, high)
+
+
+def _shifted(values: np.ndarray, tau: int, high: int) -> Knots:
+    """From what is left after 0, 1, ... people leave, ``(..., K)``, to the profile around the tau-th of them (Steinke 2023)."""
+    missing = max(tau + 1 - values.shape[-1], 0)
+    values = np.concatenate([values, np.repeat(values[..., -1:], missing, axis=-1)], axis=-1)
+    top = np.full_like(values[..., :1], high)
+    upper = np.concatenate([np.flip(values[..., : tau + 1], -1), top], axis=-1)
+    return Knots(values[..., tau:].astype(np.int32), upper.astype(np.int32))

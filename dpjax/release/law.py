@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,3 +34,42 @@ def log_pmf(knots: Knots, epsilon: float, cells: Any, *, law: Law) -> np.ndarray
         share = np.log(np.expm1(-rate / width) / np.expm1(-rate)) - rate * step / width
         found = np.where(inside, log_weight + share, found)
     return found - np.logaddexp.reduce(weights)
+
+
+@dataclass(frozen=True)
+class GridLaw:
+    """The law of a release of one dataset, exact to the rounding of float64; a function of the data, not private.
+
+    Attributes:
+        knots: of the dataset, ``(D+1,)`` and ``(U+1,)``, in refined cells.
+        epsilon: of one draw.
+        law: ``"cell"`` or ``"owned_cell"``.
+        refined: how many refined cells are one cell of the grid.
+    """
+
+    knots: Knots
+    epsilon: float
+    law: Law
+    refined: int
+
+    @property
+    def size(self) -> int:
+        """The number of cells of the grid that have a probability."""
+        end = int(self.knots.upper[-1]) + (self.law == "owned_cell")
+        return -(-end // self.refined)
+
+    def pmf(self, cells: Any) -> np.ndarray:
+        """The probability of cells of the grid, of the shape of ``cells``; 0 outside of it."""
+        fine = np.asarray(cells)[..., None] * self.refined + np.arange(self.refined)
+        return np.exp(log_pmf(self.knots, self.epsilon, fine, law=self.law)).sum(axis=-1)
+
+    def mean_abs_error(self, cell: float) -> float:
+        """E|Y - cell| in cells, by the sum over all of them.
+
+        Raises:
+            ValueError: more than 2^22 cells.
+        """
+        if self.size > 2**22:
+            raise ValueError(f"a sum over {self.size} cells is too long: evaluate on a coarser grid.")
+        every = np.arange(self.size)
+        return float(np.sum(np.abs(every - cell) * self.pmf(every)))

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.release.draw import WORDS, certified_draw
+from dpjax.random.two_words import Words
+from dpjax.release.draw import WORDS, certified_draw, weigh
 from dpjax.release.exact import host_exact, pieces_of
 from dpjax.release.knots import Knots
 from dpjax.release.law import log_pmf
@@ -173,3 +174,44 @@ def test_faults_of_the_tables_are_seen_lane_by_lane(name, monkeypatch):
     both = np.asarray(right.certified & wrong.certified)
     assert both.mean() > 0.5
     assert (np.asarray(right.cell) != np.asarray(wrong.cell))[both].any()
+
+
+def words_of(pair):
+    return np.asarray(pair.high).astype(object) * 2**32 + np.asarray(pair.low).astype(object)
+
+
+@pytest.mark.parametrize("pieces", [3, 1000, pytest.param(65_535, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("epsilon", [2.0**-30, 1.0, 64.0])
+def test_weights_are_at_most_two_units_too_small(epsilon, pieces):
+    """In Python integers, at the edges: widths of 1 and 2^31 - 1, none, and all at the end; and no sum passes 62 bits."""
+    rng = np.random.default_rng(6)
+    tables = public_tables(epsilon, levels=pieces)
+    rows = np.stack(
+        [
+            np.full(pieces, 2**31 - 1),
+            np.ones(pieces, np.int64),
+            rng.choice([0, 1, 2**31 - 1], pieces),
+            np.where(np.arange(pieces) == pieces - 1, 1, 0),
+            np.where(np.arange(pieces) == 0, 1, 2**31 - 1),
+        ]
+    )
+    rows[2, 0] = 1
+    mantissa = Words(jnp.asarray(tables.high)[None], jnp.asarray(tables.low)[None])
+    sums = weigh(jnp.asarray(rows.astype(np.uint32)), mantissa, jnp.asarray(tables.scale)[None])
+    found = words_of(sums.weight).reshape(5, -1)[:, :pieces]
+    exact = tables.high.astype(object) * 2**32 + tables.low.astype(object)
+    scale = tables.scale.astype(object)
+    bits = min(52, 62 - (pieces - 1).bit_length())
+    for row, widths in enumerate(rows.astype(object)):
+        unit = max(int(w).bit_length() + 62 - s for w, s in zip(widths, scale, strict=True) if w) - bits
+        for i in sorted({0, 1, pieces // 2, pieces - 1, *rng.integers(0, pieces, 20).tolist()}):
+            if widths[i] == 0:
+                assert found[row, i] == 0
+                continue
+            shift = int(scale[i] + unit)
+            least, most = int(widths[i] * exact[i]), int(widths[i] * (exact[i] + 1))  # true weight, times 2^shift
+            assert found[row, i] << shift <= least
+            assert most <= (found[row, i] + 2) << shift
+        assert words_of(sums.total)[row] == found[row].sum() < 2**62
+        assert int(sums.first[row]) == np.flatnonzero(rows[row])[0]
+        assert int(sums.last[row]) == np.flatnonzero(rows[row])[-1]

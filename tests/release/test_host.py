@@ -8,7 +8,20 @@ import numpy as np
 import pytest
 
 from dpjax.profiles.order_statistics import ranks_of_quantile
-from dpjax.release import Grid, Mode, OrderStatistic, Quantile, host, log_pmf, order_knots, release, sum_knots
+from dpjax.release import (
+    Grid,
+    Maximum,
+    Mode,
+    OrderStatistic,
+    Quantile,
+    Total,
+    exact_law,
+    host,
+    log_pmf,
+    order_knots,
+    release,
+    sum_knots,
+)
 from dpjax.release.draw import Draw
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
@@ -172,3 +185,41 @@ def test_modes_follow_the_exponential_mechanism(neighbors):
     for bad in ((), (1.0, 1.0), (2.0, 1.0), (float("nan"),)):
         with pytest.raises(ValueError, match="candidates"):
             Mode(bad)
+
+
+STATISTICS = {
+    "order statistic": OrderStatistic(6),
+    "maximum": Maximum(2),
+    "total": Total(1, 200),
+    "quantile": Quantile(0.9),
+}
+
+
+@pytest.mark.parametrize("name", ["total", *(pytest.param(n, marks=pytest.mark.slow) for n in STATISTICS if n != "total")])
+def test_releases_follow_the_law_that_is_evaluated_beforehand(name):
+    grid = Grid(0, 0, 30)
+    common = {"statistic": STATISTICS[name], "epsilon": 1.2, "grid": grid, "neighbors": "add_remove"}
+    law = exact_law(RECORDS, **common)
+    every = np.arange(law.size)
+    np.testing.assert_allclose(law.pmf(every).sum(), 1.0, rtol=1e-12)
+    found = release(RECORDS, **common, draws=20_000)
+    counts = np.bincount(found.cells, minlength=law.size)
+    assert_counts_follow(counts, law.pmf(every))
+    assert_counts_rejected(counts, exact_law(RECORDS, **(common | {"epsilon": 1.6})).pmf(every))
+    measured = np.abs(found.cells - 20)
+    assert abs(measured.mean() - law.mean_abs_error(20)) < 5 * measured.std() / np.sqrt(measured.size)
+    assert (law.pmf([-1, law.size, 10**9]) == 0).all()
+
+
+def test_what_exact_law_refuses():
+    common = {"epsilon": 1.0, "grid": GRID, "neighbors": "add_remove"}
+    with pytest.raises(ValueError, match="one dataset"):
+        exact_law([RECORDS], statistic="median", **common)
+    with pytest.raises(ValueError, match="mode"):
+        exact_law(RECORDS, statistic=Mode((1.0, 2.0)), **common)
+    with pytest.raises(ValueError, match="starts at 0"):
+        exact_law(RECORDS, statistic=Total(1, 100), **common)
+    with pytest.raises(ValueError, match="tau"):
+        exact_law(RECORDS, statistic=Maximum(0), **common)
+    with pytest.raises(ValueError, match="coarser"):
+        exact_law([1.0], statistic="median", **(common | {"grid": Grid(0, 0, 2**23)})).mean_abs_error(0)

@@ -7,7 +7,7 @@ import pytest
 
 from dpjax.profiles.order_statistics import ranks_of_order_statistic, ranks_of_quantile
 from dpjax.release.exact import pieces_of
-from dpjax.release.knots import Knots, order_knots, sum_knots
+from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.law import log_pmf
 from dpjax.release.tables import LAWS
 
@@ -37,6 +37,10 @@ def knots_of(data, statistic, neighbors, law, n_max=4):
         cells, there = cells[:, : len(data)], there[:, : len(data)]
     if statistic == "sum":
         found = sum_knots(cells, high=TOP)
+    elif statistic == "maximum":
+        found = maximum_knots(cells, there, tau=2, high=high_of(law))
+    elif statistic == "total":
+        found = total_knots(cells, there, tau=1, high=10 + (law == "cell"))
     else:
         ranks = {
             "median": lambda: ranks_of_quantile(0.5, definition="linear", neighbors=neighbors),
@@ -71,7 +75,8 @@ def audit(statistic, neighbors, law, pmf=log_pmf):
     return loss / EPSILON, spread / EPSILON
 
 
-CASES = [(s, r) for r in ("add_remove", "swap") for s in ("median", "lower quantile", "quantile", "second")] + [("sum", "swap")]
+NAMES = ("median", "lower quantile", "quantile", "second", "maximum", "total")
+CASES = [(s, r) for r in ("add_remove", "swap") for s in NAMES] + [("sum", "swap")]
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -140,3 +145,22 @@ def test_tied_data_keep_their_value():
     for law, least, most in (("cell", 0.0, 0.3), ("owned_cell", 0.3, 1.0)):
         knots = knots_of(data, "lower quantile", "swap", law)
         assert least < np.exp(log_pmf(knots, EPSILON, 2, law=law)) < most
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_control_a_shift_that_depends_on_the_data(law):
+    """The maximum: private for each shift, not for one that the data choose."""
+
+    def shifted_by_choice(data):
+        cells, there = np.zeros((1, 4), np.int32), np.zeros((1, 4), bool)
+        cells[0, : len(data)], there[0, : len(data)] = data, True
+        found = maximum_knots(cells, there, tau=1 + 3 * (sum(data) % 2), high=high_of(law))
+        return log_pmf(Knots(found.lower[0], found.upper[0]), EPSILON, np.arange(TOP + 1), law=law)
+
+    worst = max(
+        np.ptp(shifted_by_choice(data) - shifted_by_choice(other))
+        for data in datasets(range(4))
+        for other in neighbours_of(data, "add_remove")
+        if len(other) < 4
+    )
+    assert worst > 1.05 * EPSILON
