@@ -166,7 +166,7 @@ def release(
     Privacy:
         epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters and the shape of ``x`` (under
         add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane takes longer,
-        whose probability is about 2^-25 or less), caches, power, memory that is not wiped, parameters chosen from the data, and a
+        whose probability is about 2^-27), caches, power, memory that is not wiped, parameters chosen from the data, and a
         call inside a ``vmap`` that closes over the data, which cannot be detected.
 
     References:
