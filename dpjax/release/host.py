@@ -150,7 +150,8 @@ def release(
         grid: public, chosen without the data; not for a mode.
         neighbors: ``"add_remove"`` or ``"swap"``.
         law: ``"cell"``: the cell that the continuous piecewise Laplace draw falls into; ``"owned_cell"``: a value v owns the cell
-            [v, v + 1), which keeps mass at the median of tied data; ``"auto"``: the second if ``x`` has an integer dtype.
+            [v, v + 1), which keeps mass at the median of tied data; ``"auto"``: the first if ``x`` is an array of floats, the
+            second otherwise, also for a list (whose dtype would depend on the records).
         n_max: the public capacity of a row; shorter ones are padded with absent records (add/remove only). More records than
             that are refused, which discloses that there are more: choose it generously.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
@@ -199,7 +200,8 @@ def release(
         found = _draw_mode(_counts(array, statistic, mask, neighbors), array.shape[-1], float(epsilon), neighbors, int(draws))
         return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, int(draws))
     assert grid is not None
-    chosen, knots, refined, total = _prepare(array, statistic, grid, neighbors, law, n_max, mask)
+    chosen = _law_of(x, law)
+    knots, refined, total = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask)
     drawn = _draw(knots, float(epsilon), chosen, int(draws)) // refined
     start = Fraction(grid.lower) / Fraction(grid.step)
     offset = int(start) * (array.shape[-1] if total else 1)
@@ -253,17 +255,23 @@ def exact_law(
     array = np.asarray(x)
     if isinstance(statistic, Mode) or array.ndim != 1:
         raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
-    chosen, knots, refined, _ = _prepare(array, statistic, grid, neighbors, law, n_max, mask)
+    chosen = _law_of(x, law)
+    knots, refined, _ = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask)
     return GridLaw(knots, float(epsilon), chosen, refined)
 
 
+def _law_of(x: Any, law: Literal["auto", "cell", "owned_cell"]) -> Law:
+    if law != "auto":
+        return law
+    return "cell" if jnp.issubdtype(getattr(x, "dtype", np.int64), jnp.floating) else "owned_cell"
+
+
 def _prepare(
-    array: np.ndarray, statistic: Statistic, grid: Grid, neighbors: Neighbors, law: str, n_max: int | None, mask: Any
-) -> tuple[Law, Knots, int, bool]:
-    """The law, the knots, by how much the grid is refined, and whether they are sums."""
-    chosen: Law = "cell" if law == "cell" or (law == "auto" and array.dtype.kind not in "iub") else "owned_cell"
+    array: np.ndarray, statistic: Statistic, grid: Grid, neighbors: Neighbors, law: Law, n_max: int | None, mask: Any
+) -> tuple[Knots, int, bool]:
+    """The knots, by how much the grid is refined, and whether they are sums."""
     cells, there = _padded(*to_grid(array, grid), mask, n_max, neighbors)
-    return chosen, *_knots(cells, there, statistic, grid, chosen, neighbors)
+    return _knots(cells, there, statistic, grid, law, neighbors)
 
 
 def _counts(array: np.ndarray, statistic: Mode, mask: Any, neighbors: str) -> np.ndarray:

@@ -70,7 +70,9 @@ def test_two_calls_differ_and_guarantees_add_up():
     assert first.guarantee.epsilon == first.guarantee.bounded_range == 2.0
     assert first.guarantee.neighbors == "swap"
     assert (first.law, first.draws) == ("owned_cell", 8)
-    assert release(np.arange(100.0), **arguments).law == "cell"
+    assert release(np.arange(100.0), **arguments).law == release(jnp.arange(100.0), **arguments).law == "cell"
+    # The dtype of a list would depend on its records.
+    assert release([1, 2, 3], **arguments).law == release([1, 2.5, float("nan")], **arguments).law == "owned_cell"
 
 
 def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
@@ -130,7 +132,7 @@ def test_absent_records_wherever_they_stand():
     for entropy in (bytes(32), bytes(range(32))):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(host.os, "urandom", lambda n, entropy=entropy: entropy[:n])
-            common = {"statistic": "median", "epsilon": 1.0, "grid": GRID, "neighbors": "add_remove", "draws": 50}
+            common = {"statistic": "median", "epsilon": 1.0, "grid": GRID, "neighbors": "add_remove", "draws": 50, "law": "cell"}
             cells = [release(data, **options, **common).cells.tolist() for options, data in versions]
         assert all(other == cells[0] for other in cells)
     assert release(np.zeros((4, 0)), statistic="median", epsilon=1.0, grid=GRID, neighbors="add_remove").cells.shape == (1, 4)
