@@ -80,7 +80,8 @@ def parser() -> Parser:
         "release",
         "Release private medians or quantiles of the columns of a file.",
         _RELEASE_EPILOG,
-        note="Records that cannot be read count as missing, and nothing is said of them.",
+        note="Records that cannot be read count as missing, and nothing is said of them. A file of more than some 8 million lines\n"
+        "is refused, which tells that it has more.",
     )
     _add_release_options(release)
     demo = _subcommand(commands, "demo", "Measure private medians of simulated normal data; needs no file.", _DEMO_EPILOG)

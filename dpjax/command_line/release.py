@@ -78,8 +78,8 @@ def read(
 ) -> np.ndarray:
     """Return the records of the groups that are asked for, float64 ``(columns, groups, n)`` padded with NaN.
 
-    Every line that is not blank is a record of its own, so that none can change how another is read: a quoted cell cannot go on in
-    the next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere.
+    Every line is a record of its own, blank or not, so that none can change how another is read: a quoted cell cannot go on in the
+    next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere.
 
     Raises:
         UserError: a file that cannot be opened, or a column that its first line does not name.
@@ -115,10 +115,8 @@ def read(
 
 
 def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
-    """The cells of each line that is not empty; none of a line that cannot be split."""
+    """The cells of each line; none of a line that cannot be split."""
     for line in io.StringIO(text, newline=None):
-        if not line.strip():
-            continue
         if delimiter == " ":
             yield line.split()
             continue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from dpjax.release.tables import DIGITS, Enclosure, Law, digit_probability, exponential, own_weight, rate_of
 
@@ -54,16 +55,29 @@ def pieces_of(lower: Sequence[int], upper: Sequence[int], law: Law) -> list[tupl
     return pieces + [(1, -1, int(upper[0]), False)] * own
 
 
-def weight_of(rate: Fraction, width: int, level: int, base: int, bits: int) -> Enclosure:
-    """Enclose w e^(-lam (l - base)), or lam / (1 - e^-lam) e^(lam base) for the own cell; l - base may be negative there only."""
-    if level < 0:
-        unit = own_weight(rate, bits)
-        if base == 0:
-            return unit
-        grown = exponential(rate * base, bits + unit.scale)
-        return Enclosure((unit.low << grown.scale) // grown.high, -(-(unit.high << grown.scale) // grown.low), unit.scale)
-    e = exponential(rate * (level - base), bits)
-    return Enclosure(width * e.low, width * e.high, e.scale)
+def weights_of(rate: Fraction, pieces: list[tuple[int, int, int, bool]], bits: int) -> tuple[list[int], list[int]]:
+    """Enclose the weights w e^(-lam (l - base)), base the smallest level, and lam / (1 - e^-lam) of an own cell, times 2^bits.
+
+    One scale for all: what is far out lies between 0 and a few units, so that neither time nor memory grows with its level.
+    """
+    levels = [level for _, level, _, _ in pieces if level >= 0]
+    base, last = (0 if len(levels) < len(pieces) else min(levels)), max(levels, default=0)
+    step, own = (_scaled(number, bits) for number in (exponential(rate, bits), own_weight(rate, bits)))
+    low, high = [1 << bits], [1 << bits]
+    for _ in range(last - base):
+        low.append(low[-1] * step[0] >> bits)
+        high.append(-(-high[-1] * step[1] >> bits))
+    return (
+        [own[0] if level < 0 else width * low[level - base] for width, level, _, _ in pieces],
+        [own[1] if level < 0 else width * high[level - base] for width, level, _, _ in pieces],
+    )
+
+
+def _scaled(number: Enclosure, bits: int) -> tuple[int, int]:
+    shift = bits - number.scale
+    if shift >= 0:
+        return number.low << shift, number.high << shift
+    return number.low >> -shift, -(-number.high >> -shift)
 
 
 def host_exact(epsilon: float, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, law: Law, more: More) -> int:
@@ -93,21 +107,18 @@ def host_exact(epsilon: float, lower: Sequence[int], upper: Sequence[int], words
 
 def piece_of(rate: Fraction, pieces: list[tuple[int, int, int, bool]], uniform: Bits) -> int:
     """The piece that a uniform chooses: reads until it is the same for all bits that may follow."""
-    there = [(number, width, level) for number, (width, level, _, _) in enumerate(pieces) if width > 0]
-    base = min(max(level, 0) for _, _, level in there)
+    there = [number for number, piece in enumerate(pieces) if piece[0] > 0]
     bits = 128
     while True:
-        weights = [weight_of(rate, width, level, base, bits) for _, width, level in there]
-        scale = max(weight.scale for weight in weights)
-        low, high = [0], [0]
-        for weight in weights:
-            low.append(low[-1] + (weight.low << (scale - weight.scale)))
-            high.append(high[-1] + (weight.high << (scale - weight.scale)))
-        least, most = low[-1] * uniform.value, high[-1] * (uniform.value + 1)  # of Z U, times 2^count
-        last = len(there) - 1
-        for i, (number, _, _) in enumerate(there):
-            if (i == 0 or high[i] << uniform.count <= least) and (i == last or most <= low[i + 1] << uniform.count):
-                return number
+        low, high = ([0, *accumulate(ends)] for ends in weights_of(rate, [pieces[number] for number in there], bits))
+        least, most = low[-1] * uniform.value, high[-1] * (uniform.value + 1)  # of Z U, times 2^(bits + count)
+        # Where the upper ends of the sums pass the lower end of Z U: only there can the piece be.
+        i = bisect_right(high, least >> uniform.count) - 1
+        for candidate in (i - 1, i, i + 1):
+            if 0 <= candidate < len(there):
+                first, last = candidate == 0, candidate == len(there) - 1
+                if (first or high[candidate] << uniform.count <= least) and (last or most <= low[candidate + 1] << uniform.count):
+                    return there[candidate]
         uniform.read()
         bits += 64
 

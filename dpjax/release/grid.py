@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -87,16 +88,16 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         The cells, int32, and which records are numbers, bool; a NaN has cell 0. Both of the shape of ``x``.
 
     Raises:
-        TypeError: ``x`` has no numeric dtype.
+        TypeError: ``x`` is an array of text or of complex numbers. An object that is no number counts as NaN.
 
     >>> to_grid([9.0, 10.7, 11.99, 1e300, float("nan")], Grid(log2_step=-1, lower=10, size=4))[0].tolist()
     [0, 1, 3, 3, 0]
     """
     array, low = np.asarray(x), Fraction(grid.lower)
-    if array.dtype.itemsize == 8 and array.dtype.kind in "iu":  # beyond 2^53 a float64 would round: clamp first
-        array = array.astype(object)
-    if array.dtype.kind == "O" and all(isinstance(v, (int, float)) for v in array.flat):
-        array = np.array([_within(v, grid) for v in array.flat], np.float64).reshape(array.shape)
+    if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) >= 2**53:
+        array = array.astype(object)  # float64 would round them
+    if array.dtype.kind == "O":
+        array = np.array([_line_below(v, grid) for v in array.flat], np.float64).reshape(array.shape)
     records, there = as_numbers(array)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         inside = np.clip(np.where(there, records, grid.lower), grid.lower, grid.upper)
@@ -114,6 +115,8 @@ def as_numbers(x: Any) -> tuple[np.ndarray, np.ndarray]:
         TypeError: ``x`` has no numeric dtype.
     """
     array = np.asarray(x)
+    if array.dtype.kind == "O":
+        array = np.array([_nearest(v) for v in array.flat], np.float64).reshape(array.shape)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"records must be real numbers, got dtype {array.dtype}.")
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -121,8 +124,19 @@ def as_numbers(x: Any) -> tuple[np.ndarray, np.ndarray]:
     return records, ~np.isnan(records)
 
 
-def _within(value: float, grid: Grid) -> float:
-    """A number of any size, clamped to the grid before it becomes a float."""
-    if value != value:
-        return float("nan")
-    return float(min(max(value, grid.lower), grid.upper))
+def _nearest(value: Any) -> float:
+    """One object as a float; what is no number is NaN, since a record must not raise."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _line_below(value: Any, grid: Grid) -> float:
+    """One object, within the grid and rounded down to it if it is an integer, before it becomes a float."""
+    if not isinstance(value, (int, np.integer)):
+        return _nearest(value)
+    inside = Fraction(min(max(int(value), math.floor(grid.lower)), math.ceil(grid.upper)))
+    return float(inside // grid._step * grid._step) if inside >= Fraction(grid.lower) else grid.lower

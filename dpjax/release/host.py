@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,7 +147,7 @@ def release(
             beyond it to its ends. NaN is absent under add/remove and the lowest cell under swap.
         statistic: ``"median"``, a :class:`Quantile`, :class:`OrderStatistic`, :class:`Maximum`, :class:`Total` or :class:`Mode`;
             under swap also ``"sum"`` and ``"mean"``.
-        epsilon: from 2^-30 to 64 for each draw (to 32 for a mode under add/remove).
+        epsilon: from 2^-30 to 64 for each draw (to 32 for a mode).
         grid: public, chosen without the data; not for a mode.
         neighbors: ``"add_remove"`` or ``"swap"``.
         law: ``"cell"``: the cell that the continuous piecewise Laplace draw falls into; ``"owned_cell"``: a value v owns the cell
@@ -167,7 +168,7 @@ def release(
     Privacy:
         epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters and the shape of ``x`` (under
         add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane takes longer,
-        whose probability is about 2^-27), caches, power, memory that is not wiped, parameters chosen from the data, and a
+        whose probability is about 2^-27 for a thousand records and grows with their number), caches, power, memory that is not wiped, parameters chosen from the data, and a
         call inside a ``vmap`` that closes over the data, which cannot be detected.
 
     References:
@@ -184,9 +185,12 @@ def release(
     parameters.one_of("law", law, ("auto", *LAWS))
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
         raise ValueError(f"draws must be a positive integer, got {draws!r}.")
+    rate_of(epsilon)
     if isinstance(statistic, Mode):
-        if grid is not None or law != "auto":
-            raise ValueError("a mode is released from its candidates: give no grid and no law.")
+        if grid is not None or law != "auto" or n_max is not None:
+            raise ValueError("a mode is released from its candidates: give no grid, no law and no n_max.")
+        if not 2.0**-30 <= float(epsilon) <= 32:
+            raise ValueError(f"epsilon must be from 2^-30 to 32 for a mode, got {epsilon}.")
     elif not isinstance(grid, Grid):
         raise TypeError(f"grid must be a Grid, got {type(grid).__name__}.")
     if isinstance(x, jax.core.Tracer) or isinstance(jnp.zeros(()), jax.core.Tracer):
@@ -194,7 +198,7 @@ def release(
     array = np.asarray(x)
     if array.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
-    cost = float(epsilon) * int(draws)
+    cost = _product(float(epsilon), int(draws))
     promise = Guarantee(cost, cost, neighbors)
     if isinstance(statistic, Mode):
         found = _draw_mode(_counts(array, statistic, mask, neighbors), array.shape[-1], float(epsilon), neighbors, int(draws))
@@ -274,6 +278,12 @@ def _prepare(
     return _knots(cells, there, statistic, grid, law, neighbors)
 
 
+def _product(epsilon: float, draws: int) -> float:
+    """Epsilon * draws, rounded up."""
+    cost = epsilon * draws
+    return cost if Fraction(cost) >= Fraction(epsilon) * draws else math.nextafter(cost, math.inf)
+
+
 def _counts(array: np.ndarray, statistic: Mode, mask: Any, neighbors: str) -> np.ndarray:
     """How many records equal each candidate, int64 ``(..., k)``."""
     if mask is not None and neighbors == "swap":
@@ -292,7 +302,7 @@ def _draw_mode(counts: np.ndarray, counts_top: int, epsilon: float, neighbors: s
     batch, rows = costs.shape[:-1], int(np.prod(costs.shape[:-1], dtype=np.int64))
     costs = costs.reshape(rows, costs.shape[-1])
     sharp = 2 * epsilon if neighbors == "add_remove" else epsilon
-    tables = public_tables(sharp, levels=min(int(counts_top) + 1, 2**20))
+    tables = public_tables(sharp, levels=int(counts_top) + 1)
 
     def on_host(row: int, words: list[int], more: More) -> int:
         return exact_choice(sharp, costs[row].tolist(), words, more=more)
@@ -330,6 +340,11 @@ def _knots(
             raise ValueError(f"the {statistic} is released under swap neighbors only, where the number of records is public.")
         if n == 0 or grid.size < 2:
             raise ValueError(f"a {statistic} needs at least one record and two cells.")
+        start = Fraction(grid.lower) / Fraction(grid.step)
+        if n * max(abs(start), abs(start + grid.size)) > 2**53:
+            raise ValueError(
+                f"float64 cannot hold every sum of {n} records of this grid: take bounds closer to 0 or a larger step."
+            )
         return sum_knots(cells, high=grid.size - 1), 1, True
     if isinstance(statistic, Maximum):
         return maximum_knots(cells, there, tau=check_shift(statistic.tau), high=high), 1, False

@@ -36,12 +36,17 @@ def order_knots(cells: np.ndarray, there: np.ndarray, ranks: Ranks, *, high: int
         count_is_public: whether all rows have n records, whatever ``there`` says (swap).
 
     Raises:
-        ValueError: a refined range beyond 2^31 - 1.
+        ValueError: a refined range beyond 2^31 - 1, or a denominator too large for exact ranks.
     """
     n_max = cells.shape[-1]
     refined = 1 if ranks.definition == "lower" else ranks.denominator
     if high * refined >= 2**31:
         raise ValueError(f"{high} cells refined by {refined} are more than 2^31 - 1: take a coarser grid.")
+    if ranks.denominator * (n_max + 2) >= 2**31:
+        raise ValueError(
+            f"q has the denominator {ranks.denominator}, too large for exact ranks of {n_max} records; "
+            "give a short decimal or a Fraction such as Fraction(1, 3)."
+        )
     ordered = np.sort(np.where(there, cells, high).astype(np.int64), axis=-1)
     edge = np.zeros((*cells.shape[:-1], 1), np.int64)
     x = np.concatenate([edge, ordered, edge + high], axis=-1)
@@ -82,7 +87,7 @@ def sum_knots(cells: np.ndarray, *, high: int) -> Knots:
 def maximum_knots(cells: np.ndarray, there: np.ndarray, *, tau: int, high: int) -> Knots:
     """Return the knots around the (tau+1)-th largest record: shifted inverse sensitivity of the maximum."""
     largest = -np.sort(np.where(there, -cells.astype(np.int64), 0), axis=-1)
-    return _shifted(np.concatenate([largest, np.zeros_like(largest[..., :1])], axis=-1), tau, high)
+    return _shifted(np.concatenate([largest, np.zeros((*largest.shape[:-1], 1), np.int64)], axis=-1), tau, high)
 
 
 def total_knots(cells: np.ndarray, there: np.ndarray, *, tau: int, high: int) -> Knots:

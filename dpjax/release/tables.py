@@ -18,6 +18,7 @@ LAWS = ("cell", "owned_cell")
 DIGITS = 24  # binary digits with a word of their own; the rest of the fraction takes one word more
 _BITS = 62  # of a weight's mantissa
 _GUARD = 64
+_LEVELS = 2**24
 
 
 class Enclosure(NamedTuple):
@@ -123,12 +124,13 @@ def public_tables(epsilon: float, *, levels: int) -> Tables:
     Raises:
         ValueError: a bad epsilon or number of levels.
     """
-    if not 1 <= levels <= 2**20:
-        raise ValueError(f"levels must be from 1 to 2^20, got {levels}.")
+    if not 1 <= levels <= _LEVELS:
+        raise ValueError(f"levels must be from 1 to 2^24, got {levels}.")
     rate = rate_of(epsilon)
     precision = _BITS + _GUARD + levels.bit_length()
     step, power = exponential(rate, precision), Enclosure(1 << precision, 1 << precision, precision)
-    mantissas, scales = [1 << (_BITS - 1)], [_BITS - 1]
+    high, low, scales = np.zeros(levels, np.uint32), np.zeros(levels, np.uint32), np.zeros(levels, np.int32)
+    high[0], scales[0] = 1 << (_BITS - 33), _BITS - 1
     for level in range(1, levels):
         power = power.times(step, precision)
         drop = power.high.bit_length() - _BITS
@@ -136,15 +138,14 @@ def public_tables(epsilon: float, *, levels: int) -> Tables:
             mantissa, scale = power.low >> drop, power.scale - drop
         else:
             mantissa, scale = floor_of(partial(exponential, rate * level), _BITS)
-        mantissas.append(mantissa)
-        scales.append(scale)
+        high[level], low[level], scales[level] = mantissa >> 32, mantissa & 0xFFFFFFFF, scale
     own, own_scale = floor_of(partial(own_weight, rate), _BITS)
     thresholds = [_floor_probability(rate, k) for k in range(1, DIGITS + 1)]
     slack = rate / 2 ** (DIGITS + 3) * 2**32
     return Tables(
-        high=np.array([m >> 32 for m in mantissas], np.uint32),
-        low=np.array([m & 0xFFFFFFFF for m in mantissas], np.uint32),
-        scale=np.array(scales, np.int32),
+        high=high,
+        low=low,
+        scale=scales,
         own=np.array([own >> 32, own & 0xFFFFFFFF, own_scale], np.uint32),
         thresholds=np.array(thresholds, np.uint32),
         slack=np.array(-(-slack.numerator // slack.denominator), np.uint32),

@@ -119,3 +119,12 @@ def test_mistakes_are_one_line(capsys, tmp_path, options, message):
     assert (code, out) == (2, "")
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_blank_lines_are_records_too(tmp_path):
+    """Under swap the number of records is public: replacing one by blanks must not change it."""
+    path = tmp_path / "data.csv"
+    for blank in ("", " ", "\t"):
+        path.write_text(f"1\n{blank}\n5\n")
+        found = release.read(str(path), ["1"], None, [None], ",", False)
+        np.testing.assert_array_equal(found, [[[1.0, np.nan, 5.0]]])

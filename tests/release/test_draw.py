@@ -215,3 +215,14 @@ def test_weights_are_at_most_two_units_too_small(epsilon, pieces):
         assert words_of(sums.total)[row] == found[row].sum() < 2**62
         assert int(sums.first[row]) == np.flatnonzero(rows[row])[0]
         assert int(sums.last[row]) == np.flatnonzero(rows[row])[-1]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 64.0])
+def test_the_exact_draw_of_many_levels_is_short(epsilon):
+    """Far levels lie between 0 and a few units of one scale: 5000 of them are as quick as the near ones."""
+    rng = np.random.default_rng(7)
+    knots = random_knots(rng, 3, 5000, 2**30)
+    words = rng.integers(0, 2**32, (WORDS, 3), dtype=np.uint32)
+    words[:2, 1] = 2**32 - 1  # at the very end: it reads on
+    assert assert_equals_host(epsilon, knots, words, "cell") > 0.6
+    assert host_exact(epsilon, knots.lower[1], knots.upper[1], words[:, 1], law="cell", more=more) >= 0

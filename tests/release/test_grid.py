@@ -43,6 +43,8 @@ def test_records_that_are_no_numbers_or_far_away():
     assert to_grid([2**2000, 12.5, -(2**2000)], grid)[0].tolist() == [4, 2, 0]
     assert to_grid(np.array([2**63 - 1, -(2**63), 11], np.int64), grid)[0].tolist() == [4, 0, 1]
     assert to_grid(np.array([200, 12, 3], np.uint8), grid)[0].tolist() == [4, 2, 0]
+    assert to_grid(np.array([2**60 - 1]), Grid(30, 0, 2**31 - 2))[0].tolist() == [2**30 - 1]
+    assert to_grid(np.array([None, "x", 12], object), grid)[1].tolist() == [False, False, True]
     large = Grid(0, 2**52, 2**20)
     assert to_grid(np.array([2**52 + 12345]), large)[0].tolist() == [12345]
 

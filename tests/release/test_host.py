@@ -225,3 +225,38 @@ def test_what_exact_law_refuses():
         exact_law(RECORDS, statistic=Maximum(0), **common)
     with pytest.raises(ValueError, match="coarser"):
         exact_law([1.0], statistic="median", **(common | {"grid": Grid(0, 0, 2**23)})).mean_abs_error(0)
+
+
+def test_records_that_are_no_numbers_are_missing():
+    common = {"epsilon": 1.0, "neighbors": "add_remove"}
+    for records in ([31, 40, None], ["x", 40.0, 2**70], np.array([31, None, 2.5], object)):
+        data = np.asarray(records, object)
+        assert release(data, statistic="median", grid=GRID, **common).cells.shape == (1,)
+        assert release(data, statistic=Mode((1.0, 31.0)), **common).cells.shape == (1,)
+    assert release([1, 2, 2**70], statistic=Mode((1.0, 2.0)), **common).values[0] in (1.0, 2.0)
+    assert release(np.zeros((2, 0)), statistic=Maximum(3), grid=GRID, **common).cells.shape == (1, 2)
+
+
+def test_ranks_that_would_overflow_are_refused():
+    """A float 1/3 has a denominator of 10^16: products with it wrap around in 64 bits."""
+    for definition in ("lower", "linear"):
+        with pytest.raises(ValueError, match=r"denominator|2\^31"):
+            release(np.zeros(3000), statistic=Quantile(1 / 3, definition), epsilon=1.0, grid=GRID, neighbors="swap")
+    x = np.full(3000, np.nan)
+    x[:2767] = 20.0
+    third = Quantile(Fraction(1, 3), "lower")
+    found = release(x, statistic=third, epsilon=1.0, grid=GRID, neighbors="add_remove", law="owned_cell", draws=1000)
+    assert ((found.cells >= 0) & (found.cells < 21)).all()
+    assert np.mean(found.cells == 10) > 0.3
+
+
+def test_sums_that_float64_cannot_hold_and_promises_that_would_be_rounded_down():
+    for grid in (Grid(0, 2.0**52, 10), Grid(0, 2.0**53 - 4, 3)):
+        with pytest.raises(ValueError, match="every sum"):
+            release(np.zeros(2048), statistic="sum", epsilon=1.0, grid=grid, neighbors="swap")
+    for epsilon, draws in ((0.1, 5), (0.1, 9), (0.3, 3), (0.25, 4)):
+        found = release(RECORDS, statistic="median", epsilon=epsilon, grid=GRID, neighbors="swap", draws=draws)
+        assert Fraction(found.guarantee.epsilon) >= Fraction(epsilon) * draws
+    for change in ({"n_max": 10}, {"epsilon": 33.0}):
+        with pytest.raises(ValueError, match="mode"):
+            release(RECORDS, **({"statistic": Mode((1.0, 2.0)), "epsilon": 1.0, "neighbors": "add_remove"} | change))

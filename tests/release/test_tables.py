@@ -62,7 +62,7 @@ def test_bad_parameters():
     for epsilon in (0.0, -1.0, 2.0**-31, 64.1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="epsilon"):
             public_tables(epsilon, levels=3)
-    for levels in (0, 2**20 + 1):
+    for levels in (0, 2**24 + 1):
         with pytest.raises(ValueError, match="levels"):
             public_tables(1.0, levels=levels)
 
