@@ -3,7 +3,7 @@
 data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --key--> draws
 """
 
-from dpjax import accounting, distributions, mechanisms, profiles, random, simulation, utility
+from dpjax import accounting, distributions, mechanisms, profiles, random, release, simulation, utility
 from dpjax.accounting import Guarantee
 from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -90,6 +90,7 @@ __all__ = [
     "propose_test_release",
     "quantile",
     "random",
+    "release",
     "sample_intervals",
     "search_shift_for",
     "sharded_sample",

@@ -32,6 +32,6 @@ def test_each_command_is_one_line(end):
 
 
 def test_the_table_names_everything_public():
-    modules = {"accounting", "distributions", "mechanisms", "profiles", "random", "simulation", "__version__"}
+    modules = {"accounting", "distributions", "mechanisms", "profiles", "random", "release", "simulation", "__version__"}
     for name in set(dpjax.__all__) - modules - {"Guarantee", "SensitivityProfile", "Tails"}:
         assert f"`{name}" in README, name

@@ -35,6 +35,11 @@ _QUANTILE_EPILOG = """examples:
   dpjax quantile spine.dat --quantile 1/3 --no-header --delimiter space --column 1 2 --by 7 --lower 0 --upper 180 100 \\
       --neighbors swap --json
 """
+_RELEASE_EPILOG = """examples:
+  dpjax release people.csv --column age --lower 0 --upper 128 --grid-step 1 --neighbors add_remove
+  dpjax release people.csv --column income --quantile 0.9 --lower 0 --upper 1048576 --grid-step 64 --neighbors add_remove \\
+      --by region --groups north south --epsilon 0.5
+"""
 _DEMO_EPILOG = """examples:
   dpjax demo
   dpjax demo --datasets 1000 --points 101 --epsilon 2 --neighbors swap
@@ -50,11 +55,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """Return the parser of ``dpjax`` with its three subcommands."""
+    """Return the parser of ``dpjax`` with its four subcommands."""
     top = Parser(
         prog="dpjax",
-        description="Simulate differentially private medians and quantiles, with exact error bars. "
-        "Draws are floats: they show what a private release would look like and are not one.",
+        description="Simulate differentially private medians and quantiles, with exact error bars; or release them, without. "
+        "Only what dpjax release prints is private: the other commands show what a release would look like and are none.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"dpjax {__version__}")
@@ -70,16 +75,31 @@ def parser() -> Parser:
         metavar="Q",
         help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3.",
     )
+    release = _subcommand(
+        commands,
+        "release",
+        "Release private medians or quantiles of the columns of a file.",
+        _RELEASE_EPILOG,
+        note="Records that cannot be read count as missing, and nothing is said of them. A file of more than some 8 million lines\n"
+        "is refused, which tells that it has more.",
+    )
+    _add_release_options(release)
     demo = _subcommand(commands, "demo", "Measure private medians of simulated normal data; needs no file.", _DEMO_EPILOG)
     _add_demo_options(demo)
     return top
 
 
-def _subcommand(commands: argparse._SubParsersAction[Parser], name: str, summary: str, epilog: str) -> Parser:
+def _subcommand(
+    commands: argparse._SubParsersAction[Parser],
+    name: str,
+    summary: str,
+    epilog: str,
+    note: str = "Everything printed is a simulation and not a private release.",
+) -> Parser:
     return commands.add_parser(
         name,
         help=summary,
-        description=f"{summary}\nEverything printed is a simulation and not a private release.",
+        description=f"{summary}\n{note}",
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -134,6 +154,38 @@ def _add_file_options(command: Parser) -> None:
         metavar="D",
         help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on any run of blanks.",
     )
+    add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
+
+
+def _add_release_options(command: Parser) -> None:
+    add = command.add_argument
+    add("file", metavar="FILE", help="Delimited text, one record a line; - reads standard input. Give it before the options.")
+    add("--column", nargs="+", required=True, metavar="NAME", help="Columns of numbers; each costs epsilon.")
+    add("--by", metavar="NAME", help="Cut the columns into the groups that --groups names, by the text of this column.")
+    add("--groups", nargs="+", metavar="LABEL", help="The groups: public, not read from the file; other records are left out.")
+    add("--quantile", type=_quantile, default=Fraction(1, 2), metavar="Q", help="Which quantile (default 1/2, the median).")
+    add("--definition", choices=("linear", "lower"), default="linear", help="As for dpjax quantile (default linear).")
+    add("--lower", type=_finite, required=True, metavar="A", help="Lower end of the grid, a multiple of its step; public.")
+    add("--upper", type=_finite, required=True, metavar="B", help="Upper end of the grid, above every value; public.")
+    add(
+        "--grid-step",
+        type=_positive,
+        required=True,
+        metavar="S",
+        help="The step of the grid, a power of two: 1 for whole numbers. Records and results are rounded down to it. Public.",
+    )
+    add("--neighbors", choices=NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
+    add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one value (default 1).")
+    add(
+        "--law",
+        choices=("owned_cell", "cell"),
+        default="owned_cell",
+        help="The law on the grid: owned_cell keeps mass at the median of tied or whole numbers, cell is the plain rounding of the "
+        "continuous law (default owned_cell).",
+    )
+    add("--draws", type=_integer(1, None), default=1, metavar="K", help="How many values of each; each costs epsilon (default 1).")
+    add("--delimiter", type=_delimiter, default=",", metavar="D", help="As for dpjax median (default comma).")
     add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpjax.command_line import demo, report
+from dpjax.command_line import demo, release, report
 from dpjax.command_line.arguments import parser
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.estimate import Question, estimate
@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         asked = parser().parse_args([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])
-        _print(_demo(asked) if asked.command == "demo" else _estimate(asked))
+        commands = {"demo": _demo, "release": release.run}
+        _print(commands.get(asked.command, _estimate)(asked))
     except UserError as error:
         print(f"dpjax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -171,11 +171,7 @@ def quantile(
     """
     parameters.one_of("definition", definition, DEFINITIONS)
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
-    fraction = _fraction(q)
-    u, v = fraction.numerator, fraction.denominator
-    step = v if neighbors == "swap" else max(u, v - u)
-    constant = 0 if definition == "lower" else v - u
-    ranks = Ranks(per_record=u, constant=constant, step=step, denominator=v, definition=definition)
+    ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
     return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
 
@@ -223,10 +219,7 @@ def order_statistic(
     [1.0, 2.0, 3.0, 9.0]
     """
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
-    n = np.shape(x)[-1] if np.ndim(x) else 0
-    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= n:
-        raise ValueError(f"rank must be an integer from 1 to the {n} records on the last axis of x, got {rank!r}.")
-    ranks = Ranks(per_record=0, constant=int(rank), step=1, denominator=1, definition="lower")
+    ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
     return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
 
@@ -246,6 +239,22 @@ class Ranks(NamedTuple):
         if self.definition != "lower":  # up to rank n + 1
             return down, -(-(self.denominator * (n + 1) - base) // self.step)
         return down, (self.denominator * n - base) // self.step + 1  # past rank n: ceil takes it to n + 1
+
+
+def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -> Ranks:
+    """Return where the profile of a quantile reads, or raise for a bad ``q``."""
+    fraction = _fraction(q)
+    u, v = fraction.numerator, fraction.denominator
+    step = v if neighbors == "swap" else max(u, v - u)
+    constant = 0 if definition == "lower" else v - u
+    return Ranks(per_record=u, constant=constant, step=step, denominator=v, definition=definition)
+
+
+def ranks_of_order_statistic(rank: int, n: int) -> Ranks:
+    """Return where the profile of the record of a fixed rank reads, or raise for a rank outside 1..n."""
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= n:
+        raise ValueError(f"rank must be an integer from 1 to the {n} records on the last axis of x, got {rank!r}.")
+    return Ranks(per_record=0, constant=int(rank), step=1, denominator=1, definition="lower")
 
 
 def _fraction(q: Any) -> Fraction:

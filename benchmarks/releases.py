@@ -1,0 +1,140 @@
+"""Exact releases on a grid, words included, against naive float Gumbel-max of the same law, and against OpenDP, which is exact too.
+
+python benchmarks/releases.py [--rows 1024] [--points 1023] [--draws 1000000] [--quick] [--out FILE]
+
+"dpjax" draws from integer knots that are on the device, with ChaCha20 words made inside the clock. "release()" is the whole
+function as a user calls it: records to the grid, sorting, tables, entropy, doubtful lanes. Many draws go in chunks of 65,536.
+"""
+
+import argparse
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import contestants
+import harness
+import peers
+from dpjax.profiles.order_statistics import ranks_of_quantile
+from dpjax.release import Grid, certified_draw, order_knots, public_tables, release, to_grid
+from dpjax.release.draw import WORDS
+from dpjax.release.host import _words
+from harness import Built, Case, Contestant
+
+LOG2_STEP = -20
+CHUNK = 65_536
+CANDIDATES = 1000
+
+
+def grid_of(case: Case) -> Grid:
+    return Grid(LOG2_STEP, case.lower, int((case.upper - case.lower) * 2**-LOG2_STEP))
+
+
+def on_device(draws: int | None = None):
+    """From knots: one draw of each row, or many in chunks."""
+
+    def build(case: Case) -> Built:
+        grid = grid_of(case)
+        cells, there = to_grid(case.data, grid)
+        ranks = ranks_of_quantile(0.5, definition="linear", neighbors=case.relation)
+        knots = order_knots(cells, there, ranks, high=grid.size, count_is_public=case.relation == "swap")
+        tables = public_tables(case.epsilon, levels=max(side.shape[-1] for side in knots))
+        step = np.float32(2.0**LOG2_STEP / ranks.denominator)
+        chunks = 1 if draws is None else -(-draws // CHUNK)
+        number = 1 if draws is None else draws // chunks
+
+        def run(key: jax.Array, tables: Any, lower: jax.Array, upper: jax.Array) -> jax.Array:
+            entropy = jax.random.bits(key, (8,), jnp.uint32)
+
+            def chunk(first: jax.Array) -> jax.Array:
+                lane = first + jnp.arange(number * case.rows, dtype=jnp.uint32).reshape(number, case.rows)
+                return certified_draw(tables, lower, upper, _words(entropy, lane, WORDS), law="cell").cell
+
+            found = jax.lax.map(chunk, jnp.arange(chunks, dtype=jnp.uint32) * jnp.uint32(number * case.rows))
+            values = found.reshape(chunks * number, case.rows).astype(jnp.float32) * step + np.float32(case.lower)
+            return values[0] if draws is None else values
+
+        return harness.build_jax(run, tables, *knots, units=case.rows * (1 if draws is None else chunks * number))
+
+    return build
+
+
+def as_called(case: Case) -> Built:
+    def run(turn: int) -> np.ndarray:
+        found = release(
+            case.data, statistic="median", epsilon=case.epsilon, grid=grid_of(case), neighbors=case.relation, law="cell"
+        )
+        return found.values[0]
+
+    return Built(run, case.rows)
+
+
+def single(relation: str) -> list[Contestant]:
+    law = harness.law_uniforms
+    return [
+        Contestant("dpjax", relation, on_device(), law),
+        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), law, bar=1 / 0.35),
+        Contestant("dpjax, float sampler", relation, contestants.library_draws(), law, note="simulation, not a release"),
+        Contestant("release(), from raw records", relation, as_called, law, note="sorting on the host"),
+        Contestant(
+            f"OpenDP, {CANDIDATES} candidates",
+            relation,
+            peers.opendp(CANDIDATES),
+            peers.opendp_uniforms(CANDIDATES),
+            missing=peers.missing("opendp"),
+            timed_rows=8,
+            check_draws=3000,
+            note="from raw records; exact on the CPU, one dataset at a time",
+        ),
+        contestants.control(contestants.naive_draws(epsilon_factor=1.25), relation),
+    ]
+
+
+def repeated(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
+    law = harness.law_uniforms
+    return [
+        Contestant("dpjax", relation, on_device(draws), law),
+        Contestant(
+            "naive jitted Gumbel-max",
+            relation,
+            contestants.naive_draws(naive_draws),
+            law,
+            bar=1 / 0.03,
+            note=f"timed on {naive_draws} draws, scaled to one",
+        ),
+        contestants.control(contestants.naive_draws(naive_draws, epsilon_factor=1.25), relation),
+    ]
+
+
+def arguments() -> argparse.Namespace:
+    parser = harness.parser(__doc__)
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--points", type=int, default=1023)
+    parser.add_argument("--draws", type=int, default=1_000_000)
+    parser.add_argument("--naive-draws", type=int, default=4096)
+    parser.add_argument("--relations", nargs="+", default=["swap", "add_remove"])
+    args = parser.parse_args()
+    if args.quick:
+        args.rows, args.points, args.draws, args.naive_draws, args.relations = 64, 101, 5000, 100, ["swap"]
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    repeats = args.repeats or (3 if args.quick else 9)
+    rows, checks = [], []
+    for relation in args.relations:
+        case, small = Case(args.rows, args.points, relation), Case(4096, 33, relation, seed=1)
+        done = harness.contest("releases", single(relation), case, small, repeats, "median")
+        rows, checks = rows + done[0], checks + done[1]
+        case, small = Case(1, args.points, relation), Case(1, 33, relation, seed=1)
+        done = harness.contest(
+            "releases of one dataset", repeated(relation, args.draws, args.naive_draws), case, small, repeats, "draw"
+        )
+        rows, checks = rows + done[0], checks + done[1]
+    harness.finish("releases", args, rows, checks)
+
+
+if __name__ == "__main__":
+    main()

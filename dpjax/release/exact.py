@@ -1,0 +1,149 @@
+"""The same draw in exact arithmetic, on the host: it reads on in the same uniforms until every comparison is decided."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from itertools import accumulate, pairwise
+
+from dpjax.release.tables import DIGITS, Enclosure, Law, digit_probability, exponential, own_weight, rate_of
+
+More = Callable[[int, int], int]
+_REST = DIGITS + 1  # the roles of the uniforms: 0 for the piece, 1..24 for the digits, this for the rest
+
+
+class Bits:
+    """A uniform that is known to so many bits, and reads more where it must.
+
+    Attributes:
+        value: the bits read so far, as an integer.
+        count: how many.
+    """
+
+    def __init__(self, words: Sequence[int], role: int, more: More) -> None:
+        self.value, self.count, self._next = 0, 0, 0
+        self._role, self._more = role, more
+        for word in words:
+            self._append(word)
+
+    def _append(self, word: int) -> None:
+        self.value, self.count = self.value << 32 | int(word), self.count + 32
+
+    def read(self) -> None:
+        """Read one word more."""
+        self._append(self._more(self._role, self._next))
+        self._next += 1
+
+    def below(self, enclose: Callable[[int], Enclosure]) -> bool:
+        """Whether the uniform is below a number that ``enclose(bits)`` encloses."""
+        while True:
+            number = enclose(self.count + 64)
+            if (self.value + 1) << number.scale <= number.low << self.count:
+                return True
+            if self.value << number.scale >= number.high << self.count:
+                return False
+            self.read()
+
+
+def pieces_of(lower: Sequence[int], upper: Sequence[int], law: Law) -> list[tuple[int, int, int, bool]]:
+    """Width, level, inner end, and whether it goes downwards; level -1 for the own cell. In the order of the device."""
+    own = int(law == "owned_cell")
+    pieces = [(int(b) - int(a), level, int(a) + own, False) for level, (a, b) in enumerate(pairwise(upper))]
+    pieces += [(int(a) - int(b), level, int(a), True) for level, (a, b) in enumerate(pairwise(lower))]
+    return pieces + [(1, -1, int(upper[0]), False)] * own
+
+
+def weights_of(rate: Fraction, pieces: list[tuple[int, int, int, bool]], bits: int) -> tuple[list[int], list[int]]:
+    """Enclose the weights w e^(-lam (l - base)), base the smallest level, and lam / (1 - e^-lam) of an own cell, times 2^bits.
+
+    One scale for all: what is far out lies between 0 and a few units, so that neither time nor memory grows with its level.
+    """
+    levels = [level for _, level, _, _ in pieces if level >= 0]
+    base, last = (0 if len(levels) < len(pieces) else min(levels)), max(levels, default=0)
+    step, own = (_scaled(number, bits) for number in (exponential(rate, bits), own_weight(rate, bits)))
+    low, high = [1 << bits], [1 << bits]
+    for _ in range(last - base):
+        low.append(low[-1] * step[0] >> bits)
+        high.append(-(-high[-1] * step[1] >> bits))
+    return (
+        [own[0] if level < 0 else width * low[level - base] for width, level, _, _ in pieces],
+        [own[1] if level < 0 else width * high[level - base] for width, level, _, _ in pieces],
+    )
+
+
+def _scaled(number: Enclosure, bits: int) -> tuple[int, int]:
+    shift = bits - number.scale
+    if shift >= 0:
+        return number.low << shift, number.high << shift
+    return number.low >> -shift, -(-number.high >> -shift)
+
+
+def host_exact(epsilon: float, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, law: Law, more: More) -> int:
+    """Return the cell that the uniforms stand for, whatever it takes.
+
+    Args:
+        epsilon: as for the tables.
+        lower: the integer values downwards, as for the device.
+        upper: upwards.
+        words: the 27 words of the lane.
+        law: as for the device.
+        more: ``more(role, i)``, the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
+
+    Returns:
+        The cell.
+    """
+    rate = rate_of(epsilon)
+    pieces = pieces_of(lower, upper, law)
+    width, _, inner, below = pieces[piece_of(rate, pieces, Bits(words[:2], 0, more))]
+    digits = 0
+    for k in range(1, DIGITS + 1):
+        uniform = Bits(words[1 + k : 2 + k], k, more)
+        digits = 2 * digits + uniform.below(partial(digit_probability, rate, k))
+    step = _step(rate, width, digits, Bits(words[2 + DIGITS : 3 + DIGITS], _REST, more))
+    return inner - 1 - step if below else inner + step
+
+
+def piece_of(rate: Fraction, pieces: list[tuple[int, int, int, bool]], uniform: Bits) -> int:
+    """The piece that a uniform chooses: reads until it is the same for all bits that may follow."""
+    there = [number for number, piece in enumerate(pieces) if piece[0] > 0]
+    bits = 128
+    while True:
+        low, high = ([0, *accumulate(ends)] for ends in weights_of(rate, [pieces[number] for number in there], bits))
+        least, most = low[-1] * uniform.value, high[-1] * (uniform.value + 1)  # of Z U, times 2^(bits + count)
+        # Where the upper ends of the sums pass the lower end of Z U: only there can the piece be.
+        i = bisect_right(high, least >> uniform.count) - 1
+        for candidate in (i - 1, i, i + 1):
+            if 0 <= candidate < len(there):
+                first, last = candidate == 0, candidate == len(there) - 1
+                if (first or high[candidate] << uniform.count <= least) and (last or most <= low[candidate + 1] << uniform.count):
+                    return there[candidate]
+        uniform.read()
+        bits += 64
+
+
+def _step(rate: Fraction, width: int, digits: int, rest: Bits) -> int:
+    mu, unit = rate / 2**DIGITS, Fraction(1, 2**DIGITS)
+    least = max(Fraction(rest.value, 2**rest.count) - mu / 8, Fraction(0))
+    most = Fraction(rest.value + 1, 2**rest.count)
+    first = int(width * (digits + least) * unit)
+    end = width * (digits + most) * unit  # not reached
+    last = -(-end.numerator // end.denominator) - 1
+    while last > first:
+        border = Fraction(last, width) / unit - digits  # X is at least this for the last candidate
+        if not rest.below(partial(_cdf, mu, border)):
+            return last
+        last -= 1
+    return first
+
+
+def _cdf(mu: Fraction, x: Fraction, bits: int) -> Enclosure:
+    """Enclose (1 - e^(-mu x)) / (1 - e^-mu), for x in (0, 1)."""
+    inner = bits + 2 * (mu.denominator.bit_length() + x.denominator.bit_length()) + 16
+    part, whole = exponential(mu * x, inner), exponential(mu, inner)
+    scale = max(part.scale, whole.scale)
+    one = 1 << scale
+    above_low, above_high = one - (part.high << (scale - part.scale)), one - (part.low << (scale - part.scale))
+    below_low, below_high = one - (whole.high << (scale - whole.scale)), one - (whole.low << (scale - whole.scale))
+    return Enclosure((above_low << bits) // below_high, -(-(above_high << bits) // below_low), bits)

@@ -1,0 +1,446 @@
+"""The release itself: entropy from the operating system, the draw on the device, the doubtful lanes exactly."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import parameters
+from dpjax.accounting.guarantees import Guarantee
+from dpjax.profiles.monotone import check_shift
+from dpjax.profiles.order_statistics import Ranks, ranks_of_order_statistic, ranks_of_quantile
+from dpjax.profiles.profile import NEIGHBORS, Neighbors
+from dpjax.release.chacha20 import WORDS as BLOCK
+from dpjax.release.chacha20 import chacha20, chacha20_on_host
+from dpjax.release.choice import WORDS as CHOICE
+from dpjax.release.choice import certified_choice, exact_choice
+from dpjax.release.draw import WORDS, certified_draw
+from dpjax.release.exact import More, host_exact
+from dpjax.release.grid import Grid, as_numbers, to_grid
+from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
+from dpjax.release.law import GridLaw
+from dpjax.release.tables import LAWS, Law, public_tables, rate_of
+
+_LANES = 2**16  # of a chunk: 8 MB of words
+_PIECES = 2**21  # of a chunk of rows
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The q-quantile: NumPy's linear interpolation, or with ``"lower"`` the record x[ceil(q n)].
+
+    Attributes:
+        q: strictly between 0 and 1, a short decimal or a Fraction; its denominator refines the grid if it interpolates.
+        definition: ``"linear"`` or ``"lower"``.
+    """
+
+    q: float | Fraction
+    definition: Literal["linear", "lower"] = "linear"
+
+
+@dataclass(frozen=True)
+class OrderStatistic:
+    """The record of a fixed rank, counted from 1.
+
+    Attributes:
+        rank: from 1 to the number of records on the last axis.
+    """
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The largest record, by shifted inverse sensitivity: near the (tau+1)-th largest.
+
+    Attributes:
+        tau: at least 1, chosen without the data, for example by :func:`dpjax.shift_for`.
+    """
+
+    tau: int
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of nonnegative records, with no bound on one of them but the grid's, by shifted inverse sensitivity.
+
+    It lies near the sum without the tau largest records. The grid must start at 0.
+
+    Attributes:
+        tau: at least 1, chosen without the data, for example by :func:`dpjax.shift_for`.
+        size: the number of cells of the sum's range, public; a larger sum counts as its end.
+    """
+
+    tau: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The most frequent of finitely many public candidates; a record that equals none counts for none.
+
+    Attributes:
+        candidates: finite numbers, distinct and increasing; chosen without the data.
+    """
+
+    candidates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        labels = np.asarray(self.candidates, np.float64)
+        if labels.ndim != 1 or labels.size == 0 or not np.isfinite(labels).all() or not np.all(np.diff(labels) > 0):
+            raise ValueError(f"candidates must be finite, distinct and increasing, got {self.candidates}.")
+
+
+MEDIAN = Quantile(Fraction(1, 2))
+Statistic = Quantile | OrderStatistic | Maximum | Total | Mode | Literal["median", "sum", "mean"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What was released; no error bar, since that would be a function of the data.
+
+    Attributes:
+        cells: int64 ``(draws, ...)``, in steps of the grid from the range's lower end; of a mode, the number of the candidate.
+        values: float64 of the same shape, the lower ends of the cells; of a mode, the candidates.
+        guarantee: what all draws of one row cost together.
+        grid: the public grid.
+        law: ``"cell"`` or ``"owned_cell"``.
+        draws: how many from each row.
+    """
+
+    cells: np.ndarray
+    values: np.ndarray
+    guarantee: Guarantee
+    grid: Grid | None
+    law: Law | None
+    draws: int
+
+
+def release(
+    x: Any,
+    *,
+    statistic: Statistic,
+    epsilon: float,
+    grid: Grid | None = None,
+    neighbors: Literal["add_remove", "swap"],
+    law: Literal["auto", "cell", "owned_cell"] = "auto",
+    n_max: int | None = None,
+    mask: Any = None,
+    draws: int = 1,
+) -> Release:
+    """Release a statistic of every row, drawn exactly on a public grid.
+
+    The draws have exactly the stated law if the operating system's entropy is uniform and ChaCha20 is: no float, no truncated
+    table and no rounding takes part in the choice of a cell. There is no key and no seed; two calls never give the same draws.
+
+    Args:
+        x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced). Each is rounded down to the grid, and those
+            beyond it to its ends. NaN is absent under add/remove and the lowest cell under swap.
+        statistic: ``"median"``, a :class:`Quantile`, :class:`OrderStatistic`, :class:`Maximum`, :class:`Total` or :class:`Mode`;
+            under swap also ``"sum"`` and ``"mean"``.
+        epsilon: from 2^-30 to 64 for each draw (to 32 for a mode).
+        grid: public, chosen without the data; not for a mode.
+        neighbors: ``"add_remove"`` or ``"swap"``.
+        law: ``"cell"``: the cell that the continuous piecewise Laplace draw falls into; ``"owned_cell"``: a value v owns the cell
+            [v, v + 1), which keeps mass at the median of tied data; ``"auto"``: the first if ``x`` is an array of floats, the
+            second otherwise, also for a list (whose dtype would depend on the records).
+        n_max: the public capacity of a row; shorter ones are padded with absent records (add/remove only). More records than
+            that are refused, which discloses that there are more: choose it generously.
+        mask: bool that broadcasts against ``x``, which records are present (add/remove only).
+        draws: how many from each row; each costs epsilon.
+
+    Returns:
+        A :class:`Release`.
+
+    Raises:
+        TypeError: under a trace, or ``x`` is not numeric.
+        ValueError: a bad public parameter. Records never raise.
+
+    Privacy:
+        epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters and the shape of ``x`` (under
+        add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane takes longer,
+        whose probability is about 2^-27 for a thousand records and grows with their number), caches, power, memory that is not wiped, parameters chosen from the data, and a
+        call inside a ``vmap`` that closes over the data, which cannot be detected.
+
+    References:
+        Durfee (2025), Algorithm 1; Mironov (2012), for what floats give away; RFC 8439.
+
+    >>> grid = Grid(log2_step=0, lower=0, size=121)
+    >>> found = release([[31, 40, 28, 35, 52, 33, 47, 29, 38]], statistic="median", epsilon=1.0, grid=grid, neighbors="add_remove")
+    >>> found.values.shape, bool((found.values >= 0).all()), found.law
+    ((1, 1), True, 'owned_cell')
+    >>> print(found.guarantee)
+    1-DP and 1-bounded-range under add_remove neighbors
+    """
+    parameters.one_of("neighbors", neighbors, NEIGHBORS)
+    parameters.one_of("law", law, ("auto", *LAWS))
+    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
+        raise ValueError(f"draws must be a positive integer, got {draws!r}.")
+    rate_of(epsilon)
+    if isinstance(statistic, Mode):
+        if grid is not None or law != "auto" or n_max is not None:
+            raise ValueError("a mode is released from its candidates: give no grid, no law and no n_max.")
+        if not 2.0**-30 <= float(epsilon) <= 32:
+            raise ValueError(f"epsilon must be from 2^-30 to 32 for a mode, got {epsilon}.")
+    elif not isinstance(grid, Grid):
+        raise TypeError(f"grid must be a Grid, got {type(grid).__name__}.")
+    if isinstance(x, jax.core.Tracer) or isinstance(jnp.zeros(()), jax.core.Tracer):
+        raise TypeError("release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
+    array = np.asarray(x)
+    if array.ndim == 0:
+        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+    cost = _product(float(epsilon), int(draws))
+    promise = Guarantee(cost, cost, neighbors)
+    if isinstance(statistic, Mode):
+        found = _draw_mode(_counts(array, statistic, mask, neighbors), array.shape[-1], float(epsilon), neighbors, int(draws))
+        return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, int(draws))
+    assert grid is not None
+    chosen = _law_of(x, law)
+    knots, refined, total = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask)
+    drawn = _draw(knots, float(epsilon), chosen, int(draws)) // refined
+    start = Fraction(grid.lower) / Fraction(grid.step)
+    offset = int(start) * (array.shape[-1] if total else 1)
+    values = np.ldexp((drawn + offset).astype(np.float64), int(grid.log2_step))
+    if statistic == "mean":
+        values = values / array.shape[-1]
+    return Release(drawn, values, promise, grid, chosen, int(draws))
+
+
+def exact_law(
+    x: Any,
+    *,
+    statistic: Statistic,
+    epsilon: float,
+    grid: Grid,
+    neighbors: Literal["add_remove", "swap"],
+    law: Literal["auto", "cell", "owned_cell"] = "auto",
+    n_max: int | None = None,
+    mask: Any = None,
+) -> GridLaw:
+    """Return the law that :func:`release` draws from for one dataset: to know the utility before anything is spent.
+
+    Args:
+        x: one dataset, ``(n,)``; simulated or public data, since the law is a function of it.
+        statistic: as for :func:`release`, but a mode, whose law is ``dpjax.exponential``'s.
+        epsilon: likewise.
+        grid: likewise.
+        neighbors: likewise.
+        law: likewise.
+        n_max: likewise.
+        mask: likewise.
+
+    Returns:
+        A :class:`GridLaw`.
+
+    Raises:
+        TypeError, ValueError: as :func:`release`; more than one dataset, or a mode.
+
+    Privacy:
+        A function of the private data: not a release.
+
+    References:
+        As :func:`release`.
+
+    >>> grid = Grid(log2_step=0, lower=0, size=128)
+    >>> law = exact_law([31, 40, 28, 35, 52, 33, 47, 29, 38], statistic="median", epsilon=4.0, grid=grid, neighbors="swap")
+    >>> round(float(law.pmf(35)), 3), round(law.mean_abs_error(35), 2)
+    (0.31, 1.44)
+    """
+    rate_of(epsilon)
+    array = np.asarray(x)
+    if isinstance(statistic, Mode) or array.ndim != 1:
+        raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
+    chosen = _law_of(x, law)
+    knots, refined, _ = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask)
+    return GridLaw(knots, float(epsilon), chosen, refined)
+
+
+def _law_of(x: Any, law: Literal["auto", "cell", "owned_cell"]) -> Law:
+    if law != "auto":
+        return law
+    return "cell" if jnp.issubdtype(getattr(x, "dtype", np.int64), jnp.floating) else "owned_cell"
+
+
+def _prepare(
+    array: np.ndarray, statistic: Statistic, grid: Grid, neighbors: Neighbors, law: Law, n_max: int | None, mask: Any
+) -> tuple[Knots, int, bool]:
+    """The knots, by how much the grid is refined, and whether they are sums."""
+    cells, there = _padded(*to_grid(array, grid), mask, n_max, neighbors)
+    return _knots(cells, there, statistic, grid, law, neighbors)
+
+
+def _product(epsilon: float, draws: int) -> float:
+    """Epsilon * draws, rounded up."""
+    cost = epsilon * draws
+    return cost if Fraction(cost) >= Fraction(epsilon) * draws else math.nextafter(cost, math.inf)
+
+
+def _counts(array: np.ndarray, statistic: Mode, mask: Any, neighbors: str) -> np.ndarray:
+    """How many records equal each candidate, int64 ``(..., k)``."""
+    if mask is not None and neighbors == "swap":
+        raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
+    records, there = as_numbers(array)
+    if mask is not None:
+        there = there & np.broadcast_to(_bool(mask), there.shape)
+    labels = np.asarray(statistic.candidates, np.float64)
+    counts = [np.sum((records == label) & there, axis=-1) for label in labels]
+    return np.stack(counts, axis=-1)
+
+
+def _draw_mode(counts: np.ndarray, counts_top: int, epsilon: float, neighbors: str, draws: int) -> np.ndarray:
+    """Candidates ``(draws, ...)``: the exponential mechanism on counts, whose sensitivity up to a shift is 1/2 under add/remove."""
+    costs = (counts.max(axis=-1, keepdims=True) - counts).astype(np.int32)
+    batch, rows = costs.shape[:-1], int(np.prod(costs.shape[:-1], dtype=np.int64))
+    costs = costs.reshape(rows, costs.shape[-1])
+    sharp = 2 * epsilon if neighbors == "add_remove" else epsilon
+    tables = public_tables(sharp, levels=int(counts_top) + 1)
+
+    def on_host(row: int, words: list[int], more: More) -> int:
+        return exact_choice(sharp, costs[row].tolist(), words, more=more)
+
+    def on_device(some: slice, words: Any) -> Any:
+        return certified_choice(tables, costs[some], words)
+
+    return _run(rows, draws, 2 * costs.shape[-1], CHOICE, on_device, on_host).reshape(draws, *batch)
+
+
+def _padded(cells: np.ndarray, there: np.ndarray, mask: Any, n_max: int | None, neighbors: str) -> tuple[np.ndarray, np.ndarray]:
+    if neighbors == "swap":
+        if mask is not None or n_max is not None:
+            raise ValueError("mask and n_max are for add_remove neighbors: under swap the number of records is public.")
+        return cells, np.ones_like(there)  # a NaN has cell 0
+    if mask is not None:
+        there = there & np.broadcast_to(_bool(mask), there.shape)
+    if n_max is not None:
+        missing = int(n_max) - cells.shape[-1]
+        if missing < 0:
+            raise ValueError(f"x has room for {cells.shape[-1]} records, more than n_max = {n_max}.")
+        padding = [(0, 0)] * (cells.ndim - 1) + [(0, missing)]
+        cells, there = np.pad(cells, padding), np.pad(there, padding)
+    return cells, there
+
+
+def _knots(
+    cells: np.ndarray, there: np.ndarray, statistic: Statistic, grid: Grid, law: Law, neighbors: Neighbors
+) -> tuple[Knots, int, bool]:
+    """The knots, by how much the grid is refined, and whether they are sums."""
+    high = grid.size if law == "cell" else grid.size - 1
+    n = cells.shape[-1]
+    if statistic in ("sum", "mean"):
+        if neighbors != "swap":
+            raise ValueError(f"the {statistic} is released under swap neighbors only, where the number of records is public.")
+        if n == 0 or grid.size < 2:
+            raise ValueError(f"a {statistic} needs at least one record and two cells.")
+        start = Fraction(grid.lower) / Fraction(grid.step)
+        if n * max(abs(start), abs(start + grid.size)) > 2**53:
+            raise ValueError(
+                f"float64 cannot hold every sum of {n} records of this grid: take bounds closer to 0 or a larger step."
+            )
+        return sum_knots(cells, high=grid.size - 1), 1, True
+    if isinstance(statistic, Maximum):
+        return maximum_knots(cells, there, tau=check_shift(statistic.tau), high=high), 1, False
+    if isinstance(statistic, Total):
+        if grid.lower != 0:
+            raise ValueError(f"a Total needs a grid that starts at 0, this one starts at {grid.lower}.")
+        top = Grid(grid.log2_step, 0, statistic.size).size - (law == "owned_cell")
+        return total_knots(cells, there, tau=check_shift(statistic.tau), high=top), 1, False
+    if statistic == "median":
+        statistic = MEDIAN
+    if isinstance(statistic, Quantile):
+        parameters.one_of("definition", statistic.definition, ("linear", "lower"))
+        ranks: Ranks = ranks_of_quantile(statistic.q, definition=statistic.definition, neighbors=neighbors)
+    elif isinstance(statistic, OrderStatistic):
+        ranks = ranks_of_order_statistic(statistic.rank, n)
+    else:
+        raise ValueError(
+            f'statistic must be "median", "sum", "mean", a Quantile, OrderStatistic, Maximum, Total or Mode; got {statistic!r}.'
+        )
+    refined = 1 if ranks.definition == "lower" else ranks.denominator
+    return order_knots(cells, there, ranks, high=high, count_is_public=neighbors == "swap"), refined, False
+
+
+def _bool(mask: Any) -> np.ndarray:
+    given = np.asarray(mask)
+    if given.dtype != np.bool_:
+        raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
+    return given
+
+
+def _draw(knots: Knots, epsilon: float, law: Law, draws: int) -> np.ndarray:
+    """Cells ``(draws, ...)``, int64."""
+    batch = knots.lower.shape[:-1]
+    rows = int(np.prod(batch, dtype=np.int64))
+    lower, upper = (side.reshape(rows, side.shape[-1]) for side in knots)
+    levels = max(lower.shape[-1], upper.shape[-1], 2) - 1
+    tables = public_tables(epsilon, levels=levels)
+
+    def on_host(row: int, words: list[int], more: More) -> int:
+        return host_exact(epsilon, lower[row].tolist(), upper[row].tolist(), words, law=law, more=more)
+
+    def on_device(some: slice, words: Any) -> Any:
+        return certified_draw(tables, lower[some], upper[some], words, law=law)
+
+    return _run(rows, draws, 2 * levels, WORDS, on_device, on_host).reshape(draws, *batch)
+
+
+def _run(
+    rows: int,
+    draws: int,
+    pieces: int,
+    words: int,
+    on_device: Callable[[slice, Any], Any],
+    on_host: Callable[[int, list[int], More], int],
+) -> np.ndarray:
+    """Draw ``(draws, rows)`` in chunks, with a key of the operating system for all of them; doubtful lanes on the host."""
+    blocks = -(-words // BLOCK)
+    if draws * rows * blocks >= 2**32:
+        raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
+    entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
+    found = np.zeros((draws, rows), np.int64)
+    many_rows = max(min(rows, _PIECES // pieces), 1)
+    for first in range(0, rows, many_rows):
+        some = slice(first, min(first + many_rows, rows))
+        width = some.stop - some.start
+        many_draws = max(min(draws, _LANES // width), 1)
+        for start in range(0, draws, many_draws):
+            number = min(many_draws, draws - start)
+            lane = (np.arange(start, start + number)[:, None] * rows + np.arange(some.start, some.stop)).astype(np.uint32)
+            drawn = on_device(some, _words(entropy, lane, words))
+            cells, certified = np.array(drawn.cell, np.int64), np.asarray(drawn.certified)
+            for draw, row in zip(*np.nonzero(~certified), strict=True):
+                own = lane[draw, row]
+                cells[draw, row] = on_host(first + row, _words_on_host(entropy, own, words), partial(_further, entropy, own))
+            found[start : start + number, some] = cells
+    return found
+
+
+_NONCE = np.zeros(3, np.uint32)  # that of the first words; further ones have (1, role, i)
+
+
+def _words(entropy: np.ndarray, lane: np.ndarray, words: int) -> jax.Array:
+    """The words of every lane, ``(words, *lane.shape)``."""
+    blocks = -(-words // BLOCK)
+    counter = lane[None] * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32).reshape(-1, *(1,) * lane.ndim)
+    found = chacha20(entropy, _NONCE, counter)  # (16, blocks, ...)
+    return jnp.moveaxis(found, 1, 0).reshape(blocks * BLOCK, *lane.shape)[:words]
+
+
+def _words_on_host(entropy: np.ndarray, lane: np.uint32, words: int) -> list[int]:
+    """The words of one lane."""
+    blocks = -(-words // BLOCK)
+    counter = np.uint32(lane) * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32)
+    return [int(word) for word in chacha20_on_host(entropy, _NONCE, counter).T.ravel()[:words]]
+
+
+def _further(entropy: np.ndarray, lane: np.uint32, role: int, i: int) -> int:
+    """The i-th further word of a uniform of one lane."""
+    return int(chacha20_on_host(entropy, np.array([1, role, i], np.uint32), np.asarray(lane))[0])

@@ -1,0 +1,40 @@
+"""The same words give the same cells on eight devices as on one, in a process of its own."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from dpjax.release import certified_draw, public_tables
+from tests.release.test_draw import WORDS, random_knots
+rng = np.random.default_rng(0)
+knots, tables = random_knots(rng, 64, 40, 2**20), public_tables(0.7, levels=41)
+words = rng.integers(0, 2**32, (WORDS, 64), dtype=np.uint32)
+alone = certified_draw(tables, *knots, words, law="owned_cell")
+rows = NamedSharding(Mesh(np.array(jax.devices()), ("i",)), P("i"))
+columns = NamedSharding(rows.mesh, P(None, "i"))
+spread = certified_draw(tables, *(jax.device_put(side, rows) for side in knots), jax.device_put(words, columns), law="owned_cell")
+assert len(jax.devices()) == 8
+np.testing.assert_array_equal(alone.cell, spread.cell)
+np.testing.assert_array_equal(alone.certified, spread.certified)
+assert np.asarray(alone.certified).all()
+print("the same")
+"""
+
+
+@pytest.mark.slow
+def test_eight_devices():
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, cwd=ROOT, text=True, capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == "the same"

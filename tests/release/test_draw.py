@@ -1,0 +1,228 @@
+"""The draw on the device against the exact one on the host, lane by lane, with random and adversarial words."""
+
+import hashlib
+from functools import partial
+from math import exp, expm1
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.random.two_words import Words
+from dpjax.release.draw import WORDS, certified_draw, weigh
+from dpjax.release.exact import host_exact, pieces_of
+from dpjax.release.knots import Knots
+from dpjax.release.law import log_pmf
+from dpjax.release.tables import DIGITS, LAWS, public_tables
+from tests.support.statistics import assert_counts_follow, assert_counts_rejected
+
+EXTREME = np.array([0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
+
+
+def random_knots(rng, rows, pieces, size):
+    """Integer values outwards from random centres, with ties, up to both ends of 0..size."""
+    value = rng.integers(0, size + 1, (rows, 1))
+    sides = []
+    for end in (0, size):
+        reach = np.sort(rng.integers(0, 2 ** rng.integers(1, size.bit_length() + 1), (rows, pieces)), axis=-1)
+        reach = np.where(rng.uniform(size=(rows, pieces)) < 0.3, np.roll(reach, 1, axis=-1), reach)
+        reach = np.minimum(np.maximum.accumulate(reach, axis=-1), np.abs(end - value))
+        reach[:, -1] = np.abs(end - value)[:, 0]
+        sides.append(np.concatenate([value, value + np.sign(end - value) * reach], axis=-1).astype(np.int32))
+    return Knots(*sides)
+
+
+def more(role, i, seed=0):
+    return int.from_bytes(hashlib.blake2b(f"{seed} {role} {i}".encode(), digest_size=4).digest(), "little")
+
+
+def assert_equals_host(epsilon, knots, words, law, fill=None):
+    """All certified lanes; returns the share of them."""
+    levels = max(knots.lower.shape[-1], knots.upper.shape[-1])
+    drawn = certified_draw(public_tables(epsilon, levels=levels), *knots, words, law=law)
+    cells, certified = np.asarray(drawn.cell), np.asarray(drawn.certified)
+    further = more if fill is None else lambda role, i: fill
+    for row in np.flatnonzero(certified):
+        exact = host_exact(epsilon, knots.lower[row], knots.upper[row], words[:, row], law=law, more=further)
+        assert cells[row] == exact, (row, knots.lower[row], knots.upper[row], words[:, row])
+    return certified.mean()
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("epsilon", [1.0, 2.0**-30, pytest.param(0.1, marks=pytest.mark.slow), pytest.param(64.0)])
+def test_device_equals_host(epsilon, law):
+    rng = np.random.default_rng(0)
+    for pieces, size in ((3, 12), (70, 2**30)):
+        knots = random_knots(rng, 150, pieces, size)
+        words = rng.integers(0, 2**32, (WORDS, 150), dtype=np.uint32)
+        assert assert_equals_host(epsilon, knots, words, law) > 0.98
+
+
+def at_the_borders(rng, epsilon, knots, law, words):
+    """Words for the piece next to a border between two pieces, and words of digits that are their thresholds."""
+    thresholds = public_tables(epsilon, levels=1).thresholds
+    for row in range(words.shape[1]):
+        weights = [
+            exp(-epsilon / 2 * level) * width if level >= 0 else epsilon / 2 / -expm1(-epsilon / 2)
+            for width, level, _, _ in pieces_of(knots.lower[row].tolist(), knots.upper[row].tolist(), law)
+        ]
+        share = float(np.cumsum(weights)[rng.integers(len(weights))] / sum(weights))
+        uniform = min(max(int(share * 2**64) + int(rng.integers(-(2**14), 2**14)), 0), 2**64 - 1)
+        words[:2, row] = uniform >> 32, uniform & 0xFFFFFFFF
+        if row % 3 == 0:
+            k = rng.integers(DIGITS)
+            words[2 + k, row] = int(thresholds[k]) + rng.integers(-1, 2)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_device_equals_host_on_adversarial_words(law):
+    rng = np.random.default_rng(1)
+    for pieces, size in ((3, 12), (70, 2**30)):
+        knots = random_knots(rng, 300, pieces, size)
+        extreme = rng.uniform(size=(WORDS, 300)) < 0.8
+        words = np.where(extreme, rng.choice(EXTREME, (WORDS, 300)), rng.integers(0, 2**32, (WORDS, 300))).astype(np.uint32)
+        words[:, 0], words[:, 1] = 0, 2**32 - 1
+        at_the_borders(rng, 1.0, knots, law, words[:, 2:150])
+        for fill in (0, 2**32 - 1):
+            assert 0.3 < assert_equals_host(1.0, knots, words, law, fill) < 0.95
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_draws_follow_the_law(law):
+    knots = Knots(np.array([[7, 5, 5, 2, 0]], np.int32), np.array([[7, 8, 12, 19]], np.int32))
+    number, size = 100_000, 19 + (law == "owned_cell")
+    words = np.random.default_rng(2).integers(0, 2**32, (WORDS, number, 1), dtype=np.uint32)
+    drawn = certified_draw(public_tables(1.3, levels=4), *knots, words, law=law)
+    assert np.asarray(drawn.certified).all()
+    counts = np.bincount(np.asarray(drawn.cell).ravel(), minlength=size)
+    exact = np.exp(log_pmf(Knots(knots.lower[0], knots.upper[0]), 1.3, np.arange(size), law=law))
+    np.testing.assert_allclose(exact.sum(), 1.0, rtol=1e-12)
+    assert_counts_follow(counts, exact)
+    assert_counts_rejected(counts, np.exp(log_pmf(Knots(knots.lower[0], knots.upper[0]), 1.5, np.arange(size), law=law)))
+
+
+def test_the_same_words_give_the_same_cells_everywhere():
+    rng = np.random.default_rng(3)
+    knots = random_knots(rng, 40, 70, 2**20)
+    words = rng.integers(0, 2**32, (WORDS, 40), dtype=np.uint32)
+    tables = public_tables(0.5, levels=71)
+    draw = partial(certified_draw, law="owned_cell")
+    plain = draw(tables, *knots, words)
+    mapped = jax.vmap(draw, in_axes=(None, 0, 0, 1))(tables, *knots, words)
+    inside = jax.jit(lambda words: draw(tables, *map(jnp.asarray, knots), words))(words)
+    for other in (mapped, inside):
+        np.testing.assert_array_equal(other.cell, plain.cell)
+        np.testing.assert_array_equal(other.certified, plain.certified)
+    # Many draws of a row go by a table, one by a block.
+    many = rng.integers(0, 2**32, (WORDS, 20, 40), dtype=np.uint32)
+    together = draw(tables, *knots, many)
+    for i in (0, 19):
+        alone = draw(tables, *knots, many[:, i])
+        np.testing.assert_array_equal(together.cell[i], alone.cell)
+        np.testing.assert_array_equal(together.certified[i], alone.certified)
+    before = jax.config.jax_enable_x64
+    try:
+        jax.config.update("jax_enable_x64", not before)
+        again = draw(tables, *knots, words)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    np.testing.assert_array_equal(again.cell, plain.cell)
+    np.testing.assert_array_equal(again.certified, plain.certified)
+    assert again.cell.dtype == np.int32
+
+
+@pytest.mark.parametrize("precision", [8, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("law", LAWS)
+def test_with_few_bits_the_certified_lanes_are_still_right(law, precision):
+    """The test of the tests: a device that sees 8 bits of each word leaves many lanes in doubt, and is wrong in none."""
+    rng = np.random.default_rng(4)
+    knots = random_knots(rng, 400, 5, 40)
+    words = rng.integers(0, 2**32, (WORDS, 400), dtype=np.uint32)
+    tables = public_tables(1.0, levels=6)
+    drawn = certified_draw(tables, *knots, words, law=law, precision=precision)
+    cells, certified = np.asarray(drawn.cell), np.asarray(drawn.certified)
+    exact = np.array([host_exact(1.0, a, b, words[:, i], law=law, more=more) for i, (a, b) in enumerate(zip(*knots, strict=True))])
+    assert 0.05 < certified.mean() < 0.999
+    np.testing.assert_array_equal(cells[certified], exact[certified])
+    assert (cells != exact).any()  # and without the certification it would be wrong: the law needs the host
+    np.testing.assert_array_equal(np.asarray(certified_draw(tables, *knots, words, law=law).cell), exact)
+
+
+def changed_tables(name, tables):
+    """Small faults of the tables. (``<=`` for ``<`` at a threshold changes nothing: such lanes are in doubt.)"""
+    if name == "threshold up":
+        return tables._replace(thresholds=tables.thresholds + np.uint32(2**20))
+    if name == "level base":
+        return tables._replace(**{field: np.roll(getattr(tables, field), 1) for field in ("high", "low", "scale")})
+    if name == "scale":
+        return tables._replace(scale=tables.scale + (np.arange(6) == 2).astype(np.int32))
+    if name == "mantissa":
+        return tables._replace(high=tables.high - (np.arange(6) == 1) * np.uint32(2**22))
+    if name == "own":
+        return tables._replace(own=tables.own - np.array([2**22, 0, 0], np.uint32))
+    raise KeyError(name)
+
+
+@pytest.mark.parametrize("name", ["threshold up", "level base", "scale", "mantissa", "own"])
+def test_faults_of_the_tables_are_seen_lane_by_lane(name, monkeypatch):
+    rng = np.random.default_rng(5)
+    knots = random_knots(rng, 4000, 5, 40)
+    words = rng.integers(0, 2**32, (WORDS, 4000), dtype=np.uint32)
+    tables = public_tables(1.0, levels=6)
+    right, wrong = (certified_draw(t, *knots, words, law="owned_cell") for t in (tables, changed_tables(name, tables)))
+    both = np.asarray(right.certified & wrong.certified)
+    assert both.mean() > 0.5
+    assert (np.asarray(right.cell) != np.asarray(wrong.cell))[both].any()
+
+
+def words_of(pair):
+    return np.asarray(pair.high).astype(object) * 2**32 + np.asarray(pair.low).astype(object)
+
+
+@pytest.mark.parametrize("pieces", [3, 1000, pytest.param(65_535, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("epsilon", [2.0**-30, 1.0, 64.0])
+def test_weights_are_at_most_two_units_too_small(epsilon, pieces):
+    """In Python integers, at the edges: widths of 1 and 2^31 - 1, none, and all at the end; and no sum passes 62 bits."""
+    rng = np.random.default_rng(6)
+    tables = public_tables(epsilon, levels=pieces)
+    rows = np.stack(
+        [
+            np.full(pieces, 2**31 - 1),
+            np.ones(pieces, np.int64),
+            rng.choice([0, 1, 2**31 - 1], pieces),
+            np.where(np.arange(pieces) == pieces - 1, 1, 0),
+            np.where(np.arange(pieces) == 0, 1, 2**31 - 1),
+        ]
+    )
+    rows[2, 0] = 1
+    mantissa = Words(jnp.asarray(tables.high)[None], jnp.asarray(tables.low)[None])
+    sums = weigh(jnp.asarray(rows.astype(np.uint32)), mantissa, jnp.asarray(tables.scale)[None])
+    found = words_of(sums.weight).reshape(5, -1)[:, :pieces]
+    exact = tables.high.astype(object) * 2**32 + tables.low.astype(object)
+    scale = tables.scale.astype(object)
+    bits = min(52, 62 - (pieces - 1).bit_length())
+    for row, widths in enumerate(rows.astype(object)):
+        unit = max(int(w).bit_length() + 62 - s for w, s in zip(widths, scale, strict=True) if w) - bits
+        for i in sorted({0, 1, pieces // 2, pieces - 1, *rng.integers(0, pieces, 20).tolist()}):
+            if widths[i] == 0:
+                assert found[row, i] == 0
+                continue
+            shift = int(scale[i] + unit)
+            least, most = int(widths[i] * exact[i]), int(widths[i] * (exact[i] + 1))  # true weight, times 2^shift
+            assert found[row, i] << shift <= least
+            assert most <= (found[row, i] + 2) << shift
+        assert words_of(sums.total)[row] == found[row].sum() < 2**62
+        assert int(sums.first[row]) == np.flatnonzero(rows[row])[0]
+        assert int(sums.last[row]) == np.flatnonzero(rows[row])[-1]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 64.0])
+def test_the_exact_draw_of_many_levels_is_short(epsilon):
+    """Far levels lie between 0 and a few units of one scale: 5000 of them are as quick as the near ones."""
+    rng = np.random.default_rng(7)
+    knots = random_knots(rng, 3, 5000, 2**30)
+    words = rng.integers(0, 2**32, (WORDS, 3), dtype=np.uint32)
+    words[:2, 1] = 2**32 - 1  # at the very end: it reads on
+    assert assert_equals_host(epsilon, knots, words, "cell") > 0.6
+    assert host_exact(epsilon, knots.lower[1], knots.upper[1], words[:, 1], law="cell", more=more) >= 0

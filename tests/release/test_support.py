@@ -1,0 +1,54 @@
+"""The attack on supports: which outputs are impossible for a neighbour? Many float draws, and no release."""
+
+import jax
+import numpy as np
+
+from dpjax import median, piecewise_laplace
+from dpjax.profiles.order_statistics import ranks_of_quantile
+from dpjax.release import Grid, Knots, log_pmf, order_knots, release
+
+# Neighbours under swap: one record moves, and with it the lower median of nine.
+FIRST = np.array([0.1, 0.2, 0.3, 0.5, 0.61, 0.7, 0.8, 0.9, 0.95])
+SECOND = np.array([0.1, 0.2, 0.3, 0.5, 0.03, 0.7, 0.8, 0.9, 0.95])
+
+
+def is_difference(y, inner):
+    """Whether a float32 sampler that returns inner - offset, with a float32 offset, can return y at all.
+
+    The exact difference of two floats is a multiple of the smaller unit of the two; one that is rounded is a multiple of its own
+    unit, and larger. So a small y must be a multiple of the unit of the offset, which is nearly as large as ``inner``.
+    """
+    offset = np.float32(inner) - y
+    unit = np.spacing(np.minimum(np.abs(offset), np.float32(inner)).astype(np.float32)).astype(np.float64) / 2
+    return np.mod(y.astype(np.float64), unit) == 0
+
+
+def test_float_draws_give_the_dataset_away():
+    """Draws below the smallest record start at it for one dataset and at another record for the other."""
+    low = {}
+    for name, data in (("first", FIRST), ("second", SECOND)):
+        law = piecewise_laplace(median(data.astype(np.float32), lower=0, upper=1, neighbors="swap"), 0.1)
+        draws = np.asarray(law.sample(jax.random.key(0), (200_000,)))
+        low[name] = draws[(draws > 0) & (draws < 0.03)]
+    # Every draw of the first dataset is 0.1 less an offset; a good part of the second's is not.
+    assert low["first"].size > 1000
+    assert is_difference(low["first"], 0.1).all()
+    impossible = ~is_difference(low["second"], 0.1)
+    assert impossible.mean() > 0.01
+
+
+def test_every_cell_of_a_release_is_possible_for_every_neighbour():
+    grid = Grid(log2_step=-10, lower=0, size=1024)
+    ranks = ranks_of_quantile(0.5, definition="linear", neighbors="swap")
+    for law in ("cell", "owned_cell"):
+        high = grid.size - (law == "owned_cell")
+        laws = []
+        for data in (FIRST, SECOND):
+            cells = np.floor(data * 1024).astype(np.int32)[None]
+            knots = order_knots(cells, np.ones_like(cells, bool), ranks, high=high, count_is_public=True)
+            laws.append(log_pmf(Knots(knots.lower[0], knots.upper[0]), 0.1, np.arange(2048 - (law == "owned_cell")), law=law))
+        assert all(np.isfinite(one).all() for one in laws)
+        assert np.abs(laws[0] - laws[1]).max() <= 0.1 * (1 + 1e-12)
+        found = release([FIRST, SECOND], statistic="median", epsilon=0.1, grid=grid, neighbors="swap", law=law, draws=2000)
+        assert (np.mod(found.values * 1024, 1) == 0).all()
+        assert ((found.cells >= 0) & (found.cells < 1024)).all()
