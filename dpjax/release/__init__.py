@@ -22,9 +22,9 @@ changes by at most 1 everywhere, whence epsilon-DP and epsilon-bounded-range at 
 (At cost 0 for the own cell, the loss would be 1.17 epsilon and the range 1.9 epsilon.)
 
 **The draw** is explained at the head of ``draw.py``, with the bound on every truncation: 32-bit integers decide the piece and the
-cell within it, or say that they do not. That has a probability of about 2^-27 for a thousand pieces: 2^-32 for each of 24 digits, and
-at most 4 P^2 / 2^min(51, 61 - log2 P) for the choice among P pieces, which grows for very many. Then ``exact.py`` reads on in the
-same uniforms, with exact arithmetic, so that the result is that of infinitely many bits.
+cell within it, or say that they do not. That has a probability of about 2^-27 for a thousand pieces: 2^-32 for each of 24 digits,
+and at most 4 P^2 / 2^min(51, 61 - log2 P) for the choice among P pieces, which grows for very many. Then ``exact.py`` reads on in
+the same uniforms, with exact arithmetic, so that the result is that of infinitely many bits.
 
 **Monotone statistics.** The maximum and a sum without a bound on one record go by shifted inverse sensitivity: the integer values
 around what is left when tau people leave (see ``dpjax.shifted_inverse``) interleave too, which is all that either law needs.

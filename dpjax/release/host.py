@@ -168,8 +168,9 @@ def release(
     Privacy:
         epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters and the shape of ``x`` (under
         add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane takes longer,
-        whose probability is about 2^-27 for a thousand records and grows with their number), caches, power, memory that is not wiped, parameters chosen from the data, and a
-        call inside a ``vmap`` that closes over the data, which cannot be detected.
+        with a probability of about 2^-27 for a thousand records, which grows with their number), caches, power, memory that is
+        not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which cannot be
+        detected.
 
     References:
         Durfee (2025), Algorithm 1; Mironov (2012), for what floats give away; RFC 8439.
