@@ -160,7 +160,7 @@ def _as_text(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str
     }
     table = aligned({name: cells for name, cells in fields.items() if cells}, left=("column", "group"))
     what = "Median" if asked.quantile == Fraction(1, 2) else f"Quantile {asked.quantile}"
-    head = f"{what} ({asked.definition}) on a grid of step {asked.grid_step:g} from {asked.lower:g} to {asked.upper:g}."
+    head = f"{what} ({asked.definition}) on a grid of step {asked.grid_step:.15g} from {asked.lower:.15g} to {asked.upper:.15g}."
     return "\n\n".join([wrapped(head), "\n".join(table), "\n".join(map(wrapped, _promise(asked, total)))])
 
 

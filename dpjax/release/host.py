@@ -166,8 +166,9 @@ def release(
         ValueError: a bad public parameter. Records never raise.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters and the shape of ``x`` (under
-        add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane takes longer,
+        epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters, the shape and the dtype
+        of ``x`` (under add/remove the number of records is private, its capacity is not; a column that turns to floats for one
+        missing value gives that away: state the law). Not covered: timing (a doubtful lane takes longer,
         with a probability of about 2^-27 for a thousand records, which grows with their number), caches, power, memory that is
         not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which cannot be
         detected.
