@@ -41,7 +41,7 @@ def on_device(draws: int | None = None):
         knots = order_knots(cells, there, ranks, high=grid.size, count_is_public=case.relation == "swap")
         tables = public_tables(case.epsilon, levels=max(side.shape[-1] for side in knots))
         step = np.float32(2.0**LOG2_STEP / ranks.denominator)
-        chunks = 1 if draws is None else -(-draws // CHUNK)
+        chunks = 1 if draws is None else -(-draws * case.rows // CHUNK)
         number = 1 if draws is None else draws // chunks
 
         def run(key: jax.Array, tables: Any, lower: jax.Array, upper: jax.Array) -> jax.Array:
@@ -128,7 +128,7 @@ def main() -> None:
         case, small = Case(args.rows, args.points, relation), Case(4096, 33, relation, seed=1)
         done = harness.contest("releases", single(relation), case, small, repeats, "median")
         rows, checks = rows + done[0], checks + done[1]
-        case, small = Case(1, args.points, relation), Case(1, 33, relation, seed=1)
+        case, small = Case(1, args.points, relation), Case(16, 33, relation, seed=1)
         done = harness.contest(
             "releases of one dataset", repeated(relation, args.draws, args.naive_draws), case, small, repeats, "draw"
         )
