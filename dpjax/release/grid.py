@@ -60,6 +60,11 @@ class Grid:
         return Fraction(2) ** int(self.log2_step)
 
     @property
+    def start(self) -> int:
+        """The lower bound in steps."""
+        return int(Fraction(self.lower) / self._step)
+
+    @property
     def step(self) -> float:
         """The width of a cell."""
         return float(self._step)
@@ -71,8 +76,7 @@ class Grid:
 
     def values(self, cells: ArrayLike) -> np.ndarray:
         """The lower ends of cells, exact in float64."""
-        start = float(Fraction(self.lower) / self._step)
-        return np.ldexp(start + np.asarray(cells, np.float64), int(self.log2_step))
+        return np.ldexp(self.start + np.asarray(cells, np.float64), int(self.log2_step))
 
 
 def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +97,7 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     >>> to_grid([9.0, 10.7, 11.99, 1e300, float("nan")], Grid(log2_step=-1, lower=10, size=4))[0].tolist()
     [0, 1, 3, 3, 0]
     """
-    array, low = np.asarray(x), Fraction(grid.lower)
+    array = as_array(x)
     if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) >= 2**53:
         array = array.astype(object)  # float64 would round them
     if array.dtype.kind == "O":
@@ -104,8 +108,22 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         # Exact: a power of two scales without rounding (but for what underflows), and both are within 2^53 steps of 0.
         steps = np.floor(np.ldexp(inside, -int(grid.log2_step)))
         steps = np.where((inside < 0) & (steps == 0), -1.0, steps)
-        cells = np.clip(steps - float(low / grid._step), 0, grid.size - 1)
+        cells = np.clip(steps - grid.start, 0, grid.size - 1)
     return cells.astype(np.int32), there
+
+
+def as_array(x: Any) -> np.ndarray:
+    """Return an array as it is, and a list as one of objects: NumPy's dtype for a list depends on all its records at once.
+
+    Raises:
+        ValueError: rows of different lengths.
+    """
+    if hasattr(x, "dtype"):
+        return np.asarray(x)
+    array = np.asarray(x, dtype=object)
+    if any(isinstance(value, (list, tuple, np.ndarray)) for value in array.flat):
+        raise ValueError("x has rows of different lengths: pad them with NaN.")
+    return array
 
 
 def as_numbers(x: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +132,7 @@ def as_numbers(x: Any) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         TypeError: ``x`` has no numeric dtype.
     """
-    array = np.asarray(x)
+    array = as_array(x)
     if array.dtype.kind == "O":
         array = np.array([_nearest(v) for v in array.flat], np.float64).reshape(array.shape)
     if array.dtype.kind not in "fiub":

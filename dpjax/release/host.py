@@ -25,7 +25,7 @@ from dpjax.release.choice import WORDS as CHOICE
 from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import WORDS, certified_draw
 from dpjax.release.exact import More, host_exact
-from dpjax.release.grid import Grid, as_numbers, to_grid
+from dpjax.release.grid import Grid, as_array, as_numbers, to_grid
 from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.law import GridLaw
 from dpjax.release.tables import LAWS, Law, public_tables, rate_of
@@ -191,13 +191,13 @@ def release(
     if isinstance(statistic, Mode):
         if grid is not None or law != "auto" or n_max is not None:
             raise ValueError("a mode is released from its candidates: give no grid, no law and no n_max.")
-        if not 2.0**-30 <= float(epsilon) <= 32:
+        if epsilon > 32:
             raise ValueError(f"epsilon must be from 2^-30 to 32 for a mode, got {epsilon}.")
     elif not isinstance(grid, Grid):
         raise TypeError(f"grid must be a Grid, got {type(grid).__name__}.")
     if isinstance(x, jax.core.Tracer) or isinstance(jnp.zeros(()), jax.core.Tracer):
         raise TypeError("release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
-    array = np.asarray(x)
+    array = as_array(x)
     if array.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
     cost = _product(float(epsilon), int(draws))
@@ -209,9 +209,8 @@ def release(
     chosen = _law_of(x, law)
     knots, refined, total = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask)
     drawn = _draw(knots, float(epsilon), chosen, int(draws)) // refined
-    start = Fraction(grid.lower) / Fraction(grid.step)
-    offset = int(start) * (array.shape[-1] if total else 1)
-    values = np.ldexp((drawn + offset).astype(np.float64), int(grid.log2_step))
+    # A sum of n records starts at n times the lower bound.
+    values = grid.values(drawn + (array.shape[-1] - 1) * grid.start if total else drawn)
     if statistic == "mean":
         values = values / array.shape[-1]
     return Release(drawn, values, promise, grid, chosen, int(draws))
@@ -258,7 +257,7 @@ def exact_law(
     (0.31, 1.44)
     """
     rate_of(epsilon)
-    array = np.asarray(x)
+    array = as_array(x)
     if isinstance(statistic, Mode) or array.ndim != 1:
         raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
     chosen = _law_of(x, law)
@@ -298,13 +297,13 @@ def _counts(array: np.ndarray, statistic: Mode, mask: Any, neighbors: str) -> np
     return np.stack(counts, axis=-1)
 
 
-def _draw_mode(counts: np.ndarray, counts_top: int, epsilon: float, neighbors: str, draws: int) -> np.ndarray:
+def _draw_mode(counts: np.ndarray, most: int, epsilon: float, neighbors: str, draws: int) -> np.ndarray:
     """Candidates ``(draws, ...)``: the exponential mechanism on counts, whose sensitivity up to a shift is 1/2 under add/remove."""
     costs = (counts.max(axis=-1, keepdims=True) - counts).astype(np.int32)
     batch, rows = costs.shape[:-1], int(np.prod(costs.shape[:-1], dtype=np.int64))
     costs = costs.reshape(rows, costs.shape[-1])
     sharp = 2 * epsilon if neighbors == "add_remove" else epsilon
-    tables = public_tables(sharp, levels=int(counts_top) + 1)
+    tables = public_tables(sharp, levels=most + 1)
 
     def on_host(row: int, words: list[int], more: More) -> int:
         return exact_choice(sharp, costs[row].tolist(), words, more=more)
@@ -342,8 +341,7 @@ def _knots(
             raise ValueError(f"the {statistic} is released under swap neighbors only, where the number of records is public.")
         if n == 0 or grid.size < 2:
             raise ValueError(f"a {statistic} needs at least one record and two cells.")
-        start = Fraction(grid.lower) / Fraction(grid.step)
-        if n * max(abs(start), abs(start + grid.size)) > 2**53:
+        if n * max(abs(grid.start), abs(grid.start + grid.size)) > 2**53:
             raise ValueError(
                 f"float64 cannot hold every sum of {n} records of this grid: take bounds closer to 0 or a larger step."
             )

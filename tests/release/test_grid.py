@@ -63,4 +63,5 @@ def test_bad_grids_are_named():
     with pytest.raises(TypeError, match="integer"):
         Grid(0.5, 0, 10)
     with pytest.raises(TypeError, match="real numbers"):
-        to_grid(["a"], Grid(0, 0, 10))
+        to_grid(np.array(["a"]), Grid(0, 0, 10))
+    assert not to_grid(["a"], Grid(0, 0, 10))[1].any()  # a record in a list is missing: the list has no dtype that is public

@@ -21,6 +21,7 @@ from dpjax.release import (
     order_knots,
     release,
     sum_knots,
+    to_grid,
 )
 from dpjax.release.draw import Draw
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
@@ -235,6 +236,16 @@ def test_records_that_are_no_numbers_are_missing():
         assert release(data, statistic=Mode((1.0, 31.0)), **common).cells.shape == (1,)
     assert release([1, 2, 2**70], statistic=Mode((1.0, 2.0)), **common).values[0] in (1.0, 2.0)
     assert release(np.zeros((2, 0)), statistic=Maximum(3), grid=GRID, **common).cells.shape == (1, 2)
+
+
+def test_the_cells_of_a_list_do_not_depend_on_each_other():
+    """NumPy would make floats of all of it for one fraction, and round 2^60 - 1 up; or text, for one word."""
+    grid = Grid(30, 0, 2**31 - 2)
+    for other in (1, 2.5, float("nan"), None, "x", 2**70):
+        assert to_grid([2**60 - 1, other], grid)[0][0] == 2**30 - 1
+    assert np.asarray([2**60 - 1, 2.5])[0] == 2**60  # the control
+    with pytest.raises(ValueError, match="different lengths"):
+        release([[1, 2], [3]], statistic="median", epsilon=1.0, grid=GRID, neighbors="swap")
 
 
 def test_ranks_that_would_overflow_are_refused():
