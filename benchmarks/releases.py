@@ -19,7 +19,7 @@ import peers
 from dpjax.profiles.order_statistics import ranks_of_quantile
 from dpjax.release import Grid, certified_draw, order_knots, public_tables, release, to_grid
 from dpjax.release.draw import WORDS
-from dpjax.release.host import _words
+from dpjax.release.lanes import words_of
 from harness import Built, Case, Contestant
 
 LOG2_STEP = -20
@@ -49,7 +49,7 @@ def on_device(draws: int | None = None):
 
             def chunk(first: jax.Array) -> jax.Array:
                 lane = first + jnp.arange(number * case.rows, dtype=jnp.uint32).reshape(number, case.rows)
-                return certified_draw(tables, lower, upper, _words(entropy, lane, WORDS), law="cell").cell
+                return certified_draw(tables, lower, upper, words_of(entropy, lane, WORDS), law="cell").cell
 
             found = jax.lax.map(chunk, jnp.arange(chunks, dtype=jnp.uint32) * jnp.uint32(number * case.rows))
             values = found.reshape(chunks * number, case.rows).astype(jnp.float32) * step + np.float32(case.lower)

@@ -39,9 +39,10 @@ from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import Draw, certified_draw
 from dpjax.release.exact import host_exact
 from dpjax.release.grid import Grid, to_grid
-from dpjax.release.host import Maximum, Mode, OrderStatistic, Quantile, Release, Total, exact_law, release
+from dpjax.release.host import Release, exact_law, release
 from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.law import GridLaw, log_pmf
+from dpjax.release.statistics import Maximum, Mode, OrderStatistic, Quantile, Total
 from dpjax.release.tables import Tables, public_tables
 
 __all__ = [

@@ -1,13 +1,10 @@
-"""The release itself: entropy from the operating system, the draw on the device, the doubtful lanes exactly."""
+"""The release itself: from records to cells, their values and what they cost."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -16,92 +13,17 @@ import numpy as np
 
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee
-from dpjax.profiles.monotone import check_shift
-from dpjax.profiles.order_statistics import Ranks, ranks_of_order_statistic, ranks_of_quantile
 from dpjax.profiles.profile import NEIGHBORS, Neighbors
-from dpjax.release.chacha20 import WORDS as BLOCK
-from dpjax.release.chacha20 import chacha20, chacha20_on_host
 from dpjax.release.choice import WORDS as CHOICE
 from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import WORDS, certified_draw
 from dpjax.release.exact import More, host_exact
 from dpjax.release.grid import Grid, as_array, as_numbers, to_grid
-from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
+from dpjax.release.knots import Knots
+from dpjax.release.lanes import draw_lanes
 from dpjax.release.law import GridLaw
+from dpjax.release.statistics import Mode, Statistic, knots_of
 from dpjax.release.tables import LAWS, Law, public_tables, rate_of
-
-_LANES = 2**16  # of a chunk: 8 MB of words
-_PIECES = 2**21  # of a chunk of rows
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """The q-quantile: NumPy's linear interpolation, or with ``"lower"`` the record x[ceil(q n)].
-
-    Attributes:
-        q: strictly between 0 and 1, a short decimal or a Fraction; its denominator refines the grid if it interpolates.
-        definition: ``"linear"`` or ``"lower"``.
-    """
-
-    q: float | Fraction
-    definition: Literal["linear", "lower"] = "linear"
-
-
-@dataclass(frozen=True)
-class OrderStatistic:
-    """The record of a fixed rank, counted from 1.
-
-    Attributes:
-        rank: from 1 to the number of records on the last axis.
-    """
-
-    rank: int
-
-
-@dataclass(frozen=True)
-class Maximum:
-    """The largest record, by shifted inverse sensitivity: near the (tau+1)-th largest.
-
-    Attributes:
-        tau: at least 1, chosen without the data, for example by :func:`dpjax.shift_for`.
-    """
-
-    tau: int
-
-
-@dataclass(frozen=True)
-class Total:
-    """The sum of nonnegative records, with no bound on one of them but the grid's, by shifted inverse sensitivity.
-
-    It lies near the sum without the tau largest records. The grid must start at 0.
-
-    Attributes:
-        tau: at least 1, chosen without the data, for example by :func:`dpjax.shift_for`.
-        size: the number of cells of the sum's range, public; a larger sum counts as its end.
-    """
-
-    tau: int
-    size: int
-
-
-@dataclass(frozen=True)
-class Mode:
-    """The most frequent of finitely many public candidates; a record that equals none counts for none.
-
-    Attributes:
-        candidates: finite numbers, distinct and increasing; chosen without the data.
-    """
-
-    candidates: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        labels = np.asarray(self.candidates, np.float64)
-        if labels.ndim != 1 or labels.size == 0 or not np.isfinite(labels).all() or not np.all(np.diff(labels) > 0):
-            raise ValueError(f"candidates must be finite, distinct and increasing, got {self.candidates}.")
-
-
-MEDIAN = Quantile(Fraction(1, 2))
-Statistic = Quantile | OrderStatistic | Maximum | Total | Mode | Literal["median", "sum", "mean"]
 
 
 @dataclass(frozen=True)
@@ -276,7 +198,7 @@ def _prepare(
 ) -> tuple[Knots, int, bool]:
     """The knots, by how much the grid is refined, and whether they are sums."""
     cells, there = _padded(*to_grid(array, grid), mask, n_max, neighbors)
-    return _knots(cells, there, statistic, grid, law, neighbors)
+    return knots_of(cells, there, statistic, grid, law, neighbors)
 
 
 def _product(epsilon: float, draws: int) -> float:
@@ -311,7 +233,7 @@ def _draw_mode(counts: np.ndarray, most: int, epsilon: float, neighbors: str, dr
     def on_device(some: slice, words: Any) -> Any:
         return certified_choice(tables, costs[some], words)
 
-    return _run(rows, draws, 2 * costs.shape[-1], CHOICE, on_device, on_host).reshape(draws, *batch)
+    return draw_lanes(rows, draws, 2 * costs.shape[-1], CHOICE, on_device, on_host).reshape(draws, *batch)
 
 
 def _padded(cells: np.ndarray, there: np.ndarray, mask: Any, n_max: int | None, neighbors: str) -> tuple[np.ndarray, np.ndarray]:
@@ -328,44 +250,6 @@ def _padded(cells: np.ndarray, there: np.ndarray, mask: Any, n_max: int | None, 
         padding = [(0, 0)] * (cells.ndim - 1) + [(0, missing)]
         cells, there = np.pad(cells, padding), np.pad(there, padding)
     return cells, there
-
-
-def _knots(
-    cells: np.ndarray, there: np.ndarray, statistic: Statistic, grid: Grid, law: Law, neighbors: Neighbors
-) -> tuple[Knots, int, bool]:
-    """The knots, by how much the grid is refined, and whether they are sums."""
-    high = grid.size if law == "cell" else grid.size - 1
-    n = cells.shape[-1]
-    if statistic in ("sum", "mean"):
-        if neighbors != "swap":
-            raise ValueError(f"the {statistic} is released under swap neighbors only, where the number of records is public.")
-        if n == 0 or grid.size < 2:
-            raise ValueError(f"a {statistic} needs at least one record and two cells.")
-        if n * max(abs(grid.start), abs(grid.start + grid.size)) > 2**53:
-            raise ValueError(
-                f"float64 cannot hold every sum of {n} records of this grid: take bounds closer to 0 or a larger step."
-            )
-        return sum_knots(cells, high=grid.size - 1), 1, True
-    if isinstance(statistic, Maximum):
-        return maximum_knots(cells, there, tau=check_shift(statistic.tau), high=high), 1, False
-    if isinstance(statistic, Total):
-        if grid.lower != 0:
-            raise ValueError(f"a Total needs a grid that starts at 0, this one starts at {grid.lower}.")
-        top = Grid(grid.log2_step, 0, statistic.size).size - (law == "owned_cell")
-        return total_knots(cells, there, tau=check_shift(statistic.tau), high=top), 1, False
-    if statistic == "median":
-        statistic = MEDIAN
-    if isinstance(statistic, Quantile):
-        parameters.one_of("definition", statistic.definition, ("linear", "lower"))
-        ranks: Ranks = ranks_of_quantile(statistic.q, definition=statistic.definition, neighbors=neighbors)
-    elif isinstance(statistic, OrderStatistic):
-        ranks = ranks_of_order_statistic(statistic.rank, n)
-    else:
-        raise ValueError(
-            f'statistic must be "median", "sum", "mean", a Quantile, OrderStatistic, Maximum, Total or Mode; got {statistic!r}.'
-        )
-    refined = 1 if ranks.definition == "lower" else ranks.denominator
-    return order_knots(cells, there, ranks, high=high, count_is_public=neighbors == "swap"), refined, False
 
 
 def _bool(mask: Any) -> np.ndarray:
@@ -389,58 +273,4 @@ def _draw(knots: Knots, epsilon: float, law: Law, draws: int) -> np.ndarray:
     def on_device(some: slice, words: Any) -> Any:
         return certified_draw(tables, lower[some], upper[some], words, law=law)
 
-    return _run(rows, draws, 2 * levels, WORDS, on_device, on_host).reshape(draws, *batch)
-
-
-def _run(
-    rows: int,
-    draws: int,
-    pieces: int,
-    words: int,
-    on_device: Callable[[slice, Any], Any],
-    on_host: Callable[[int, list[int], More], int],
-) -> np.ndarray:
-    """Draw ``(draws, rows)`` in chunks, with a key of the operating system for all of them; doubtful lanes on the host."""
-    blocks = -(-words // BLOCK)
-    if draws * rows * blocks >= 2**32:
-        raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
-    entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
-    found = np.zeros((draws, rows), np.int64)
-    many_rows = max(min(rows, _PIECES // pieces), 1)
-    for first in range(0, rows, many_rows):
-        some = slice(first, min(first + many_rows, rows))
-        width = some.stop - some.start
-        many_draws = max(min(draws, _LANES // width), 1)
-        for start in range(0, draws, many_draws):
-            number = min(many_draws, draws - start)
-            lane = (np.arange(start, start + number)[:, None] * rows + np.arange(some.start, some.stop)).astype(np.uint32)
-            drawn = on_device(some, _words(entropy, lane, words))
-            cells, certified = np.array(drawn.cell, np.int64), np.asarray(drawn.certified)
-            for draw, row in zip(*np.nonzero(~certified), strict=True):
-                own = lane[draw, row]
-                cells[draw, row] = on_host(first + row, _words_on_host(entropy, own, words), partial(_further, entropy, own))
-            found[start : start + number, some] = cells
-    return found
-
-
-_NONCE = np.zeros(3, np.uint32)  # that of the first words; further ones have (1, role, i)
-
-
-def _words(entropy: np.ndarray, lane: np.ndarray, words: int) -> jax.Array:
-    """The words of every lane, ``(words, *lane.shape)``."""
-    blocks = -(-words // BLOCK)
-    counter = lane[None] * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32).reshape(-1, *(1,) * lane.ndim)
-    found = chacha20(entropy, _NONCE, counter)  # (16, blocks, ...)
-    return jnp.moveaxis(found, 1, 0).reshape(blocks * BLOCK, *lane.shape)[:words]
-
-
-def _words_on_host(entropy: np.ndarray, lane: np.uint32, words: int) -> list[int]:
-    """The words of one lane."""
-    blocks = -(-words // BLOCK)
-    counter = np.uint32(lane) * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32)
-    return [int(word) for word in chacha20_on_host(entropy, _NONCE, counter).T.ravel()[:words]]
-
-
-def _further(entropy: np.ndarray, lane: np.uint32, role: int, i: int) -> int:
-    """The i-th further word of a uniform of one lane."""
-    return int(chacha20_on_host(entropy, np.array([1, role, i], np.uint32), np.asarray(lane))[0])
+    return draw_lanes(rows, draws, 2 * levels, WORDS, on_device, on_host).reshape(draws, *batch)

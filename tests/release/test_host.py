@@ -17,6 +17,7 @@ from dpjax.release import (
     Total,
     exact_law,
     host,
+    lanes,
     log_pmf,
     order_knots,
     release,
@@ -79,7 +80,7 @@ def test_two_calls_differ_and_guarantees_add_up():
 def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
     """If no lane is certified, all of them come from the host, and they are those of the device: the same bits."""
     seed = bytes(range(32))
-    monkeypatch.setattr(host.os, "urandom", lambda n: seed[:n])
+    monkeypatch.setattr(lanes.os, "urandom", lambda n: seed[:n])
     arguments = {"statistic": Quantile(0.25), "epsilon": 1.0, "grid": Grid(-4, 0, 1000), "neighbors": "swap", "draws": 20}
     plain = release(np.linspace(0, 60, 9), **arguments)
     device = host.certified_draw
@@ -132,7 +133,7 @@ def test_absent_records_wherever_they_stand():
     ]
     for entropy in (bytes(32), bytes(range(32))):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(host.os, "urandom", lambda n, entropy=entropy: entropy[:n])
+            patch.setattr(lanes.os, "urandom", lambda n, entropy=entropy: entropy[:n])
             common = {"statistic": "median", "epsilon": 1.0, "grid": GRID, "neighbors": "add_remove", "draws": 50, "law": "cell"}
             cells = [release(data, **options, **common).cells.tolist() for options, data in versions]
         assert all(other == cells[0] for other in cells)
