@@ -26,26 +26,31 @@ cell within it, or say that they do not. That has a probability of about 2^-27 f
 and at most 4 P^2 / 2^min(51, 61 - log2 P) for the choice among P pieces, which grows for very many. Then ``exact.py`` reads on in
 the same uniforms, with exact arithmetic, so that the result is that of infinitely many bits.
 
-**Monotone statistics.** The maximum and a sum without a bound on one record go by shifted inverse sensitivity: the integer values
-around what is left when tau people leave (see ``dpjax.shifted_inverse``) interleave too, which is all that either law needs.
+**Monotone statistics.** The maximum, a number of distinct ids, and a sum without a bound on one record (or on all records of one
+person) go by shifted inverse sensitivity: the integer values around what is left when tau people leave (see
+``dpjax.shifted_inverse``) interleave too, which is all that either law needs.
 
-**Candidates.** A mode is the exponential mechanism on counts: a piece of width 1 for each candidate, chosen in the same way
-(``choice.py``).
+**Candidates.** A mode, and a choice by integer scores of your own (:func:`release_choice`), are the exponential mechanism: a piece
+of width 1 for each candidate, chosen in the same way (``choice.py``). Scores are clamped one by one to a public range, so that the
+tables cover every cost; to clamp the costs would be another law.
 
 **What is not covered**: see :func:`release`.
 """
 
+from dpjax.release.candidates import release_choice
 from dpjax.release.choice import certified_choice, exact_choice
 from dpjax.release.draw import Draw, certified_draw
 from dpjax.release.exact import host_exact
 from dpjax.release.grid import Grid, to_grid
-from dpjax.release.host import Release, exact_law, release
-from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
+from dpjax.release.host import exact_law, release
+from dpjax.release.knots import Knots, distinct_knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.law import GridLaw, log_pmf
-from dpjax.release.statistics import Maximum, Mode, OrderStatistic, Quantile, Total
+from dpjax.release.result import Release
+from dpjax.release.statistics import Distinct, Maximum, Mode, OrderStatistic, Quantile, Total
 from dpjax.release.tables import Tables, public_tables
 
 __all__ = [
+    "Distinct",
     "Draw",
     "Grid",
     "GridLaw",
@@ -59,6 +64,7 @@ __all__ = [
     "Total",
     "certified_choice",
     "certified_draw",
+    "distinct_knots",
     "exact_choice",
     "exact_law",
     "host_exact",
@@ -67,6 +73,7 @@ __all__ = [
     "order_knots",
     "public_tables",
     "release",
+    "release_choice",
     "sum_knots",
     "to_grid",
     "total_knots",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,7 @@ def certified_choice(tables: Tables, costs: jax.Array, words: jax.Array) -> Draw
     return Draw(index, certain & align(covered, index.ndim))
 
 
-def exact_choice(epsilon: float, costs: Sequence[int], words: Sequence[int], *, more: More) -> int:
+def exact_choice(epsilon: float | Fraction, costs: Sequence[int], words: Sequence[int], *, more: More) -> int:
     """Return the candidate that the uniform stands for, in exact arithmetic; ``epsilon`` as for the tables."""
     pieces = [(1, int(cost), number, False) for number, cost in enumerate(costs)]
     return piece_of(rate_of(epsilon), pieces, Bits(words, 0, more))

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax import parameters
-from dpjax.accounting.guarantees import Guarantee
 from dpjax.profiles.profile import NEIGHBORS, Neighbors
-from dpjax.release.choice import WORDS as CHOICE
-from dpjax.release.choice import certified_choice, exact_choice
+from dpjax.release.arguments import check_draws, refuse_traces
+from dpjax.release.candidates import counts_of, draw_candidates
 from dpjax.release.draw import WORDS, certified_draw
 from dpjax.release.exact import More, host_exact
-from dpjax.release.grid import Grid, as_array, as_numbers, to_grid
+from dpjax.release.grid import Grid, as_array, to_grid
+from dpjax.release.identities import codes_of, owned, totals_of_persons
 from dpjax.release.knots import Knots
 from dpjax.release.lanes import draw_lanes
 from dpjax.release.law import GridLaw
-from dpjax.release.statistics import Mode, Statistic, knots_of
+from dpjax.release.result import Release, cost_of
+from dpjax.release.statistics import Distinct, Mode, Statistic, Total, knots_of
 from dpjax.release.tables import LAWS, Law, public_tables, rate_of
-
-
-@dataclass(frozen=True)
-class Release:
-    """What was released; no error bar, since that would be a function of the data.
-
-    Attributes:
-        cells: int64 ``(draws, ...)``, in steps of the grid from the range's lower end; of a mode, the number of the candidate.
-        values: float64 of the same shape, the lower ends of the cells; of a mode, the candidates.
-        guarantee: what all draws of one row cost together.
-        grid: the public grid.
-        law: ``"cell"`` or ``"owned_cell"``.
-        draws: how many from each row.
-    """
-
-    cells: np.ndarray
-    values: np.ndarray
-    guarantee: Guarantee
-    grid: Grid | None
-    law: Law | None
-    draws: int
 
 
 def release(
@@ -57,6 +34,7 @@ def release(
     law: Literal["auto", "cell", "owned_cell"] = "auto",
     n_max: int | None = None,
     mask: Any = None,
+    persons: Any = None,
     draws: int = 1,
 ) -> Release:
     """Release a statistic of every row, drawn exactly on a public grid.
@@ -67,10 +45,10 @@ def release(
     Args:
         x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced). Each is rounded down to the grid, and those
             beyond it to its ends. NaN is absent under add/remove and the lowest cell under swap.
-        statistic: ``"median"``, a :class:`Quantile`, :class:`OrderStatistic`, :class:`Maximum`, :class:`Total` or :class:`Mode`;
-            under swap also ``"sum"`` and ``"mean"``.
+        statistic: ``"median"``, a :class:`Quantile`, :class:`OrderStatistic`, :class:`Maximum`, :class:`Total`, :class:`Mode` or
+            :class:`Distinct`; under swap also ``"sum"`` and ``"mean"``. For scores of your own see :func:`release_choice`.
         epsilon: from 2^-30 to 64 for each draw (to 32 for a mode).
-        grid: public, chosen without the data; not for a mode.
+        grid: public, chosen without the data; not for a mode or a number of distinct ids.
         neighbors: ``"add_remove"`` or ``"swap"``.
         law: ``"cell"``: the cell that the continuous piecewise Laplace draw falls into; ``"owned_cell"``: a value v owns the cell
             [v, v + 1), which keeps mass at the median of tied data; ``"auto"``: the first if ``x`` is an array of floats, the
@@ -78,6 +56,8 @@ def release(
         n_max: the public capacity of a row; shorter ones are padded with absent records (add/remove only). More records than
             that are refused, which discloses that there are more: choose it generously.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
+        persons: for a :class:`Total` under add/remove: whose record each is, integers or text that broadcast against ``x``. All
+            records of a person then count as one individual, however many; a record of nobody (None, NaN) is absent.
         draws: how many from each row; each costs epsilon.
 
     Returns:
@@ -107,35 +87,35 @@ def release(
     """
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
     parameters.one_of("law", law, ("auto", *LAWS))
-    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
-        raise ValueError(f"draws must be a positive integer, got {draws!r}.")
+    number = check_draws(draws)
     rate_of(epsilon)
     if isinstance(statistic, Mode):
         if grid is not None or law != "auto" or n_max is not None:
             raise ValueError("a mode is released from its candidates: give no grid, no law and no n_max.")
         if epsilon > 32:
             raise ValueError(f"epsilon must be from 2^-30 to 32 for a mode, got {epsilon}.")
-    elif not isinstance(grid, Grid):
-        raise TypeError(f"grid must be a Grid, got {type(grid).__name__}.")
-    if isinstance(x, jax.core.Tracer) or isinstance(jnp.zeros(()), jax.core.Tracer):
-        raise TypeError("release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
+    refuse_traces(x, "release")
     array = as_array(x)
     if array.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
-    cost = _product(float(epsilon), int(draws))
-    promise = Guarantee(cost, cost, neighbors)
+    promise = cost_of(float(epsilon), number, neighbors)
     if isinstance(statistic, Mode):
-        found = _draw_mode(_counts(array, statistic, mask, neighbors), array.shape[-1], float(epsilon), neighbors, int(draws))
-        return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, int(draws))
-    assert grid is not None
-    chosen = _law_of(x, law)
-    knots, refined, total = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask)
-    drawn = _draw(knots, float(epsilon), chosen, int(draws)) // refined
+        if mask is not None and neighbors == "swap":
+            raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
+        if persons is not None:
+            raise ValueError("persons are for a Total under add_remove neighbors.")
+        counts = counts_of(array, statistic.candidates, None if mask is None else _bool(mask))
+        alike = Fraction(1, 2) if neighbors == "add_remove" else Fraction(1)  # all counts change in the same direction
+        found = draw_candidates(counts, float(epsilon), alike, array.shape[-1], number)
+        return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, number)
+    chosen, grid = _law_of(x, law), _grid_of(statistic, grid)
+    knots, refined, total = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask, persons)
+    drawn = _draw(knots, float(epsilon), chosen, number) // refined
     # A sum of n records starts at n times the lower bound.
     values = grid.values(drawn + (array.shape[-1] - 1) * grid.start if total else drawn)
     if statistic == "mean":
         values = values / array.shape[-1]
-    return Release(drawn, values, promise, grid, chosen, int(draws))
+    return Release(drawn, values, promise, grid, chosen, number)
 
 
 def exact_law(
@@ -143,11 +123,12 @@ def exact_law(
     *,
     statistic: Statistic,
     epsilon: float,
-    grid: Grid,
+    grid: Grid | None = None,
     neighbors: Literal["add_remove", "swap"],
     law: Literal["auto", "cell", "owned_cell"] = "auto",
     n_max: int | None = None,
     mask: Any = None,
+    persons: Any = None,
 ) -> GridLaw:
     """Return the law that :func:`release` draws from for one dataset: to know the utility before anything is spent.
 
@@ -160,6 +141,7 @@ def exact_law(
         law: likewise.
         n_max: likewise.
         mask: likewise.
+        persons: likewise.
 
     Returns:
         A :class:`GridLaw`.
@@ -182,8 +164,10 @@ def exact_law(
     array = as_array(x)
     if isinstance(statistic, Mode) or array.ndim != 1:
         raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
+    parameters.one_of("neighbors", neighbors, NEIGHBORS)
+    parameters.one_of("law", law, ("auto", *LAWS))
     chosen = _law_of(x, law)
-    knots, refined, _ = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask)
+    knots, refined, _ = _prepare(array, statistic, _grid_of(statistic, grid), neighbors, chosen, n_max, mask, persons)
     return GridLaw(knots, float(epsilon), chosen, refined)
 
 
@@ -193,47 +177,31 @@ def _law_of(x: Any, law: Literal["auto", "cell", "owned_cell"]) -> Law:
     return "cell" if jnp.issubdtype(getattr(x, "dtype", np.int64), jnp.floating) else "owned_cell"
 
 
+def _grid_of(statistic: Statistic, grid: Grid | None) -> Grid:
+    """The grid that is given, or that of a count."""
+    if isinstance(statistic, Distinct):
+        if grid is not None:
+            raise ValueError("a number of distinct ids has its own range: give no grid.")
+        return Grid(0, 0, statistic.size)
+    if not isinstance(grid, Grid):
+        raise TypeError(f"grid must be a Grid, got {type(grid).__name__}.")
+    return grid
+
+
 def _prepare(
-    array: np.ndarray, statistic: Statistic, grid: Grid, neighbors: Neighbors, law: Law, n_max: int | None, mask: Any
+    array: np.ndarray, statistic: Statistic, grid: Grid, neighbors: Neighbors, law: Law, n_max: int | None, mask: Any, persons: Any
 ) -> tuple[Knots, int, bool]:
     """The knots, by how much the grid is refined, and whether they are sums."""
-    cells, there = _padded(*to_grid(array, grid), mask, n_max, neighbors)
+    if persons is not None:
+        if not isinstance(statistic, Total) or neighbors != "add_remove":
+            raise ValueError("persons are for a Total under add_remove neighbors.")
+        array, owners, known = owned(array, persons)
+        mask = known if mask is None else known & np.broadcast_to(_bool(mask), known.shape)
+    records = codes_of(array) if isinstance(statistic, Distinct) else to_grid(array, grid)
+    cells, there = _padded(*records, mask, n_max, neighbors)
+    if persons is not None:
+        cells, there = totals_of_persons(cells, there, _padded(owners, known, None, n_max, neighbors)[0])
     return knots_of(cells, there, statistic, grid, law, neighbors)
-
-
-def _product(epsilon: float, draws: int) -> float:
-    """Epsilon * draws, rounded up."""
-    cost = epsilon * draws
-    return cost if Fraction(cost) >= Fraction(epsilon) * draws else math.nextafter(cost, math.inf)
-
-
-def _counts(array: np.ndarray, statistic: Mode, mask: Any, neighbors: str) -> np.ndarray:
-    """How many records equal each candidate, int64 ``(..., k)``."""
-    if mask is not None and neighbors == "swap":
-        raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
-    records, there = as_numbers(array)
-    if mask is not None:
-        there = there & np.broadcast_to(_bool(mask), there.shape)
-    labels = np.asarray(statistic.candidates, np.float64)
-    counts = [np.sum((records == label) & there, axis=-1) for label in labels]
-    return np.stack(counts, axis=-1)
-
-
-def _draw_mode(counts: np.ndarray, most: int, epsilon: float, neighbors: str, draws: int) -> np.ndarray:
-    """Candidates ``(draws, ...)``: the exponential mechanism on counts, whose sensitivity up to a shift is 1/2 under add/remove."""
-    costs = (counts.max(axis=-1, keepdims=True) - counts).astype(np.int32)
-    batch, rows = costs.shape[:-1], int(np.prod(costs.shape[:-1], dtype=np.int64))
-    costs = costs.reshape(rows, costs.shape[-1])
-    sharp = 2 * epsilon if neighbors == "add_remove" else epsilon
-    tables = public_tables(sharp, levels=most + 1)
-
-    def on_host(row: int, words: list[int], more: More) -> int:
-        return exact_choice(sharp, costs[row].tolist(), words, more=more)
-
-    def on_device(some: slice, words: Any) -> Any:
-        return certified_choice(tables, costs[some], words)
-
-    return draw_lanes(rows, draws, 2 * costs.shape[-1], CHOICE, on_device, on_host).reshape(draws, *batch)
 
 
 def _padded(cells: np.ndarray, there: np.ndarray, mask: Any, n_max: int | None, neighbors: str) -> tuple[np.ndarray, np.ndarray]:

@@ -98,6 +98,16 @@ def total_knots(cells: np.ndarray, there: np.ndarray, *, tau: int, high: int) ->
     return _shifted(np.minimum(left, high), tau, high)
 
 
+def distinct_knots(codes: np.ndarray, there: np.ndarray, *, tau: int, high: int) -> Knots:
+    """Return the knots around the number of different codes that are left when tau people leave, the rarest codes first."""
+    n = codes.shape[-1]
+    left = np.zeros((*codes.shape[:-1], n + 1), np.int64)
+    for row in np.ndindex(codes.shape[:-1]):
+        gone = np.cumsum(np.sort(np.unique(codes[row][there[row]], return_counts=True)[1]))
+        left[row] = gone.size - np.searchsorted(gone, np.arange(n + 1), side="right")
+    return _shifted(np.minimum(left, high), tau, high)
+
+
 def _shifted(values: np.ndarray, tau: int, high: int) -> Knots:
     """From what is left after 0, 1, ... people leave, ``(..., K)``, to the profile around the tau-th of them (Steinke 2023)."""
     missing = max(tau + 1 - values.shape[-1], 0)

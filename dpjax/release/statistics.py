@@ -13,7 +13,7 @@ from dpjax.profiles.monotone import check_shift
 from dpjax.profiles.order_statistics import Ranks, ranks_of_order_statistic, ranks_of_quantile
 from dpjax.profiles.profile import Neighbors
 from dpjax.release.grid import Grid
-from dpjax.release.knots import Knots, maximum_knots, order_knots, sum_knots, total_knots
+from dpjax.release.knots import Knots, distinct_knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.tables import Law
 
 
@@ -68,6 +68,22 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Distinct:
+    """The number of different ids among the records, one id a person, by shifted inverse sensitivity.
+
+    It lies near the number that is left when tau people leave, those of the rarest ids first. An id is an integer or a text;
+    anything else is absent.
+
+    Attributes:
+        tau: at least 1, chosen without the data, for example by :func:`dpjax.shift_for`.
+        size: the number of possible counts, 0 to size - 1; public, and a larger count counts as its end.
+    """
+
+    tau: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Mode:
     """The most frequent of finitely many public candidates; a record that equals none counts for none.
 
@@ -84,7 +100,7 @@ class Mode:
 
 
 MEDIAN = Quantile(Fraction(1, 2))
-Statistic = Quantile | OrderStatistic | Maximum | Total | Mode | Literal["median", "sum", "mean"]
+Statistic = Quantile | OrderStatistic | Maximum | Total | Distinct | Mode | Literal["median", "sum", "mean"]
 
 
 def knots_of(
@@ -110,6 +126,8 @@ def knots_of(
             raise ValueError(f"a Total needs a grid that starts at 0, this one starts at {grid.lower}.")
         top = Grid(grid.log2_step, 0, statistic.size).size - (law == "owned_cell")
         return total_knots(cells, there, tau=check_shift(statistic.tau), high=top), 1, False
+    if isinstance(statistic, Distinct):
+        return distinct_knots(cells, there, tau=check_shift(statistic.tau), high=high), 1, False
     if statistic == "median":
         statistic = MEDIAN
     if isinstance(statistic, Quantile):
@@ -119,7 +137,8 @@ def knots_of(
         ranks = ranks_of_order_statistic(statistic.rank, n)
     else:
         raise ValueError(
-            f'statistic must be "median", "sum", "mean", a Quantile, OrderStatistic, Maximum, Total or Mode; got {statistic!r}.'
+            'statistic must be "median", "sum", "mean", a Quantile, OrderStatistic, Maximum, Total, Distinct or Mode; '
+            f"got {statistic!r}."
         )
     refined = 1 if ranks.definition == "lower" else ranks.denominator
     return order_knots(cells, there, ranks, high=high, count_is_public=neighbors == "swap"), refined, False

@@ -18,7 +18,7 @@ LAWS = ("cell", "owned_cell")
 DIGITS = 24  # binary digits with a word of their own; the rest of the fraction takes one word more
 _BITS = 62  # of a weight's mantissa
 _GUARD = 64
-_LEVELS = 2**24
+MOST_LEVELS = 2**24
 
 
 class Enclosure(NamedTuple):
@@ -87,15 +87,15 @@ class Tables(NamedTuple):
     slack: np.ndarray
 
 
-def rate_of(epsilon: float) -> Fraction:
-    """Return lam = epsilon/2, exactly half of the float given.
+def rate_of(epsilon: float | Fraction) -> Fraction:
+    """Return lam = epsilon/2, exactly half of the number given.
 
     Raises:
         ValueError: an epsilon outside [2^-30, 64].
     """
     if not 2.0**-30 <= float(epsilon) <= 64:
         raise ValueError(f"epsilon must be from 2^-30 to 64, got {epsilon}.")
-    return Fraction(float(epsilon)) / 2
+    return (epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))) / 2
 
 
 def own_weight(rate: Fraction, bits: int) -> Enclosure:
@@ -114,17 +114,17 @@ def digit_probability(rate: Fraction, k: int, bits: int) -> Enclosure:
     return Enclosure((e.low << bits) // (one + e.low), -(-(e.high << bits) // (one + e.high)), bits)
 
 
-def public_tables(epsilon: float, *, levels: int) -> Tables:
+def public_tables(epsilon: float | Fraction, *, levels: int) -> Tables:
     """Return the tables for so many levels.
 
     Args:
-        epsilon: from 2^-30 to 64; the float's exact value is meant.
+        epsilon: from 2^-30 to 64; a float's exact value is meant.
         levels: how many levels the profile has, a number that the shape of the data gives.
 
     Raises:
         ValueError: a bad epsilon or number of levels.
     """
-    if not 1 <= levels <= _LEVELS:
+    if not 1 <= levels <= MOST_LEVELS:
         raise ValueError(f"levels must be from 1 to 2^24, got {levels}.")
     rate = rate_of(epsilon)
     precision = _BITS + _GUARD + levels.bit_length()

@@ -9,6 +9,7 @@ import pytest
 
 from dpjax.profiles.order_statistics import ranks_of_quantile
 from dpjax.release import (
+    Distinct,
     Grid,
     Maximum,
     Mode,
@@ -272,3 +273,45 @@ def test_sums_that_float64_cannot_hold_and_promises_that_would_be_rounded_down()
     for change in ({"n_max": 10}, {"epsilon": 33.0}):
         with pytest.raises(ValueError, match="mode"):
             release(RECORDS, **({"statistic": Mode((1.0, 2.0)), "epsilon": 1.0, "neighbors": "add_remove"} | change))
+
+
+def test_distinct_ids_and_totals_of_persons():
+    ids = ["a", "b", "b", 7, 7, 7, None, 2**80, float("nan")]
+    common = {"epsilon": 1.5, "neighbors": "add_remove"}
+    for data in (ids, [1, 2, 2, 3, 3, 3, None, 5], np.array([1, 2, 2, 3, 3, 3, 5]), np.array(list("abbcccd"))):
+        law = exact_law(data, statistic=Distinct(1, 20), **common)
+        assert law.knots.upper.tolist()[:3] == [3, 4, 19]  # four ids, of which two are held by one person each
+        assert law.knots.lower.tolist()[:5] == [3, 2, 2, 1, 1]
+    found = release(ids, statistic=Distinct(1, 20), draws=20_000, **common)
+    counts = np.bincount(found.cells, minlength=20)
+    exact = exact_law(ids, statistic=Distinct(1, 20), **common)
+    assert_counts_follow(counts, exact.pmf(np.arange(20)))
+    assert_counts_rejected(counts, exact_law(ids[:6], statistic=Distinct(1, 20), **common).pmf(np.arange(20)))
+    np.testing.assert_array_equal(found.values, found.cells)
+
+    amounts, persons = [[5, 1, 2.5, 9, 4]], [7, "x", 7, None, "x"]
+    grid = Grid(-1, 0, 100)
+    law = exact_law(amounts[0], statistic=Total(1, 60), grid=grid, persons=persons, **common)
+    assert law.knots.lower.tolist()[:3] == [10, 0, 0]  # in halves: 7.5 and 5.0, without the larger one
+    assert law.knots.upper.tolist() == [10, 25, 59]
+    drawn = release(amounts, statistic=Total(1, 60), grid=grid, persons=persons, draws=20_000, **common)
+    assert_counts_follow(np.bincount(drawn.cells[:, 0], minlength=60), law.pmf(np.arange(60)))
+    masked = exact_law(
+        amounts[0], statistic=Total(1, 60), grid=grid, persons=persons, mask=[True, True, False, True, True], n_max=8, **common
+    )
+    assert masked.knots.upper.tolist() == [10, 20, 59]
+
+    for change, error, message in (
+        ({"persons": [1, 2]}, ValueError, "persons"),
+        ({"persons": np.ones(5)}, TypeError, "ids"),
+        ({"neighbors": "swap"}, ValueError, "add_remove"),
+        ({"statistic": Maximum(2)}, ValueError, "Total"),
+        ({"statistic": Mode((1.0, 2.0)), "grid": None}, ValueError, "Total"),
+    ):
+        options = {"statistic": Total(1, 60), "grid": grid, "persons": persons} | common | change
+        with pytest.raises(error, match=message):
+            release(amounts[0], **options)
+    for change, error, message in (({"grid": grid}, ValueError, "grid"), ({"x": np.ones(3)}, TypeError, "ids")):
+        options = {"x": ids, "statistic": Distinct(1, 20)} | common | change
+        with pytest.raises(error, match=message):
+            release(options.pop("x"), **options)
