@@ -20,7 +20,7 @@ def test_draws_follow_the_exponential_mechanism():
         for row, inside in enumerate(np.clip(scores, 0, 10)):
             weights = np.exp(rate * inside)
             assert_counts_follow(np.bincount(found.cells[:, row], minlength=5), weights / weights.sum())
-        sharper = np.exp(1.1 * rate * np.clip(scores[0], 0, 10))
+        sharper = np.exp(1.3 * rate * np.clip(scores[0], 0, 10))
         assert_counts_rejected(np.bincount(found.cells[:, 0], minlength=5), sharper / sharper.sum())
     np.testing.assert_array_equal(found.values, found.cells)
     assert (found.grid, found.law, found.guarantee.neighbors) == (None, None, "swap")
