@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 
 from dpjax import parameters
-from dpjax.profiles.profile import NEIGHBORS, Neighbors
+from dpjax.profiles.profile import NEIGHBORS
 from dpjax.release.arguments import check_draws, refuse_traces
 from dpjax.release.candidates import counts_of, draw_candidates
 from dpjax.release.draw import WORDS, certified_draw
 from dpjax.release.exact import More, host_exact
-from dpjax.release.grid import Grid, as_array, to_grid
-from dpjax.release.identities import codes_of, owned, totals_of_persons
+from dpjax.release.grid import Grid, as_array
 from dpjax.release.knots import Knots
 from dpjax.release.lanes import draw_lanes
 from dpjax.release.law import GridLaw
+from dpjax.release.request import Request, as_bool
 from dpjax.release.result import Release, cost_of
-from dpjax.release.statistics import Distinct, Mode, Statistic, Total, knots_of
-from dpjax.release.tables import LAWS, Law, public_tables, rate_of
+from dpjax.release.statistics import Mode, Statistic
+from dpjax.release.tables import LAWS, public_tables, rate_of
 
 
 def release(
@@ -104,18 +104,18 @@ def release(
             raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
         if persons is not None:
             raise ValueError("persons are for a Total under add_remove neighbors.")
-        counts = counts_of(array, statistic.candidates, None if mask is None else _bool(mask))
+        counts = counts_of(array, statistic.candidates, None if mask is None else as_bool(mask))
         alike = Fraction(1, 2) if neighbors == "add_remove" else Fraction(1)  # all counts change in the same direction
         found = draw_candidates(counts, float(epsilon), alike, array.shape[-1], number)
         return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, number)
-    chosen, grid = _law_of(x, law), _grid_of(statistic, grid)
-    knots, refined, total = _prepare(array, statistic, grid, neighbors, chosen, n_max, mask, persons)
-    drawn = _draw(knots, float(epsilon), chosen, number) // refined
+    asked = Request.of(x, array, statistic, grid, neighbors, law, n_max, mask, persons)
+    _, refined, total = asked.knots(slice(0, 0))
+    drawn = _draw(asked, float(epsilon), number).reshape(number, *array.shape[:-1]) // refined
     # A sum of n records starts at n times the lower bound.
-    values = grid.values(drawn + (array.shape[-1] - 1) * grid.start if total else drawn)
+    values = asked.grid.values(drawn + (array.shape[-1] - 1) * asked.grid.start if total else drawn)
     if statistic == "mean":
         values = values / array.shape[-1]
-    return Release(drawn, values, promise, grid, chosen, number)
+    return Release(drawn, values, promise, asked.grid, asked.law, number)
 
 
 def exact_law(
@@ -166,79 +166,26 @@ def exact_law(
         raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
     parameters.one_of("law", law, ("auto", *LAWS))
-    chosen = _law_of(x, law)
-    knots, refined, _ = _prepare(array, statistic, _grid_of(statistic, grid), neighbors, chosen, n_max, mask, persons)
-    return GridLaw(knots, float(epsilon), chosen, refined)
+    asked = Request.of(x, array, statistic, grid, neighbors, law, n_max, mask, persons)
+    knots, refined, _ = asked.knots(slice(0, 1))
+    return GridLaw(Knots(knots.lower[0], knots.upper[0]), float(epsilon), asked.law, refined)
 
 
-def _law_of(x: Any, law: Literal["auto", "cell", "owned_cell"]) -> Law:
-    if law != "auto":
-        return law
-    return "cell" if jnp.issubdtype(getattr(x, "dtype", np.int64), jnp.floating) else "owned_cell"
-
-
-def _grid_of(statistic: Statistic, grid: Grid | None) -> Grid:
-    """The grid that is given, or that of a count."""
-    if isinstance(statistic, Distinct):
-        if grid is not None:
-            raise ValueError("a number of distinct ids has its own range: give no grid.")
-        return Grid(0, 0, statistic.size)
-    if not isinstance(grid, Grid):
-        raise TypeError(f"grid must be a Grid, got {type(grid).__name__}.")
-    return grid
-
-
-def _prepare(
-    array: np.ndarray, statistic: Statistic, grid: Grid, neighbors: Neighbors, law: Law, n_max: int | None, mask: Any, persons: Any
-) -> tuple[Knots, int, bool]:
-    """The knots, by how much the grid is refined, and whether they are sums."""
-    if persons is not None:
-        if not isinstance(statistic, Total) or neighbors != "add_remove":
-            raise ValueError("persons are for a Total under add_remove neighbors.")
-        array, owners, known = owned(array, persons)
-        mask = known if mask is None else known & np.broadcast_to(_bool(mask), known.shape)
-    records = codes_of(array) if isinstance(statistic, Distinct) else to_grid(array, grid)
-    cells, there = _padded(*records, mask, n_max, neighbors)
-    if persons is not None:
-        cells, there = totals_of_persons(cells, there, _padded(owners, known, None, n_max, neighbors)[0])
-    return knots_of(cells, there, statistic, grid, law, neighbors)
-
-
-def _padded(cells: np.ndarray, there: np.ndarray, mask: Any, n_max: int | None, neighbors: str) -> tuple[np.ndarray, np.ndarray]:
-    if neighbors == "swap":
-        if mask is not None or n_max is not None:
-            raise ValueError("mask and n_max are for add_remove neighbors: under swap the number of records is public.")
-        return cells, np.ones_like(there)  # a NaN has cell 0
-    if mask is not None:
-        there = there & np.broadcast_to(_bool(mask), there.shape)
-    if n_max is not None:
-        missing = int(n_max) - cells.shape[-1]
-        if missing < 0:
-            raise ValueError(f"x has room for {cells.shape[-1]} records, more than n_max = {n_max}.")
-        padding = [(0, 0)] * (cells.ndim - 1) + [(0, missing)]
-        cells, there = np.pad(cells, padding), np.pad(there, padding)
-    return cells, there
-
-
-def _bool(mask: Any) -> np.ndarray:
-    given = np.asarray(mask)
-    if given.dtype != np.bool_:
-        raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
-    return given
-
-
-def _draw(knots: Knots, epsilon: float, law: Law, draws: int) -> np.ndarray:
-    """Cells ``(draws, ...)``, int64."""
-    batch = knots.lower.shape[:-1]
-    rows = int(np.prod(batch, dtype=np.int64))
-    lower, upper = (side.reshape(rows, side.shape[-1]) for side in knots)
-    levels = max(lower.shape[-1], upper.shape[-1], 2) - 1
+def _draw(asked: Request, epsilon: float, draws: int) -> np.ndarray:
+    """Refined cells ``(draws, rows)``, int64. The records of a chunk of rows are read when its turn comes."""
+    sides = [side.shape[-1] for side in asked.knots(slice(0, 0))[0]]
+    levels = max(*sides, 2) - 1
     tables = public_tables(epsilon, levels=levels)
 
     def on_host(row: int, words: list[int], more: More) -> int:
-        return host_exact(epsilon, lower[row].tolist(), upper[row].tolist(), words, law=law, more=more)
+        lower, upper = asked.knots(slice(row, row + 1))[0]
+        return host_exact(epsilon, lower[0].tolist(), upper[0].tolist(), words, law=asked.law, more=more)
+
+    @lru_cache(maxsize=1)  # many draws of the same rows come one after the other
+    def of_rows(first: int, last: int) -> Knots:
+        return asked.knots(slice(first, last))[0]
 
     def on_device(some: slice, words: Any) -> Any:
-        return certified_draw(tables, lower[some], upper[some], words, law=law)
+        return certified_draw(tables, *of_rows(some.start, some.stop), words, law=asked.law)
 
-    return draw_lanes(rows, draws, 2 * levels, WORDS, on_device, on_host).reshape(draws, *batch)
+    return draw_lanes(asked.records.shape[0], draws, 2 * levels, WORDS, on_device, on_host)

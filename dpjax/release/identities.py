@@ -34,23 +34,6 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     return found, found >= 0
 
 
-def owned(x: np.ndarray, persons: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return records, the codes of their persons and which persons are known, of one shape.
-
-    Raises:
-        TypeError: as :func:`codes_of`.
-        ValueError: shapes that do not fit.
-    """
-    codes, known = codes_of(persons)
-    try:
-        shape = np.broadcast_shapes(x.shape, codes.shape)
-    except ValueError as error:
-        raise ValueError(f"persons of shape {codes.shape} do not fit x of shape {x.shape}.") from error
-    if shape[-1] != x.shape[-1]:
-        raise ValueError(f"persons need the last axis of x, {x.shape[-1]}, got {codes.shape}.")
-    return np.broadcast_to(x, shape), np.broadcast_to(codes, shape), np.broadcast_to(known, shape)
-
-
 def totals_of_persons(cells: np.ndarray, there: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the total of each person, int64 ``(..., n)`` with zeros after the last of them, and that all are there.
 
