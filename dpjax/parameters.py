@@ -71,6 +71,16 @@ def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax
     return positive(name, value, dtype)
 
 
+def share(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public probability above 0 and at most 1."""
+    return _checked(name, value, dtype, "above 0 and at most 1", lambda v, xp: (v > 0) & (v <= 1))
+
+
+def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite and above 1, such as the order of a Renyi divergence."""
+    return _checked(name, value, dtype, "finite and above 1", lambda v, xp: xp.isfinite(v) & (v > 1))
+
+
 def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
     """Return the public bounds of the data: finite, ``lower < upper``, and with a finite width in ``dtype``."""
     low = _checked("lower", lower, dtype, "finite", lambda v, xp: xp.isfinite(v))

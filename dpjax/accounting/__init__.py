@@ -1,6 +1,65 @@
-"""What a draw costs."""
+"""What draws cost: guarantees as data, conversions, composition, subsampling, budgets, and the hand-over to dp-accounting."""
 
-from dpjax.accounting.conversions import zcdp_of
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.budgeting import allocate, epsilon_for_error, epsilon_per_query
+from dpjax.accounting.composition import (
+    advanced_epsilon,
+    bounded_range_delta,
+    bounded_range_epsilon,
+    optimal_pure_delta,
+    optimal_pure_epsilon,
+)
+from dpjax.accounting.conversions import (
+    bounded_range_of_zcdp,
+    delta_of_rdp,
+    delta_of_zcdp,
+    epsilon_of_rdp,
+    epsilon_of_zcdp,
+    pure_of_zcdp,
+    rdp_of_bounded_range,
+    rdp_of_laplace,
+    rdp_of_pure,
+    zcdp_of,
+    zcdp_of_bounded_range,
+    zcdp_of_pure,
+)
+from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
+from dpjax.accounting.groups import for_groups, parallel
+from dpjax.accounting.guarantees import Composition, Guarantee
+from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
+from dpjax.accounting.subsampling import epsilon_before_sampling, poisson_subsample, sampling_efficiency, subsampled_epsilon
 
-__all__ = ["Guarantee", "zcdp_of"]
+__all__ = [
+    "BudgetExceeded",
+    "Composition",
+    "Guarantee",
+    "PrivacyFilter",
+    "PrivacyOdometer",
+    "advanced_epsilon",
+    "allocate",
+    "bounded_range_delta",
+    "bounded_range_epsilon",
+    "bounded_range_of_zcdp",
+    "delta_of_rdp",
+    "delta_of_zcdp",
+    "dp_accounting_relation",
+    "epsilon_before_sampling",
+    "epsilon_for_error",
+    "epsilon_of_rdp",
+    "epsilon_of_zcdp",
+    "epsilon_per_query",
+    "for_groups",
+    "optimal_pure_delta",
+    "optimal_pure_epsilon",
+    "parallel",
+    "poisson_subsample",
+    "pure_of_zcdp",
+    "rdp_of_bounded_range",
+    "rdp_of_laplace",
+    "rdp_of_pure",
+    "sampling_efficiency",
+    "subsampled_epsilon",
+    "to_dp_event",
+    "zcdp_of",
+    "zcdp_of_bounded_range",
+    "zcdp_of_pure",
+]

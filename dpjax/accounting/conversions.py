@@ -1,16 +1,311 @@
-"""From one notion of privacy to another."""
+"""From one notion of privacy to another, as arrays: jittable, and differentiable in every number.
 
-from typing import Literal
+    rdp_of_*       Renyi DP of an order of what is pure DP, of bounded range, Laplace noise
+    zcdp_of_*      zero-concentrated DP of the same, or the rho that an (epsilon, delta) allows
+    epsilon_of_*   the epsilon at a delta, of zCDP or of a curve of Renyi divergences
+    delta_of_*     the delta at an epsilon
+    pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon of a mechanism whose cost is a rho
+
+All of them are exact for the worst pair of the notion, but for the search of the best order, where any order is valid, and for
+rounding: by some units in the last place of the dtype. ``Guarantee`` and ``Composition`` use the same formulas in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
+from dpjax.accounting import formulas
 from dpjax.shapes import align
 
-_POINTS, _ROUNDS = 65, 7  # of the search for the best order of a Renyi divergence: any order is valid
+
+def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
+    """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP; randomised response attains it.
+
+    r = log(cosh((a - 1/2) epsilon) / cosh(epsilon/2)) / (a - 1).
+
+    Args:
+        epsilon: positive ``(...)``.
+        order: a, above 1; broadcasts against epsilon.
+
+    Returns:
+        Float of the broadcast shape; it never overflows.
+
+    Raises:
+        ValueError: a bad ``epsilon`` or ``order``.
+
+    References:
+        Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024); Bun and Steinke (2016), Proposition 3.3.
+
+    >>> round(float(rdp_of_pure(1.0, order=2.0)), 5)
+    0.73533
+    """
+    return _at_orders(formulas.rdp_of_pure, epsilon, order)
+
+
+def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
+    """Return the smallest r such that bounded range epsilon implies (order, r)-Renyi DP, below order * epsilon^2/8.
+
+    r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log(sinh(y epsilon/2) / (y epsilon/2)): the supremum over the pairs
+    with losses (t, t - epsilon), whose worst t has a closed form.
+
+    Args:
+        epsilon: positive ``(...)``, the range.
+        order: a, above 1; broadcasts against epsilon.
+
+    Returns:
+        Float of the broadcast shape.
+
+    Raises:
+        ValueError: a bad ``epsilon`` or ``order``.
+
+    References:
+        Dong, Durfee and Rogers (2020), Lemma 3.2, for the worst pairs.
+
+    >>> round(float(rdp_of_bounded_range(1.0, order=2.0)), 5)
+    0.24023
+    """
+    return _at_orders(formulas.rdp_of_bounded_range, epsilon, order)
+
+
+def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
+    """Return the Renyi divergence of Laplace noise of scale sensitivity/epsilon, smaller than that of any epsilon-DP.
+
+    Args:
+        epsilon: positive ``(...)``.
+        order: above 1; broadcasts against epsilon.
+
+    Returns:
+        Float of the broadcast shape.
+
+    Raises:
+        ValueError: a bad ``epsilon`` or ``order``.
+
+    References:
+        Mironov (2017), Proposition 6.
+
+    >>> round(float(rdp_of_laplace(1.0, order=2.0)), 5)
+    0.61912
+    """
+    return _at_orders(formulas.rdp_of_laplace, epsilon, order)
+
+
+def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
+    """Return the smallest rho such that epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon/2), below epsilon^2/2.
+
+    Args:
+        epsilon: positive ``(...)``.
+
+    Returns:
+        Float of the same shape.
+
+    Raises:
+        ValueError: a bad ``epsilon``.
+
+    References:
+        Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024).
+
+    >>> round(float(zcdp_of_pure(1.0)), 5)
+    0.46212
+    """
+    return _broadcast(formulas.zcdp_of_pure, _positive("epsilon", epsilon))
+
+
+def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
+    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`.
+
+    Args:
+        zcdp: rho, positive ``(...)``.
+
+    Returns:
+        Float of the same shape.
+
+    Raises:
+        ValueError: a bad ``zcdp``.
+
+    References:
+        As :func:`zcdp_of_pure`.
+
+    >>> round(float(pure_of_zcdp(zcdp_of_pure(3.0))), 5)
+    3.0
+    """
+    return _broadcast(formulas.pure_of_zcdp, _positive("zcdp", zcdp))
+
+
+def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
+    """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8, a quarter of what epsilon-DP gives.
+
+    Args:
+        epsilon: positive ``(...)``, the range.
+
+    Returns:
+        Float of the same shape.
+
+    Raises:
+        ValueError: a bad ``epsilon``.
+
+    References:
+        Cesar and Rogers (2021), Lemma 3.4; the constant is the limit of :func:`rdp_of_bounded_range` for small epsilon.
+
+    >>> float(zcdp_of_bounded_range(2.0))
+    0.5
+    """
+    return jnp.square(_positive("epsilon", epsilon)) / 8
+
+
+def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
+    """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp).
+
+    Args:
+        zcdp: rho, positive ``(...)``.
+
+    Returns:
+        Float of the same shape.
+
+    Raises:
+        ValueError: a bad ``zcdp``.
+
+    References:
+        As :func:`zcdp_of_bounded_range`.
+
+    >>> float(bounded_range_of_zcdp(0.5))
+    2.0
+    """
+    return jnp.sqrt(8 * _positive("zcdp", zcdp))
+
+
+def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
+    """Return the epsilon such that zcdp-zCDP implies (epsilon, delta)-DP, at the best order.
+
+    epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which is smaller than the classical
+    rho + 2 sqrt(rho log(1/delta)). Not the smallest for one mechanism, whose privacy profile may be better than its rho says.
+
+    Args:
+        zcdp: rho, positive ``(...)``; divided among k queries, each may cost ``zcdp_of(epsilon, delta=delta) / k``.
+        delta: in (0, 1); broadcasts against zcdp.
+
+    Returns:
+        Float of the broadcast shape.
+
+    Raises:
+        ValueError: a bad ``zcdp`` or ``delta``.
+
+    References:
+        Canonne, Kamath and Steinke (2020), Corollary 13; Bun and Steinke (2016), Proposition 1.3, for the classical form.
+
+    >>> round(float(epsilon_of_zcdp(0.5, delta=1e-6)), 4)
+    5.2215
+    """
+    dtype = _dtype(zcdp, delta)
+    cost, failure = parameters.positive("zcdp", zcdp, dtype), parameters.probability("delta", delta, dtype, below=1.0)
+    return _epsilon_of_zcdp(cost, failure)
+
+
+@jax.jit
+def _epsilon_of_zcdp(cost: jax.Array, delta: jax.Array) -> jax.Array:
+    return epsilon_of_rdp(lambda order: align(cost, order.ndim - 1)[..., None] * order, delta=delta, shape=cost.shape)
+
+
+def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
+    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP: the inverse of :func:`epsilon_of_zcdp`.
+
+    Args:
+        zcdp: rho, positive ``(...)``.
+        epsilon: not negative; broadcasts against zcdp.
+
+    Returns:
+        Float of the broadcast shape, at most 1.
+
+    Raises:
+        ValueError: a bad ``zcdp`` or ``epsilon``.
+
+    References:
+        Canonne, Kamath and Steinke (2020), Corollary 13.
+
+    >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
+    0.017985
+    """
+    dtype = _dtype(zcdp, epsilon)
+    cost = parameters.positive("zcdp", zcdp, dtype)
+    target = parameters.nonnegative("epsilon", epsilon, dtype)
+    return _delta_of_zcdp(cost, target)
+
+
+@jax.jit
+def _delta_of_zcdp(cost: jax.Array, epsilon: jax.Array) -> jax.Array:
+    return delta_of_rdp(lambda order: align(cost, order.ndim - 1)[..., None] * order, epsilon=epsilon, shape=cost.shape)
+
+
+Curve = Callable[[jax.Array], jax.Array]
+
+
+def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
+    """Return the epsilon at a delta of a curve of Renyi divergences, at the best order.
+
+    Args:
+        curve: takes orders ``(*batch, points)`` and returns r ``(*batch, points)`` such that (order, r)-Renyi DP holds, where
+            batch is the broadcast shape of ``shape`` and that of ``delta``. Sum the curves of what is composed.
+        delta: in (0, 1), ``(...)``.
+        shape: the batch shape of the curve.
+
+    Returns:
+        Float of the broadcast shape, at least 0.
+
+    Raises:
+        ValueError: a bad ``delta``.
+
+    References:
+        Canonne, Kamath and Steinke (2020), Proposition 12; Mironov (2017), for Renyi DP.
+
+    >>> from dpjax.accounting import rdp_of_bounded_range
+    >>> round(float(epsilon_of_rdp(lambda order: 10 * rdp_of_bounded_range(0.5, order=order), delta=1e-6)), 3)
+    3.632
+    """
+    failure = parameters.probability("delta", delta, _dtype(delta), below=1.0)
+    batch = jnp.broadcast_shapes(shape, failure.shape)
+    nats = -jnp.log(align(failure, len(batch)))
+
+    def epsilon(order: jax.Array, log_above: jax.Array) -> jax.Array:
+        return formulas.epsilon_at_order(curve(order), order, log_above, nats[..., None], jnp)
+
+    return jnp.maximum(_at_best_order(epsilon, batch, failure.dtype), 0.0)
+
+
+def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
+    """Return the delta at an epsilon of a curve of Renyi divergences, at the best order.
+
+    Args:
+        curve: as for :func:`epsilon_of_rdp`.
+        epsilon: not negative ``(...)``.
+        shape: the batch shape of the curve.
+
+    Returns:
+        Float of the broadcast shape, at most 1.
+
+    Raises:
+        ValueError: a bad ``epsilon``.
+
+    References:
+        Canonne, Kamath and Steinke (2020), Proposition 12.
+
+    >>> from dpjax.accounting import rdp_of_pure
+    >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
+    True
+    """
+    target = parameters.nonnegative("epsilon", epsilon, _dtype(epsilon))
+    batch = jnp.broadcast_shapes(shape, target.shape)
+    at = align(target, len(batch))[..., None]
+
+    def log_delta(order: jax.Array, log_above: jax.Array) -> jax.Array:
+        return formulas.log_delta_at_order(curve(order), order, log_above, at, jnp)
+
+    return jnp.exp(jnp.minimum(_at_best_order(log_delta, batch, target.dtype), 0.0))
 
 
 def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight", "classical"] = "tight") -> jax.Array:
@@ -41,28 +336,43 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     rank = max(budget.ndim, failure.ndim)
     budget, nats = align(budget, rank), -jnp.log(align(failure, rank))
     classical = jnp.square(budget / (jnp.sqrt(nats + budget) + jnp.sqrt(nats)))
-    return classical if conversion == "classical" else jnp.maximum(classical, _tight(budget, nats))
+    return classical if conversion == "classical" else jnp.maximum(classical, _largest_zcdp(budget, nats))
 
 
 @jax.jit
-def _tight(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
-    rank, dtype = epsilon.ndim, epsilon.dtype
+def _largest_zcdp(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
+    def minus_rho(order: jax.Array, log_above: jax.Array) -> jax.Array:
+        """The equation of the best order solved for rho."""
+        rest = formulas.epsilon_at_order(jnp.zeros((), order.dtype), order, log_above, nats[..., None], jnp)
+        return (rest - epsilon[..., None]) / order
 
-    def rho(order: jax.Array) -> jax.Array:
-        """The rho of an order a, from log(a - 1): the equation solved for it."""
-        above = jnp.exp(order)
-        a = 1 + above
-        return (epsilon[..., None] + (order - nats[..., None] + a * jnp.log1p(jnp.exp(-order))) / above) / a
+    return -_at_best_order(minus_rho, jnp.broadcast_shapes(epsilon.shape, nats.shape), epsilon.dtype)
 
-    fractions = jnp.asarray(np.linspace(-1, 1, _POINTS), dtype).reshape((1,) * rank + (-1,))
-    shape = jnp.broadcast_shapes(epsilon.shape, nats.shape)
 
-    def closer(_: int, search: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        center, reach = search
-        orders = center + reach * fractions
-        best = jnp.argmax(rho(orders), axis=-1, keepdims=True)
-        return jnp.take_along_axis(orders, best, axis=-1), reach * (4 / _POINTS)
+def _at_best_order(objective: Callable[[jax.Array, jax.Array], jax.Array], shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """The objective at the order where it is smallest; the order is constant under differentiation (it is a minimum)."""
+    order, log_above = jax.lax.stop_gradient(formulas.best_order(objective, shape, dtype, jnp))
+    return objective(order[..., None], log_above[..., None])[..., 0]
 
-    start = jnp.full((*shape, 1), 12.0, dtype), jnp.asarray(20.0, dtype)
-    center, _ = jax.lax.stop_gradient(jax.lax.fori_loop(0, _ROUNDS, closer, start))
-    return rho(center)[..., 0]
+
+def _at_orders(formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike) -> jax.Array:
+    dtype = _dtype(epsilon, order)
+    budget = parameters.positive("epsilon", epsilon, dtype)
+    at = parameters.above_one("order", order, dtype)
+    return _broadcast(formula, budget, at)
+
+
+@partial(jax.jit, static_argnums=0)
+def _broadcast(formula: Callable[..., jax.Array], *values: jax.Array) -> jax.Array:
+    rank = max(value.ndim for value in values)
+    return formula(*jnp.broadcast_arrays(*(align(value, rank) for value in values)), jnp)
+
+
+def _positive(name: str, value: ArrayLike) -> jax.Array:
+    return parameters.positive(name, value, _dtype(value))
+
+
+def _dtype(*values: ArrayLike) -> Any:
+    """The widest float dtype among JAX arrays; the default otherwise."""
+    found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
+    return max(found, key=lambda dtype: dtype.itemsize) if found else jnp.result_type(float)

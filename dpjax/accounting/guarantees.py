@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from math import exp, expm1, fsum, inf, log, log1p, prod
+from typing import Any
+
+import numpy as np
+
+from dpjax.accounting import composition, formulas
+
+RELATIONS = ("add_remove", "swap", "edge")
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,8 @@ class Guarantee:
         neighbors: ``"add_remove"``, ``"swap"`` or, for graphs, ``"edge"``.
         delta: 0 for pure differential privacy.
         zcdp: rho of zero-concentrated differential privacy (Bun and Steinke 2016), where the mechanism is analysed by it.
+
+    Guarantees of one relation add up, and multiply: ``g + h`` and ``100 * g`` are a :class:`Composition`.
 
     >>> print(Guarantee(1.0, 1.0, "swap"))
     1-DP and 1-bounded-range under swap neighbors
@@ -41,6 +51,236 @@ class Guarantee:
         if self.zcdp < inf:
             promises.append(f"{self.zcdp:g}-zCDP")
         return f"{' and '.join(promises)} under {self.neighbors} neighbors"
+
+    def __add__(self, other: Guarantee | Composition) -> Composition:
+        return Composition(((self, 1),)) + other
+
+    def __radd__(self, other: int) -> Composition:
+        return Composition(((self, 1),)).__radd__(other)
+
+    def __mul__(self, count: int) -> Composition:
+        return Composition(((self, count),))
+
+    __rmul__ = __mul__
+
+    @property
+    def rho(self) -> float:
+        """The smallest rho of zCDP that follows: of ``zcdp``, ``bounded_range**2 / 8`` and ``epsilon * tanh(epsilon / 2)``.
+
+        With a delta that has no ``zcdp`` beside it, it holds but for an event of probability ``delta``.
+        """
+        return float(min(self.zcdp, self.bounded_range**2 / 8, _finite(self.epsilon, lambda e: formulas.zcdp_of_pure(e, np))))
+
+    def rdp(self, order: Any) -> np.ndarray:
+        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`."""
+        a = np.asarray(order, np.float64)
+        found = self.zcdp * a
+        if self.bounded_range < inf:
+            found = np.minimum(found, formulas.rdp_of_bounded_range(np.full_like(a, self.bounded_range), a, np))
+        if self.epsilon < inf:
+            found = np.minimum(found, formulas.rdp_of_pure(np.full_like(a, self.epsilon), a, np))
+        return found
+
+
+def _finite(value: float, function: Callable[[np.ndarray], Any]) -> float:
+    return float(function(np.asarray(value))) if value < inf else inf
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a pipeline of mechanisms costs, each of which may depend on the answers before it (their costs may not).
+
+    Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
+
+    Attributes:
+        parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation.
+
+    Raises:
+        ValueError: no parts, or parts under different relations, which do not compose.
+
+    >>> each = Guarantee(0.1, 0.1, "add_remove")
+    >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
+    >>> print(spent)
+    101 mechanisms: 10.5-DP and 0.247459-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
+    """
+
+    parts: tuple[tuple[Guarantee, int], ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("a composition needs at least one guarantee.")
+        for _, count in self.parts:
+            if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+                raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
+        relations = sorted({guarantee.neighbors for guarantee, _ in self.parts})
+        if len(relations) > 1:
+            raise ValueError(
+                f"guarantees under {' and '.join(relations)} neighbors do not compose: state them all for one relation."
+            )
+        together: dict[Guarantee, int] = {}
+        for guarantee, count in self.parts:
+            together[guarantee] = together.get(guarantee, 0) + int(count)
+        object.__setattr__(self, "parts", tuple(together.items()))
+
+    def __add__(self, other: Guarantee | Composition) -> Composition:
+        if isinstance(other, Guarantee):
+            other = Composition(((other, 1),))
+        return Composition(self.parts + other.parts) if isinstance(other, Composition) else NotImplemented
+
+    def __radd__(self, other: int) -> Composition:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+
+    def __mul__(self, count: int) -> Composition:
+        return Composition(tuple((guarantee, number * count) for guarantee, number in self.parts))
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        promises = [] if self.epsilon == inf or self.delta else [f"{self.epsilon:g}-DP"]
+        if self.delta and self.epsilon < inf:
+            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP")
+        if self.rho < inf and not self.delta:
+            promises.append(f"{self.rho:g}-zCDP")
+        target = max(1e-6, 2 * self.delta)
+        if target < 1:
+            rule, epsilon = self.best_rule_at(target)
+            promises.append(f"({epsilon:g}, {target:g})-DP ({rule})")
+        return f"{self.count} mechanisms: {' and '.join(promises)} under {self.neighbors} neighbors"
+
+    @property
+    def count(self) -> int:
+        """How many mechanisms."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def neighbors(self) -> str:
+        """The relation of all of them."""
+        return self.parts[0][0].neighbors
+
+    @property
+    def epsilon(self) -> float:
+        """The sum: epsilon of the whole at :attr:`delta` (basic composition)."""
+        return fsum(guarantee.epsilon * count for guarantee, count in self.parts)
+
+    @property
+    def delta(self) -> float:
+        """The sum of all deltas but of those that have a zCDP promise beside them."""
+        return fsum(_slack(guarantee) * count for guarantee, count in self.parts)
+
+    @property
+    def bounded_range(self) -> float:
+        """The sum of the ranges."""
+        return fsum(guarantee.bounded_range * count for guarantee, count in self.parts)
+
+    @property
+    def rho(self) -> float:
+        """The sum of zCDP, each by its tightest conversion, but for an event of probability :attr:`delta`."""
+        return fsum(guarantee.rho * count for guarantee, count in self.parts)
+
+    def rdp(self, order: Any) -> np.ndarray:
+        """The sum of Renyi divergences, but for an event of probability :attr:`delta`; float64 of the shape of ``order``."""
+        return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
+
+    def guarantee(self) -> Guarantee:
+        """All mechanisms as one, by what adds up: epsilon, delta, range, and zCDP if there is no delta."""
+        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, inf if self.delta else self.rho)
+
+    def rules_at(self, delta: float) -> dict[str, float]:
+        """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
+
+        ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
+        ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
+        Renyi divergences (zCDP among them), each the tightest of its mechanism. Deltas of the parts are taken off ``delta`` first.
+
+        Args:
+            delta: in (0, 1).
+
+        Raises:
+            ValueError: a ``delta`` out of range.
+        """
+        if not 0 < float(delta) < 1:
+            raise ValueError(f"delta must be between 0 and 1, got {delta}.")
+        found: dict[str, float] = {}
+        pure = all(guarantee.epsilon < inf for guarantee, _ in self.parts)
+        all_deltas = fsum(guarantee.delta * count for guarantee, count in self.parts)
+        if pure and all_deltas <= delta:
+            found["basic"] = self.epsilon
+            if all_deltas < delta and self._few_outcomes():
+                epsilons, counts = [guarantee.epsilon for guarantee, _ in self.parts], [count for _, count in self.parts]
+                kept = fsum(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
+                rest = -expm1(log1p(-delta) - kept)  # 1 - (1 - delta) / prod(1 - delta_i)
+                if rest > 0:
+                    found["optimal"] = composition.optimal_pure_epsilon(epsilons, counts=counts, delta=rest)
+        if self.delta >= delta:
+            return found
+        if (one := self._one_range()) is not None:
+            found["bounded_range"] = composition.bounded_range_epsilon(one, count=self.count, delta=delta, queries="adaptive")
+        if self.rho < inf:
+            nats = -log(delta - self.delta)
+
+            def epsilon(order: Any, log_above: Any) -> Any:
+                return formulas.epsilon_at_order(self.rdp(order), order, log_above, nats, np)
+
+            found["rdp"] = max(float(epsilon(*formulas.best_order(epsilon, (), np.float64, np))), 0.0)
+        return found
+
+    def best_rule_at(self, delta: float) -> tuple[str, float]:
+        """The rule with the smallest epsilon at ``delta``, and that epsilon; ``("none", inf)`` if none applies."""
+        return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The smallest epsilon of all rules at ``delta``; inf if the parts' own deltas are larger.
+
+        Args:
+            delta: in (0, 1).
+
+        Raises:
+            ValueError: a ``delta`` out of range.
+        """
+        return self.best_rule_at(delta)[1]
+
+    def delta_at(self, epsilon: float) -> float:
+        """The smallest delta at ``epsilon``, by the same rules; at most 1.
+
+        Args:
+            epsilon: not negative.
+
+        Raises:
+            ValueError: a negative ``epsilon``.
+        """
+        if not 0 <= float(epsilon) < inf:
+            raise ValueError(f"epsilon must be finite and not negative, got {epsilon}.")
+        found = [1.0]
+        if all(guarantee.epsilon < inf for guarantee, _ in self.parts):
+            if self.epsilon <= epsilon:
+                found.append(fsum(guarantee.delta * count for guarantee, count in self.parts))
+            if self._few_outcomes():
+                kept = fsum(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
+                epsilons, counts = [guarantee.epsilon for guarantee, _ in self.parts], [count for _, count in self.parts]
+                rest = composition.optimal_pure_delta(epsilons, counts=counts, epsilon=epsilon)
+                found.append(-expm1(kept + log1p(-rest)) if rest < 1 else 1.0)
+        if (one := self._one_range()) is not None:
+            found.append(composition.bounded_range_delta(one, count=self.count, epsilon=epsilon, queries="adaptive"))
+        if self.rho < inf:
+
+            def log_delta(order: Any, log_above: Any) -> Any:
+                return formulas.log_delta_at_order(self.rdp(order), order, log_above, epsilon, np)
+
+            found.append(self.delta + exp(min(float(log_delta(*formulas.best_order(log_delta, (), np.float64, np))), 0.0)))
+        return min(found)
+
+    def _few_outcomes(self) -> bool:
+        return prod(count + 1 for _, count in self.parts) <= composition.MOST_OUTCOMES
+
+    def _one_range(self) -> float | None:
+        """The range of all, if it is one and they are few."""
+        ranges = {guarantee.bounded_range for guarantee, _ in self.parts}
+        one = min(ranges)
+        return one if len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
+
+
+def _slack(guarantee: Guarantee) -> float:
+    return 0.0 if guarantee.zcdp < inf else guarantee.delta
 
 
 def concrete_epsilon(epsilon: float) -> float:

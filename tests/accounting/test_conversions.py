@@ -1,9 +1,17 @@
-"""Conversions against their formulas by many orders, and against numbers computed apart."""
+"""Conversions against their formulas by many orders, against quadrature, and against numbers computed apart."""
 
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.accounting import zcdp_of
+from dpjax import accounting
+from dpjax.accounting import formulas, zcdp_of
+
+GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text())
 
 ORDERS = 1 + np.exp(np.linspace(-6, 40, 200_001))[:, None]
 
@@ -45,3 +53,140 @@ def test_bad_arguments():
         zcdp_of(1e-39, delta=0.5)  # XLA would take it for zero
     with pytest.raises(ValueError, match="conversion"):
         zcdp_of(1.0, delta=0.5, conversion="loose")
+
+
+def named(key):
+    return [float(part.split("=")[1]) for part in key.split(",")]
+
+
+def of(name):
+    """Arguments ``(number, cases)`` and values of one table of golden numbers."""
+    values = [float(v[0] if isinstance(v, list) else v) for v in GOLDEN[name].values()]
+    return np.array([named(k) if "=" in k else [float(k)] for k in GOLDEN[name]]).T, np.array(values)
+
+
+CURVES = {
+    "pdp_to_rdp": accounting.rdp_of_pure,
+    "laplace_rdp": accounting.rdp_of_laplace,
+    "br_rdp_tight": accounting.rdp_of_bounded_range,
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_renyi_divergences_have_their_golden_values(name, x64):
+    (epsilon, order), expected = of(name)
+    np.testing.assert_allclose(CURVES[name](epsilon, order=order), expected, rtol=1e-12)
+    on_host = getattr(formulas, CURVES[name].__name__)(epsilon, order, np)
+    np.testing.assert_allclose(on_host, expected, rtol=1e-12)
+    assert np.abs(CURVES[name](1.01 * epsilon, order=order) / expected - 1).min() > 1e-4  # what one percent of epsilon changes
+
+
+def test_other_golden_values(x64):
+    (epsilon,), expected = of("pdp_to_zcdp")
+    np.testing.assert_allclose(accounting.zcdp_of_pure(epsilon), expected, rtol=1e-12)
+    np.testing.assert_allclose(accounting.pure_of_zcdp(expected), epsilon, rtol=1e-12)
+    (epsilon,), expected = of("br_to_zcdp_eps2_8")
+    np.testing.assert_allclose(accounting.zcdp_of_bounded_range(epsilon), expected, rtol=1e-12)
+    np.testing.assert_allclose(accounting.bounded_range_of_zcdp(expected), epsilon, rtol=1e-12)
+    (epsilon,), expected = of("br_max_KL")
+    np.testing.assert_allclose(formulas.kl_of_bounded_range(epsilon, np), expected, rtol=1e-12)
+    for key, value in GOLDEN["zcdp_to_eps"].items():
+        rho, delta = named(key)
+        found = accounting.epsilon_of_zcdp(rho, delta=delta)
+        np.testing.assert_allclose(found, float(value["tight_eps_alpha"][0]), rtol=1e-11)
+        np.testing.assert_allclose(accounting.delta_of_zcdp(rho, epsilon=found), delta, rtol=1e-9)
+        np.testing.assert_allclose(zcdp_of(found, delta=delta), rho, rtol=1e-10)
+        assert found < value["classical"] if isinstance(value["classical"], float) else found < float(value["classical"])
+    for key, value in GOLDEN["zcdp_to_delta"].items():
+        rho, epsilon = named(key)
+        found = accounting.delta_of_zcdp(rho, epsilon=epsilon)
+        np.testing.assert_allclose(found, float(value["tight"][0]), rtol=1e-11)
+        assert float(value["gaussian_exact_lower_bound"]) < found
+
+
+def renyi(p, q, order):
+    """Of two lists of probabilities."""
+    return np.logaddexp.reduce(order * np.log(p) + (1 - order) * np.log(q), axis=0) / (order - 1)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.7, 5.0, 40.0])
+@pytest.mark.parametrize("order", [1.02, 2.0, 17.0])
+def test_conversions_are_the_worst_of_concrete_pairs(epsilon, order, x64):
+    """Never below a pair of laws that keeps the promise, and attained by the worst of them."""
+    yes, no = 1 / (1 + np.exp(-epsilon)), 1 / (1 + np.exp(epsilon))
+    response = renyi(np.array([yes, no]), np.array([no, yes]), order)
+    np.testing.assert_allclose(accounting.rdp_of_pure(epsilon, order=order), response, rtol=1e-8)
+    t = np.linspace(0, epsilon, 20_001)[1:-1]
+    up, down = np.expm1(t - epsilon) / np.expm1(-epsilon), (np.exp(t - epsilon) - np.exp(-epsilon)) / -np.expm1(-epsilon)
+    pairs = np.stack([up, down]), np.stack([up * np.exp(-t), down * np.exp(epsilon - t)])
+    ranges = renyi(*pairs, order)
+    found = float(accounting.rdp_of_bounded_range(epsilon, order=order))
+    assert ranges.max() <= found * (1 + 1e-6)
+    assert found <= ranges.max() * (1 + 1e-4) + 1e-12
+    assert found <= min(epsilon, order * epsilon**2 / 8) * (1 + 1e-12)
+    assert found < response  # a range of epsilon is the stronger promise
+    grid = np.linspace(-60 / epsilon, 1 + 60 / epsilon, 1_200_001)
+    exponent = -epsilon * (order * np.abs(grid) + (1 - order) * np.abs(grid - 1))
+    integral = np.trapezoid(np.exp(exponent), grid) * epsilon / 2
+    if epsilon < 30:  # the grid is too coarse for narrower laws
+        laplace = float(accounting.rdp_of_laplace(epsilon, order=order))
+        np.testing.assert_allclose(np.exp((order - 1) * laplace), integral, rtol=1e-6)
+        assert laplace < response
+
+
+def test_curves_at_the_ends():
+    """Tiny and huge arguments in float32: between 0 and epsilon, finite, and monotone in the order and in epsilon."""
+    epsilon = np.array([1e-30, 1e-6, 1e-3, 0.3, 3.0, 80.0, 1e4, 1e30], np.float32)[:, None]
+    order = np.array([1 + 1e-6, 1.001, 1.5, 20.0, 300.0, 1e4, 1e12], np.float32)[None]
+    for curve in CURVES.values():
+        found = np.asarray(curve(epsilon, order=order), np.float64)
+        assert np.isfinite(found).all()
+        assert (found >= 0).all()
+        assert (found <= epsilon * (1 + 1e-5)).all()
+        assert (np.diff(found, axis=0) >= -1e-5 * found[1:]).all()
+        assert (np.diff(found, axis=1) >= -2e-4 * found[:, 1:]).all()
+
+
+def test_arrays_gradients_and_bad_rows():
+    for function in (
+        accounting.zcdp_of_pure,
+        accounting.pure_of_zcdp,
+        accounting.zcdp_of_bounded_range,
+        lambda v: accounting.rdp_of_pure(v, order=3.0),
+        lambda v: accounting.rdp_of_bounded_range(v, order=3.0),
+        lambda v: accounting.rdp_of_laplace(v, order=3.0),
+        lambda v: accounting.epsilon_of_zcdp(v, delta=1e-5),
+        lambda v: accounting.delta_of_zcdp(v, epsilon=1.0),
+    ):
+        values = jnp.array([0.05, 0.5, -1.0, jnp.nan, 2.0])
+        found = jax.jit(function)(values)
+        np.testing.assert_array_equal(np.isnan(found), [False, False, True, True, False])
+        slope = jax.vmap(jax.grad(function))(values)[:2]
+        step = 1e-2 * values[:2]
+        numeric = (function(values[:2] + step) - function(values[:2] - step)) / (2 * step)
+        np.testing.assert_allclose(slope, numeric, rtol=5e-3)
+        with pytest.raises(ValueError, match="positive"):
+            function(-1.0)
+    sweep = accounting.epsilon_of_zcdp(np.array([0.1, 0.2, 0.3])[:, None], delta=np.array([1e-3, 1e-6]))
+    assert sweep.shape == (3, 2)
+    assert (np.diff(sweep, axis=0) > 0).all()
+    assert (np.diff(sweep, axis=1) > 0).all()
+    with pytest.raises(ValueError, match="order"):
+        accounting.rdp_of_pure(1.0, order=1.0)
+
+
+def test_curves_convert_at_their_best_order():
+    """A sum of curves against the search over many orders; a line is zCDP."""
+    delta = 1e-6
+
+    def curve(order):
+        return 12 * accounting.rdp_of_bounded_range(0.4, order=order) + 0.02 * order
+
+    found = float(accounting.epsilon_of_rdp(curve, delta=delta))
+    order = ORDERS[:100_000, 0]
+    values = 12 * formulas.rdp_of_bounded_range(np.full_like(order, 0.4), order, np) + 0.02 * order
+    by_hand = np.min(values + (-np.log(delta) + (order - 1) * np.log1p(-1 / order) - np.log(order)) / (order - 1))
+    assert abs(found - by_hand) < 2e-5
+    assert abs(float(accounting.delta_of_rdp(curve, epsilon=found)) / delta - 1) < 1e-3
+    shaped = accounting.epsilon_of_rdp(lambda order: jnp.array([0.1, 0.5])[:, None] * order, delta=delta, shape=(2,))
+    np.testing.assert_allclose(shaped, accounting.epsilon_of_zcdp(np.array([0.1, 0.5]), delta=delta), rtol=1e-5)

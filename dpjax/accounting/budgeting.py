@@ -1,0 +1,220 @@
+"""Budgets the other way: the epsilon of each query, the epsilon that an error needs, a budget split over queries.
+
+The last two read exact errors of laws, which are functions of the data: for simulation and public data, never to choose the epsilon
+of a release on the data it is released from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.accounting.guarantees import Composition, Guarantee
+from dpjax.shapes import align
+
+_HALVINGS = 60
+
+
+def epsilon_per_query(
+    *, count: int, epsilon: float, delta: float, promise: Literal["pure", "bounded_range"] = "bounded_range"
+) -> float:
+    """Return the largest epsilon of each of ``count`` adaptive queries that together are (epsilon, delta)-DP.
+
+    By the tightest rule of :class:`Composition`, solved backwards to a relative error of 1e-6, from below. As arrays and with
+    gradients, by zCDP: ``bounded_range_of_zcdp(zcdp_of(epsilon, delta=delta) / count)``, or ``pure_of_zcdp``.
+
+    Args:
+        count: how many queries, at least 1.
+        epsilon: of the whole, positive.
+        delta: of the whole, in [0, 1); at 0 the budget is divided evenly.
+        promise: what each query promises: ``"bounded_range"`` epsilon (all exponential mechanisms of this library, piecewise
+            Laplace among them), or ``"pure"`` epsilon-DP only (Laplace noise).
+
+    Returns:
+        A Python float.
+
+    Raises:
+        ValueError: a bad argument.
+
+    References:
+        As :meth:`Composition.rules_at`.
+
+    >>> each = epsilon_per_query(count=20, epsilon=1.0, delta=1e-6)
+    >>> round(each, 4), round((20 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
+    (0.099, 1.0)
+    """
+    if promise not in ("pure", "bounded_range"):
+        raise ValueError(f'promise must be "pure" or "bounded_range", got {promise!r}.')
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"count must be an integer from 1 on, got {count!r}.")
+    if not (0 < epsilon < inf and 0 <= delta < 1):
+        raise ValueError(f"epsilon must be finite and positive, and delta in [0, 1), got {epsilon} and {delta}.")
+
+    def excess(each: float) -> float:
+        spent = Composition(((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),))
+        return spent.epsilon_at(delta) - epsilon
+
+    low = epsilon / count
+    if delta == 0:
+        return low
+    high, at_low = 2 * low, excess(low)
+    while (at_high := excess(high)) <= 0:
+        low, at_low, high = high, at_high, 2 * high
+    # The method of false position, where an end that stays has its value halved (Illinois).
+    for _ in range(60):
+        if high - low <= 1e-6 * low:
+            break
+        middle = min(max((low * at_high - high * at_low) / (at_high - at_low), low + 1e-7 * low), high - 1e-7 * low)
+        at = excess(middle)
+        if at <= 0:
+            low, at_low, at_high = middle, at, at_high / 2
+        else:
+            high, at_high, at_low = middle, at, at_low / 2
+    return low
+
+
+class _Profile(Protocol):
+    @property
+    def value(self) -> jax.Array: ...
+
+
+def epsilon_for_error(
+    profile: _Profile,
+    mechanism: Callable[[Any, jax.Array], Any],
+    target: ArrayLike,
+    *,
+    lower: float = 1e-4,
+    upper: float = 1e4,
+) -> jax.Array:
+    """Return the epsilon at which the exact mean absolute error of a mechanism meets a target, for every row.
+
+    By bisection of log(epsilon): the error at the result is at most the target, and it is above it slightly below (an error need
+    not fall everywhere; then this is one of the places where it falls through the target).
+
+    Args:
+        profile: a profile with a ``value`` ``(...)``.
+        mechanism: takes the profile and epsilon and returns a law with ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
+        target: positive; broadcasts against the batch.
+        lower: the smallest epsilon that is tried; the result where that is enough.
+        upper: the largest one.
+
+    Returns:
+        Float of the broadcast shape; NaN where ``upper`` does not meet the target.
+
+    Raises:
+        ValueError: a bad ``target``, ``lower`` or ``upper``.
+
+    Privacy:
+        Not private: the result depends on the data. For simulation and public data.
+
+    References:
+        The closed form of the error of a piecewise exponential law.
+
+    >>> import dpjax
+    >>> profile = dpjax.median(jnp.arange(101.0), lower=0, upper=100, neighbors="swap")
+    >>> epsilon = epsilon_for_error(profile, dpjax.piecewise_laplace, 1.0)
+    >>> round(float(dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value)), 4)
+    1.0
+    """
+    value = profile.value
+    aim = parameters.positive("target", target, value.dtype)
+    if not 0 < lower < upper:
+        raise ValueError(f"lower must be positive and below upper, got {lower} and {upper}.")
+    batch = jnp.broadcast_shapes(value.shape, aim.shape)
+    center = align(value, len(batch))
+
+    def met(log_epsilon: jax.Array) -> jax.Array:
+        return mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(center) <= align(aim, len(batch))
+
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        good = met(middle)
+        return jnp.where(good, low, middle), jnp.where(good, middle, high)
+
+    ends = tuple(jnp.full(batch, jnp.log(jnp.asarray(end, value.dtype)), value.dtype) for end in (lower, upper))
+    high = jax.lax.fori_loop(0, _HALVINGS, halve, ends)[1]
+    found = jnp.where(met(ends[0]), jnp.exp(ends[0]), jnp.exp(high))
+    known = jnp.isfinite(align(aim, len(batch))) & met(ends[1])
+    return jnp.where(known, found, jnp.nan)
+
+
+def allocate(
+    errors: Callable[[jax.Array], jax.Array],
+    total: ArrayLike,
+    *,
+    queries: int,
+    budget: Literal["epsilon", "zcdp"] = "epsilon",
+    steps: int = 100,
+) -> jax.Array:
+    """Split a budget over queries so that the sum of their errors is small.
+
+    By the gradient of the exact errors: at the optimum the last unit of budget is worth the same everywhere, so the shares are
+    multiplied by a power of what it is worth, which for errors proportional to 1/epsilon is the optimum in one step. A step that
+    does not improve the sum is halved: the result is a local optimum, and never worse than an even split.
+
+    Args:
+        errors: takes epsilons ``(..., queries)`` and returns the error of each query, of the same shape; differentiable, and each
+            depends on its own epsilon only.
+        total: positive ``(...)``: the sum of the epsilons, or with ``"zcdp"`` the root of the sum of their squares, since rho is
+            proportional to epsilon^2 for mechanisms of one kind.
+        queries: static, how many, at least 1.
+        budget: ``"epsilon"`` (basic composition) or ``"zcdp"``.
+        steps: static, how many.
+
+    Returns:
+        Epsilons ``(..., queries)``, the best split of all steps.
+
+    Raises:
+        ValueError: a bad ``total``, ``queries`` or ``budget``.
+
+    Privacy:
+        Not private where the errors are functions of the data. For simulation and public data.
+
+    References:
+        The condition of Karush, Kuhn and Tucker for a separable sum.
+
+    >>> allocate(lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon, 6.0, queries=3).round(4).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    parameters.one_of("budget", budget, ("epsilon", "zcdp"))
+    if isinstance(queries, bool) or not isinstance(queries, int) or queries < 1:
+        raise ValueError(f"queries must be an integer from 1 on, got {queries!r}.")
+    dtype = total.dtype if isinstance(total, jax.Array) else jnp.result_type(float)
+    whole = parameters.positive("total", total, dtype)[..., None]
+    root, power = (1.0, 0.5) if budget == "epsilon" else (0.5, 2 / 3)
+
+    def of(shares: jax.Array) -> jax.Array:
+        return whole * shares**root
+
+    def objective(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rows = jnp.sum(errors(of(shares)), axis=-1)
+        return jnp.sum(rows), rows
+
+    def step(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        shares, least, slope, reach = state
+        worth = jnp.maximum(-slope, jnp.finfo(dtype).tiny)
+        worth = worth / jnp.max(worth, axis=-1, keepdims=True)
+        moved = shares * jnp.maximum(worth, 1e-6) ** (reach * power)[..., None]
+        moved = moved / jnp.sum(moved, axis=-1, keepdims=True)
+        (_, rows), new_slope = jax.value_and_grad(objective, has_aux=True)(moved)
+        better = rows < least
+        reach = jnp.where(better, jnp.minimum(2 * reach, 1.0), reach / 2)  # a step that goes too far is taken back and halved
+        better = better[..., None]
+        return (
+            jnp.where(better, moved, shares),
+            jnp.minimum(rows, least),
+            jnp.where(better, new_slope, slope),
+            reach,
+        )
+
+    even = jnp.full((*whole.shape[:-1], queries), 1 / queries, dtype)
+    (_, rows), slope = jax.value_and_grad(objective, has_aux=True)(even)
+    best = jax.lax.fori_loop(0, steps, step, (even, rows, slope, jnp.ones_like(rows)))[0]
+    return jnp.where(jnp.isnan(whole), jnp.nan, of(best))

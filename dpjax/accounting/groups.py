@@ -1,0 +1,81 @@
+"""Guarantees for several individuals at once, and for mechanisms on disjoint parts of the data."""
+
+from __future__ import annotations
+
+from math import exp, fsum, inf
+from typing import Literal
+
+from dpjax.accounting.guarantees import Guarantee
+
+
+def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
+    """Return what the same mechanism promises to groups of ``size`` individuals, who may all change at once.
+
+    k epsilon and k times the range, k^2 rho, and delta (1 + e^epsilon + ... + e^((k-1) epsilon)).
+
+    Args:
+        guarantee: for one individual.
+        size: k, at least 1.
+
+    Returns:
+        A :class:`Guarantee` whose neighbours differ in up to k individuals, of the kind that its relation says.
+
+    Raises:
+        ValueError: a bad ``size``.
+
+    References:
+        Dwork and Roth (2014), Theorem 2.2; Bun and Steinke (2016), Proposition 1.9.
+
+    >>> print(for_groups(Guarantee(0.5, 0.5, "swap"), size=3))
+    1.5-DP and 1.5-bounded-range under swap neighbors
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"size must be an integer from 1 on, got {size!r}.")
+    delta = 0.0
+    if guarantee.delta:
+        delta = (
+            inf if (size - 1) * guarantee.epsilon > 700 else guarantee.delta * fsum(exp(i * guarantee.epsilon) for i in range(size))
+        )
+    epsilon = size * guarantee.epsilon
+    if delta >= 1:
+        epsilon, delta = inf, 0.0  # nothing is left of it
+    return Guarantee(epsilon, size * guarantee.bounded_range, guarantee.neighbors, delta, size**2 * guarantee.zcdp)
+
+
+def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
+    """Return what mechanisms cost together that each see one part of the data, where every record belongs to one part.
+
+    Args:
+        guarantees: of the mechanisms, all under one relation; the parts are public, and chosen without the data.
+        membership: ``"by_value"``: a record's part depends on the record, as with groups. Then one person more or less is in one
+            part, but a replaced one can leave a part for another: swap neighbours are refused. ``"by_position"``: it depends on the
+            record's number only, so that a replaced record stays in its part.
+
+    Returns:
+        A :class:`Guarantee`: the largest of each promise.
+
+    Raises:
+        ValueError: none, different relations, an unknown option, or swap neighbours by value.
+
+    References:
+        McSherry (2009), Theorem 4.
+
+    >>> parts = Guarantee(0.5, 0.5, "add_remove"), Guarantee(0.2, 0.4, "add_remove")
+    >>> print(parallel(*parts, membership="by_value"))
+    0.5-DP and 0.5-bounded-range under add_remove neighbors
+    """
+    if membership not in ("by_value", "by_position"):
+        raise ValueError(f'membership must be "by_value" or "by_position", got {membership!r}.')
+    relations = sorted({guarantee.neighbors for guarantee in guarantees})
+    if len(relations) != 1:
+        raise ValueError(f"parallel composition needs guarantees under one relation, got {relations}.")
+    if relations == ["swap"] and membership == "by_value":
+        raise ValueError(
+            "a replaced record can move from one part to another, which changes the size of both; swap guarantees do not cover "
+            "that: use mechanisms under add_remove neighbors, whose sum for the two parts holds."
+        )
+
+    def largest(name: str) -> float:
+        return max(float(getattr(guarantee, name)) for guarantee in guarantees)
+
+    return Guarantee(largest("epsilon"), largest("bounded_range"), relations[0], largest("delta"), largest("zcdp"))

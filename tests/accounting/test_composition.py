@@ -1,0 +1,130 @@
+"""Composition theorems: golden numbers, brute force over outcomes, and the pairs that attain them."""
+
+import itertools
+import json
+import pathlib
+from math import comb, exp, expm1
+
+import numpy as np
+import pytest
+
+from dpjax.accounting import composition
+
+GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text())["br_composition"]
+CASES = {key: [float(part.split("=")[1]) for part in key.split(",")] for key in GOLDEN}
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_golden_compositions(key):
+    count, each, epsilon = CASES[key]
+    count, value = int(count), GOLDEN[key]
+    fixed = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
+    np.testing.assert_allclose(fixed, float(value["delta_formula"]), rtol=1e-12)
+    for part, name in ((1, "optimal_DP_eps"), (0.5, "optimal_DP_half_eps")):
+        pure = composition.optimal_pure_delta([part * each], counts=[count], epsilon=epsilon)
+        np.testing.assert_allclose(pure, float(value[name]), rtol=1e-12)
+    adaptive = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="adaptive")
+    assert fixed < adaptive < float(value["zcdp_bound"])
+    if value["adaptive_float"] is not None:  # a search from below; ours is an upper bound
+        assert 0 < adaptive / float(value["adaptive_float"]) - 1 < 3e-4
+        assert count == 2 or fixed < 0.98 * adaptive  # what the formula for fixed queries would leave out
+
+
+def outcomes(epsilons):
+    """Probabilities of all outcomes of independent randomised responses, under both inputs."""
+    p, q = [], []
+    for signs in itertools.product((1, 0), repeat=len(epsilons)):
+        yes = [exp(e) / (1 + exp(e)) for e in epsilons]
+        p.append(np.prod([y if s else 1 - y for y, s in zip(yes, signs, strict=True)]))
+        q.append(np.prod([1 - y if s else y for y, s in zip(yes, signs, strict=True)]))
+    return np.array(p), np.array(q)
+
+
+def test_pure_composition_is_that_of_randomised_responses():
+    epsilons = [0.3, 0.3, 0.7, 1.1, 0.7, 0.05]
+    p, q = outcomes(epsilons)
+    for epsilon in (0.0, 0.4, 1.0, 2.5, 3.1):
+        found = composition.optimal_pure_delta([0.3, 0.7, 1.1, 0.05], counts=[2, 2, 1, 1], epsilon=epsilon)
+        np.testing.assert_allclose(found, np.maximum(p - exp(epsilon) * q, 0).sum(), rtol=1e-12)
+        if found > 0:
+            back = composition.optimal_pure_epsilon(epsilons, counts=[1] * 6, delta=found)
+            assert epsilon - 1e-9 <= back <= epsilon + 1e-9
+    assert composition.optimal_pure_delta([0.3], counts=[2], epsilon=0.61) == 0
+    assert composition.optimal_pure_epsilon([0.3], counts=[2], delta=0.0) == 0.6
+    at = {"count": 50, "delta": 1e-6}
+    optimal = composition.optimal_pure_epsilon([0.1], counts=[50], delta=1e-6)
+    assert optimal < composition.advanced_epsilon(0.1, **at) < 2 * optimal
+    with pytest.raises(ValueError, match="outcomes"):
+        composition.optimal_pure_delta(list(np.linspace(0.1, 0.2, 30)), counts=[1] * 30, epsilon=1.0)
+
+
+def fixed_pair(each, count, epsilon, t):
+    """The excess of k mechanisms with losses t and t - each."""
+    up = expm1(t - each) / expm1(-each)
+    excess = 0.0
+    for wrong in range(count + 1):
+        loss = count * t - wrong * each
+        excess += comb(count, wrong) * up ** (count - wrong) * (1 - up) ** wrong * max(1 - exp(epsilon - loss), 0)
+    return excess
+
+
+@pytest.mark.parametrize(("each", "count", "epsilon"), [(0.4, 6, 0.7), (2.0, 3, 1.0), (0.05, 40, 0.0)])
+def test_fixed_queries_attain_the_formula_and_no_pair_passes_it(each, count, epsilon):
+    found = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
+    tried = np.array([fixed_pair(each, count, epsilon, t) for t in np.linspace(1e-9, each - 1e-9, 4001)])
+    assert tried.max() <= found * (1 + 1e-12)
+    assert tried.max() > 0.9999 * found
+    back = composition.bounded_range_epsilon(each, count=count, delta=found, queries="fixed")
+    assert abs(back - epsilon) < 1e-7
+
+
+def adaptive_by_search(each, count, epsilon, points):
+    """The recursion over a grid of t: from below, since the best t may lie between."""
+    if count == 0:
+        return max(-expm1(epsilon), 0.0)
+    best = 0.0
+    for t in np.linspace(0, each, points):
+        up = expm1(t - each) / expm1(-each)
+        later = [adaptive_by_search(each, count - 1, epsilon - loss, points) for loss in (t, t - each)]
+        best = max(best, up * later[0] + (1 - up) * later[1])
+    return best
+
+
+@pytest.mark.parametrize(("each", "count", "epsilon"), [(0.4, 3, 0.3), (3.0, 2, 1.0), (1.0, 3, 0.0)])
+def test_adaptive_queries_stay_below_the_recursion(each, count, epsilon):
+    found = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="adaptive")
+    by_search = adaptive_by_search(each, count, epsilon, 41)
+    assert by_search <= found <= 1.01 * by_search
+    fixed = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
+    assert fixed <= found * (1 + 1e-12)
+    back = composition.bounded_range_epsilon(each, count=count, delta=found, queries="adaptive")
+    assert abs(back - epsilon) < 2e-3 * each
+    assert back >= epsilon - 1e-4 * each
+
+
+def test_ends_of_bounded_range():
+    for queries in ("fixed", "adaptive"):
+        at = {"count": 4, "queries": queries}
+        assert composition.bounded_range_epsilon(0.5, delta=0.0, **at) == 2.0
+        assert composition.bounded_range_delta(0.5, epsilon=2.0, **at) < 1e-12
+        assert composition.bounded_range_epsilon(0.5, delta=0.999, **at) == pytest.approx(0, abs=0.02)
+        large = composition.bounded_range_delta(64.0, count=2, epsilon=3.0, queries=queries)
+        assert 0.99 < large <= 1
+
+
+def test_what_composition_refuses():
+    at = {"count": 3, "epsilon": 0.5}
+    with pytest.raises(TypeError, match="queries"):
+        composition.bounded_range_delta(0.5, **at)  # nobody gets the formula for fixed queries by default
+    for call, message in (
+        (lambda: composition.bounded_range_delta(0.5, **at, queries="non-adaptive"), "queries"),
+        (lambda: composition.bounded_range_delta(-0.5, **at, queries="fixed"), "positive"),
+        (lambda: composition.bounded_range_delta(0.5, count=0, epsilon=0.5, queries="fixed"), "counts"),
+        (lambda: composition.bounded_range_delta(0.5, count=3, epsilon=-0.5, queries="fixed"), "epsilon"),
+        (lambda: composition.bounded_range_delta(0.001, count=3000, epsilon=0.5, queries="adaptive"), "zCDP"),
+        (lambda: composition.bounded_range_epsilon(0.5, count=3, delta=1.0, queries="fixed"), "delta"),
+        (lambda: composition.optimal_pure_delta([0.5], counts=[1, 2], epsilon=0.5), "count"),
+        (lambda: composition.advanced_epsilon(0.5, count=3, delta=0.0), "delta"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

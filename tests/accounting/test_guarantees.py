@@ -1,0 +1,172 @@
+"""Guarantees add up by the tightest rule that holds, and only under one relation."""
+
+import itertools
+from math import exp, inf, log
+
+import numpy as np
+import pytest
+
+import dpjax
+from dpjax.accounting import Composition, Guarantee, composition, for_groups, parallel
+
+PURE = Guarantee(0.3, inf, "swap")
+RANGE = Guarantee(0.3, 0.3, "swap")
+ZCDP = Guarantee(inf, inf, "swap", zcdp=0.02)
+LOOSE = Guarantee(0.3, inf, "swap", delta=1e-8)
+
+
+def test_order_and_brackets_do_not_matter():
+    parts = [PURE, RANGE, PURE, LOOSE]
+    expected = None
+    for order in itertools.permutations(parts):
+        spent = sum(order)
+        found = spent.epsilon, spent.delta, spent.bounded_range, spent.rho, spent.epsilon_at(1e-5), spent.delta_at(0.8)
+        expected = found if expected is None else expected
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert sum(parts) == Composition(((PURE, 2), (RANGE, 1), (LOOSE, 1)))
+    assert 3 * (PURE + RANGE) == (PURE + RANGE) * 3 == PURE * 3 + RANGE * 3
+    assert (2 * PURE).count == 2
+    assert str(2 * PURE).startswith("2 mechanisms: 0.6-DP")
+
+
+def test_each_promise_by_its_tightest_conversion():
+    assert PURE.rho == pytest.approx(0.3 * np.tanh(0.15))
+    assert RANGE.rho == pytest.approx(0.3**2 / 8)
+    assert Guarantee(0.3, 0.6, "swap").rho == pytest.approx(0.3 * np.tanh(0.15))
+    orders = np.array([1.1, 2.0, 30.0])
+    assert (RANGE.rdp(orders) < PURE.rdp(orders)).all()
+    assert (RANGE.rdp(orders) <= orders * RANGE.rho).all()
+    np.testing.assert_allclose(ZCDP.rdp(orders), 0.02 * orders)
+    np.testing.assert_allclose((2 * RANGE + ZCDP).rdp(orders), 2 * RANGE.rdp(orders) + 0.02 * orders)
+
+
+def test_rules():
+    rules = (20 * RANGE).rules_at(1e-6)
+    assert set(rules) == {"basic", "optimal", "bounded_range", "rdp"}
+    assert rules["basic"] == pytest.approx(6.0)
+    assert rules["bounded_range"] < rules["rdp"] < rules["optimal"] < rules["basic"]
+    assert (20 * RANGE).best_rule_at(1e-6) == ("bounded_range", rules["bounded_range"])
+    assert set((20 * PURE).rules_at(1e-6)) == {"basic", "optimal", "rdp"}
+    assert set((20 * ZCDP).rules_at(1e-6)) == {"rdp"}
+    many = Composition(tuple((Guarantee(0.01 * i, inf, "swap"), 1) for i in range(1, 31)))
+    assert set(many.rules_at(1e-6)) == {"basic", "rdp"}  # 2^30 outcomes
+    mixed = PURE + ZCDP
+    assert mixed.epsilon == inf
+    assert set(mixed.rules_at(1e-6)) == {"rdp"}
+    for spent in (20 * RANGE, 20 * PURE, 5 * ZCDP, PURE + RANGE, mixed, 3 * LOOSE):
+        last = inf
+        for delta in (1e-9, 1e-7, 1e-4, 0.1):
+            epsilon = spent.epsilon_at(delta)
+            assert epsilon <= last
+            last = epsilon
+            if epsilon < inf:
+                assert spent.delta_at(epsilon * (1 + 1e-9)) <= delta * 1.002
+
+
+def test_deltas_of_the_parts_are_paid_first():
+    spent = 10 * LOOSE
+    assert spent.delta == pytest.approx(1e-7)
+    assert spent.epsilon_at(0.9e-7) == inf
+    assert spent.delta_at(3.0) == pytest.approx(1e-7)
+    optimal = composition.optimal_pure_delta([0.3], counts=[10], epsilon=1.0)
+    np.testing.assert_allclose(spent.rules_at(1 - (1 - 1e-8) ** 10 * (1 - optimal))["optimal"], 1.0, rtol=1e-6)
+    # A mechanism with zCDP beside its delta pays none.
+    both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.03)
+    assert (5 * both).delta == 0
+    assert set((5 * both).rules_at(1e-6)) == {"rdp"}
+    assert (5 * both).guarantee().zcdp == pytest.approx(0.15)
+    assert LOOSE.rho == PURE.rho
+    assert spent.guarantee() == Guarantee(spent.epsilon, inf, "swap", spent.delta)
+
+
+def test_never_below_a_concrete_pair():
+    """Twelve exponential mechanisms of two candidates: the exact delta of the product against what is promised."""
+    each, count = 0.3, 12
+    yes = exp(each / 2) / (1 + exp(each / 2))  # scores 0 and 1, at sensitivity 1, against 1 and 0
+    wrong = np.arange(count + 1)
+    choose = np.array([1.0])
+    for _ in range(count):
+        choose = np.convolve(choose, [1, 1])
+    p, q = (choose * a ** (count - wrong) * (1 - a) ** wrong for a in (yes, 1 - yes))
+    spent = count * RANGE
+    for epsilon in (0.1, 0.5, 1.0, 1.7):
+        exact = np.maximum(p - exp(epsilon) * q, 0).sum()
+        assert exact <= spent.delta_at(epsilon)
+        assert exact <= 1 - (1 - spent.delta_at(epsilon))
+    half = count * Guarantee(0.12, 0.12, "swap")  # control: a promise too small is passed
+    assert np.maximum(p - exp(0.5) * q, 0).sum() > half.delta_at(0.5)
+
+
+def test_relations_do_not_mix():
+    other = Guarantee(0.3, 0.3, "add_remove")
+    for join in (lambda: PURE + other, lambda: 2 * PURE + 3 * other, lambda: sum([PURE, other])):
+        with pytest.raises(ValueError, match="add_remove and swap"):
+            join()
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="integer"):
+            PURE * bad
+    with pytest.raises(TypeError):
+        PURE + 1
+    with pytest.raises(ValueError, match="delta"):
+        (2 * PURE).epsilon_at(0.0)
+    with pytest.raises(ValueError, match="epsilon"):
+        (2 * PURE).delta_at(-1.0)
+    with pytest.raises(ValueError, match="at least one"):
+        Composition(())
+
+
+def test_every_mechanism_says_what_it_costs():
+    x = np.linspace(0, 1, 9)
+    median = dpjax.median(x, lower=0, upper=1, neighbors="swap")
+    spent = (
+        dpjax.mechanisms.piecewise_laplace.guarantee(median, 0.5)
+        + dpjax.mechanisms.inverse_sensitivity.guarantee(median, 0.5)
+        + dpjax.mechanisms.exponential.guarantee(np.zeros(3), 0.5, neighbors="swap")
+    )
+    assert spent.rho == pytest.approx(3 * 0.25 / 8)
+    for name in dpjax.mechanisms.__all__:
+        module = getattr(dpjax.mechanisms, name)
+        if name not in ("line", "optimal_beta"):
+            assert callable(module.guarantee), name
+
+
+def test_groups():
+    assert for_groups(RANGE, size=4) == Guarantee(1.2, 1.2, "swap")
+    assert for_groups(ZCDP, size=3).zcdp == pytest.approx(0.18)
+    pair = for_groups(Guarantee(0.3, inf, "swap", delta=1e-6), size=2)
+    assert pair.epsilon == 0.6
+    assert pair.delta == pytest.approx(1e-6 * (1 + exp(0.3)))
+    lost = for_groups(Guarantee(1.0, inf, "swap", delta=1e-6), size=1000)
+    assert (lost.epsilon, lost.delta) == (inf, 0.0)
+    # Randomised response among three numbers one apart: the loss between the ends is twice that between neighbours.
+    p = np.exp(-0.3 * np.abs(np.arange(3)[:, None] - np.arange(3)))
+    p /= p.sum(axis=0)
+    near, far = np.abs(np.log(p[:, 0] / p[:, 1])).max(), np.abs(np.log(p[:, 0] / p[:, 2])).max()
+    assert far <= for_groups(Guarantee(float(near), inf, "swap"), size=2).epsilon + 1e-12
+    for bad in (0, 1.5, True):
+        with pytest.raises(ValueError, match="size"):
+            for_groups(RANGE, size=bad)
+
+
+def test_parallel():
+    first, second = Guarantee(0.5, 0.5, "add_remove"), Guarantee(0.2, 0.9, "add_remove", delta=0.0, zcdp=0.01)
+    assert parallel(first, second, membership="by_value") == Guarantee(0.5, 0.9, "add_remove")
+    with pytest.raises(ValueError, match="move"):
+        parallel(PURE, RANGE, membership="by_value")
+    assert parallel(PURE, RANGE, membership="by_position") == Guarantee(0.3, inf, "swap")
+    with pytest.raises(ValueError, match="relation"):
+        parallel(PURE, first, membership="by_position")
+    with pytest.raises(ValueError, match="relation"):
+        parallel(membership="by_position")
+    with pytest.raises(ValueError, match="membership"):
+        parallel(PURE, membership="disjoint")
+
+
+def test_swap_by_value_would_break_the_largest():
+    """Two parts, each with a private count at epsilon 1 under add/remove: a record that moves costs the sum."""
+    counts = np.arange(-30, 31)
+    law = {c: np.exp(-1.0 * np.abs(counts - c)) for c in (0, 1)}
+    law = {c: p / p.sum() for c, p in law.items()}
+    before, after = np.outer(law[1], law[0]), np.outer(law[0], law[1])
+    assert np.log(before / after).max() > 1.99
+    assert log(2) < 1.0 <= parallel(*[Guarantee(1.0, 2.0, "add_remove")] * 2, membership="by_value").epsilon
