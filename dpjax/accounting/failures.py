@@ -22,6 +22,11 @@ g(q) = 1 + q + ... + q^(m-1) = (1 - q^m) / (1 - q). Where q > q', g(q)/g(q') = (
 it is at most 1. So A(T) <= e^eps' A'(T) + delta g(q): the epsilon is that of the unbounded loop, and the leftover, which is
 charged to delta in full, makes delta' = delta g(failure) + failure^m. Nothing was asked of F, which may read the data, as in the
 warm-up of the post: then there is no failure at all. If F is public, m attempts are also the composition of m draws.
+
+The warm-up itself (Equation 2) is wrong where the test reads the data. It promises (epsilon, delta + failure) when an output y
+with loss(y, x) > alpha is replaced, but its last step takes for granted that x' keeps what x keeps. Let M be epsilon-DP and y
+have probability failure on x', where it is replaced, and e^epsilon failure on x, where it is kept: one output says it was x, with a
+probability above delta + failure. What holds is P[M(x') in S*] <= P[M~(x') in S] + failure, so delta + (1 + e^epsilon) failure.
 """
 
 from __future__ import annotations
@@ -34,32 +39,42 @@ from dpjax.accounting.guarantees import Guarantee
 
 Bound = Literal["sharp", "published"]
 Fallback = Literal["public", "private"]
+Test = Literal["public", "private"]
 
 
-def absorb_failure(guarantee: Guarantee, failure: float) -> Guarantee:
-    """Return the guarantee of a mechanism whose failures are replaced by an answer that reads the data: (epsilon, delta + failure).
+def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "private") -> Guarantee:
+    """Return the guarantee of a mechanism whose failures are replaced by an answer that reads the data.
+
+        test "private": (epsilon, delta + (1 + e^epsilon) failure),   test "public": (epsilon, delta + failure)
 
     Args:
         guarantee: that of the mechanism.
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
+        test: ``"private"``, the default, where the data say which outputs are failures, such as those of a high loss;
+            ``"public"`` for a fixed set of outputs.
 
     Returns:
         A :class:`Guarantee`, with neither bounded range nor zCDP.
 
     Raises:
-        ValueError: a ``failure`` outside its range, a guarantee without a finite epsilon, or nothing left (delta + failure >= 1).
+        ValueError: a ``failure`` outside its range, a guarantee without a finite epsilon, or nothing left (delta would be 1).
 
     Privacy:
-        None is spent: it reads public numbers only. The test of the failure, too, may read the data.
+        None is spent: it reads public numbers only. The post claims the second guarantee for both tests; the counterexample is at
+        the top of this file.
 
     References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Equation 2.
+        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Equation 2, corrected.
 
-    >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6))
+    >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6, test="public"))
     (1, 1e-06)-DP under swap neighbors
+    >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6))
+    (1, 3.71828e-06)-DP under swap neighbors
     """
     beta = _checked(guarantee, failure)
-    return _approximate(guarantee, guarantee.epsilon, guarantee.delta + beta)
+    parameters.one_of("test", test, ("private", "public"))
+    times = 1.0 if test == "public" else 1 + exp(min(guarantee.epsilon, 700.0))  # beyond, nothing is promised anyway
+    return _approximate(guarantee, guarantee.epsilon, guarantee.delta + times * beta)
 
 
 def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound = "sharp") -> Guarantee:
@@ -137,7 +152,7 @@ def retry_until_success(
     parameters.one_of("fallback", fallback, ("public", "private"))
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
-        return guarantee if fallback == "public" else absorb_failure(guarantee, beta)
+        return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
     leftover = beta**count
     if not leftover and not guarantee.delta:
         return Guarantee(epsilon, _range(guarantee), guarantee.neighbors)

@@ -69,8 +69,10 @@ def noisy_tree(
 
     Privacy:
         epsilon-DP, or zcdp-zCDP, under the relation that the sensitivity holds for; with Laplace noise also epsilon^2/(2 R)-zCDP,
-        and no bounded range below 2 epsilon is promised. Public: the budget, the sensitivity, the candidates and their order. No
-        noise is drawn: a ``sample`` is a leaf of the tree.
+        and no bounded range below 2 epsilon is promised. Composition is not tight here, since the queries share their minima: the
+        largest loss found is x + (R-1) log(2 - e^-x) for x = epsilon/R. The noise is not made smaller for it, as that is not
+        proved. Public: the budget, the sensitivity, the candidates and their order. No noise is drawn: a ``sample`` is a leaf of
+        the tree.
 
     References:
         Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025), Equation 2.
