@@ -11,7 +11,9 @@ from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.laplace import laplace
+from dpjax.mechanisms.never_fail import never_fail
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_shift_for
+from dpjax.mechanisms.noisy_tree import noisy_tree
 from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
@@ -79,7 +81,9 @@ __all__ = [
     "mechanisms",
     "median",
     "mode",
+    "never_fail",
     "noisy_binary_search",
+    "noisy_tree",
     "nonnegative_sum",
     "optimal_beta",
     "optimal_sigma",

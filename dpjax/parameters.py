@@ -61,6 +61,11 @@ def nonnegative(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     return _checked(name, value, dtype, "finite and not negative", lambda v, xp: xp.isfinite(v) & (v >= 0))
 
 
+def finite(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite (see the tiers above)."""
+    return _checked(name, value, dtype, "finite", lambda v, xp: xp.isfinite(v))
+
+
 def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
     """Return a public probability strictly between 0 and ``below`` (see the tiers of ``dpjax.parameters``)."""
     if isinstance(value, jax.Array):
@@ -83,8 +88,7 @@ def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
 
 def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
     """Return the public bounds of the data: finite, ``lower < upper``, and with a finite width in ``dtype``."""
-    low = _checked("lower", lower, dtype, "finite", lambda v, xp: xp.isfinite(v))
-    high = _checked("upper", upper, dtype, "finite", lambda v, xp: xp.isfinite(v))
+    low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
     if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
         a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
         with np.errstate(over="ignore"):

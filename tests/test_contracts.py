@@ -22,6 +22,7 @@ from dpjax import (
     maximum,
     median,
     mode,
+    noisy_tree,
     nonnegative_sum,
     order_statistic,
     permute_and_flip,
@@ -35,6 +36,8 @@ from dpjax import (
     triangle_count,
     variance,
 )
+from dpjax.mechanisms.bounded_loss import bounded_loss_law
+from dpjax.mechanisms.never_fail import never_fail_law
 
 
 def between(a, b):
@@ -44,6 +47,21 @@ def between(a, b):
 
 # From padded data and public parameters to a law: every statistic and every mechanism, through one signature.
 PIPELINES = {
+    "noisy tree": lambda x, eps, a, b: noisy_tree(x, epsilon=eps, candidates=between(a, b), sensitivity=0.5),
+    "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(x, zcdp=eps, candidates=between(a, b), sensitivity=0.5),
+    "never fail": lambda x, eps, a, b: never_fail_law(
+        exponential(x, eps, candidates=between(a, b), sensitivity=0.5), np.arange(21) % 3 < 2, fallback=a, attempts=4
+    ),
+    "bounded loss": lambda x, eps, a, b: bounded_loss_law(
+        exponential(x, eps, candidates=between(a, b), sensitivity=0.5),
+        -x,
+        target=0.5,
+        epsilon=eps,
+        delta=0.1,
+        sensitivity=0.5,
+        fallback=a,
+        attempts=4,
+    ),
     "plm of the median": lambda x, eps, a, b: piecewise_laplace(median(x, lower=a, upper=b, neighbors="add_remove"), eps),
     "smooth plm": lambda x, eps, a, b: piecewise_laplace(median(x, lower=a, upper=b, neighbors="swap"), eps, rho=0.01),
     "truncated plm": lambda x, eps, a, b: piecewise_laplace(median(x, lower=a, upper=b, neighbors="swap").truncate(5), eps),

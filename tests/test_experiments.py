@@ -1,5 +1,6 @@
 """The experiments run from the root, and what they print is what theory and independent arithmetic say."""
 
+import importlib
 import json
 import math
 import pathlib
@@ -128,3 +129,33 @@ def test_triangle_counts(rows_of):
             assert row["Laplace"] == pytest.approx(22468 / row["epsilon"], rel=1e-9)
     # And where it loses: on 34 nodes the global sensitivity is no worse at small epsilon.
     assert any(row["PLM exact"] > row["Laplace clamped"] for row in rows if row["graph"] == "karate")
+
+
+@pytest.mark.slow
+def test_selection(x64, tmp_path, monkeypatch):
+    """Needs no data: a few sizes, against closed forms and against the bounds."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    selection = importlib.import_module("selection")
+    rows = selection.rows((2, 8, 64))
+    assert len(rows) == 2 * 3 * 3
+    scales = np.geomspace(0.1, 100, 20_001)
+    for row in rows:
+        k = row["k"]
+        if row["family"] == "one good":
+            others = (k - 1) * np.exp(-scales / 2)
+            assert row["exponential"] == pytest.approx(np.max(scales * others / (1 + others)), rel=1e-4)
+        if row["family"] == "halves":  # the worst case of the tree
+            for name in ("tree Laplace", "tree Gaussian"):
+                assert row.get(name, 0.0) == pytest.approx(row.get(f"bound {name}", 0.0), rel=1e-4)
+        for name in ("exponential", "tree Laplace", "tree Gaussian"):
+            assert row.get(name, 0.0) <= row.get(f"bound {name}", 0.0) * (1 + 1e-12)
+        if row["comparison"] == "epsilon 1":
+            assert row["permute and flip"] < row["exponential"]
+            assert k == 2 or row["tree Laplace"] > row["exponential"]
+        else:  # with a bounded range the exponential mechanism is the better one, at the same concentrated privacy
+            assert row["exponential"] < min(row["permute and flip"], row["tree Gaussian"]) < row["tree Laplace"]
+    epsilon = selection.pure_epsilon(1 / 8)
+    assert epsilon * math.tanh(epsilon / 2) == pytest.approx(1 / 8, rel=1e-12)
+    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
+    selection.draw(rows, str(tmp_path / "selection.png"))
+    assert (tmp_path / "selection.png").read_bytes().startswith(b"\x89PNG")

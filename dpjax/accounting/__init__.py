@@ -22,6 +22,7 @@ from dpjax.accounting.conversions import (
     zcdp_of_bounded_range,
     zcdp_of_pure,
 )
+from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantees import Composition, Guarantee
@@ -34,11 +35,14 @@ __all__ = [
     "Guarantee",
     "PrivacyFilter",
     "PrivacyOdometer",
+    "absorb_failure",
     "advanced_epsilon",
     "allocate",
+    "attempts_for",
     "bounded_range_delta",
     "bounded_range_epsilon",
     "bounded_range_of_zcdp",
+    "condition_on_success",
     "delta_of_rdp",
     "delta_of_zcdp",
     "dp_accounting_relation",
@@ -56,6 +60,7 @@ __all__ = [
     "rdp_of_bounded_range",
     "rdp_of_laplace",
     "rdp_of_pure",
+    "retry_until_success",
     "sampling_efficiency",
     "subsampled_epsilon",
     "to_dp_event",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 from math import log, sqrt
-from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +21,11 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
 from dpjax.mechanisms.shifted_inverse import Candidates, finite_range, num_candidates_over, removals
 from dpjax.profiles.monotone import DownSensitivity
 from dpjax.shapes import align
 
-Noise = Literal["laplace", "gaussian"]
 _LANES = 32  # log and exp differ in their last bits between the lanes of a row that is not a multiple of this
 
 
@@ -85,11 +84,10 @@ def noisy_binary_search(
     >>> 60 < float(law.quantile(0.5)) < 99
     True
     """
-    noise, parameter = _noise(epsilon, zcdp)
+    noise, parameter = noise_of(epsilon, zcdp)
     values = finite_range(candidates, down.dtype)
     rounds = max(search_rounds(values.shape[0]), 1)
-    cost = parameters.positive("epsilon" if noise == "laplace" else "zcdp", parameter, down.dtype)
-    scale = rounds / cost if noise == "laplace" else jnp.sqrt(rounds / (2 * cost))
+    scale = noise_scale(noise, parameter, rounds=rounds, dtype=down.dtype)
     threshold = parameters.positive("tau", tau, down.dtype)
     return Finite(values, _cost(down, values, threshold, scale, noise), jnp.ones((), down.dtype))
 
@@ -105,7 +103,7 @@ def _cost(down: DownSensitivity, values: jax.Array, tau: jax.Array, scale: jax.A
     asked = jnp.where(never, 0.0, to_at_most)
     asked = jnp.pad(asked, [(0, 0)] * (asked.ndim - 1) + [(0, -size % _LANES)])
     margin = (tau - align(asked, len(batch) + 1)) / scale
-    down_, up_ = (_log_cdf(sign * margin, noise)[..., :size] for sign in (1, -1))
+    down_, up_ = (log_cdf(sign * margin, noise)[..., :size] for sign in (1, -1))
     never = align(never, len(batch) + 1)
     decisions = jnp.stack([jnp.where(never, -jnp.inf, down_), jnp.where(never, 0.0, up_)], axis=-2).reshape(*batch, 2 * size)
     total = jnp.zeros((*batch, size), values.dtype)
@@ -116,13 +114,6 @@ def _cost(down: DownSensitivity, values: jax.Array, tau: jax.Array, scale: jax.A
     broken = jnp.isnan(scale + tau) | jnp.isnan(values[:1].reshape((1,) * (len(batch) + 1)))
     cost = jnp.where(reached.reshape((1,) * len(batch) + (-1,)), -total, jnp.inf)
     return jnp.where(broken | jnp.isnan(align(down.value, len(batch)))[..., None], jnp.nan, cost)
-
-
-def _log_cdf(t: jax.Array, noise: Noise) -> jax.Array:
-    """Log P(noise <= t), for standard noise."""
-    if noise == "gaussian":
-        return jax.scipy.special.log_ndtr(t, series_order=8)  # the default 3 is off by 4e-9 at 20 deviations
-    return jnp.where(t <= 0, t - log(2), jnp.log1p(-jnp.exp(-jnp.abs(t)) / 2))
 
 
 @lru_cache(maxsize=64)
@@ -141,14 +132,6 @@ def _paths(size: int) -> tuple[np.ndarray, ...]:
                 halves += [(low, middle), (middle, high)]
         ranges = halves
     return tuple(taken)
-
-
-def _noise(epsilon: Any, zcdp: Any) -> tuple[Noise, Any]:
-    if epsilon is not None and zcdp is None:
-        return "laplace", epsilon
-    if zcdp is not None and epsilon is None:
-        return "gaussian", zcdp
-    raise ValueError("give epsilon (Laplace noise) or zcdp (Gaussian noise): exactly one of them.")
 
 
 def search_rounds(num_candidates: int) -> int:
@@ -207,7 +190,7 @@ def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | No
     >>> round(search_shift_for(num_candidates=1002, failure=0.05, epsilon=2.0), 1)
     26.5
     """
-    noise, parameter = _noise(epsilon, zcdp)
+    noise, parameter = noise_of(epsilon, zcdp)
     num_candidates_over(failure, num_candidates)
     rounds = max(search_rounds(num_candidates), 1)
     cost = concrete_epsilon(parameter)
@@ -227,9 +210,6 @@ def guarantee(down: DownSensitivity, *, num_candidates: int, epsilon: float | No
     >>> print(guarantee(down, num_candidates=17, zcdp=0.5))
     0.5-zCDP under add_remove neighbors
     """
-    noise, parameter = _noise(epsilon, zcdp)
-    cost = concrete_epsilon(parameter)
-    infinite = float("inf")
-    if noise == "gaussian":
-        return Guarantee(infinite, infinite, down.neighbors, zcdp=cost)
-    return Guarantee(cost, 2 * cost, down.neighbors, zcdp=cost**2 / (2 * max(search_rounds(num_candidates), 1)))
+    noise, parameter = noise_of(epsilon, zcdp)
+    rounds = max(search_rounds(num_candidates), 1)
+    return guarantee_of(noise, parameter, rounds=rounds, neighbors=down.neighbors)

@@ -1,5 +1,7 @@
 """Bounded noise: its delta by the exact hockey-stick divergence, at shifts up to the sensitivity; a smaller range is caught."""
 
+import json
+import pathlib
 from math import expm1, log1p
 
 import jax
@@ -11,6 +13,7 @@ from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace, guaran
 from tests.support.hockey_stick import hockey_stick
 from tests.support.statistics import assert_follows, assert_rejected
 
+GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_failures_and_selection.json").read_text())
 SENSITIVITY = 2.5
 SHIFTS = np.array([0.0, 0.1, 1.0, SENSITIVITY])
 PAIRS = np.array([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
@@ -43,6 +46,14 @@ def test_the_range_is_the_published_one_and_holds_the_draws(x64):
     assert np.abs(draws).max() <= float(law.edges[-1])
     assert_follows(draws, law.cdf)
     assert_rejected(1.1 * draws, law.cdf)
+
+
+def test_the_golden_half_widths(x64):
+    golden = GOLDEN["trunc_laplace_halfwidth"]
+    epsilon, delta = np.array([[float(part.split("=")[1]) for part in name.split(",")] for name in golden]).T
+    edges = bounded_noise_laplace(0.0, epsilon, sensitivity=1.0, delta=delta).edges
+    np.testing.assert_allclose(edges[:, 2], [float(width) for width in golden.values()], rtol=1e-12)
+    np.testing.assert_array_equal(edges[:, 0], -edges[:, 2])
 
 
 @pytest.mark.slow
