@@ -48,8 +48,8 @@ class PrivacyLoss:
 
     >>> from dpjax import laplace
     >>> loss = privacy_loss(laplace(0.0, 1.0, sensitivity=1.0), laplace(1.0, 1.0, sensitivity=1.0))
-    >>> float(loss.epsilon), float(loss.bounded_range), round(float(loss.delta(0.5)), 4)
-    (1.0, 2.0, 0.2212)
+    >>> float(loss.epsilon), float(loss.bounded_range)
+    (1.0, 2.0)
     """
 
     segments: Segments
@@ -188,12 +188,10 @@ def privacy_loss(
     References:
         Balle, Barthe and Gaboardi (2018), Theorem 1; Durfee and Rogers (2019) for the bounded range.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import median, piecewise_laplace
-    >>> rows = jnp.array([[1.0, 2.0, 5.0], [1.0, 2.0, 0.0]])
-    >>> one, other = (piecewise_laplace(median(row, lower=0, upper=10, neighbors="swap"), 1.0) for row in rows)
-    >>> round(float(privacy_loss(one, other).epsilon), 4)
-    0.6087
+    >>> from dpjax import laplace
+    >>> loss = privacy_loss(laplace(0.0, 1.0, sensitivity=1.0), laplace(1.0, 1.0, sensitivity=1.0))
+    >>> round(float(loss.delta(0.5)), 4)
+    0.2212
     """
     for name, law in (("p", p), ("q", q)):
         if not isinstance(law, (PiecewiseExponential, Finite)):
