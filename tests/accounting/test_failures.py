@@ -16,7 +16,7 @@ import pytest
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
 from dpjax.accounting.guarantees import Guarantee
 
-GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_failures_and_selection.json").read_text())
+GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text())
 PUBLISHED = GOLDEN["conditioning_thm1"]["eb=0.5,db=1e-6,beta=0.5"]
 STEPS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 ACCEPTANCE = np.array(list(itertools.product(STEPS, repeat=4)))

@@ -17,7 +17,7 @@ from tests.support import oracle
 from tests.support.removals import log_probabilities, neighbouring
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
-GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_failures_and_selection.json").read_text())
+GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text())
 GRID = (0.0, 1.0, 2.0)
 SIZE = 10
 DATASETS = oracle.all_datasets([SIZE], GRID)

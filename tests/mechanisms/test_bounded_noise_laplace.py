@@ -13,7 +13,7 @@ from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace, guaran
 from tests.support.hockey_stick import hockey_stick
 from tests.support.statistics import assert_follows, assert_rejected
 
-GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_failures_and_selection.json").read_text())
+GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text())
 SENSITIVITY = 2.5
 SHIFTS = np.array([0.0, 0.1, 1.0, SENSITIVITY])
 PAIRS = np.array([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])

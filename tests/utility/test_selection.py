@@ -12,7 +12,7 @@ from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.noisy_tree import noisy_tree
 from dpjax.utility.selection import exponential_excess, noisy_tree_excess
 
-GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_failures_and_selection.json").read_text())
+GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text())
 WORST_AT, WORST = (float(x) for x in GOLDEN["max_v_Phic"])
 
 
