@@ -3,7 +3,7 @@
 data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --key--> draws
 """
 
-from dpjax import accounting, distributions, mechanisms, profiles, random, release, simulation, utility
+from dpjax import accounting, auditing, distributions, mechanisms, profiles, random, release, simulation, utility
 from dpjax.accounting import Guarantee
 from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -65,6 +65,7 @@ __all__ = [
     "Tails",
     "__version__",
     "accounting",
+    "auditing",
     "bounded_noise_laplace",
     "candidate_counts",
     "distinct_count",

@@ -24,6 +24,11 @@ def test_examples_run_in_order_and_print_what_they_say():
     stated = [float(number) for number in re.findall(r"print\(.*\)  # ([0-9.]+)", CODE[1])]
     computed = [float(line) for line in printed[1].split()]
     assert computed == pytest.approx(stated, rel=5e-3)
+    (costs,) = (number for number, block in enumerate(CODE) if "epsilon_per_query" in block)
+    *costs, worst = map(float, printed[costs].split())
+    assert costs == pytest.approx([10.0, 2.251, 0.107], rel=5e-3)
+    assert all(f"{number}" in README for number in ("# 10.0 ", "2.251 at", "# 0.107 "))
+    assert 0.7 < worst <= 1 + 1e-4
 
 
 @pytest.mark.parametrize("end", ["demo", "pytest"])
@@ -32,6 +37,6 @@ def test_each_command_is_one_line(end):
 
 
 def test_the_table_names_everything_public():
-    modules = {"accounting", "distributions", "mechanisms", "profiles", "random", "release", "simulation", "__version__"}
-    for name in set(dpjax.__all__) - modules - {"Guarantee", "SensitivityProfile", "Tails"}:
+    modules = {"accounting", "auditing", "distributions", "mechanisms", "profiles", "random", "release", "simulation"}
+    for name in set(dpjax.__all__) - modules - {"__version__", "Guarantee", "SensitivityProfile", "Tails"}:
         assert f"`{name}" in README, name
