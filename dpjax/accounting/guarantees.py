@@ -69,7 +69,8 @@ class Guarantee:
 
         With a delta that has no ``zcdp`` beside it, it holds but for an event of probability ``delta``.
         """
-        return float(min(self.zcdp, self.bounded_range**2 / 8, _finite(self.epsilon, lambda e: formulas.zcdp_of_pure(e, np))))
+        pure = _finite(self._pure, lambda e: formulas.zcdp_of_pure(e, np))
+        return float(min(self.zcdp, self.bounded_range**2 / 8, pure))
 
     def rdp(self, order: Any) -> np.ndarray:
         """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`."""
@@ -77,9 +78,14 @@ class Guarantee:
         found = self.zcdp * a
         if self.bounded_range < inf:
             found = np.minimum(found, formulas.rdp_of_bounded_range(np.full_like(a, self.bounded_range), a, np))
-        if self.epsilon < inf:
-            found = np.minimum(found, formulas.rdp_of_pure(np.full_like(a, self.epsilon), a, np))
+        if self._pure < inf:
+            found = np.minimum(found, formulas.rdp_of_pure(np.full_like(a, self._pure), a, np))
         return found
+
+    @property
+    def _pure(self) -> float:
+        """The epsilon to convert; none if there is a delta that zCDP spares."""
+        return inf if self.delta and self.zcdp < inf else self.epsilon
 
 
 def _finite(value: float, function: Callable[[np.ndarray], Any]) -> float:
@@ -276,7 +282,8 @@ class Composition:
         """The range of all, if it is one and they are few."""
         ranges = {guarantee.bounded_range for guarantee, _ in self.parts}
         one = min(ranges)
-        return one if len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
+        pure = not any(guarantee.delta for guarantee, _ in self.parts)
+        return one if pure and len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
 
 
 def _slack(guarantee: Guarantee) -> float:

@@ -75,6 +75,10 @@ def test_deltas_of_the_parts_are_paid_first():
     assert (5 * both).delta == 0
     assert set((5 * both).rules_at(1e-6)) == {"rdp"}
     assert (5 * both).guarantee().zcdp == pytest.approx(0.15)
+    assert both.rho == 0.03
+    assert Guarantee(0.1, inf, "swap", delta=1e-6, zcdp=0.03).rho == 0.03  # an epsilon that holds but for delta makes no rho
+    np.testing.assert_allclose(Guarantee(0.1, inf, "swap", delta=1e-6, zcdp=0.03).rdp(5.0), 0.15)
+    assert set((2 * Guarantee(0.1, 0.1, "swap", delta=1e-6)).rules_at(1e-3)) == {"basic", "optimal", "rdp"}
     assert LOOSE.rho == PURE.rho
     assert spent.guarantee() == Guarantee(spent.epsilon, inf, "swap", spent.delta)
 
