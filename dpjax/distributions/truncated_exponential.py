@@ -83,3 +83,23 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.
     high = x < -0.5
     log_rest = jnp.where(high, jnp.log(jnp.where(high, complement + p * jnp.exp(-safe), 1.0)), jnp.log1p(jnp.where(high, 0.0, x)))
     return jnp.where(flat, p, jnp.minimum(-log_rest / safe, 1.0))
+
+
+def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
+    """Return the log of the integral of e^(slope t) over [0, length]; ``length`` may be infinite, and then so may be the result."""
+    endless = length == jnp.inf
+    finite = jnp.where(endless, 1.0, length)
+    steep = jnp.where(endless & (slope < 0), -slope, 1.0)
+    there = ~(finite <= 0)
+    log_length = jnp.where(there, jnp.log(jnp.where(there, finite, 1.0)), -jnp.inf)
+    value = log_length + jnp.maximum(slope, 0.0) * finite + log_mass_fraction(jnp.abs(slope) * finite)
+    return jnp.where(endless, jnp.where(slope < 0, -jnp.log(steep), jnp.where(slope >= 0, jnp.inf, slope)), value)
+
+
+def mean_position(slope: jax.Array, length: jax.Array) -> jax.Array:
+    """Return the mean of t under the density proportional to e^(slope t) on [0, length]; infinite ``length`` needs slope < 0."""
+    endless = length == jnp.inf
+    finite = jnp.where(endless, 1.0, length)
+    from_near = mean_fraction(jnp.abs(slope) * finite)
+    inside = finite * jnp.where(slope > 0, 1 - from_near, from_near)
+    return jnp.where(endless, -1 / jnp.where(slope < 0, slope, -1.0), inside)
