@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,22 +67,22 @@ class PrivacyLoss:
     @property
     def epsilon(self) -> jax.Array:
         """The least epsilon of pure differential privacy, sup abs(log p/q), of shape ``batch_shape``; inf on unequal supports."""
-        return jnp.maximum(*_suprema(self))
+        return _suprema(self).epsilon
 
     @property
     def forward(self) -> jax.Array:
         """Sup log p/q, which is the Renyi divergence of infinite order, of shape ``batch_shape``."""
-        return _suprema(self)[0]
+        return _suprema(self).forward
 
     @property
     def backward(self) -> jax.Array:
         """Sup log q/p, of shape ``batch_shape``."""
-        return _suprema(self)[1]
+        return _suprema(self).backward
 
     @property
     def bounded_range(self) -> jax.Array:
         """Sup log p/q minus inf log p/q (Durfee and Rogers 2019), of shape ``batch_shape``."""
-        return jnp.add(*_suprema(self))
+        return _suprema(self).bounded_range
 
     def reverse(self) -> PrivacyLoss:
         """Return the loss of Q against P."""
@@ -224,14 +224,21 @@ def _of_candidates(p: Finite, q: Finite) -> PrivacyLoss:
     return PrivacyLoss(segments.of_candidates(p, q))
 
 
+class _Suprema(NamedTuple):
+    forward: jax.Array
+    backward: jax.Array
+    epsilon: jax.Array
+    bounded_range: jax.Array
+
+
 @jax.jit
-def _suprema(loss: PrivacyLoss) -> tuple[jax.Array, jax.Array]:
-    """Sup log p/q and sup log q/p: not negative but for rounding."""
+def _suprema(loss: PrivacyLoss) -> _Suprema:
     s = loss.segments
     nowhere = (s.log_p == -jnp.inf) & (s.log_q == -jnp.inf)
     forward = jnp.max(jnp.where(nowhere, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1)
     backward = jnp.max(jnp.where(nowhere, -jnp.inf, jnp.maximum(-s.loss_start, -s.loss_end)), axis=-1)
-    return jnp.maximum(forward, 0.0), jnp.maximum(backward, 0.0)
+    forward, backward = jnp.maximum(forward, 0.0), jnp.maximum(backward, 0.0)  # below 0 by rounding only
+    return _Suprema(forward, backward, jnp.maximum(forward, backward), forward + backward)
 
 
 def _in(direction: str, loss: PrivacyLoss, function: Callable[[Segments], jax.Array]) -> jax.Array:
@@ -265,24 +272,21 @@ def _hockey_stick(s: Segments, epsilon: jax.Array) -> jax.Array:
     rank = max(epsilon.ndim, s.length.ndim - 1) + 1
     s, epsilon = Segments(*(align(field, rank) for field in s)), align(epsilon, rank - 1)[..., None]
     there, alone = ~(s.log_p == -jnp.inf), s.log_q == -jnp.inf
-    change = _change(s)
+    change, shared = _change(s), there & ~alone
     above, above_end = s.loss_start - epsilon, s.loss_end - epsilon
-    crosses = (above > 0) != (above_end > 0)
-    crosses = crosses & there & ~alone & (change != 0)
-    crossing = jnp.where(crosses, -jnp.where(crosses, above, 0.0) / jnp.where(crosses, change, 1.0), 0.0)
-    crossing = jnp.clip(crossing, 0.0, s.length)
-    begin = jnp.where(crosses & (above_end > 0), crossing, 0.0)
-    end = jnp.where(crosses & (above > 0), crossing, s.length)
-    part = there & ((above > 0) | (above_end > 0)) & (end > begin)
+    crosses = shared & ((above > 0) != (above_end > 0)) & (change != 0)
+    crossing = jnp.clip(-jnp.where(crosses, above, 0.0) / jnp.where(crosses, change, 1.0), 0.0, s.length)
+    falls = above > 0
+    begin, end = jnp.where(crosses & ~falls, crossing, 0.0), jnp.where(crosses & falls, crossing, s.length)
+    part = there & (falls | (above_end > 0)) & (end > begin)
     width = jnp.where(part, end - begin, 1.0)
-    slope = jnp.where(part, s.slope_p, -1.0)
-    log_width = log_integral(slope, width)
-    mass = jnp.exp(jnp.where(part, s.log_p + s.slope_p * begin, 0.0) + log_width)
-    # e^epsilon times the mass of q, relative to that of p: as a logarithm it cannot overflow.
-    shared = part & ~alone
-    excess = jnp.where(shared & ~crosses | (crosses & (above > 0)), jnp.where(shared, above, 0.0), 0.0)
-    ratio = log_integral(jnp.where(shared, s.slope_q, -1.0), width) - jnp.where(shared, log_width, 0.0) - excess
-    left = jnp.where(shared, -jnp.expm1(jnp.where(shared, jnp.minimum(ratio, 0.0), 0.0)), 1.0)
+    log_p = log_integral(jnp.where(part, s.slope_p, -1.0), width)
+    mass = jnp.exp(jnp.where(part, s.log_p + s.slope_p * begin, 0.0) + log_p)
+    # e^epsilon times the mass of q, relative to that of p: as a logarithm it cannot overflow. It is at most 1, but for rounding.
+    log_q = log_integral(jnp.where(part & shared, s.slope_q, -1.0), width)
+    excess = jnp.where(shared & ~(crosses & ~falls), above, 0.0)
+    share = jnp.where(part & shared, jnp.minimum(log_q - log_p - excess, 0.0), 0.0)
+    left = jnp.where(alone, 1.0, -jnp.expm1(share))
     total = jnp.sum(jnp.where(part, mass * left, 0.0), axis=-1)
     bad = jnp.isnan(epsilon[..., 0]) | jnp.isnan(s.length[..., 0])
     return jnp.where(bad, jnp.nan, jnp.clip(total, 0.0, 1.0))
@@ -291,30 +295,32 @@ def _hockey_stick(s: Segments, epsilon: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnames=("direction",))
 def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: str) -> jax.Array:
     fixed = jax.lax.stop_gradient(loss)
-    forward, backward = (align(a, delta.ndim) for a in _suprema(fixed))
-    top = {"forward": forward, "backward": backward, "both": jnp.maximum(forward, backward)}[direction]
-    shape = jnp.broadcast_shapes(top.shape, delta.shape)
-    top, target = jnp.broadcast_to(top, shape), jax.lax.stop_gradient(delta)
-    # The bracket of log(1 + epsilon): relative for a large epsilon, absolute for a small one.
+    suprema = _suprema(fixed)
+    top = {"forward": suprema.forward, "backward": suprema.backward, "both": suprema.epsilon}[direction]
+    top = jnp.broadcast_to(align(top, delta.ndim), jnp.broadcast_shapes(top.shape, delta.shape))
+    # The bracket is one of log(1 + epsilon): relative for a large epsilon, absolute for a small one.
     reach = jnp.log1p(jnp.where(jnp.isinf(top), jnp.sqrt(jnp.finfo(delta.dtype).max), top))
 
     def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
         middle = (low + high) / 2
-        enough = _delta(fixed, jnp.expm1(middle), direction) <= target
+        enough = _delta(fixed, jnp.expm1(middle), direction) <= jax.lax.stop_gradient(delta)
         return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
 
-    _, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (jnp.zeros_like(reach), reach))
-    epsilon = jnp.where(high >= reach, top, jnp.expm1(high))
-    none = _delta(fixed, jnp.zeros_like(epsilon), direction) <= target
-    epsilon = jax.lax.stop_gradient(jnp.where(none, 0.0, epsilon))
-    # A step of Newton's method whose value is dropped, for the derivative.
-    inner = ~none & (epsilon < top)
-    at = jnp.where(inner, epsilon, 0.0)
-    value, slope = jax.jvp(lambda e: _delta(fixed, e, direction), (at,), (jnp.ones_like(at),))
-    rest = _delta(loss, at, direction) - value - (delta - target)
-    step = jnp.where(inner, -rest / jnp.where(inner & (slope < 0), slope, 1.0), 0.0)
-    return jnp.where(jnp.isnan(delta), jnp.nan, epsilon + step)
+    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (jnp.zeros_like(reach), reach))
+    epsilon = jnp.where(high >= reach, top, jnp.where(low <= 0, 0.0, jnp.expm1(high)))
+    # A step of Newton's method of length 0, for the derivative.
+    inner = (low > 0) & (high < reach)
+    at = jax.lax.stop_gradient(jnp.where(inner, epsilon, 0.0))
+    value, slope = jax.jvp(lambda e: _delta(loss, e, direction), (at,), (jnp.ones_like(at),))
+    slope = jax.lax.stop_gradient(jnp.where(inner & (slope < 0), slope, 1.0))
+    step = (_without_value(delta) - _without_value(value)) / slope
+    return jnp.where(jnp.isnan(delta) | jnp.isnan(top), jnp.nan, jax.lax.stop_gradient(epsilon) + jnp.where(inner, step, 0.0))
+
+
+def _without_value(x: jax.Array) -> jax.Array:
+    """Zero, with the derivative of ``x``."""
+    return x - jax.lax.stop_gradient(x)
 
 
 @partial(jax.jit, static_argnames=("direction",))

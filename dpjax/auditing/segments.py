@@ -99,7 +99,7 @@ def _inside(law: PiecewiseExponential, masses: Masses, own: jax.Array, points: j
     """A law between neighbouring points, of which its ``own`` edges are some."""
     rank, m, pieces = points.ndim, masses.mass.shape[-1], masses.pieces
     left, right = points[..., :-1], points[..., 1:]
-    # Edges up to here, less 1: the piece that starts last. Where edges tie, only the last interval has a width, and it sees them all.
+    # Edges up to here, less 1: the piece that starts last. Where edges tie, the last interval alone has a width, and sees them all.
     index = jnp.cumsum(own.astype(jnp.int32), axis=-1)[..., :-1] - 1
     at = jnp.clip(index, 0, m - 1)
     here = Pieces(
