@@ -97,11 +97,10 @@ def lower_bound(
     References:
         Clopper and Pearson (1934); Jagielski, Ullman and Oprea (2020), for the bound from one event.
 
-    >>> import jax
+    >>> import jax, jax.numpy as jnp
     >>> from dpjax import laplace
-    >>> key_p, key_q = jax.random.split(jax.random.key(0))
-    >>> p, q = laplace(0.0, 1.0, sensitivity=1.0), laplace(1.0, 1.0, sensitivity=1.0)
-    >>> found = lower_bound(p.sample(key_p, (20_000,)), q.sample(key_q, (20_000,)))
+    >>> draws = laplace(jnp.array([0.0, 1.0]), 1.0, sensitivity=1.0).sample(jax.random.key(0), (50_000,))
+    >>> found = lower_bound(draws[:, 0], draws[:, 1])
     >>> bool(0.9 < found.epsilon < 1)
     True
     """

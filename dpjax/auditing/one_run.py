@@ -176,11 +176,12 @@ def audit_in_one_run(
     References:
         Steinke, Nasr and Jagielski (2023), Algorithm 1.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import laplace
-    >>> law_in, law_out = laplace(jnp.ones(1000), 1.0, sensitivity=1.0), laplace(jnp.zeros(1000), 1.0, sensitivity=1.0)
-    >>> found = audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=500)
-    >>> 0.6 < found.epsilon < 1
+    >>> import jax, jax.numpy as jnp
+    >>> from dpjax import Finite
+    >>> lie = jnp.broadcast_to(jnp.array([1.0, 0.0]), (20_000, 2))  # randomized response, one coin a row
+    >>> law_in, law_out = (Finite(jnp.arange(2.0), cost, jnp.ones(())) for cost in (lie, 1 - lie))
+    >>> found = audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=20_000)
+    >>> 0.9 < found.epsilon < 1
     True
     """
     check_confidence(confidence)

@@ -26,6 +26,10 @@ def plm(x, neighbors="swap", epsilon=EPSILON):
     return piecewise_laplace(median(x, lower=0, upper=20, neighbors=neighbors), epsilon)
 
 
+def faster(law, factor):
+    return replace(law, rate=factor * law.rate)
+
+
 def truncated_by_the_data():
     """The level of truncation read off the data: a row whose largest record is below 10 keeps nothing but a jump to the bounds."""
     records = jnp.linspace(0, 1, 31)
@@ -53,7 +57,8 @@ HONEST = {
     "permute_and_flip": lambda: candidates(permute_and_flip),
 }
 BROKEN = {
-    "epsilon for epsilon/2": lambda: (lambda law: replace(law, rate=2 * law.rate))(plm(SWAP)),
+    "laplace at too high a rate": lambda: faster(HONEST["laplace"](), 1.4),
+    "epsilon for epsilon/2": lambda: faster(plm(SWAP), 2),
     "add/remove values under swap": lambda: plm(WORSE, "add_remove"),
     "truncation by the data": truncated_by_the_data,
     "laplace renormalised": lambda: laplace(jnp.array([0.0, 1.0]), EPSILON, sensitivity=1.0).restrict(0.0, 20.0),

@@ -29,7 +29,7 @@ def self_normalised_tail(successes, trials, probability, window):
 
 
 def test_tails_and_masses_of_few_trials_are_those_of_fractions():
-    for trials in (1, 2, 7, 30, 200):
+    for trials in (1, 2, 7, 16, 100):
         for probability in (1e-9, 0.01, 0.3, 0.5, 0.77, 1 - 1e-7):
             successes = np.array(sorted({0, 1, trials // 3, trials // 2, trials - 1, trials}))
             tails = [exact_tail(int(k), trials, probability) for k in successes]
