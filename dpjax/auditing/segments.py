@@ -22,7 +22,7 @@ from dpjax.shapes import align, broadcast_rows, concatenate, take
 
 
 class Segments(NamedTuple):
-    """Common segments of two laws, on the last axis; every field is float ``(*batch, k)``.
+    """Common segments of two laws, on the last axis; every field is ``(*batch, k)``.
 
     Where a law has no mass its log-density is -inf and its slope 0. The loss is +inf where only p has mass, -inf where only q has,
     and 0 where neither.
@@ -35,6 +35,7 @@ class Segments(NamedTuple):
     loss_start: jax.Array
     loss_end: jax.Array
     length: jax.Array
+    wide: jax.Array  # bool: whether a supremum is taken here
 
 
 class _Costs(NamedTuple):
@@ -49,7 +50,7 @@ class _Costs(NamedTuple):
 
 
 def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.Array) -> Segments:
-    """Cut two laws on the line at all their edges; intervals shorter than ``resolution`` times the largest edge do not count."""
+    """Cut two laws on the line at all their edges; intervals up to ``resolution`` times the largest edge are not wide."""
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     of_p, of_q = resolve(p), resolve(q)
     edges_p, edges_q = (broadcast_rows(_edges(masses.pieces), batch) for masses in (of_p, of_q))
@@ -60,17 +61,18 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
     costs_p, costs_q = _inside(p, of_p, is_p, points), _inside(q, of_q, ~is_p, points)
     width = jnp.diff(points)
     largest = jnp.max(jnp.abs(jax.lax.stop_gradient(points)), axis=-1, keepdims=True)
-    counts = width > resolution * largest
-    log_unit, length = jnp.log(jnp.where(counts, width, 1.0)), jnp.ones_like(width)
+    exists, wide = width > 0, width > resolution * largest
+    log_unit, length = jnp.log(jnp.where(exists, width, 1.0)), jnp.ones_like(width)
     if p.tails is not None or q.tails is not None:
         costs_p, costs_q = _with_tails(p, of_p, points, costs_p), _with_tails(q, of_q, points, costs_q)
         one = jnp.ones_like(points[..., :1])
-        counts, log_unit, length = (
-            concatenate(one > 0, counts, one > 0),
+        exists, wide, log_unit, length = (
+            concatenate(one > 0, exists, one > 0),
+            concatenate(one > 0, wide, one > 0),
             concatenate(jnp.zeros_like(one), log_unit, jnp.zeros_like(one)),  # t is the distance in y
             concatenate(jnp.inf * one, length, jnp.inf * one),
         )
-    return _segments(costs_p, costs_q, counts, log_unit, length, resolution)
+    return _segments(costs_p, costs_q, exists, wide, log_unit, length, resolution)
 
 
 def of_candidates(p: Finite, q: Finite) -> Segments:
@@ -88,7 +90,7 @@ def of_candidates(p: Finite, q: Finite) -> Segments:
     other = jnp.any((costs[0].there | costs[1].there) & (values[0] != values[1]), axis=-1, keepdims=True)
     costs[0] = costs[0]._replace(log_normalizer=jnp.where(other, jnp.nan, costs[0].log_normalizer))
     one = jnp.ones((*batch, p.values.shape[-1]), p.dtype)
-    return _segments(costs[0], costs[1], one > 0, 0 * one, one, jnp.zeros((), p.dtype))
+    return _segments(costs[0], costs[1], one > 0, one > 0, jnp.zeros_like(one), one, jnp.zeros((), p.dtype))
 
 
 def _edges(pieces: Pieces) -> jax.Array:
@@ -166,9 +168,14 @@ def _with_tails(law: PiecewiseExponential, masses: Masses, points: jax.Array, in
     )
 
 
-def _segments(p: _Costs, q: _Costs, counts: jax.Array, log_unit: jax.Array, length: jax.Array, resolution: jax.Array) -> Segments:
+def _segments(
+    p: _Costs, q: _Costs, exists: jax.Array, wide: jax.Array, log_unit: jax.Array, length: jax.Array, resolution: jax.Array
+) -> Segments:
     shape = jnp.broadcast_shapes(p.start.shape, q.start.shape, length.shape)
-    has_p, has_q = jnp.broadcast_to(counts & p.there, shape), jnp.broadcast_to(counts & q.there, shape)
+    # A sliver at the end of one support, which is that of the other but for rounding, would make every divergence infinite.
+    has_p, has_q = (
+        jnp.broadcast_to(exists & own & (wide | other), shape) for own, other in ((p.there, q.there), (q.there, p.there))
+    )
     shift = q.log_normalizer - p.log_normalizer
 
     def loss(cost_p: jax.Array, cost_q: jax.Array) -> jax.Array:
@@ -187,14 +194,18 @@ def _segments(p: _Costs, q: _Costs, counts: jax.Array, log_unit: jax.Array, leng
     start = loss(p.start, q.start) + shift
     at_infinity = jnp.where(parallel, start, jnp.where(change > 0, jnp.inf, -jnp.inf))
     end = jnp.where(endless, at_infinity, loss(p.end, q.end) + shift)
-    segments = Segments(
-        log_p=jnp.where(has_p, log_unit - p.rate * p.start - p.log_normalizer, -jnp.inf),
-        log_q=jnp.where(has_q, log_unit - q.rate * q.start - q.log_normalizer, -jnp.inf),
-        slope_p=jnp.where(has_p, slope_p, 0.0),
-        slope_q=jnp.where(has_q, slope_q, 0.0),
-        loss_start=where_both(start),
-        loss_end=where_both(end),
-        length=jnp.broadcast_to(length, shape),
-    )
     no_law = ~(jnp.isfinite(p.log_normalizer) & jnp.isfinite(q.log_normalizer))
-    return Segments(*(jnp.where(no_law, jnp.nan, field) for field in segments))
+
+    def known(value: jax.Array) -> jax.Array:
+        return jnp.where(no_law, jnp.nan, value)
+
+    return Segments(
+        log_p=known(jnp.where(has_p, log_unit - p.rate * p.start - p.log_normalizer, -jnp.inf)),
+        log_q=known(jnp.where(has_q, log_unit - q.rate * q.start - q.log_normalizer, -jnp.inf)),
+        slope_p=known(jnp.where(has_p, slope_p, 0.0)),
+        slope_q=known(jnp.where(has_q, slope_q, 0.0)),
+        loss_start=known(where_both(start)),
+        loss_end=known(where_both(end)),
+        length=known(jnp.broadcast_to(length, shape)),
+        wide=jnp.broadcast_to(wide | no_law, shape),
+    )

@@ -73,7 +73,7 @@ def worst_neighbor(
     """Search the neighbours of one dataset for the largest privacy loss, a batch of neighbours at a time.
 
     Of n records and a law of m pieces it takes about 2 (n + m) laws under add/remove and n times as many under swap. It runs on the
-    host, not under ``jit``; ``law_of`` and ``objective`` are compiled once for each pair of functions and shape.
+    host, not under ``jit``; each pair of functions ``law_of`` and ``objective`` is compiled once for a shape (a new lambda anew).
 
     Args:
         x: float ``(n,)``, one dataset. Records are clamped to the bounds; a NaN record is absent under ``"add_remove"`` and
@@ -99,7 +99,7 @@ def worst_neighbor(
 
     Raises:
         ValueError: an ``x`` that is not ``(n,)``; bad bounds, ``count``, ``mask``, ``values``, ``refine`` or ``chunk_size``; an
-                unknown ``neighbors``; a ``law_of`` with other batch axes.
+            unknown ``neighbors``; a ``law_of`` with other batch axes.
         TypeError: a ``law_of`` that returns no law.
 
     Privacy:

@@ -35,6 +35,7 @@ def floor_law(x, mask):
     return piecewise_laplace(replace(profile, upper=jnp.maximum(profile.upper[:, :1], floors)), EPSILON)
 
 
+@pytest.mark.slow
 def test_swaps_on_a_grid_are_searched_exhaustively(x64):
     """The largest over all datasets is what the other audit finds; and off the grid there is more, within epsilon."""
     datasets = oracle.all_datasets([4], GRID)
@@ -66,6 +67,7 @@ def unmasked(x, mask):
     return add_remove_law(x, mask)
 
 
+@pytest.mark.slow
 def test_control_floor_instead_of_ceil_in_the_rank(x64):
     """Neighbours 1.5 epsilon apart in range, and 1.2 in loss: the records 5, 6 and one more 6."""
     found = worst_neighbor(
@@ -89,6 +91,7 @@ def test_additions_and_removals_of_the_right_law_stay_within_epsilon(x64):
     assert kinds == {"removal", "addition"}
 
 
+@pytest.mark.slow
 def test_the_neighbor_is_the_change_and_has_the_loss(x64):
     x = np.array([np.nan, 6.0, 1.0, 30.0])
     found = worst_neighbor(x, add_remove_law, neighbors="add_remove", chunk_size=32, refine=1, **RANGE)
