@@ -1,6 +1,20 @@
-"""How private the output laws are, measured."""
+"""How private the output laws are, measured: exactly from two laws, or from draws, which need no formula for them."""
 
+from dpjax.auditing.black_box import BlackBoxBound, log_ratio, lower_bound
+from dpjax.auditing.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, p_value
 from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
 from dpjax.auditing.worst_neighbor import WorstNeighbor, worst_neighbor
 
-__all__ = ["PrivacyLoss", "WorstNeighbor", "privacy_loss", "worst_neighbor"]
+__all__ = [
+    "BlackBoxBound",
+    "OneRunAudit",
+    "PrivacyLoss",
+    "WorstNeighbor",
+    "audit_in_one_run",
+    "epsilon_lower_bound",
+    "log_ratio",
+    "lower_bound",
+    "p_value",
+    "privacy_loss",
+    "worst_neighbor",
+]

@@ -44,6 +44,10 @@ _DEMO_EPILOG = """examples:
   dpjax demo
   dpjax demo --datasets 1000 --points 101 --epsilon 2 --neighbors swap
 """
+_AUDIT_EPILOG = """examples:
+  dpjax audit
+  dpjax audit --epsilon 0.5 --neighbors swap --draws 1000000 --json
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,7 +59,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """Return the parser of ``dpjax`` with its four subcommands."""
+    """Return the parser of ``dpjax`` with its five subcommands."""
     top = Parser(
         prog="dpjax",
         description="Simulate differentially private medians and quantiles, with exact error bars; or release them, without. "
@@ -86,6 +90,14 @@ def parser() -> Parser:
     _add_release_options(release)
     demo = _subcommand(commands, "demo", "Measure private medians of simulated normal data; needs no file.", _DEMO_EPILOG)
     _add_demo_options(demo)
+    audit = _subcommand(
+        commands,
+        "audit",
+        "Audit every mechanism: its claim, its exact worst loss over small datasets, and what draws show.",
+        _AUDIT_EPILOG,
+        note="No file is read. The exit code is 1 if an exact loss is above its claim.",
+    )
+    _add_audit_options(audit)
     return top
 
 
@@ -199,6 +211,15 @@ def _add_demo_options(command: Parser) -> None:
     add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
     add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
     add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the data and of the draws (default 0).")
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
+
+
+def _add_audit_options(command: Parser) -> None:
+    add = command.add_argument
+    add("--epsilon", type=_positive, default=1.0, metavar="E", help="The epsilon that every mechanism is asked for (default 1).")
+    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
+    add("--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each law of a pair (default 100000).")
+    add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the draws (default 0).")
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 

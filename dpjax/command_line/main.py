@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpjax.command_line import demo, release, report
+from dpjax.command_line import audit, demo, release, report
 from dpjax.command_line.arguments import parser
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.estimate import Question, estimate
@@ -24,10 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; ``sys.argv[1:]`` if None.
 
     Returns:
-        The exit code: 0, or 2 for a mistake of the user, or 1 if the reader of the output went away.
+        The exit code: 0, or 2 for a mistake of the user, or 1 if the reader of the output went away or an audit found a loss above
+        its claim.
     """
     try:
         asked = parser().parse_args([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])
+        if asked.command == "audit":
+            return _audit(asked)
         commands = {"demo": _demo, "release": release.run}
         _print(commands.get(asked.command, _estimate)(asked))
     except UserError as error:
@@ -66,6 +69,13 @@ def _demo(asked: argparse.Namespace) -> str:
     setting = demo.Setting(asked.datasets, asked.points, asked.epsilon, asked.neighbors, lower, upper, asked.seed)
     measurements = demo.measure(setting)
     return demo.as_json(setting, measurements) if asked.json else demo.as_text(setting, measurements)
+
+
+def _audit(asked: argparse.Namespace) -> int:
+    setting = audit.Setting(asked.epsilon, asked.neighbors, asked.draws, asked.seed)
+    audits = audit.measure(setting)
+    _print(audit.as_json(setting, audits) if asked.json else audit.as_text(setting, audits))
+    return 0 if all(found.holds for found in audits) else 1
 
 
 def _bounds(lower: list[float], upper: list[float], columns: Sequence[str]) -> tuple[tuple[float, float], ...]:

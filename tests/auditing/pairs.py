@@ -1,0 +1,65 @@
+"""Neighbouring datasets on which mechanisms lose nearly all of their epsilon, and mistakes that lose more."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+
+from dpjax import exponential, laplace, median, permute_and_flip, piecewise_laplace
+from dpjax.profiles.counts import candidate_counts
+
+EPSILON = 1.0
+SWAP = jnp.array([[0.0, 2, 2, 2], [2.0, 2, 2, 20]])  # piecewise Laplace loses 0.897 there at epsilon 1, wherever the draw is
+WORSE = jnp.array([[0.0, 1, 1, 1], [1.0, 1, 1, 20]])
+VOTES = jnp.array([[0.0, 0, 0], [0.0, 0, 1]])
+
+
+def row(law, index, batch=()):
+    """One row of a law with a batch of two, repeated; the costs may be shared by both."""
+    names = ("edges", "cost_left", "cost_right") if hasattr(law, "edges") else ("values", "cost")
+    fields = {name: getattr(law, name) for name in names}
+    rows = {name: array[index] if array.ndim > 1 else array for name, array in fields.items()}
+    rate = law.rate[index] if law.rate.ndim else law.rate
+    return replace(law, **rows, rate=jnp.broadcast_to(rate, batch))
+
+
+def plm(x, neighbors="swap", epsilon=EPSILON):
+    return piecewise_laplace(median(x, lower=0, upper=20, neighbors=neighbors), epsilon)
+
+
+def faster(law, factor):
+    return replace(law, rate=factor * law.rate)
+
+
+def truncated_by_the_data():
+    """The level of truncation read off the data: a row whose largest record is below 10 keeps nothing but a jump to the bounds."""
+    records = jnp.linspace(0, 1, 31)
+    x = jnp.stack([records, records.at[0].set(20.0)])
+    profile = median(x, lower=0, upper=20, neighbors="swap")
+    short, size = profile.truncate(0), profile.upper.shape[-1]
+    keeps = (jnp.max(x, axis=-1) > 10)[:, None]
+    padded = [jnp.concatenate([side[..., :1]] + [side[..., 1:]] * (size - 1), axis=-1) for side in (short.upper, short.lower)]
+    return piecewise_laplace(
+        replace(profile, upper=jnp.where(keeps, profile.upper, padded[0]), lower=jnp.where(keeps, profile.lower, padded[1])),
+        EPSILON,
+    )
+
+
+def candidates(mechanism):
+    counts = candidate_counts(VOTES, candidates=jnp.arange(2.0), neighbors="swap")
+    return mechanism(counts, EPSILON)
+
+
+HONEST = {
+    "piecewise_laplace": lambda: plm(SWAP),
+    "laplace": lambda: laplace(jnp.array([0.0, 1.0]), EPSILON, sensitivity=1.0),
+    "bounded laplace": lambda: laplace(jnp.array([0.0, 1.0]), EPSILON, sensitivity=1.0, lower=0.0, upper=20.0),
+    "exponential": lambda: candidates(exponential),
+    "permute_and_flip": lambda: candidates(permute_and_flip),
+}
+BROKEN = {
+    "laplace at too high a rate": lambda: faster(HONEST["laplace"](), 1.4),
+    "epsilon for epsilon/2": lambda: faster(plm(SWAP), 2),
+    "add/remove values under swap": lambda: plm(WORSE, "add_remove"),
+    "truncation by the data": truncated_by_the_data,
+    "laplace renormalised": lambda: laplace(jnp.array([0.0, 1.0]), EPSILON, sensitivity=1.0).restrict(0.0, 20.0),
+}

@@ -1,0 +1,100 @@
+"""Tails against exact fractions, and against sums that are normalised by themselves where fractions are too long."""
+
+from decimal import Decimal, getcontext
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+
+from dpjax.auditing.binomial import lower_limit, lower_tail, mass, upper_limit, upper_tail
+
+
+def exact_tail(successes, trials, probability):
+    p = Fraction(probability)
+    return sum(comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1))
+
+
+def self_normalised_tail(successes, trials, probability, window):
+    """From ratios of neighbouring probabilities in 30 digits; what lies outside the window around the mean is negligible."""
+    getcontext().prec = 30
+    p = Decimal(probability)
+    odds, mean = p / (1 - p), int(trials * probability)
+    weights = {mean: Decimal(1)}
+    for k in range(mean, min(trials, mean + window)):
+        weights[k + 1] = weights[k] * (trials - k) / (k + 1) * odds
+    for k in range(mean, max(0, mean - window), -1):
+        weights[k - 1] = weights[k] * k / (trials - k + 1) / odds
+    return sum(w for k, w in weights.items() if k >= successes) / sum(weights.values())
+
+
+def test_tails_and_masses_of_few_trials_are_those_of_fractions():
+    for trials in (1, 2, 7, 16, 100):
+        for probability in (1e-9, 0.01, 0.3, 0.5, 0.77, 1 - 1e-7):
+            successes = np.array(sorted({0, 1, trials // 3, trials // 2, trials - 1, trials}))
+            tails = [exact_tail(int(k), trials, probability) for k in successes]
+            found = upper_tail(successes, trials=trials, probability=probability)
+            np.testing.assert_allclose(found, [float(tail) for tail in tails], rtol=1e-12, atol=1e-300)
+            following = [float(1 - tail) for tail in tails[1:]]
+            np.testing.assert_allclose(lower_tail(successes[1:] - 1, trials=trials, probability=probability), following, rtol=1e-12)
+            p = Fraction(probability)
+            each = [float(comb(trials, int(k)) * p ** int(k) * (1 - p) ** (trials - int(k))) for k in successes]
+            np.testing.assert_allclose(mass(successes, trials=trials, probability=probability), each, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize(("trials", "probability"), [(10**6, 0.001), (10**7, 0.5), (10**7, 0.73)])
+def test_tails_of_many_trials(trials, probability):
+    mean, deviation = int(trials * probability), int((trials * probability * (1 - probability)) ** 0.5)
+    for successes in (mean - 3 * deviation, mean, mean + 1, mean + 4 * deviation):
+        wanted = float(self_normalised_tail(successes, trials, probability, 11 * deviation))
+        assert float(upper_tail(successes, trials=trials, probability=probability)) == pytest.approx(wanted, rel=1e-10)
+
+
+def test_the_ends():
+    assert upper_tail([-1, 0, 5, 6], trials=5, probability=0.3).tolist()[:2] == [1.0, 1.0]
+    assert upper_tail(6, trials=5, probability=0.3) == 0
+    assert upper_tail([0, 3, 5], trials=5, probability=0.0).tolist() == [1, 0, 0]
+    assert upper_tail([0, 3, 5], trials=5, probability=1.0).tolist() == [1, 1, 1]
+    assert upper_tail([0, 1], trials=0, probability=0.5).tolist() == [1, 0]
+    assert mass([0, 1, 5, 6, -1], trials=5, probability=0.0).tolist() == [1, 0, 0, 0, 0]
+    assert mass([0, 5], trials=5, probability=1.0).tolist() == [0, 1]
+    n = 10**7
+    np.testing.assert_allclose(
+        upper_tail([1, n], trials=n, probability=[1e-9, 1 - 1e-9]), [-np.expm1(-1e-2), np.exp(-1e-2)], rtol=1e-7
+    )
+    # A complement that 1 - probability cannot express.
+    assert float(upper_tail(n, trials=n, probability=1.0, complement=1e-20)) == pytest.approx(1.0)
+    assert float(lower_tail(n - 1, trials=n, probability=1.0, complement=1e-20)) == pytest.approx(1e-13, rel=1e-6)
+
+
+def test_limits_solve_their_equations_and_err_on_the_safe_side():
+    successes, trials, error = np.array([1, 3, 50, 99, 100]), 100, 0.025
+    low, high = lower_limit(successes, trials=trials, error=error), upper_limit(successes - 1, trials=trials, error=error)
+    np.testing.assert_allclose(upper_tail(successes, trials=trials, probability=low), error, rtol=1e-12)
+    np.testing.assert_allclose(lower_tail(successes - 1, trials=trials, probability=high), error, rtol=1e-12)
+    for k, p in zip(successes, low, strict=True):
+        assert exact_tail(int(k), trials, float(p)) <= Fraction(error) * (1 + Fraction(1, 10**13))
+    assert lower_limit(0, trials=trials, error=error) == 0
+    assert upper_limit(trials, trials=trials, error=error) == 1
+
+
+@pytest.mark.parametrize("trials", [1, 100, 10**7])
+def test_limits_at_the_ends_are_closed_forms(trials):
+    for error in (0.5, 0.05, 1e-9):
+        assert float(lower_limit(trials, trials=trials, error=error)) == pytest.approx(error ** (1 / trials), rel=1e-10)
+        least = -np.expm1(np.log(error) / trials)
+        assert float(upper_limit(0, trials=trials, error=error)) == pytest.approx(least, rel=1e-10)
+
+
+def test_coverage_is_exact():
+    """For every p the chance of a limit above p is at most the error, summed over all counts; the plug-in estimate fails."""
+    trials, error = 60, 0.05
+    counts = np.arange(trials + 1)
+    limits = lower_limit(counts, trials=trials, error=error)
+    chances, plug_in = [], []
+    for p in np.linspace(0.01, 0.99, 99):
+        masses = mass(counts, trials=trials, probability=p)
+        chances.append(masses[limits > p].sum())
+        plug_in.append(masses[counts / trials > p].sum())
+    assert 0.9 * error < max(chances) <= error * (1 + 1e-12)
+    assert max(plug_in) > 0.4
