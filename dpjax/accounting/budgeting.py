@@ -45,9 +45,9 @@ def epsilon_per_query(
     References:
         As :meth:`Composition.rules_at`.
 
-    >>> each = epsilon_per_query(count=20, epsilon=1.0, delta=1e-6)
-    >>> round(each, 4), round((20 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
-    (0.1067, 1.0)
+    >>> each = epsilon_per_query(count=4, epsilon=1.0, delta=1e-6)
+    >>> round(each, 3), round((4 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
+    (0.276, 1.0)
     """
     if promise not in ("pure", "bounded_range"):
         raise ValueError(f'promise must be "pure" or "bounded_range", got {promise!r}.')
