@@ -78,7 +78,8 @@ def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax
 
 def share(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public probability above 0 and at most 1."""
-    return _checked(name, value, dtype, "above 0 and at most 1", lambda v, xp: (v > 0) & (v <= 1))
+    least = float(np.finfo(dtype).tiny)  # XLA takes a smaller one for zero
+    return _checked(name, value, dtype, "above 0 and at most 1", lambda v, xp: (v >= least) & (v <= 1))
 
 
 def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:

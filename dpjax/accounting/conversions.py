@@ -286,7 +286,7 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
         shape: the batch shape of the curve.
 
     Returns:
-        Float of the broadcast shape, at most 1.
+        Float of the broadcast shape, at most 1, and at least the smallest normal number of its dtype.
 
     Raises:
         ValueError: a bad ``epsilon``.
@@ -305,7 +305,8 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
     def log_delta(order: jax.Array, log_above: jax.Array) -> jax.Array:
         return formulas.log_delta_at_order(curve(order), order, log_above, at, jnp)
 
-    return jnp.exp(jnp.minimum(_at_best_order(log_delta, batch, target.dtype), 0.0))
+    found = jnp.exp(jnp.minimum(_at_best_order(log_delta, batch, target.dtype), 0.0))
+    return jnp.maximum(found, jnp.finfo(target.dtype).tiny)  # 0 would say pure DP
 
 
 def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight", "classical"] = "tight") -> jax.Array:
@@ -331,7 +332,7 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     0.3446
     """
     parameters.one_of("conversion", conversion, ("tight", "classical"))
-    dtype = epsilon.dtype if isinstance(epsilon, jax.Array) else jnp.result_type(float)
+    dtype = _dtype(epsilon)
     budget, failure = parameters.positive("epsilon", epsilon, dtype), parameters.probability("delta", delta, dtype, below=1.0)
     rank = max(budget.ndim, failure.ndim)
     budget, nats = align(budget, rank), -jnp.log(align(failure, rank))
@@ -373,6 +374,7 @@ def _positive(name: str, value: ArrayLike) -> jax.Array:
 
 
 def _dtype(*values: ArrayLike) -> Any:
-    """The widest float dtype among JAX arrays; the default otherwise."""
+    """The widest float dtype among JAX arrays, at least float32; the default otherwise."""
     found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
-    return max(found, key=lambda dtype: dtype.itemsize) if found else jnp.result_type(float)
+    widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
+    return widest if widest.itemsize >= 4 else jnp.dtype("float32")

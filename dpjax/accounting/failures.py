@@ -31,7 +31,8 @@ probability above delta + failure. What holds is P[M(x') in S*] <= P[M~(x') in S
 
 from __future__ import annotations
 
-from math import ceil, exp, inf, log
+from math import ceil, exp, expm1, inf, log, log1p
+from sys import float_info
 from typing import Literal
 
 from dpjax import parameters
@@ -73,8 +74,8 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
     """
     beta = _checked(guarantee, failure)
     parameters.one_of("test", test, ("private", "public"))
-    times = 1.0 if test == "public" else 1 + exp(min(guarantee.epsilon, 700.0))  # beyond, nothing is promised anyway
-    return _approximate(guarantee, guarantee.epsilon, guarantee.delta + times * beta)
+    other = exp(min(guarantee.epsilon + log(beta), 1.0)) if beta and test == "private" else 0.0  # e^epsilon failure, at most e
+    return _approximate(guarantee, guarantee.epsilon, guarantee.delta + beta + other)
 
 
 def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound = "sharp") -> Guarantee:
@@ -153,9 +154,9 @@ def retry_until_success(
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
-    leftover = beta**count
-    if not leftover and not guarantee.delta:
+    if not beta and not guarantee.delta:
         return Guarantee(epsilon, _range(guarantee), guarantee.neighbors)
+    leftover = max(beta**count, float_info.min) if beta else 0.0  # a power that underflows is still no pure promise
     return _approximate(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
 
 
@@ -198,10 +199,10 @@ def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
         return 2 * epsilon - log(1 - delta / success)
     if not beta:
         return epsilon
-    # e^epsilon only where it decides, so that nothing overflows.
-    grown = success * exp(epsilon) + delta if epsilon < -log(success) else inf
-    most = min(1.0, grown, 1 - exp(-epsilon) * (1 - success - delta))
-    sharp = epsilon + log(most / success)
+    # Each of the three bounds as log r, without the difference of two numbers near 1; e^epsilon only where it decides.
+    grown = log1p(expm1(epsilon) + delta / success) if epsilon < -log(success) else inf
+    fewer = log1p((-beta * expm1(-epsilon) + delta * exp(-epsilon)) / success)
+    sharp = epsilon + min(-log(success), grown, fewer)
     return sharp if delta else min(sharp, _range(guarantee))
 
 

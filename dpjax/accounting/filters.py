@@ -75,7 +75,7 @@ class PrivacyFilter:
         Raises:
             ValueError: another relation, or a promise that this budget cannot charge.
         """
-        return fsum([*self._charged, self._cost(guarantee)]) <= self.budget
+        return self._after(self._cost(guarantee)) <= self.budget
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
         """Charge a mechanism, before it runs.
@@ -85,9 +85,15 @@ class PrivacyFilter:
             ValueError: as :meth:`allows`.
         """
         cost = self._cost(guarantee)
-        if fsum([*self._charged, cost]) > self.budget:
+        if not self._after(cost) <= self.budget:
             raise BudgetExceeded(f"a cost of {cost:g} passes what is left of the budget, {self.remaining:g} of {self.budget:g}.")
         self._charged.append(cost)
+
+    def _after(self, cost: float) -> float:
+        try:
+            return fsum([*self._charged, cost])
+        except OverflowError:
+            return inf
 
     def _cost(self, guarantee: Guarantee | Composition) -> float:
         if guarantee.neighbors != self.neighbors:
@@ -147,7 +153,7 @@ class PrivacyOdometer:
         """
         if guarantee.neighbors != self.neighbors:
             raise ValueError(f"this odometer is under {self.neighbors} neighbors, the guarantee under {guarantee.neighbors}.")
-        if guarantee.rho == inf or _with_delta(guarantee, pure=False):
+        if not guarantee.rho < 1e300 or _with_delta(guarantee, pure=False):
             raise ValueError(f"an odometer needs zCDP, which the guarantee does not promise: {guarantee}.")
         self._charged.append(guarantee.rho)
 

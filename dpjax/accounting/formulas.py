@@ -64,7 +64,7 @@ def rdp_of_bounded_range(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     a = xp.where(far, 2 * xp.ones_like(order), xp.maximum(order, 1 + tiny ** (1 / 3)))
     half = epsilon / 2
     top, below, one = (log_sinhc(y * half, xp) for y in (a, a - 1, xp.ones_like(a)))
-    found = (a * top - (a - 1) * below - one) / (a - 1)
+    found = (a * top - (a - 1) * below - one + 4 * tiny * a * top) / (a - 1)  # rounded up, by what the difference loses
     return xp.minimum(xp.where(far, epsilon, found), xp.minimum(epsilon, order * epsilon * epsilon / 8))
 
 
@@ -85,7 +85,7 @@ def rdp_of_laplace(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     rate, a = xp.where(near, epsilon, xp.ones_like(epsilon)), xp.where(near, order, 2 * xp.ones_like(order))
     # The terms of first order cancel.
     excess = (a * _second_order((a - 1) * rate, xp) + (a - 1) * _second_order(-a * rate, xp)) / (2 * a - 1)
-    far = epsilon + (xp.log(order / twice) + xp.log1p(above / order * xp.exp(-twice * epsilon))) / above
+    far = epsilon + (xp.log1p(above / order * xp.exp(-twice * epsilon)) - xp.log1p(above / order)) / above
     return xp.where(near, xp.log1p(excess) / above, far)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, fsum, inf
 from typing import Literal
 
+from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee
 
 
@@ -29,6 +30,7 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     >>> print(for_groups(Guarantee(0.5, 0.5, "swap"), size=3))
     1.5-DP and 1.5-bounded-range under swap neighbors
     """
+    parameters.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f"size must be an integer from 1 on, got {size!r}.")
     delta = 0.0
@@ -66,6 +68,8 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     """
     if membership not in ("by_value", "by_position"):
         raise ValueError(f'membership must be "by_value" or "by_position", got {membership!r}.')
+    for part in guarantees:
+        parameters.instance("parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()")
     relations = sorted({guarantee.neighbors for guarantee in guarantees})
     if len(relations) != 1:
         raise ValueError(f"parallel composition needs guarantees under one relation, got {relations}.")

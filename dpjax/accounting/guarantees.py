@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import exp, expm1, fsum, inf, log, log1p, prod
+from math import exp, expm1, fsum, inf, isnan, log, log1p, prod
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,18 @@ class Guarantee:
     delta: float = 0.0
     zcdp: float = inf
 
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "bounded_range", "delta", "zcdp"):
+            value = getattr(self, name)
+            if isinstance(value, (bool, str)):
+                raise TypeError(f"{name} must be a number, got {value!r}.")
+            number = float(value)  # of NumPy's narrow types, too, whose arithmetic overflows
+            if isnan(number) or number < 0 or (name == "delta" and number >= 1):
+                raise ValueError(f"{name} must not be negative{' and below 1' if name == 'delta' else ''}, got {value}.")
+            object.__setattr__(self, name, number)
+        if self.neighbors not in RELATIONS:
+            raise ValueError(f"neighbors must be one of {', '.join(RELATIONS)}, got {self.neighbors!r}.")
+
     def __str__(self) -> str:
         promises = []
         if self.epsilon < inf:
@@ -69,12 +82,19 @@ class Guarantee:
 
         With a delta that has no ``zcdp`` beside it, it holds but for an event of probability ``delta``.
         """
-        pure = _finite(self._pure, lambda e: formulas.zcdp_of_pure(e, np))
-        return float(min(self.zcdp, self.bounded_range**2 / 8, pure))
+        pure = float(formulas.zcdp_of_pure(np.asarray(self._pure), np)) if self._pure < inf else inf
+        least = 0.0 if 0 in (self.zcdp, self.bounded_range, self._pure) else float_info.min  # a square that underflows
+        return max(min(self.zcdp, self.bounded_range * self.bounded_range / 8, pure), least)
 
     def rdp(self, order: Any) -> np.ndarray:
-        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`."""
+        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`.
+
+        Raises:
+            ValueError: an order that is not above 1.
+        """
         a = np.asarray(order, np.float64)
+        if not np.all(a > 1):
+            raise ValueError(f"orders must be above 1, got {order}.")
         found = self.zcdp * a
         if self.bounded_range < inf:
             found = np.minimum(found, formulas.rdp_of_bounded_range(np.full_like(a, self.bounded_range), a, np))
@@ -86,10 +106,6 @@ class Guarantee:
     def _pure(self) -> float:
         """The epsilon to convert; none if there is a delta that zCDP spares."""
         return inf if self.delta and self.zcdp < inf else self.epsilon
-
-
-def _finite(value: float, function: Callable[[np.ndarray], Any]) -> float:
-    return float(function(np.asarray(value))) if value < inf else inf
 
 
 @dataclass(frozen=True)
@@ -115,9 +131,10 @@ class Composition:
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError("a composition needs at least one guarantee.")
-        for _, count in self.parts:
-            if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-                raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
+        for guarantee, count in self.parts:
+            if not isinstance(guarantee, Guarantee):
+                raise TypeError(f"parts are pairs of a Guarantee and a number, got {type(guarantee).__name__}.")
+            _count(count)
         relations = sorted({guarantee.neighbors for guarantee, _ in self.parts})
         if len(relations) > 1:
             raise ValueError(
@@ -137,7 +154,8 @@ class Composition:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, count: int) -> Composition:
-        return Composition(tuple((guarantee, number * count) for guarantee, number in self.parts))
+        times = _count(count)
+        return Composition(tuple((guarantee, number * times) for guarantee, number in self.parts))
 
     __rmul__ = __mul__
 
@@ -145,7 +163,7 @@ class Composition:
         promises = [] if self.epsilon == inf or self.delta else [f"{self.epsilon:g}-DP"]
         if self.delta and self.epsilon < inf:
             promises.append(f"({self.epsilon:g}, {self.delta:g})-DP")
-        if self.rho < inf and not self.delta:
+        if self.rho < inf and not self.slack:
             promises.append(f"{self.rho:g}-zCDP")
         target = max(1e-6, 2 * self.delta)
         if target < 1:
@@ -166,30 +184,38 @@ class Composition:
     @property
     def epsilon(self) -> float:
         """The sum: epsilon of the whole at :attr:`delta` (basic composition)."""
-        return fsum(guarantee.epsilon * count for guarantee, count in self.parts)
+        return _total(guarantee.epsilon * count for guarantee, count in self.parts)
 
     @property
     def delta(self) -> float:
-        """The sum of all deltas but of those that have a zCDP promise beside them."""
-        return fsum(_slack(guarantee) * count for guarantee, count in self.parts)
+        """The sum of all deltas."""
+        return _total(guarantee.delta * count for guarantee, count in self.parts)
+
+    @property
+    def slack(self) -> float:
+        """The sum of the deltas that :attr:`rho` and :meth:`rdp` leave out: of parts with no zCDP promise beside them."""
+        return _total(guarantee.delta * count for guarantee, count in self.parts if guarantee.zcdp == inf)
 
     @property
     def bounded_range(self) -> float:
         """The sum of the ranges."""
-        return fsum(guarantee.bounded_range * count for guarantee, count in self.parts)
+        return _total(guarantee.bounded_range * count for guarantee, count in self.parts)
 
     @property
     def rho(self) -> float:
-        """The sum of zCDP, each by its tightest conversion, but for an event of probability :attr:`delta`."""
-        return fsum(guarantee.rho * count for guarantee, count in self.parts)
+        """The sum of zCDP, each by its tightest conversion, but for an event of probability :attr:`slack`."""
+        return _total(guarantee.rho * count for guarantee, count in self.parts)
 
     def rdp(self, order: Any) -> np.ndarray:
-        """The sum of Renyi divergences, but for an event of probability :attr:`delta`; float64 of the shape of ``order``."""
+        """The sum of Renyi divergences, but for an event of probability :attr:`slack`; float64 of the shape of ``order``."""
         return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
 
     def guarantee(self) -> Guarantee:
-        """All mechanisms as one, by what adds up: epsilon, delta, range, and zCDP if there is no delta."""
-        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, inf if self.delta else self.rho)
+        """All mechanisms as one, by what adds up: epsilon at the sum of deltas, range, and zCDP if it leaves out no delta."""
+        zcdp = inf if self.slack else self.rho
+        if self.delta >= 1:  # nothing is left of the epsilon
+            return Guarantee(inf, self.bounded_range, self.neighbors, 0.0, zcdp)
+        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, zcdp)
 
     def rules_at(self, delta: float) -> dict[str, float]:
         """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
@@ -208,21 +234,18 @@ class Composition:
             raise ValueError(f"delta must be between 0 and 1, got {delta}.")
         found: dict[str, float] = {}
         pure = all(guarantee.epsilon < inf for guarantee, _ in self.parts)
-        all_deltas = fsum(guarantee.delta * count for guarantee, count in self.parts)
-        if pure and all_deltas <= delta:
+        kept = self._kept()
+        if pure and -expm1(kept) <= delta:
             found["basic"] = self.epsilon
-            if all_deltas < delta and self._few_outcomes():
-                epsilons, counts = [guarantee.epsilon for guarantee, _ in self.parts], [count for _, count in self.parts]
-                kept = fsum(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
-                rest = -expm1(log1p(-delta) - kept)  # 1 - (1 - delta) / prod(1 - delta_i)
-                if rest > 0:
-                    found["optimal"] = composition.optimal_pure_epsilon(epsilons, counts=counts, delta=rest)
-        if self.delta >= delta:
+            rest = -expm1(log1p(-delta) - kept)  # 1 - (1 - delta) / prod(1 - delta_i)
+            if rest > 0 and self._few_outcomes():
+                found["optimal"] = composition.optimal_pure_epsilon(*self._pure_parts(), delta=rest) if self.epsilon else 0.0
+        if self.slack >= delta:
             return found
         if (one := self._one_range()) is not None:
             found["bounded_range"] = composition.bounded_range_epsilon(one, count=self.count, delta=delta, queries="adaptive")
         if self.rho < inf:
-            nats = -log(delta - self.delta)
+            nats = -log(delta - self.slack)
 
             def epsilon(order: Any, log_above: Any) -> Any:
                 return formulas.epsilon_at_order(self.rdp(order), order, log_above, nats, np)
@@ -258,12 +281,11 @@ class Composition:
             raise ValueError(f"epsilon must be finite and not negative, got {epsilon}.")
         found = [1.0]
         if all(guarantee.epsilon < inf for guarantee, _ in self.parts):
+            kept = self._kept()
             if self.epsilon <= epsilon:
-                found.append(fsum(guarantee.delta * count for guarantee, count in self.parts))
-            if self._few_outcomes():
-                kept = fsum(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
-                epsilons, counts = [guarantee.epsilon for guarantee, _ in self.parts], [count for _, count in self.parts]
-                rest = composition.optimal_pure_delta(epsilons, counts=counts, epsilon=epsilon)
+                found.append(-expm1(kept))
+            elif self._few_outcomes():
+                rest = composition.optimal_pure_delta(*self._pure_parts(), epsilon=epsilon)
                 found.append(-expm1(kept + log1p(-rest)) if rest < 1 else 1.0)
         if (one := self._one_range()) is not None:
             found.append(composition.bounded_range_delta(one, count=self.count, epsilon=epsilon, queries="adaptive"))
@@ -272,8 +294,18 @@ class Composition:
             def log_delta(order: Any, log_above: Any) -> Any:
                 return formulas.log_delta_at_order(self.rdp(order), order, log_above, epsilon, np)
 
-            found.append(self.delta + exp(min(float(log_delta(*formulas.best_order(log_delta, (), np.float64, np))), 0.0)))
+            rest = exp(min(float(log_delta(*formulas.best_order(log_delta, (), np.float64, np))), 0.0))
+            found.append(self.slack + max(rest, float_info.min))  # 0 would say pure DP
         return min(found)
+
+    def _kept(self) -> float:
+        """The logarithm of the product of all 1 - delta."""
+        return _total(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
+
+    def _pure_parts(self) -> tuple[list[float], list[int]]:
+        """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
+        parts = [(guarantee.epsilon, count) for guarantee, count in self.parts if guarantee.epsilon]
+        return [epsilon for epsilon, _ in parts], [count for _, count in parts]
 
     def _few_outcomes(self) -> bool:
         return prod(count + 1 for _, count in self.parts) <= composition.MOST_OUTCOMES
@@ -286,8 +318,17 @@ class Composition:
         return one if pure and len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
 
 
-def _slack(guarantee: Guarantee) -> float:
-    return 0.0 if guarantee.zcdp < inf else guarantee.delta
+def _total(numbers: Iterable[float]) -> float:
+    try:
+        return fsum(numbers)
+    except OverflowError:
+        return inf
+
+
+def _count(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
+    return int(count)
 
 
 def concrete_epsilon(epsilon: float) -> float:

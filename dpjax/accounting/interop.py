@@ -6,7 +6,7 @@ what it lacks is in this package: bounded range, and tight conversions of pure D
 
 from __future__ import annotations
 
-from math import exp, inf
+from math import exp, inf, nextafter
 from types import ModuleType
 from typing import Any, Literal
 
@@ -72,8 +72,10 @@ def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
 def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.delta and guarantee.zcdp == inf:
         raise ValueError(f"the RDP accountant has no event for an (epsilon, delta) alone: {guarantee}.")
-    if guarantee.neighbors == "swap" and guarantee.rho < min(guarantee.zcdp, guarantee.bounded_range**2 / 8):
-        return _randomized_response(guarantee.epsilon, library)  # its whole curve is smaller than that of its rho
+    known = min(guarantee.zcdp, guarantee.bounded_range * guarantee.bounded_range / 8)
+    # The whole curve of randomised response is smaller than that of its rho; for a tiny epsilon the accountant's would cancel.
+    if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:
+        return _randomized_response(guarantee.epsilon, library)
     return library.ZCDpEvent(guarantee.rho)
 
 
@@ -89,7 +91,8 @@ def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
 
 
 def _randomized_response(epsilon: float, library: ModuleType) -> Any:
-    return library.RandomizedResponseDpEvent(2 * exp(-epsilon) / (1 + exp(-epsilon)), 2)
+    noise = 2 * exp(-epsilon) / (1 + exp(-epsilon))
+    return library.RandomizedResponseDpEvent(nextafter(noise, 0.0), 2)  # noise rounded up would cost too little
 
 
 def _dp_accounting() -> ModuleType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import expm1, inf, log1p
+from sys import float_info
 
 import jax
 import jax.numpy as jnp
@@ -42,10 +43,10 @@ def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Arr
 
 @jax.jit
 def _amplified(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
-    # log(1 + p expm1(e)), or where that would overflow e + log(p + (1 - p) e^-e).
+    # log(1 + p expm1(e)); where that would overflow, expm1(e) as a logarithm.
     small = epsilon < np.log(np.finfo(epsilon.dtype).max) / 2
     near, far = jnp.where(small, epsilon, 1.0), jnp.where(small, 1.0, epsilon)
-    large = far + jnp.log(probability + (1 - probability) * jnp.exp(-far))
+    large = jnp.logaddexp(jnp.log(probability) + far + jnp.log1p(-jnp.exp(-far)), 0.0)
     return jnp.where(small, jnp.log1p(probability * jnp.expm1(near)), large)
 
 
@@ -135,6 +136,7 @@ def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
     >>> print(poisson_subsample(Guarantee(1.0, 1.0, "add_remove"), probability=0.1))
     0.158565-DP and 0.31713-bounded-range under add_remove neighbors
     """
+    parameters.instance("poisson_subsample", guarantee, Guarantee, "what the mechanism costs; of a Composition, its guarantee()")
     if guarantee.neighbors != "add_remove":
         raise ValueError(
             f"Poisson subsampling amplifies under add_remove neighbors, this guarantee is under {guarantee.neighbors}."
@@ -149,6 +151,7 @@ def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
     if p == 1:
         return guarantee
     epsilon = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon
+    epsilon = max(epsilon, float_info.min) if guarantee.epsilon else 0.0  # a product that underflows
     return Guarantee(epsilon, inf if guarantee.delta else 2 * epsilon, "add_remove", p * guarantee.delta)
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.auditing.binomial import Array, lower_limit, upper_limit
+from dpjax.accounting.binomial import Array, lower_limit, upper_limit
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.auditing.binomial import Array, mass, upper_tail
+from dpjax.accounting.binomial import Array, mass, upper_tail
 from dpjax.auditing.black_box import check_confidence, check_delta
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential

@@ -21,7 +21,7 @@ def test_golden_compositions(key):
     fixed = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
     np.testing.assert_allclose(fixed, float(value["delta_formula"]), rtol=1e-12)
     for part, name in ((1, "optimal_DP_eps"), (0.5, "optimal_DP_half_eps")):
-        pure = composition.optimal_pure_delta([part * each], counts=[count], epsilon=epsilon)
+        pure = composition.optimal_pure_delta([part * each], [count], epsilon=epsilon)
         np.testing.assert_allclose(pure, float(value[name]), rtol=1e-12)
     adaptive = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="adaptive")
     assert fixed < adaptive < float(value["zcdp_bound"])
@@ -44,18 +44,18 @@ def test_pure_composition_is_that_of_randomised_responses():
     epsilons = [0.3, 0.3, 0.7, 1.1, 0.7, 0.05]
     p, q = outcomes(epsilons)
     for epsilon in (0.0, 0.4, 1.0, 2.5, 3.1):
-        found = composition.optimal_pure_delta([0.3, 0.7, 1.1, 0.05], counts=[2, 2, 1, 1], epsilon=epsilon)
+        found = composition.optimal_pure_delta([0.3, 0.7, 1.1, 0.05], [2, 2, 1, 1], epsilon=epsilon)
         np.testing.assert_allclose(found, np.maximum(p - exp(epsilon) * q, 0).sum(), rtol=1e-12)
         if found > 0:
-            back = composition.optimal_pure_epsilon(epsilons, counts=[1] * 6, delta=found)
+            back = composition.optimal_pure_epsilon(epsilons, [1] * 6, delta=found)
             assert epsilon - 1e-9 <= back <= epsilon + 1e-9
-    assert composition.optimal_pure_delta([0.3], counts=[2], epsilon=0.61) == 0
-    assert composition.optimal_pure_epsilon([0.3], counts=[2], delta=0.0) == 0.6
+    assert composition.optimal_pure_delta([0.3], [2], epsilon=0.61) == 0
+    assert composition.optimal_pure_epsilon([0.3], [2], delta=0.0) == 0.6
     at = {"count": 50, "delta": 1e-6}
-    optimal = composition.optimal_pure_epsilon([0.1], counts=[50], delta=1e-6)
+    optimal = composition.optimal_pure_epsilon([0.1], [50], delta=1e-6)
     assert optimal < composition.advanced_epsilon(0.1, **at) < 2 * optimal
     with pytest.raises(ValueError, match="outcomes"):
-        composition.optimal_pure_delta(list(np.linspace(0.1, 0.2, 30)), counts=[1] * 30, epsilon=1.0)
+        composition.optimal_pure_delta(list(np.linspace(0.1, 0.2, 30)), [1] * 30, epsilon=1.0)
 
 
 def fixed_pair(each, count, epsilon, t):
@@ -123,8 +123,30 @@ def test_what_composition_refuses():
         (lambda: composition.bounded_range_delta(0.5, count=3, epsilon=-0.5, queries="fixed"), "epsilon"),
         (lambda: composition.bounded_range_delta(0.001, count=3000, epsilon=0.5, queries="adaptive"), "zCDP"),
         (lambda: composition.bounded_range_epsilon(0.5, count=3, delta=1.0, queries="fixed"), "delta"),
-        (lambda: composition.optimal_pure_delta([0.5], counts=[1, 2], epsilon=0.5), "count"),
+        (lambda: composition.optimal_pure_delta([0.5], [1, 2], epsilon=0.5), "count"),
         (lambda: composition.advanced_epsilon(0.5, count=3, delta=0.0), "delta"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_narrow_types_and_extreme_ranges():
+    exact = composition.bounded_range_delta(0.5, count=127, epsilon=1.0, queries="fixed")
+    assert composition.bounded_range_delta(np.float32(0.5), count=np.int8(127), epsilon=1.0, queries="fixed") == exact
+    assert composition.advanced_epsilon(0.1, count=np.uint8(200), delta=1e-6) == composition.advanced_epsilon(
+        0.1, count=200, delta=1e-6
+    )
+    for r in (1e-300, 1e-12, 1e-3):
+        fixed, adaptive = (composition.bounded_range_delta(r, count=2, epsilon=1.5 * r, queries=q) for q in ("fixed", "adaptive"))
+        assert 0 < fixed <= adaptive
+        epsilons = [composition.bounded_range_epsilon(r, count=3, delta=r / 100, queries=q) for q in ("fixed", "adaptive")]
+        assert 1.5 * r < epsilons[0] <= epsilons[1] * (1 + 1e-9) <= 3.1 * r
+    for r in (300.0, 1e4):
+        fixed, adaptive = (composition.bounded_range_delta(r, count=3, epsilon=2.5 * r, queries=q) for q in ("fixed", "adaptive"))
+        pure = composition.optimal_pure_delta([r], [3], epsilon=2.5 * r)
+        assert 0 < fixed <= adaptive <= pure
+    many = composition.optimal_pure_delta([1e-3], [10**6], epsilon=5.0)
+    assert many == pytest.approx(5.793345416e-7, rel=1e-9)  # 30 digits, computed apart
+    for bad in ("0.5", True):
+        with pytest.raises(TypeError, match="numbers"):
+            composition.bounded_range_epsilon(bad, count=2, delta=0.0, queries="fixed")

@@ -190,3 +190,15 @@ def test_curves_convert_at_their_best_order():
     assert abs(float(accounting.delta_of_rdp(curve, epsilon=found)) / delta - 1) < 1e-3
     shaped = accounting.epsilon_of_rdp(lambda order: jnp.array([0.1, 0.5])[:, None] * order, delta=delta, shape=(2,))
     np.testing.assert_allclose(shaped, accounting.epsilon_of_zcdp(np.array([0.1, 0.5]), delta=delta), rtol=1e-5)
+
+
+def test_rounding_is_to_the_safe_side(x64):
+    """Where differences cancel: near order 1, far out, and in half precision."""
+    assert accounting.zcdp_of_bounded_range(jnp.asarray(1e-3, jnp.float16)).dtype == jnp.float32
+    assert float(accounting.zcdp_of_pure(jnp.asarray(1e-3, jnp.bfloat16))) > 4e-7
+    order = 1 + 1e-8
+    limit = np.log1p(-0.5) * 0 + 1 + (np.exp(-1.0) - 1)  # the Kullback-Leibler divergence eps + e^-eps - 1 at eps = 1
+    np.testing.assert_allclose(accounting.rdp_of_laplace(1.0, order=order), limit, rtol=1e-7)
+    assert accounting.rdp_of_laplace(1.0, order=order) >= limit
+    for epsilon in (0.1, 1.0, 5.0):
+        assert accounting.rdp_of_bounded_range(epsilon, order=1 + 1e-9) >= formulas.kl_of_bounded_range(np.asarray(epsilon), np)

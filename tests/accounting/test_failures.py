@@ -241,3 +241,14 @@ def test_bad_parameters_raise():
         attempts_for(0.5, leftover=0.0)
     with pytest.raises(TypeError, match="Guarantee"):
         condition_on_success(1.0, 0.5)
+
+
+def test_extreme_numbers_promise_nothing_too_small():
+    for epsilon in (705.0, 750.0):
+        with pytest.raises(ValueError, match="nothing is promised"):
+            absorb_failure(Guarantee(epsilon, inf, "swap"), 1e-300)
+    assert retry_until_success(Guarantee(1.0, 1.0, "swap"), 0.5, attempts=1100, fallback="private").delta > 0
+    for epsilon, failure, exact in ((1e-16, 0.9, 2e-16 * 5), (1e-15, 0.3, 1.0e-15 / 0.7), (1e-9, 0.3, 1e-9 / 0.7)):
+        found = condition_on_success(Guarantee(epsilon, inf, "swap"), failure).epsilon
+        # Both success probabilities on their bounds: r = (1 - e^-eps failure) / success.
+        assert min(exact, 2 * epsilon) * (1 - 1e-7) <= found <= 2 * epsilon

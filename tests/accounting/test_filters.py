@@ -98,3 +98,18 @@ def test_readings():
     assert odometer.rho == pytest.approx(49 * 0.005)
     budget = 2.0**-2  # the first doubled budget that holds it
     assert last == pytest.approx(budget + 2 * np.sqrt(budget * -log(6e-6 / (np.pi * 9) ** 2)))
+
+
+def test_bad_numbers_do_not_open_a_budget():
+    """NaN compares false with everything; a refund would undo a charge."""
+    for bad in (float("nan"), -10.0):
+        with pytest.raises(ValueError, match="epsilon"):
+            PrivacyFilter(1.0, 0.0, "swap").charge(Guarantee(bad, inf, "swap"))
+    odometer = PrivacyOdometer(1e-6, "swap")
+    with pytest.raises(ValueError, match="zCDP"):
+        odometer.charge(Guarantee(1e308, inf, "swap"))
+    budget = PrivacyFilter(1.0, 0.0, "swap")
+    budget.charge(Guarantee(0.5, 0.5, "swap"))
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded):
+            budget.charge(Guarantee(1e308, inf, "swap"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.accounting import Composition, Guarantee, composition, for_groups, parallel
+from dpjax.accounting import Composition, Guarantee, PrivacyFilter, composition, for_groups, parallel, poisson_subsample
 
 PURE = Guarantee(0.3, inf, "swap")
 RANGE = Guarantee(0.3, 0.3, "swap")
@@ -68,13 +68,18 @@ def test_deltas_of_the_parts_are_paid_first():
     assert spent.delta == pytest.approx(1e-7)
     assert spent.epsilon_at(0.9e-7) == inf
     assert spent.delta_at(3.0) == pytest.approx(1e-7)
-    optimal = composition.optimal_pure_delta([0.3], counts=[10], epsilon=1.0)
+    optimal = composition.optimal_pure_delta([0.3], [10], epsilon=1.0)
     np.testing.assert_allclose(spent.rules_at(1 - (1 - 1e-8) ** 10 * (1 - optimal))["optimal"], 1.0, rtol=1e-6)
-    # A mechanism with zCDP beside its delta pays none.
+    # What zCDP says, it says with no delta; what epsilon says, with all of them.
     both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.03)
-    assert (5 * both).delta == 0
+    assert ((5 * both).slack, (5 * both).delta) == (0, pytest.approx(5e-6))
+    assert str(5 * both).startswith("5 mechanisms: (5, 5e-06)-DP and 0.15-zCDP")
     assert set((5 * both).rules_at(1e-6)) == {"rdp"}
-    assert (5 * both).guarantee().zcdp == pytest.approx(0.15)
+    together = (5 * both).guarantee()
+    assert (together.epsilon, together.delta) == (5.0, pytest.approx(5e-6))
+    assert together.zcdp == pytest.approx(0.15)
+    with pytest.raises(ValueError, match="pure DP"):
+        PrivacyFilter(9.0, 0.0, "swap").charge(together)
     assert both.rho == 0.03
     assert Guarantee(0.1, inf, "swap", delta=1e-6, zcdp=0.03).rho == 0.03  # an epsilon that holds but for delta makes no rho
     np.testing.assert_allclose(Guarantee(0.1, inf, "swap", delta=1e-6, zcdp=0.03).rdp(5.0), 0.15)
@@ -174,3 +179,39 @@ def test_swap_by_value_would_break_the_largest():
     before, after = np.outer(law[1], law[0]), np.outer(law[0], law[1])
     assert np.log(before / after).max() > 1.99
     assert log(2) < 1.0 <= parallel(*[Guarantee(1.0, 2.0, "add_remove")] * 2, membership="by_value").epsilon
+
+
+def test_numbers_that_would_make_small_promises_are_refused():
+    nan = float("nan")
+    changes = ({"epsilon": nan}, {"epsilon": -1.0}, {"bounded_range": -3.0}, {"delta": 1.0}, {"delta": -0.5}, {"zcdp": nan})
+    for change in changes:
+        with pytest.raises(ValueError, match=next(iter(change))):
+            Guarantee(**({"epsilon": 1.0, "bounded_range": inf, "neighbors": "swap"} | change))
+    for bad in ("1.0", True):
+        with pytest.raises(TypeError, match="epsilon"):
+            Guarantee(bad, inf, "swap")
+    with pytest.raises(ValueError, match="neighbors"):
+        Guarantee(1.0, 1.0, "replace")
+    with pytest.raises(TypeError, match="Guarantee"):
+        poisson_subsample(2 * Guarantee(1.0, 1.0, "add_remove"), probability=0.5)
+    with pytest.raises(ValueError, match="above 1"):
+        PURE.rdp([0.5, 2.0])
+
+
+def test_narrow_types_and_extreme_numbers():
+    each = Guarantee(np.float16(1e-4), np.int8(16), "swap")
+    assert each.rho > 1e-9
+    assert isinstance(each.epsilon, float)
+    assert ((2 * RANGE) * np.uint8(200)).count == 400
+    assert ((10**6 * RANGE) * np.int32(10**4)).count == 10**10
+    assert Guarantee(1e-170, 1e-170, "swap").rho > 0
+    assert Guarantee(1e300, 1e300, "swap").rho == 1e300
+    assert (2 * Guarantee(1e308, inf, "swap")).epsilon == inf
+    assert (Guarantee(0.0, 0.0, "swap") + RANGE).epsilon_at(1e-6) <= 0.3
+    assert Guarantee(0.0, 0.0, "swap").rho == 0
+    assert (2 * Guarantee(1e-20, 1e-20, "swap")).delta_at(1.0) == 0
+    tiny = (3 * Guarantee(inf, 1e-18, "swap")).epsilon_at(1e-20)
+    assert 1.7e-18 < tiny <= 3.0000001e-18
+    assert 0 < (1 * Guarantee(inf, inf, "swap", zcdp=0.001)).delta_at(5.0) < 1e-300  # 0 would be pure DP
+    for wide in (4.0, 300.0, 1e5):
+        assert (200 * Guarantee(wide, wide, "swap")).epsilon_at(1e-6) <= 200 * wide

@@ -56,7 +56,7 @@ def test_pld_of_pure_dp_is_the_optimal_composition():
     accountant = pld.PLDAccountant(dp_accounting_relation(spent))
     accountant.compose(to_dp_event(spent, accountant="pld"))
     for epsilon in (0.5, 1.0, 2.0):
-        exact = composition.optimal_pure_delta([0.3, 0.5], counts=[6, 3], epsilon=epsilon)
+        exact = composition.optimal_pure_delta([0.3, 0.5], [6, 3], epsilon=epsilon)
         assert accountant.get_delta(epsilon) == pytest.approx(exact, rel=2e-3)
     # Why events are repeated there: a count of randomised responses is ignored by release 0.6.0.
     once, counted = (pld.PLDAccountant(dp_accounting_relation(spent)) for _ in range(2))

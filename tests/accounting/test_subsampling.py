@@ -99,3 +99,11 @@ def test_what_is_refused():
     assert approximate.delta == pytest.approx(1e-6)
     assert approximate.bounded_range == inf
     assert poisson_subsample(Guarantee(1.0, 1.0, "add_remove"), probability=1.0) == Guarantee(1.0, 1.0, "add_remove")
+
+
+def test_overflow_and_underflow():
+    big = accounting.subsampled_epsilon(np.array([88.0, 50.0, 40.0]), probability=np.array([2e-38, 1e-28, 1e-20]))
+    np.testing.assert_allclose(big, [1.459378, 5.1847e-7, np.log1p(1e-20 * np.expm1(40.0))], rtol=2e-4)
+    with pytest.raises(ValueError, match="probability"):
+        accounting.epsilon_before_sampling(0.5, probability=1e-40)  # below what float32 tells from 0
+    assert poisson_subsample(Guarantee(1e-10, inf, "add_remove"), probability=1e-320).epsilon > 0

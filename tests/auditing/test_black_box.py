@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax import laplace
-from dpjax.auditing.binomial import lower_limit, mass, upper_limit, upper_tail
+from dpjax.accounting.binomial import lower_limit, mass, upper_limit, upper_tail
 from dpjax.auditing.black_box import log_ratio, lower_bound
 from tests.auditing.pairs import BROKEN, EPSILON, HONEST
 from tests.support.statistics import FALSE_POSITIVE_RATE

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpjax import Finite
-from dpjax.auditing.binomial import mass
+from dpjax.accounting.binomial import mass
 from dpjax.auditing.one_run import audit_in_one_run, correct_guesses, epsilon_lower_bound, p_value
 from tests.auditing.pairs import BROKEN, EPSILON, HONEST, row
 from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected

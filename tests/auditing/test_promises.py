@@ -40,7 +40,7 @@ def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64
     for at in (0.25 * epsilon, 0.6 * epsilon):
         one = composition.bounded_range_delta(epsilon, count=1, epsilon=at, queries="adaptive")
         assert float(loss.delta(at).max()) <= one * (1 + 1e-9)
-        assert one < composition.optimal_pure_delta([epsilon], counts=[1], epsilon=at)
+        assert one < composition.optimal_pure_delta([epsilon], [1], epsilon=at)
 
 
 def test_laplace_noise_needs_the_pure_conversion(x64):

@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from dpjax.auditing.binomial import lower_limit, lower_tail, mass, upper_limit, upper_tail
+from dpjax.accounting.binomial import lower_limit, lower_tail, mass, upper_limit, upper_tail
 
 
 def exact_tail(successes, trials, probability):

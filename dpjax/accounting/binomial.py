@@ -42,6 +42,15 @@ def mass(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLike, com
     return np.where(inside, np.exp(_log_mass(np.clip(k, 0, n), n, p, q)), 0.0)
 
 
+def log_mass(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLike, complement: ArrayLike | None = None) -> Array:
+    """Return the logarithm of :func:`mass` for successes in 0..trials; it does not underflow.
+
+    >>> round(float(log_mass(5000, trials=10_000, probability=1e-9)), 3)
+    -96689.688
+    """
+    return _log_mass(*_arrays(successes, trials, probability, complement))
+
+
 def upper_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLike, complement: ArrayLike | None = None) -> Array:
     """Return P[Binomial(trials, probability) >= successes].
 
