@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from math import exp, expm1, fsum, inf, isnan, log, log1p, prod
 from sys import float_info
 from typing import Any
@@ -28,6 +28,8 @@ class Guarantee:
         neighbors: ``"add_remove"``, ``"swap"`` or, for graphs, ``"edge"``.
         delta: 0 for pure differential privacy.
         zcdp: rho of zero-concentrated differential privacy (Bun and Steinke 2016), where the mechanism is analysed by it.
+        renyi: pairs of an order above 1 and a Renyi divergence, increasing in both: points of the mechanism's own curve, where one
+            is known that is below what the other promises imply; :meth:`with_curve` makes them of a function.
 
     Guarantees of one relation add up, and multiply: ``g + h`` and ``100 * g`` are a :class:`Composition`.
 
@@ -42,6 +44,7 @@ class Guarantee:
     neighbors: str
     delta: float = 0.0
     zcdp: float = inf
+    renyi: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "bounded_range", "delta", "zcdp"):
@@ -52,6 +55,11 @@ class Guarantee:
             if isnan(number) or number < 0 or (name == "delta" and number >= 1):
                 raise ValueError(f"{name} must not be negative{' and below 1' if name == 'delta' else ''}, got {value}.")
             object.__setattr__(self, name, number)
+        points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
+        flat = np.array(points).reshape(-1, 2)
+        if not (np.all(np.isfinite(flat)) and np.all(flat > [1, -1e-300]) and np.all(np.diff(flat, axis=0) >= [1e-300, 0])):
+            raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
+        object.__setattr__(self, "renyi", points)
         if self.neighbors not in RELATIONS:
             raise ValueError(f"neighbors must be one of {', '.join(RELATIONS)}, got {self.neighbors!r}.")
 
@@ -63,7 +71,30 @@ class Guarantee:
             promises.append(f"{self.bounded_range:g}-bounded-range")
         if self.zcdp < inf:
             promises.append(f"{self.zcdp:g}-zCDP")
+        if self.renyi:
+            promises.append(
+                f"({self.renyi[0][0]:g}, {self.renyi[0][1]:g})- to ({self.renyi[-1][0]:g}, {self.renyi[-1][1]:g})-Renyi DP"
+            )
         return f"{' and '.join(promises)} under {self.neighbors} neighbors"
+
+    def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
+        """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
+
+        Args:
+            curve: from orders, float64 ``(128,)``, to divergences of the mechanism at least as large as the true ones, not decreasing.
+
+        Raises:
+            ValueError: divergences that decrease or are not finite.
+
+        >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
+        >>> from dpjax.accounting import rdp_of_laplace
+        >>> tight = noise.with_curve(lambda order: rdp_of_laplace(1.0, order=order))
+        >>> round((20 * noise).rules_at(1e-6)["rdp"], 2), round((20 * tight).rules_at(1e-6)["rdp"], 2)
+        (20.0, 19.0)
+        """
+        orders = 1 + np.geomspace(1e-3, 1e4, 128)
+        points = zip(orders.tolist(), np.asarray(curve(orders), np.float64).tolist(), strict=True)
+        return replace(self, renyi=tuple(points))
 
     def __add__(self, other: Guarantee | Composition) -> Composition:
         return Composition(((self, 1),)) + other
@@ -83,6 +114,7 @@ class Guarantee:
         With a delta that has no ``zcdp`` beside it, it holds but for an event of probability ``delta``.
         """
         pure = float(formulas.zcdp_of_pure(np.asarray(self._pure), np)) if self._pure < inf else inf
+        # The points of a curve say nothing of all orders.
         least = 0.0 if 0 in (self.zcdp, self.bounded_range, self._pure) else float_info.min  # a square that underflows
         return max(min(self.zcdp, self.bounded_range * self.bounded_range / 8, pure), least)
 
@@ -100,6 +132,11 @@ class Guarantee:
             found = np.minimum(found, formulas.rdp_of_bounded_range(np.full_like(a, self.bounded_range), a, np))
         if self._pure < inf:
             found = np.minimum(found, formulas.rdp_of_pure(np.full_like(a, self._pure), a, np))
+        if self.renyi:
+            orders, divergences = np.array(self.renyi).T
+            # (a - 1) D(a) is convex, so chords lie above it; below the first order D is at most what it is there.
+            between = np.interp(a, orders, (orders - 1) * divergences) / (a - 1)
+            found = np.minimum(found, np.where(a < orders[0], divergences[0], np.where(a > orders[-1], inf, between)))
         return found
 
     @property
@@ -244,7 +281,7 @@ class Composition:
             return found
         if (one := self._one_range()) is not None:
             found["bounded_range"] = composition.bounded_range_epsilon(one, count=self.count, delta=delta, queries="adaptive")
-        if self.rho < inf:
+        if self._has_curve():
             nats = -log(delta - self.slack)
 
             def epsilon(order: Any, log_above: Any) -> Any:
@@ -289,7 +326,7 @@ class Composition:
                 found.append(-expm1(kept + log1p(-rest)) if rest < 1 else 1.0)
         if (one := self._one_range()) is not None:
             found.append(composition.bounded_range_delta(one, count=self.count, epsilon=epsilon, queries="adaptive"))
-        if self.rho < inf:
+        if self._has_curve():
 
             def log_delta(order: Any, log_above: Any) -> Any:
                 return formulas.log_delta_at_order(self.rdp(order), order, log_above, epsilon, np)
@@ -306,6 +343,9 @@ class Composition:
         """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
         parts = [(guarantee.epsilon, count) for guarantee, count in self.parts if guarantee.epsilon]
         return [epsilon for epsilon, _ in parts], [count for _, count in parts]
+
+    def _has_curve(self) -> bool:
+        return all(guarantee.rho < inf or guarantee.renyi for guarantee, _ in self.parts)
 
     def _few_outcomes(self) -> bool:
         return prod(count + 1 for _, count in self.parts) <= composition.MOST_OUTCOMES

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.accounting import Composition, Guarantee, PrivacyFilter, composition, for_groups, parallel, poisson_subsample
+from dpjax.accounting import Composition, Guarantee, PrivacyFilter, composition, for_groups, formulas, parallel, poisson_subsample
 
 PURE = Guarantee(0.3, inf, "swap")
 RANGE = Guarantee(0.3, 0.3, "swap")
@@ -215,3 +215,24 @@ def test_narrow_types_and_extreme_numbers():
     assert 0 < (1 * Guarantee(inf, inf, "swap", zcdp=0.001)).delta_at(5.0) < 1e-300  # 0 would be pure DP
     for wide in (4.0, 300.0, 1e5):
         assert (200 * Guarantee(wide, wide, "swap")).epsilon_at(1e-6) <= 200 * wide
+
+
+def test_a_curve_of_its_own():
+    """Laplace noise by its points: between the formula and pure DP, at orders between the points, too."""
+    noise = Guarantee(0.8, 1.6, "swap")
+    tight = noise.with_curve(lambda order: formulas.rdp_of_laplace(np.full_like(order, 0.8), order, np))
+    orders = np.concatenate([1 + np.geomspace(1e-5, 1e6, 500)])
+    exact, found = formulas.rdp_of_laplace(np.full_like(orders, 0.8), orders, np), tight.rdp(orders)
+    assert (exact <= found * (1 + 1e-12)).all()
+    assert (found <= noise.rdp(orders)).all()
+    inside = (orders > 1.01) & (orders < 9000)
+    assert (found[inside] < 1.01 * exact[inside]).all()
+    assert (30 * tight).rules_at(1e-6)["rdp"] < 0.98 * (30 * noise).rules_at(1e-6)["rdp"]
+    assert (30 * tight).delta_at(8.0) <= (30 * noise).delta_at(8.0)
+    alone = Guarantee(inf, inf, "swap", renyi=((2.0, 0.1), (8.0, 0.3)))
+    assert alone.rho == inf
+    assert set((5 * alone).rules_at(1e-6)) == {"rdp"}
+    np.testing.assert_allclose((5 * alone).rdp([1.5, 2.0, 5.0, 8.0, 9.0]), [0.5, 0.5, 5 * (0.1 + 2.1) / 2 / 4, 1.5, inf])
+    for bad in (((2.0, 0.1), (1.5, 0.2)), ((1.0, 0.1),), ((2.0, 0.3), (3.0, 0.2)), ((2.0, -1.0),), ((2.0, inf),)):
+        with pytest.raises(ValueError, match="renyi"):
+            Guarantee(inf, inf, "swap", renyi=bad)
