@@ -72,16 +72,14 @@ class Guarantee:
         if self.zcdp < inf:
             promises.append(f"{self.zcdp:g}-zCDP")
         if self.renyi:
-            promises.append(
-                f"({self.renyi[0][0]:g}, {self.renyi[0][1]:g})- to ({self.renyi[-1][0]:g}, {self.renyi[-1][1]:g})-Renyi DP"
-            )
+            promises.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
         return f"{' and '.join(promises)} under {self.neighbors} neighbors"
 
     def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
         """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
 
         Args:
-            curve: from orders, float64 ``(128,)``, to divergences of the mechanism at least as large as the true ones, not decreasing.
+            curve: from orders, float64 ``(128,)``, to divergences, not below the true ones and not decreasing.
 
         Raises:
             ValueError: divergences that decrease or are not finite.
@@ -90,7 +88,7 @@ class Guarantee:
         >>> from dpjax.accounting import rdp_of_laplace
         >>> tight = noise.with_curve(lambda order: rdp_of_laplace(1.0, order=order))
         >>> round((20 * noise).rules_at(1e-6)["rdp"], 2), round((20 * tight).rules_at(1e-6)["rdp"], 2)
-        (20.0, 19.0)
+        (20.0, 19.74)
         """
         orders = 1 + np.geomspace(1e-3, 1e4, 128)
         points = zip(orders.tolist(), np.asarray(curve(orders), np.float64).tolist(), strict=True)
