@@ -95,8 +95,8 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
     for a, value in enumerate(each):
         if rule == "min" and value.shape[-1] != 2:
             raise ValueError(
-                f"the minimum of two budgets is a metric for two values only, and attribute {a} has {value.shape[-1]}: with budgets "
-                '(1, 10, 10) the last two are 10 apart, but 2 by way of the first. Use rule="sum", or weighted_hamming.'
+                f"the minimum of two budgets is a metric for two values only, and attribute {a} has {value.shape[-1]}: with "
+                'budgets (1, 10, 10) the last two are 10 apart, but 2 by way of the first. Use rule="sum", or weighted_hamming.'
             )
         if isinstance(given, np.ndarray) and not np.all((given[..., a] >= 0) & (given[..., a] < value.shape[-1])):
             raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, those with a budget.")

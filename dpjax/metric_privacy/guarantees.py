@@ -22,8 +22,8 @@ class MetricGuarantee:
 
     Guarantees on one universe add up, for mechanisms chosen in the light of earlier answers too (their metrics must be chosen
     before): ``g + h`` and ``100 * g`` have the sum of the metrics. A record may move by way of others, so that statements about
-    pairs are made with the closure. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with "nobody" among
-    the elements, n is private.
+    pairs are made with the closure. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with "nobody"
+    among the elements, n is private.
 
     Attributes:
         metric: concrete budgets, ``(N, N)``.

@@ -36,7 +36,7 @@ def blowfish(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) 
         ValueError: a bad ``epsilon`` or ``threshold``, a metric with "nobody", points that have a threshold already.
 
     References:
-        He, Machanavajjhala and Ding (2014), distance-threshold policies without constraints; Kamalaruban et al. (2020), Section 4.4.
+        He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.metrics import from_points
     >>> blowfish(from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1).budgets.tolist()
@@ -75,9 +75,7 @@ def smooth_threshold(distances: AnyMetric, *, epsilon: ArrayLike, threshold: Arr
 
 def _at(distances: AnyMetric, epsilon: ArrayLike, threshold: ArrayLike, form: Form) -> AnyMetric:
     if not isinstance(distances, (Metric, PointMetric)):
-        raise TypeError(
-            f"distances must be a Metric or a PointMetric, such as from_points returns; got {type(distances).__name__}."
-        )
+        raise TypeError(f"distances must be a Metric or a PointMetric, such as from_points gives; got {type(distances).__name__}.")
     if distances.neighbors == "add_remove":
         raise ValueError(
             "give the distances without the element nobody, and add it to the policy: blowfish(...).with_absence(...)."

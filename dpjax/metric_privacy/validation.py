@@ -93,8 +93,8 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
 
     Args:
         metric: a :class:`Metric`, or budgets of any kind, ``(..., N, N)``.
-        tolerance: static; a triangle counts if d(i, j) is above the detour by more than this share of it. 16 units in the last place
-            if left out.
+        tolerance: static; a triangle counts if d(i, j) is above the detour by more than this share of it. 16 units in the last
+            place if left out.
 
     Returns:
         A :class:`Report`.
