@@ -29,7 +29,7 @@ STRATEGIES = ("equal_shares", "common", "parameter_selection", "optimal")
 POWERS = {"squared": 2, "absolute": 1, "geometric_mean": 0}
 _CELLS = 2**22  # differences of query values in a block of rows
 _EXCHANGES = 30  # of the working set of pairs; a few suffice
-_STEPS = {"float32": 14, "float64": 26}  # of the interior point method: the gap falls about fivefold in each
+_STEPS = 80  # of the interior point method: the gap falls about fivefold in each, less where scales span many powers of ten
 
 
 class OptimalScales(NamedTuple):
@@ -77,13 +77,7 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric) ->
     >>> float(load(queries, [2.0, 1.0], metric))
     1.0
     """
-    values, metric = door(queries, metric)
-    c = parameters.float_array("scales", scales).astype(values.dtype)
-    if not isinstance(scales, jax.Array) and not np.all(np.asarray(c) >= 0):
-        raise ValueError(f"scales must not be negative or NaN, got {scales}.")
-    if c.shape[-1:] != values.shape[-2:-1]:
-        raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")
-    return largest_load(values, jnp.where(c >= 0, c, jnp.nan), metric)
+    return largest_load(*_with_scales(queries, scales, metric))
 
 
 def single_query_scale(query: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
@@ -270,11 +264,7 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric | P
     >>> float(improvement_factor([[0.0, 1.0, 2.0]], [1.0], from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
     4.0
     """
-    values, metric = door(queries, metric)
-    c = parameters.float_array("scales", scales).astype(values.dtype)
-    if not isinstance(scales, jax.Array) and not np.all(np.asarray(c) >= 0):
-        raise ValueError(f"scales must not be negative or NaN, got {scales}.")
-    return _improvement_factor(values, jnp.where(c >= 0, c, jnp.nan), metric)
+    return _improvement_factor(*_with_scales(queries, scales, metric))
 
 
 def door(queries: ArrayLike, metric: Metric | PointMetric) -> tuple[jax.Array, Metric | PointMetric]:
@@ -288,8 +278,26 @@ def door(queries: ArrayLike, metric: Metric | PointMetric) -> tuple[jax.Array, M
     values = metric.columns(values)
     rank = max(values.ndim - 2, len(metric.batch_shape))
     jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape)
-    metric = jax.tree.map(lambda leaf: align(leaf.astype(dtype), leaf.ndim + rank - len(metric.batch_shape)), metric)
-    return align(values, rank + 2), metric
+    return align(values, rank + 2), aligned(jax.tree.map(lambda leaf: leaf.astype(dtype), metric), rank)
+
+
+def aligned(metric: Metric | PointMetric, rank: int) -> Any:
+    """Return the metric with this number of batch axes."""
+    return jax.tree.map(lambda leaf: align(leaf, leaf.ndim + rank - len(metric.batch_shape)), metric)
+
+
+def _with_scales(
+    queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric
+) -> tuple[jax.Array, jax.Array, Metric | PointMetric]:
+    """The same with scales, which may have more batch axes."""
+    values, metric = door(queries, metric)
+    c = parameters.float_array("scales", scales).astype(values.dtype)
+    if not isinstance(scales, jax.Array) and not np.all(np.asarray(c) >= 0):
+        raise ValueError(f"scales must not be negative or NaN, got {scales}.")
+    if c.shape[-1:] != values.shape[-2:-1]:
+        raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")
+    rank = max(values.ndim - 2, c.ndim - 1)
+    return align(values, rank + 2), align(jnp.where(c >= 0, c, jnp.nan), rank + 1), aligned(metric, rank)
 
 
 def _batch(values: jax.Array, metric: Metric | PointMetric) -> tuple[int, ...]:
@@ -473,8 +481,9 @@ def best_scales(values: jax.Array, metric: Metric | PointMetric, weights: jax.Ar
     bound = _lower_bound(rows, multipliers, w, alive, power)
     reached = objective(best)
     total = jnp.sum(w, axis=-1)
+    nothing = jnp.where(jnp.isnan(alone[..., 0]), jnp.nan, 0.0)  # left to choose
     gap = reached / bound - 1 if power else jnp.expm1((reached - bound) / total)
-    return best, jax.lax.stop_gradient(jnp.where(jnp.any(alive, axis=-1), jnp.maximum(gap, 0.0), alone[..., 0] * 0))
+    return best, jax.lax.stop_gradient(jnp.where(jnp.any(alive, axis=-1), jnp.maximum(gap, 0.0), nothing))
 
 
 def _constraints(shared: jax.Array, metric: Metric | PointMetric, first: jax.Array, second: jax.Array) -> jax.Array:
@@ -531,12 +540,14 @@ def _exchange(
 
     everyone = jnp.broadcast_to(align(columns, len(batch) + 1), (*batch, n))
 
+    tolerance = 1 + (1e-11 if shared.dtype == jnp.float64 else 1e-5)
+
     def exchange(carry: tuple) -> tuple:
-        count, _, _, multipliers, first, second, loads, partner = carry
+        count, unfinished, _, multipliers, first, second, loads, partner = carry
         largest = jnp.max(multipliers, axis=-1, keepdims=True)
         # Binding pairs stay, or the objective could fall; then come those that are overspent, the worst first, then the fullest.
         # A candidate that is full but not overspent is one that is held already.
-        held = jnp.where(multipliers > 1e-6 * largest, 4 + multipliers / largest, 0.0)
+        held = jnp.where(multipliers > max(1e-6, 1e3 * eps) * largest, 4 + multipliers / largest, 0.0)
         spare = jnp.where(loads < 1 - 1e-6, loads, -1.0)
         score = jnp.concatenate([held, jnp.where(loads > 1 + 16 * eps, 1 + jnp.minimum(loads, 2.0), spare)], axis=-1)
         _, kept = jax.lax.top_k(score, slots)
@@ -544,20 +555,16 @@ def _exchange(
             jnp.take_along_axis(jnp.concatenate(pool, axis=-1), kept, axis=-1) for pool in ((first, everyone), (second, partner))
         )
         v, multipliers = _interior_point(_constraints(shared, metric, first, second), w, alive, start, power)
-        loads, partner = heaviest(v)
-        return count + 1, jnp.max(loads), v, multipliers, first, second, loads, partner
-
-    tolerance = 1 + (1e-11 if shared.dtype == jnp.float64 else 1e-5)
-
-    def unfinished(carry: tuple) -> jax.Array:
-        return (carry[0] < _EXCHANGES) & (carry[1] > tolerance)
+        found = (v, multipliers, first, second, *heaviest(v))
+        kept_on = [jnp.where(unfinished, new, old) for new, old in zip(found, carry[2:], strict=True)]
+        return count + 1, unfinished & (jnp.max(kept_on[4], axis=-1, keepdims=True) > tolerance), *kept_on
 
     # At first the pairs that bound each query alone are held; a pair of an element with itself is no constraint.
     multipliers = jnp.concatenate([jnp.ones((*batch, k), shared.dtype), jnp.zeros((*batch, slots - k), shared.dtype)], axis=-1)
     first, second = (jnp.pad(i, [(0, 0)] * len(batch) + [(0, slots - k)]) for i in (first, second))
-    carry = (jnp.int32(0), jnp.asarray(jnp.inf, shared.dtype), start, multipliers, first, second, *heaviest(start))
-    _, _, v, multipliers, first, second, _, _ = jax.lax.while_loop(unfinished, exchange, carry)
-    return v, multipliers, first, second
+    carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), start, multipliers, first, second, *heaviest(start))
+    carry = jax.lax.while_loop(lambda carry: jnp.any(carry[1]) & (carry[0] < _EXCHANGES), exchange, carry)
+    return carry[2:6]
 
 
 def _interior_point(rows: jax.Array, w: jax.Array, alive: jax.Array, start: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
@@ -577,10 +584,13 @@ def _interior_point(rows: jax.Array, w: jax.Array, alive: jax.Array, start: jax.
         limit = jnp.where(dx < 0, x / jnp.where(dx < 0, -dx, 1.0), jnp.inf)
         return jnp.minimum(0.99 * jnp.min(limit, axis=-1, keepdims=True), 1.0)
 
-    def step(_: jax.Array, carry: tuple) -> tuple:
-        v, slack, multipliers = carry
+    def mean_gap(slack: jax.Array, multipliers: jax.Array) -> jax.Array:
+        return jnp.sum(slack * multipliers, axis=-1, keepdims=True) / m
+
+    def step(carry: tuple) -> tuple:
+        count, unsettled, v, slack, multipliers = carry
         # Below the floor a slack would be mostly the rounding of 1 - rows v.
-        target = jnp.maximum(0.1 * jnp.sum(slack * multipliers, axis=-1, keepdims=True) / m, floor)
+        target = jnp.maximum(0.1 * mean_gap(slack, multipliers), floor)
         gradient = -_product(jnp.swapaxes(rows, -1, -2), target / slack) + jnp.where(alive, w * v ** (-power - 1), 0.0)
         dv = _newton(rows, multipliers / slack, v, w, alive, power, gradient)
         change = _product(rows, dv)
@@ -590,9 +600,16 @@ def _interior_point(rows: jax.Array, w: jax.Array, alive: jax.Array, start: jax.
         # Of rows v itself, so that no error adds up; what rounding makes of a slack of 0 stays positive.
         found = moved, jnp.maximum(1 - _product(rows, moved), eps / 4), multipliers + furthest(multipliers, dm) * dm
         sound = jnp.isfinite(jnp.sum(found[0], axis=-1, keepdims=True) + jnp.sum(found[2], axis=-1, keepdims=True))
-        return tuple(jnp.where(sound, new, old) for new, old in zip(found, carry, strict=True))
+        # What is settled stays, or more steps for the rest of a batch would wear it down to rounding.
+        unsettled = unsettled & sound
+        v, slack, multipliers = (jnp.where(unsettled, new, old) for new, old in zip(found, carry[2:], strict=True))
+        wide = mean_gap(slack, multipliers) > 1.5 * floor
+        off = jnp.where(alive, v * _product(jnp.swapaxes(rows, -1, -2), multipliers) - w * v**-power, 0.0)
+        unsettled = unsettled & (wide | (jnp.max(jnp.abs(off), axis=-1, keepdims=True) > 16 * floor))
+        return count + 1, unsettled, v, slack, multipliers
 
-    v, _, multipliers = jax.lax.fori_loop(0, _STEPS[v.dtype.name], step, (v, slack, multipliers))
+    carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), v, slack, multipliers)
+    _, _, v, _, multipliers = jax.lax.while_loop(lambda carry: jnp.any(carry[1]) & (carry[0] < _STEPS), step, carry)
     return v, multipliers
 
 
@@ -607,9 +624,10 @@ def _newton(
     curve = jnp.where(alive, (power + 1) * w * v ** (-power - 2), 1.0)
     hessian = jnp.matmul(jnp.swapaxes(rows, -1, -2), pull[..., None] * rows, precision=jax.lax.Precision.HIGHEST)
     hessian = hessian + curve[..., None] * align(jnp.eye(v.shape[-1], dtype=v.dtype), hessian.ndim)
-    # A unit diagonal: the entries span many powers of ten.
+    # A unit diagonal, as the entries span many powers of ten; a little more, or rounding leaves some without a factor.
     root = jnp.sqrt(jnp.diagonal(hessian, axis1=-2, axis2=-1))
-    factor = jnp.linalg.cholesky(hessian / (root[..., :, None] * root[..., None, :]))
+    ridge = 8 * v.shape[-1] * float(np.finfo(v.dtype).eps) * jnp.eye(v.shape[-1], dtype=v.dtype)
+    factor = jnp.linalg.cholesky(hessian / (root[..., :, None] * root[..., None, :]) + align(ridge, hessian.ndim))
     half = jax.lax.linalg.triangular_solve(factor, (jnp.where(alive, gradient, 0.0) / root)[..., None], left_side=True, lower=True)
     whole = jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
     return whole[..., 0] / root
@@ -626,7 +644,8 @@ def _implicit(v: jax.Array, multipliers: jax.Array, rows: jax.Array, w: jax.Arra
         + _product(jnp.swapaxes(fixed, -1, -2), pull * _product(rows, v))
     )
     moved = residual - jax.lax.stop_gradient(residual)
-    return v - _newton(fixed, pull, v, jax.lax.stop_gradient(w), alive, power, moved)
+    change = _newton(fixed, pull, v, jax.lax.stop_gradient(w), alive, power, moved)
+    return v - jnp.where(jnp.isfinite(change), change, 0.0)
 
 
 def _lower_bound(rows: jax.Array, multipliers: jax.Array, w: jax.Array, alive: jax.Array, power: int) -> jax.Array:
@@ -645,4 +664,4 @@ def _lower_bound(rows: jax.Array, multipliers: jax.Array, w: jax.Array, alive: j
 def _improvement_factor(values: jax.Array, scales: jax.Array, metric: Metric | PointMetric) -> jax.Array:
     sensitivity = _largest(values, metric, lambda apart, _: jnp.sum(apart, axis=-3))
     plain = sensitivity / align(metric.smallest, sensitivity.ndim)
-    return jnp.exp(jnp.mean(jnp.log(plain[..., None]) - jnp.log(align(scales, values.ndim - 1)), axis=-1))
+    return jnp.exp(jnp.mean(jnp.log(plain[..., None]) - jnp.log(scales), axis=-1))

@@ -110,12 +110,11 @@ def fit_queries(
         raise ValueError("fit_queries needs a public number of records: a metric without nobody.")
     if not 0 < float(failure) < 1:
         raise ValueError(f"failure must be between 0 and 1, got {failure}.")
-    values, aligned = budget.door(queries, metric)
+    values, door = budget.door(queries, metric)
     n = parameters.positive("num_records", num_records, values.dtype)
     rank = max(n.ndim, values.ndim - 2)
-    aligned = jax.tree.map(lambda leaf: align(leaf, rank + 2), aligned)
     bias = "worst_element" if loss == "maximum" else bias  # one and the same
-    return _fit(align(values, rank + 2), aligned, align(n, rank), loss, bias, float(failure))
+    return _fit(align(values, rank + 2), budget.aligned(door, rank), align(n, rank), loss, bias, float(failure))
 
 
 def _bound(residual: jax.Array, scales: jax.Array, n: jax.Array, loss: str, bias: str, failure: float) -> jax.Array:

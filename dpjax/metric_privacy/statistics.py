@@ -116,11 +116,10 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
     if metric.neighbors != "swap":
         raise ValueError("fit_marginals needs a public number of records: a metric without nobody.")
     given = jnp.expand_dims(values, -2) if isinstance(values, jax.Array) else np.asarray(values)[..., None, :]
-    queries, aligned = budget.door(given, metric)
+    queries, door = budget.door(given, metric)
     n = parameters.positive("num_records", num_records, queries.dtype)
     rank = max(n.ndim, queries.ndim - 2)
-    aligned = jax.tree.map(lambda leaf: align(leaf, rank + 2), aligned)
-    return _fit_marginals(align(queries, rank + 2), aligned, align(n, rank))
+    return _fit_marginals(align(queries, rank + 2), budget.aligned(door, rank), align(n, rank))
 
 
 @jax.jit
