@@ -10,7 +10,6 @@ import pytest
 from dpjax.metric_privacy.budget import noise_scales
 from dpjax.metric_privacy.laplace import LaplaceAnswers, guarantee, metric_laplace
 from dpjax.metric_privacy.metrics import from_budgets, from_points
-from tests.support.audit import one_sided_limits
 from tests.support.statistics import assert_follows, assert_rejected
 
 BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]], float)
@@ -18,10 +17,20 @@ QUERIES = np.array([[0.0, 1.0, 0.3, 0.2], [1.0, 0.1, 0.1, 0.4]])
 HISTOGRAMS = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) == 2], float)
 
 
-def losses(law, histograms):
-    """The largest log-ratio of the joint density for every ordered pair of rows: a sum over queries of suprema over y."""
-    limits = one_sided_limits(law.noisy()).reshape(*law.batch_shape, -1)  # (rows, K, points)
-    return np.maximum((limits[:, None] - limits[None]).max(-1), 0).sum(-1)
+@jax.jit
+def log_densities(values, scales, y):
+    return LaplaceAnswers(values, scales).log_prob(y[:, None, None])
+
+
+def losses(law):
+    """The largest log-ratio of the joint density for every ordered pair of rows: a sum over queries of suprema over y.
+
+    A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is largest at one or far out.
+    """
+    values = np.asarray(law.values)
+    points = np.concatenate([np.unique(values), [values.min() - 50, values.max() + 50]])
+    logs = np.asarray(log_densities(law.values, law.scales, points))  # (points, rows, K)
+    return (logs[:, :, None] - logs[:, None]).max(0).sum(-1)
 
 
 def moves(histograms):
@@ -38,7 +47,7 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     c = np.asarray(law.scales)[0]
     wrong = LaplaceAnswers(law.values, law.scales * 0.98)
     ratio, of_wrong = [], []
-    found, found_wrong = losses(law, HISTOGRAMS), losses(wrong, HISTOGRAMS)
+    found, found_wrong = losses(law), losses(wrong)
     for a, b, i, j in moves(HISTOGRAMS):
         formula = (np.abs(QUERIES[:, i] - QUERIES[:, j]) / c).sum()
         assert found[a, b] == pytest.approx(formula, rel=1e-9)
@@ -52,8 +61,8 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
 def test_with_nobody_a_record_more_is_within_its_budget_too(x64):
     metric = from_budgets(BUDGETS).with_absence(0.8)
     histograms = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) in (1, 2)], float)
-    found = losses(metric_laplace(histograms, QUERIES, metric), histograms)
-    public = losses(metric_laplace(histograms, QUERIES, from_budgets(BUDGETS)), histograms)
+    found = losses(metric_laplace(histograms, QUERIES + 1, metric, strategy="common"))
+    public = losses(metric_laplace(histograms, QUERIES + 1, from_budgets(BUDGETS), strategy="common"))
     more = [
         (a, b) for a, b in itertools.permutations(range(len(histograms)), 2) if np.abs(histograms[a] - histograms[b]).sum() == 1
     ]
@@ -62,32 +71,66 @@ def test_with_nobody_a_record_more_is_within_its_budget_too(x64):
     assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
 
 
-def test_exact_and_refused_answers():
+def test_an_answer_without_noise_is_exact_and_one_without_budget_is_none():
     law = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
-    draws = np.asarray(law.sample(jax.random.key(0), (5,)))
+    draws, error = jax.jit(lambda law: (law.sample(jax.random.key(0), (5,)), law.mean_abs_error(4.0)))(law)
     assert (draws[:, 0] == 3).all()
-    assert np.isnan(draws[:, 2]).all()
     assert np.unique(draws[:, 1]).size == 5
-    np.testing.assert_array_equal(law.cdf(2.5)[::2], [0.0, np.nan])
-    np.testing.assert_array_equal(law.survival(2.5)[::2], [1.0, np.nan])
-    np.testing.assert_array_equal(law.log_prob(3.0)[0], np.inf)
-    np.testing.assert_array_equal(law.prob(2.0)[0], 0.0)
-    np.testing.assert_allclose(law.variance(), [0.0, 8.0, np.nan])
-    np.testing.assert_allclose(law.stddev(), [0.0, 8**0.5, np.nan], rtol=1e-6)
-    np.testing.assert_allclose(law.mean(), [3.0, 3.0, np.nan])
-    np.testing.assert_allclose(law.mean_abs_error(3.0), [0.0, 2.0, np.nan], rtol=1e-6)
-    np.testing.assert_allclose(law.mean_squared_error(4.0), [1.0, 9.0, np.nan], rtol=1e-6)
-    np.testing.assert_allclose(law.interval(0.5)[0], [3.0, 3 - 2 * np.log(2), np.nan], rtol=1e-5)
-    np.testing.assert_array_equal(law.quantile(jnp.array([[0.5], [2.0]]))[:, 0], [3.0, np.nan])
+    assert np.isnan(draws[:, 2]).all()
+    np.testing.assert_allclose(error, [1.0, 1 + 2 * np.exp(-0.5), np.nan], rtol=1e-5)
+
+
+@jax.jit
+def summary(law):
+    return {
+        "cdf": law.cdf(2.5),
+        "survival": law.survival(2.5),
+        "log_prob": law.log_prob(3.0),
+        "prob": law.prob(2.0),
+        "variance": law.variance(),
+        "stddev": law.stddev(),
+        "mean": law.mean(),
+        "mean_abs_error": law.mean_abs_error(3.0),
+        "mean_squared_error": law.mean_squared_error(4.0),
+        "low": law.interval(0.5)[0],
+        "quantile": law.quantile(jnp.array([[0.5], [2.0]])),
+    }
+
+
+@pytest.mark.slow
+def test_every_method_of_exact_and_refused_answers():
+    found = summary(LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf])))
+    found = {name: np.asarray(value) for name, value in found.items()}
+    assert all(np.isnan(value[..., 2]).all() for value in found.values())  # no answer
+    half = np.exp(-0.25) / 2
+    expected = {
+        "cdf": [0.0, half],
+        "survival": [1.0, 1 - half],
+        "log_prob": [np.inf, -np.log(4)],
+        "prob": [0.0, np.exp(-0.5) / 4],
+        "variance": [0.0, 8.0],
+        "stddev": [0.0, 8**0.5],
+        "mean": [3.0, 3.0],
+        "mean_abs_error": [0.0, 2.0],
+        "mean_squared_error": [1.0, 9.0],
+        "low": [3.0, 3 - 2 * np.log(2)],
+        "quantile": [[3.0, 3.0], [np.nan, np.nan]],
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name][..., :2], value, rtol=1e-5, err_msg=name)
 
 
 def test_the_law_of_draws():
     law = metric_laplace([2.0, 0.0, 1.0, 0.0], QUERIES, from_budgets(BUDGETS), strategy="common")
-    draws = law.sample(jax.random.key(1), (20_000,))
+    draws = np.asarray(law.sample(jax.random.key(1), (20_000,)))
     for k in range(2):
-        cdf = jax.jit(lambda y, k=k: law.cdf(y[:, None])[:, k])
-        assert_follows(draws[:, k], lambda y, cdf=cdf: cdf(jnp.asarray(y, jnp.float32)))
-        assert_rejected(draws[:, k] * 1.1, lambda y, cdf=cdf: cdf(jnp.asarray(y, jnp.float32)))
+        standard = (draws[:, k] - float(law.values[k])) / float(law.scales[k])
+        assert_follows(standard, laplace_cdf)
+        assert_rejected(standard * 1.2, laplace_cdf)
+
+
+def laplace_cdf(z):
+    return np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
 
 
 def test_bad_counts_are_no_records_and_batches_broadcast():
