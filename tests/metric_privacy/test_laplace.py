@@ -1,0 +1,182 @@
+"""Noisy answers: the exact privacy loss of every move over all small histograms, exact and refused answers, the sampler."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.metric_privacy.budget import noise_scales
+from dpjax.metric_privacy.laplace import LaplaceAnswers, guarantee, metric_laplace
+from dpjax.metric_privacy.metrics import from_budgets, from_points
+from tests.support.statistics import assert_follows, assert_rejected
+
+BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]], float)
+QUERIES = np.array([[0.0, 1.0, 0.3, 0.2], [1.0, 0.1, 0.1, 0.4]])
+HISTOGRAMS = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) == 2], float)
+
+
+@jax.jit
+def log_densities(values, scales, y):
+    return LaplaceAnswers(values, scales).log_prob(y[:, None, None])
+
+
+def losses(law):
+    """The largest log-ratio of the joint density for every ordered pair of rows: a sum over queries of suprema over y.
+
+    A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is largest at one or far out.
+    """
+    values = np.asarray(law.values)
+    points = np.concatenate([np.unique(values), [values.min() - 50, values.max() + 50]])
+    logs = np.asarray(log_densities(law.values, law.scales, points))  # (points, rows, K)
+    return (logs[:, :, None] - logs[:, None]).max(0).sum(-1)
+
+
+def moves(histograms):
+    """Rows, and the elements from and to which one record moves between them."""
+    for a, b in itertools.permutations(range(len(histograms)), 2):
+        change = histograms[b] - histograms[a]
+        if np.abs(change).sum() == 2 and change.sum() == 0:
+            yield a, b, int(np.argmin(change)), int(np.argmax(change))
+
+
+def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
+    metric = from_budgets(BUDGETS)
+    law = metric_laplace(HISTOGRAMS, QUERIES, metric)
+    c = np.asarray(law.scales)[0]
+    wrong = LaplaceAnswers(law.values, law.scales * 0.98)
+    ratio, of_wrong = [], []
+    found, found_wrong = losses(law), losses(wrong)
+    for a, b, i, j in moves(HISTOGRAMS):
+        formula = (np.abs(QUERIES[:, i] - QUERIES[:, j]) / c).sum()
+        assert found[a, b] == pytest.approx(formula, rel=1e-9)
+        ratio.append(found[a, b] / BUDGETS[i, j])
+        of_wrong.append(found_wrong[a, b] / BUDGETS[i, j])
+    assert len(ratio) == 48
+    assert max(ratio) == pytest.approx(1, abs=1e-9)
+    assert max(of_wrong) > 1.02  # the audit sees noise that is 2 % too small
+
+
+def test_with_nobody_a_record_more_is_within_its_budget_too(x64):
+    metric = from_budgets(BUDGETS).with_absence(0.8)
+    histograms = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) in (1, 2)], float)
+    found = losses(metric_laplace(histograms, QUERIES + 1, metric, strategy="common"))
+    public = losses(metric_laplace(histograms, QUERIES + 1, from_budgets(BUDGETS), strategy="common"))
+    more = [
+        (a, b) for a, b in itertools.permutations(range(len(histograms)), 2) if np.abs(histograms[a] - histograms[b]).sum() == 1
+    ]
+    assert max(found[pair] for pair in more) <= 0.8 * (1 + 1e-9)
+    assert max(public[pair] for pair in more) > 0.9  # a metric without nobody promises nothing about n
+    assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
+
+
+def test_an_answer_without_noise_is_exact_and_one_without_budget_is_none():
+    law = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
+    draws, error = jax.jit(lambda law: (law.sample(jax.random.key(0), (5,)), law.mean_abs_error(4.0)))(law)
+    assert (draws[:, 0] == 3).all()
+    assert np.unique(draws[:, 1]).size == 5
+    assert np.isnan(draws[:, 2]).all()
+    np.testing.assert_allclose(error, [1.0, 1 + 2 * np.exp(-0.5), np.nan], rtol=1e-5)
+
+
+@jax.jit
+def summary(law):
+    return {
+        "cdf": law.cdf(2.5),
+        "survival": law.survival(2.5),
+        "log_prob": law.log_prob(3.0),
+        "prob": law.prob(2.0),
+        "variance": law.variance(),
+        "stddev": law.stddev(),
+        "mean": law.mean(),
+        "mean_abs_error": law.mean_abs_error(3.0),
+        "mean_squared_error": law.mean_squared_error(4.0),
+        "low": law.interval(0.5)[0],
+        "quantile": law.quantile(jnp.array([[0.5], [2.0]])),
+    }
+
+
+@pytest.mark.slow
+def test_every_method_of_exact_and_refused_answers():
+    found = summary(LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf])))
+    found = {name: np.asarray(value) for name, value in found.items()}
+    assert all(np.isnan(value[..., 2]).all() for value in found.values())  # no answer
+    half = np.exp(-0.25) / 2
+    expected = {
+        "cdf": [0.0, half],
+        "survival": [1.0, 1 - half],
+        "log_prob": [np.inf, -np.log(4)],
+        "prob": [0.0, np.exp(-0.5) / 4],
+        "variance": [0.0, 8.0],
+        "stddev": [0.0, 8**0.5],
+        "mean": [3.0, 3.0],
+        "mean_abs_error": [0.0, 2.0],
+        "mean_squared_error": [1.0, 9.0],
+        "low": [3.0, 3 - 2 * np.log(2)],
+        "quantile": [[3.0, 3.0], [np.nan, np.nan]],
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name][..., :2], value, rtol=1e-5, err_msg=name)
+
+
+def test_the_law_of_draws():
+    law = metric_laplace([2.0, 0.0, 1.0, 0.0], QUERIES, from_budgets(BUDGETS), strategy="common")
+    draws = np.asarray(law.sample(jax.random.key(1), (20_000,)))
+    for k in range(2):
+        standard = (draws[:, k] - float(law.values[k])) / float(law.scales[k])
+        assert_follows(standard, laplace_cdf)
+        assert_rejected(standard * 1.2, laplace_cdf)
+
+
+def laplace_cdf(z):
+    return np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
+
+
+def test_bad_counts_are_no_records_and_batches_broadcast():
+    metric = from_budgets(BUDGETS)
+    hostile = np.array([[2.0, np.nan, -3.0, np.inf], [2.0, 0.0, 0.0, 0.0]], np.float32)
+    scales = noise_scales(QUERIES, metric, strategy="common")
+    law = metric_laplace(hostile, QUERIES, metric, scales=scales)
+    assert law.batch_shape == (2, 2)
+    np.testing.assert_array_equal(law.values[0], law.values[1])
+
+
+def test_scales_that_overspend_are_refused():
+    metric = from_budgets(BUDGETS)
+    x = [2.0, 0.0, 1.0, 0.0]
+    with pytest.raises(ValueError, match="overspend"):
+        metric_laplace(x, QUERIES, metric, scales=[0.1, 0.1])
+    assert np.isnan(metric_laplace(x, QUERIES, metric, scales=jnp.array([0.1, 0.1])).mean()).all()
+    with pytest.raises(ValueError, match="do not fit a histogram"):
+        metric_laplace(x[:3], QUERIES, metric, strategy="common")
+    with pytest.raises(ValueError, match="strategy must be one of"):
+        metric_laplace(x, QUERIES, metric, strategy="none", scales=[9.0, 9.0])
+
+
+def test_the_guarantee_is_that_of_the_metric():
+    known = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
+    assert guarantee(known).guarantee(neighbors="swap").epsilon == pytest.approx(1.5)
+    private = guarantee(known.with_absence(0.75)).guarantee(neighbors="add_remove")
+    assert (private.epsilon, private.bounded_range) == (pytest.approx(0.75), pytest.approx(1.5))
+
+
+@pytest.mark.slow
+def test_one_program_serves_a_sweep_over_epsilon(x64):
+    points = jnp.asarray(np.random.default_rng(0).uniform(size=(5, 2)))
+    queries = jnp.asarray(np.random.default_rng(1).uniform(size=(2, 5)))
+    x, epsilon = jnp.arange(5.0), jnp.array([0.1, 1.0, 10.0])
+    traces = []
+
+    @jax.jit
+    def errors(x, epsilon):
+        traces.append(1)
+        law = metric_laplace(x, queries, from_points(points, epsilon=epsilon))
+        return law.mean_abs_error(law.values)
+
+    found = errors(x, epsilon)
+    errors(x + 1, epsilon * 2)
+    assert len(traces) == 1
+    assert found.shape == (3, 2)
+    np.testing.assert_allclose(found[0], 10 * found[1], rtol=1e-9)
+    np.testing.assert_allclose(jax.vmap(lambda e: errors(x, e))(epsilon), found, rtol=1e-9)
