@@ -7,7 +7,7 @@ noise, a smaller one a mismatch max |q - c q'|. At a given c the best function i
 
 and its mismatch is half the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+: both envelopes are within E(c) of q, on
 its two sides, and no c d-Lipschitz function is closer, because |q_i - q_j| - c d(i, j) is at most its error at i plus its error at j.
-What is left of problem (8) is the minimum over c of n E(c)/2 + price * c^(1/3). E is convex and piecewise linear, so the sum is
+What is left of problem (8) is the minimum over c of n E(c)/2 + price * (c n^2)^(1/3). E is convex and piecewise linear, so the sum is
 concave between the breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, which is the
 closed form of the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch), so that the result is never worse than it.
 """
@@ -45,8 +45,8 @@ class LipschitzQueries:
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> queries = lipschitz_queries([[0.0, 3.0]], from_budgets([[0.0, 2.0], [2.0, 0.0]]))
-    >>> float(queries.scale), queries.answers(jnp.array([1.0, 5.0])).tolist()
-    (1.5, [15.0])
+    >>> round(float(queries.scale), 4), float(queries.answers(jnp.array([1.0, 5.0]))[0])
+    (1.5, 15.0)
     """
 
     values: jax.Array
@@ -109,7 +109,7 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric | PointMetric) -> Lipsc
     return _closed_form(_values(queries, metric), metric)
 
 
-def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) -> LipschitzQueries:
+def lipschitz_envelope(queries: ArrayLike, metric: Metric | PointMetric, *, scale: ArrayLike) -> LipschitzQueries:
     """Return the queries nearest to the given ones, in the sup norm, that a scale c allows.
 
         (min over j of (q_j + c d(i, j)) + max over j of (q_j - c d(i, j))) / 2,   with d closed by shortest paths
@@ -143,18 +143,25 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) 
 
 
 def fit_queries(
-    queries: ArrayLike, metric: Metric, *, num_records: ArrayLike, mechanism: Mechanism, failure: float = 0.05
+    queries: ArrayLike,
+    metric: Metric | PointMetric,
+    *,
+    num_records: ArrayLike,
+    price: Mechanism | ArrayLike,
+    failure: float = 0.05,
 ) -> LipschitzQueries:
     """Return the queries and the scale that minimise the bound on a mechanism's error: problem (8), solved exactly.
 
-        minimise n max over q of |q - c q'| + price * c^(1/3)   over c >= 0 and |q'_i - q'_j| <= d(i, j)
+        minimise n max over q of |q - c q'| + price * (c n^2)^(1/3)   over c >= 0 and |q'_i - q'_j| <= d(i, j)
 
     Args:
         queries: float ``(..., K, N)``, public, without "nobody".
         metric: budgets of the universe; its batch broadcasts against that of the queries.
         num_records: n, positive and public; broadcasts against the batch.
-        mechanism: ``"small_db"`` (Theorem 6) or ``"mwem"`` (Theorem 8), which sets the price.
-        failure: the probability beta with which SmallDB may exceed its bound, in (0, 1); not used for MWEM.
+        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative. That of
+            Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant, where MWEM
+            with the closed form would answer well.
+        failure: the probability beta with which SmallDB may exceed its bound, in (0, 1); not used otherwise.
 
     Returns:
         :class:`LipschitzQueries`. Where no c is worth its price (few records), the queries are constant on every protected
@@ -162,8 +169,8 @@ def fit_queries(
 
     Raises:
         TypeError: not real numbers.
-        ValueError: as :func:`lipschitz_queries`, a bad ``num_records`` or ``failure``, an unknown mechanism, or for MWEM Python or
-            NumPy queries with a value outside [-1, 1].
+        ValueError: as :func:`lipschitz_queries`, a bad ``num_records``, ``price`` or ``failure``, or for MWEM Python or NumPy
+            queries with a value outside [-1, 1].
 
     Privacy:
         None is spent: it reads public numbers only, n among them. Where n is private, give a public guess.
@@ -173,30 +180,35 @@ def fit_queries(
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 0.01, 1.0], [0.01, 0.0, 1.0], [1.0, 1.0, 0.0]])
-    >>> fitted = fit_queries([[0.0, 0.1, 1.0]], metric, num_records=1000, mechanism="small_db")  # the closed form is c = 10
+    >>> fitted = fit_queries([[0.0, 0.1, 1.0]], metric, num_records=1000, price="small_db")  # the closed form is c = 10
     >>> round(float(fitted.scale), 4), [round(float(v), 4) for v in fitted.values[0]]
-    (0.9596, [0.0452, 0.0548, 1.0])
+    (0.9091, [0.0455, 0.0545, 0.9545])
     """
-    parameters.one_of("mechanism", mechanism, MECHANISMS)
-    if not 0 < failure < 1:
-        raise ValueError(f"failure must be between 0 and 1, got {failure}.")
     values = _values(queries, metric)
-    if mechanism == "mwem" and not isinstance(queries, jax.Array) and np.any(np.abs(np.asarray(queries, np.float64)) > 1):
+    if isinstance(price, str):
+        parameters.one_of("price", price, MECHANISMS)
+        factor: ArrayLike = unit_price(price, values.shape[-1], values.shape[-2], failure)
+    else:
+        factor = price
+    if price == "mwem" and not isinstance(queries, jax.Array) and np.any(np.abs(np.asarray(queries, np.float64)) > 1):
         raise ValueError("MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers.")
     records = parameters.positive("num_records", num_records, values.dtype)
-    return _fit(values, metric, records, price(mechanism, values.shape[-1], values.shape[-2], failure))
+    cost = parameters.nonnegative("price", factor, values.dtype)
+    return _fit(values, metric.dense() if isinstance(metric, PointMetric) else metric, records, cost)
 
 
-def price(mechanism: Mechanism, num_elements: int, num_queries: int, failure: float) -> float:
+def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failure: float) -> float:
     """Return the factor of (c n^2)^(1/3) in the bound on the error of a mechanism.
 
     SmallDB: gamma^(1/3), gamma = 16 log N l + 4 log N + 4 log(1/failure), l = max(log K, log(2K)/2). The paper's gamma lacks
     4 log N, because it takes log K/alpha^2 for the number of records, which must be rounded up; l differs at K = 1 only, where the
     paper's small database is empty. MWEM: 20/5^(2/3) (log N log K)^(1/3), as printed; it holds with probability 1 - 2T/K.
 
-    >>> round(price("small_db", 3, 3, 0.05), 4), round(price("mwem", 3, 3, 0.05), 4)
-    (3.2863, 7.2809)
+    >>> round(unit_price("small_db", 3, 3, 0.05), 4), round(unit_price("mwem", 3, 3, 0.05), 4)
+    (3.2924, 7.2825)
     """
+    if not 0 < failure < 1:
+        raise ValueError(f"failure must be between 0 and 1, got {failure}.")
     if mechanism == "small_db":
         choices = max(log(num_queries), log(2 * num_queries) / 2)
         return float((16 * log(num_elements) * choices + 4 * log(num_elements) + 4 * log(1 / failure)) ** (1 / 3))
@@ -337,7 +349,7 @@ def _closed_form(values: jax.Array, metric: Metric | PointMetric) -> LipschitzQu
 
 
 @jax.jit
-def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> LipschitzQueries:
+def _envelope(values: jax.Array, metric: Metric | PointMetric, scale: jax.Array) -> LipschitzQueries:
     closed = metric.closure()
     rank = max(values.ndim, closed.budgets.ndim, scale.ndim + 2)
     budgets, c = align(closed.budgets, rank).astype(values.dtype), align(scale[..., None, None], rank)
@@ -364,16 +376,16 @@ def _middle(values: jax.Array, budgets: jax.Array, scale: jax.Array) -> jax.Arra
 
 
 @jax.jit
-def _fit(values: jax.Array, metric: Metric, records: jax.Array, unit_price: float) -> LipschitzQueries:
-    batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape, records.shape)
+def _fit(values: jax.Array, metric: Metric, records: jax.Array, price: jax.Array) -> LipschitzQueries:
+    batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape, records.shape, price.shape)
     rank, size = len(batch), metric.size
-    budgets = align(metric.budgets, rank + 2).astype(values.dtype)
-    n = align(records, rank)
+    # Closed: a path of small budgets between i and j bounds |q'_i - q'_j|, and so the mismatch, more than their own budget does.
+    budgets = align(metric.closure().budgets, rank + 2).astype(values.dtype)
     changes = align(_changes(values, jnp.arange(size)), rank + 2)
     changes, budgets = (jnp.broadcast_to(array, (*batch, size, size)) for array in jnp.broadcast_arrays(changes, budgets))
     changes = jnp.where(budgets == jnp.inf, 0.0, changes)
     slopes = jnp.where(budgets == jnp.inf, 0.0, budgets)
-    best = _best_scale(changes, slopes, broadcast_batch(n, batch), jnp.asarray(unit_price, values.dtype))
+    best = _best_scale(changes, slopes, broadcast_batch(records, batch), broadcast_batch(price, batch))
     closed = _closed_form(values, metric)
     fitted = _envelope(values, metric, best)
     as_given = best >= broadcast_batch(_needed(values, metric), batch)
@@ -384,11 +396,11 @@ def _fit(values: jax.Array, metric: Metric, records: jax.Array, unit_price: floa
     )
 
 
-def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, unit_price: jax.Array) -> jax.Array:
+def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.Array) -> jax.Array:
     """The breakpoint of E(c) = max of changes - c slopes with the least n E(c)/2 + price (c n^2)^(1/3), or 0; batch ``(...)``."""
 
     def cost(excess: jax.Array, c: jax.Array) -> jax.Array:
-        return n * excess / 2 + unit_price * jnp.cbrt(c) * jnp.cbrt(n) * jnp.cbrt(n)
+        return n * excess / 2 + price * jnp.cbrt(c) * jnp.cbrt(n) * jnp.cbrt(n)
 
     def go_on(state: tuple[jax.Array, ...]) -> jax.Array:
         return jnp.any(state[0])

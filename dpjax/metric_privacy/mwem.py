@@ -104,7 +104,7 @@ def mwem(
     >>> metric = from_points([[0.0], [1.0], [2.0]], epsilon=20.0)
     >>> queries = lipschitz_queries([[0.0, 0.5, 1.0], [1.0, 0.5, 1.0]], metric)
     >>> x = jnp.array([50.0, 0.0, 950.0])
-    >>> y = mwem(jax.random.key(0), x, queries, rounds=20, output="last")
+    >>> y = mwem(jax.random.key(0), x, queries, rounds=20, output="last", passes=10)
     >>> round(float(y.sum())), bool((abs(queries.answers(y) - queries.answers(x)) < 20).all())
     (1000, True)
     """

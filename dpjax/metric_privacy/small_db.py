@@ -60,8 +60,8 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> queries = lipschitz_queries([[0.0, 1.0]], from_budgets([[0.0, 2.0], [2.0, 0.0]]))
     >>> law = small_db([1.0, 9.0], queries, size=2)
-    >>> [round(float(p), 4) for p in law.probabilities()]  # of 0, 1 and 2 records of the second kind
-    [0.0001, 0.018, 0.9819]
+    >>> [round(float(p), 4) for p in law.probabilities()]  # of 2, 1 and 0 records of the second kind
+    [0.9523, 0.0474, 0.0003]
     """
     databases = small_databases(queries.size, size)
     counts, public = whole_histogram(x, queries, total)
