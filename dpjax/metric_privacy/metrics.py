@@ -341,8 +341,8 @@ def from_points(
     Args:
         points: float ``(..., N, D)``, the public coordinates of all elements of the universe.
         epsilon: positive, the budget per unit of distance; broadcasts against the batch.
-        distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), ``"hamming"`` (the
-            number of coordinates that differ), or ``"great_circle"``: kilometres between pairs of latitude and longitude in degrees.
+        distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), ``"hamming"`` (the number of
+            coordinates that differ), or ``"great_circle"``: kilometres between pairs of latitude and longitude in degrees.
         weights: ``(..., D)``, finite and not negative: every coordinate's difference is multiplied by its weight first, in
             ``"hamming"`` its 1. Not for ``"great_circle"``.
 
