@@ -6,19 +6,19 @@ log-probability of r changes by g_r/(2c) less the logarithm of a mean of exp(g/(
 
     c >= (max over r of g_r - min over r of g_r) / 2 / d(i, j)   for all pairs.
 
-Theorem 3 asks for the largest |g_r| instead, which is never smaller than half the range, and up to twice as large (counts: a move
-away from i and to j has g = -1, 1, 0, ..., where they agree; scores that all rise have half the range or less).
+Theorem 3 asks for the largest |g_r| instead, which is never smaller than half the range: the two agree on counts (g = -1, 1, 0, ...), and
+scores that a move can only raise need half of it.
 """
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.distributions.finite import Finite
+from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.lipschitz import evaluate, histogram, ratio, rounded_up
 from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows
 from dpjax.shapes import align, broadcast_batch
@@ -33,7 +33,7 @@ def metric_exponential(
         scores: float ``(..., R)``, higher is better. A score of ``-inf`` excludes a candidate; that must be public, the same for
             every dataset.
         metric: budgets of the universe; its batch broadcasts against that of the scores (a sweep is ``metric * epsilon[:, None]``).
-        sensitivity: float ``(..., N, N)``, public: for a move from i to j, the most by which any score changes, or half the most
+        sensitivity: float ``(..., N, N)``, public, the diagonal ignored: for a move from i to j, the most by which any score changes, or half the most
             by which the largest change of a score exceeds the smallest (which is never more).
         candidates: float ``(R,)`` or ``(..., R)``, public, what the scores belong to; without it, the indices 0..R-1.
 
@@ -139,6 +139,27 @@ def selection_scale(weights: ArrayLike, metric: Metric | PointMetric) -> jax.Arr
     return _scale_of_weights(_weights(weights, metric), metric)
 
 
+def guarantee(metric: Metric | PointMetric) -> MetricGuarantee:
+    """Return what one draw of :func:`metric_exponential` or :func:`linear_selection` costs.
+
+    Args:
+        metric: that of the draw, concrete and without a batch.
+
+    Returns:
+        A :class:`MetricGuarantee` whose ranges are the budgets too.
+
+    Raises:
+        TypeError: a traced metric.
+        ValueError: a batch of metrics, or NaN.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> print(guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]])))
+    d-privacy on 2 elements with budgets 0.5 to 0.5, n public: 0.5-DP and 0.5-bounded-range under swap neighbors
+    """
+    whole = metric.dense() if isinstance(metric, PointMetric) else metric
+    return MetricGuarantee(whole, ranges=whole)
+
+
 def _weights(weights: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
     given = parameters.float_array("weights", weights)
     if given.ndim < 2 or 0 in given.shape[-2:]:
@@ -173,7 +194,9 @@ def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric | PointMetric) 
     batch = jnp.broadcast_shapes(sensitivity.shape[:-2], metric.batch_shape)
 
     def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-        change = align(jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))[..., index, :], len(batch) + 2)
+        itself = index[:, None] == jnp.arange(metric.size, dtype=index.dtype)[None, :]
+        either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))[..., index, :]
+        change = align(jnp.where(align(itself, either_way.ndim), 0.0, either_way), len(batch) + 2)
         found = ratio(change, align(rows, len(batch) + 2).astype(change.dtype))
         return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
 

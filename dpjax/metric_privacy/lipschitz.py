@@ -191,7 +191,9 @@ def fit_queries(
     else:
         factor = price
     if price == "mwem" and not isinstance(queries, jax.Array) and np.any(np.abs(np.asarray(queries, np.float64)) > 1):
-        raise ValueError("MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers.")
+        raise ValueError(
+            "MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers."
+        )
     records = parameters.positive("num_records", num_records, values.dtype)
     cost = parameters.nonnegative("price", factor, values.dtype)
     return _fit(values, metric.dense() if isinstance(metric, PointMetric) else metric, records, cost)
@@ -250,6 +252,24 @@ def overspent(queries: LipschitzQueries, metric: Metric | PointMetric) -> jax.Ar
     needed = _needed(queries.values, metric)
     rank = max(needed.ndim, queries.scale.ndim)
     return align(needed, rank) / align(queries.scale, rank)
+
+
+def allowed_by(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metric:
+    """Return the metric, for a guarantee, or raise where it does not allow the queries.
+
+    Raises:
+        TypeError: traced arguments.
+        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
+    """
+    if queries.batch_shape or metric.batch_shape:
+        raise ValueError(f"a guarantee is about one law, and there is a batch: {queries.batch_shape}, {metric.batch_shape}.")
+    try:
+        most = float(overspent(queries, metric))
+    except TypeError:  # JAX's error for a traced value is one
+        raise TypeError("a guarantee is about concrete queries and budgets, and these are traced.") from None
+    if not most <= 1:
+        raise ValueError(f"the queries differ by up to {most:g} times c d(i, j): the scale c must be that much larger.")
+    return metric.dense() if isinstance(metric, PointMetric) else metric
 
 
 def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:

@@ -26,7 +26,9 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.selection import gumbel_max
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, evaluate, whole_histogram
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by, evaluate, whole_histogram
+from dpjax.metric_privacy.metrics import Metric, PointMetric
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
 from dpjax.random.noise import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 from dpjax.random.two_words import Words
@@ -114,6 +116,31 @@ def mwem(
             raise ValueError(f"{name} must be an integer from 1 on, got {value!r}.")
     counts, public = whole_histogram(x, queries, total)
     return _run(check_key(key), counts, public, queries, int(rounds), tuple(shape), output, int(passes))
+
+
+def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> MetricGuarantee:
+    """Return what one draw of :func:`mwem` costs, after a look whether the metric allows the queries at their scale.
+
+    Args:
+        queries: those of the draw, concrete and without a batch.
+        metric: budgets of the universe.
+
+    Returns:
+        A :class:`MetricGuarantee`. Its ranges are 3/2 of the budgets: half a budget goes to selections, whose range is no larger,
+        and half to Laplace noise, whose range is twice that.
+
+    Raises:
+        TypeError: traced arguments.
+        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
+
+    >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
+    >>> print(guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric))
+    d-privacy on 2 elements with budgets 2 to 2, n public: 2-DP and 3-bounded-range under swap neighbors
+    """
+    whole = allowed_by(queries, metric)
+    return MetricGuarantee(whole, ranges=whole * 1.5)
 
 
 @partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))

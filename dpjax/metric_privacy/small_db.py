@@ -20,7 +20,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.distributions.finite import Finite
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, evaluate, whole_histogram
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by, evaluate, whole_histogram
+from dpjax.metric_privacy.metrics import Metric, PointMetric
 from dpjax.shapes import align
 
 MOST_DATABASES = 200_000
@@ -127,6 +129,30 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
         if not 0 < value < inf:
             raise ValueError(f"{name} must be finite and positive, got {value}.")
     return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * (spread / alpha) ** 2))
+
+
+def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> MetricGuarantee:
+    """Return what one draw of :func:`small_db` costs, after a look whether the metric allows the queries at their scale.
+
+    Args:
+        queries: those of the draw, concrete and without a batch.
+        metric: budgets of the universe.
+
+    Returns:
+        A :class:`MetricGuarantee` whose ranges are the budgets too.
+
+    Raises:
+        TypeError: traced arguments.
+        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
+
+    >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
+    >>> print(guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric))
+    d-privacy on 2 elements with budgets 2 to 2, n public: 2-DP and 2-bounded-range under swap neighbors
+    """
+    whole = allowed_by(queries, metric)
+    return MetricGuarantee(whole, ranges=whole)
 
 
 def _at_least_one(**numbers: int) -> None:

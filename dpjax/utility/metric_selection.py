@@ -9,9 +9,7 @@ from math import ceil, comb, floor, inf, log, sqrt
 from dpjax.metric_privacy.lipschitz import unit_price
 
 
-def exponential_shortfall(
-    num_candidates: int, *, scale: float, failure: float, num_best: int = 1, mismatch: float = 0.0
-) -> float:
+def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, num_best: int = 1, mismatch: float = 0.0) -> float:
     """Return by how much the score of a draw is below the largest score u', at most, but for a probability of ``failure``.
 
         P[u(Z) <= max u' - mismatch - 2c (log(R / R_best) + log(1/failure))] <= failure
@@ -86,7 +84,7 @@ def small_db_error(
         2c (log N m + log(1/failure)) at m = :func:`small_db_size` for that alpha. It is the answers scaled to n records that keep it.
 
     >>> round(small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3)
-    34.824
+    34.825
     """
     _integers(num_elements=num_elements, num_queries=num_queries, size=size)
     _check(scale=scale, failure=failure, mismatch=mismatch, num_records=num_records, spread=spread)
@@ -181,7 +179,7 @@ def mwem_error(
         probability 1 - 2T e^-t.
 
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
-    1147.64
+    1147.65
     """
     _integers(num_elements=num_elements, num_queries=num_queries, rounds=rounds)
     _check(scale=scale, failure=0.5 if failure is None else failure, mismatch=mismatch, num_records=num_records)
@@ -210,7 +208,7 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
         ValueError: a parameter outside its range.
 
     >>> mwem_rounds(10_000, num_elements=20, num_queries=200, scale=0.1)
-    102
+    220
     """
     _integers(num_elements=num_elements, num_queries=num_queries)
     _check(scale=scale, num_records=num_records)
