@@ -1,13 +1,13 @@
 """The d_X-private exponential mechanism (Kamalaruban et al. 2020, Definition 9 and Theorem 3), with the sharper scale of a range.
 
 P(candidate) proportional to exp(score / (2c)). Moving a record from i to j changes the score of candidate r by some g_r. The
-log-probability of r changes by g_r/(2c) less the logarithm of a mean of exp(g/(2c)), which lies between its extremes: so by at most
+log-probability of r changes by g_r/(2c) less the logarithm of a mean of exp(g/(2c)), which lies between its extremes: by at most
 (max g - min g)/(2c), and the changes of all candidates lie in an interval of that length. It is at most d(i, j) if
 
     c >= (max over r of g_r - min over r of g_r) / 2 / d(i, j)   for all pairs.
 
-Theorem 3 asks for the largest |g_r| instead, which is never smaller than half the range: the two agree on counts (g = -1, 1, 0, ...), and
-scores that a move can only raise need half of it.
+Theorem 3 asks for the largest |g_r| instead, which is never smaller than half the range: the two agree on counts
+(g = -1, 1, 0, ...), and scores that a move can only raise need half of it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def metric_exponential(
         scores: float ``(..., R)``, higher is better. A score of ``-inf`` excludes a candidate; that must be public, the same for
             every dataset.
         metric: budgets of the universe; its batch broadcasts against that of the scores (a sweep is ``metric * epsilon[:, None]``).
-        sensitivity: float ``(..., N, N)``, public, the diagonal ignored: for a move from i to j, the most by which any score changes, or half the most
-            by which the largest change of a score exceeds the smallest (which is never more).
+        sensitivity: float ``(..., N, N)``, public, the diagonal ignored: for a move from i to j, the most by which any score
+            changes, or half the most by which the largest change of a score exceeds the smallest (which is never more).
         candidates: float ``(R,)`` or ``(..., R)``, public, what the scores belong to; without it, the indices 0..R-1.
 
     Returns:

@@ -1,15 +1,17 @@
 """Queries that a universe's budgets allow, and the best of them: problem (8) of Kamalaruban et al. (2020), solved exactly.
 
-SmallDB and MWEM answer c Q' in place of Q, for queries Q' with |q'_i - q'_j| <= d(i, j); so c q' must be c d-Lipschitz. A larger c costs
-noise, a smaller one a mismatch max |q - c q'|. At a given c the best function is the middle of the two McShane envelopes of q,
+SmallDB and MWEM answer c Q' in place of Q, for queries Q' with |q'_i - q'_j| <= d(i, j): c q' must be c d-Lipschitz. A larger c
+costs noise, a smaller one a mismatch max |q - c q'|. At a given c the best function is the middle of two envelopes of q (McShane),
 
     min over j of q_j + c d(i, j)   and   max over j of q_j - c d(i, j),
 
-and its mismatch is half the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+: both envelopes are within E(c) of q, on
-its two sides, and no c d-Lipschitz function is closer, because |q_i - q_j| - c d(i, j) is at most its error at i plus its error at j.
-What is left of problem (8) is the minimum over c of n E(c)/2 + price * (c n^2)^(1/3). E is convex and piecewise linear, so the sum is
-concave between the breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, which is the
-closed form of the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch), so that the result is never worse than it.
+with d closed by shortest paths, and its mismatch is half the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+.
+Both envelopes are within E(c) of q, on its two sides; and no c d-Lipschitz function is closer than E(c)/2, because
+|q_i - q_j| - c d(i, j) is at most its error at i plus its error at j.
+
+What is left of problem (8) is the minimum over c of n E(c)/2 + price (c n^2)^(1/3). E is convex and piecewise linear, so the sum
+is concave between the breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, beginning
+with the closed form of the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from dpjax.shapes import align, broadcast_batch
 
 Mechanism = Literal["small_db", "mwem"]
 MECHANISMS = ("small_db", "mwem")
+_Walk = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @jax.tree_util.register_dataclass
@@ -158,9 +161,9 @@ def fit_queries(
         queries: float ``(..., K, N)``, public, without "nobody".
         metric: budgets of the universe; its batch broadcasts against that of the queries.
         num_records: n, positive and public; broadcasts against the batch.
-        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative. That of
-            Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant, where MWEM
-            with the closed form would answer well.
+        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative.
+            That of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant,
+            where MWEM with the closed form would answer well.
         failure: the probability beta with which SmallDB may exceed its bound, in (0, 1); not used otherwise.
 
     Returns:
@@ -280,12 +283,12 @@ def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
 
 
 def histogram(x: ArrayLike, dtype: Any) -> jax.Array:
-    """Return counts as floats; a count that is negative, infinite or NaN is 0, whatever the data are."""
+    """Return counts as floats, whatever the data are: a negative, infinite or NaN one is 0, one above 2^62 is that."""
     counts = parameters.float_array("x", x)
     if counts.ndim == 0:
         raise ValueError("x must be histograms with a last axis of elements, got a number.")
     counts = counts.astype(jnp.promote_types(counts.dtype, dtype))
-    return jnp.where((counts > 0) & (counts < jnp.inf), counts, 0.0)
+    return jnp.where((counts > 0) & (counts < jnp.inf), jnp.minimum(counts, 2.0**62), 0.0)
 
 
 def whole_histogram(x: ArrayLike, queries: LipschitzQueries, total: ArrayLike | None) -> tuple[jax.Array, jax.Array]:
@@ -422,10 +425,10 @@ def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.
     def cost(excess: jax.Array, c: jax.Array) -> jax.Array:
         return n * excess / 2 + price * jnp.cbrt(c) * jnp.cbrt(n) * jnp.cbrt(n)
 
-    def go_on(state: tuple[jax.Array, ...]) -> jax.Array:
+    def go_on(state: _Walk) -> jax.Array:
         return jnp.any(state[0])
 
-    def to_the_left(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def to_the_left(state: _Walk) -> _Walk:
         """From one line of the envelope to the next steeper one."""
         active, change, slope, best, least = state
         steeper = slopes > slope[..., None, None]

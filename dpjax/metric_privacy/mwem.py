@@ -3,13 +3,14 @@
 From y = n times the uniform distribution, T times: draw a query with P(q) proportional to exp(|c q'(y) - c q'(x)| / (4cT)); measure
 m = c q'(x) + Laplace noise of scale 2cT; multiply y_i by exp(c q'_i (m - c q'(y)) / (2n)) and normalise to n.
 
-Privacy: with |q'_i - q'_j| <= d(i, j), moving a record from i to j changes each score, and the measured value, by at most c d(i, j).
-The selection then costs d/(2T) (Theorem 3 at the scale 2cT) and the measurement d/(2T); T rounds cost d (Theorem 7). All else reads
-the selected queries, the measurements and n only.
+Privacy: with |q'_i - q'_j| <= d(i, j), moving a record from i to j changes each score, and the measured value, by at most
+c d(i, j). The selection then costs d/(2T) (Theorem 3 at the scale 2cT) and the measurement d/(2T); T rounds cost d (Theorem 7). All
+else reads the selected queries, the measurements and n only.
 
-Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)): the scales of q' and of m = c q'(x) + noise are mixed. That is private,
-but for c far from 1 it moves y away from x: at c = 0.26 it ends farther off than the uniform distribution. Theorem 8 needs, besides,
-that |c q'_i| <= 1. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
+Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)): the scales of q' and of m = c q'(x) + noise are mixed. That is
+private, but for c far from 1 it moves y away from x: for 12 elements, 15 queries and c = 0.2 in this module's tests the largest error
+goes from 0.29 n (uniform) to 0.56 n in ten rounds without noise, and to 0.22 n with the update above. Theorem 8 needs, besides, that |c q'_i| <= 1. The printed output is the average of y^0, ..., y^(T-1), which leaves out
+what the last round has learnt.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def mwem(
     Args:
         key: a scalar typed threefry key.
         x: counts ``(..., N)`` of the elements (without "nobody"); one that is negative, infinite or NaN counts as 0.
-        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_queries`), all values in [-1, 1];
-            their batch broadcasts against that of the data.
+        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_queries`), with all values in
+            [-1, 1]; their batch broadcasts against that of the data.
         rounds: T, at least 1: how many queries are selected and measured.
         shape: the shape of the draws for each dataset.
         output: ``"average"``, of y^0 to y^(T-1) as in the paper (all that Theorem 8 speaks of; for T = 1 it is uniform), or
@@ -88,8 +89,8 @@ def mwem(
 
     Raises:
         TypeError: ``key`` is not a typed key, or not real numbers.
-        ValueError: another kind of key, bad ``rounds``, ``passes`` or ``total``, an unknown ``output``, or a number of elements that
-            is not that of the queries.
+        ValueError: another kind of key, bad ``rounds``, ``passes`` or ``total``, an unknown ``output``, or a number of elements
+            that is not that of the queries.
 
     Privacy:
         d_X-private for each dataset and draw, under the relation of the metric of the queries: swap, with n public, or add/remove
@@ -166,9 +167,9 @@ def _run(
     def one_round(carry: tuple, number: jax.Array) -> tuple[tuple, None]:
         log_y, sum_y, past = carry
         y = problem.total * jax.nn.softmax(log_y, axis=-1)
-        own = fold_in(keys, jnp.broadcast_to(number, keys.high.shape))
-        chosen = _select(own, problem, y, rounds)
-        query, measured = _measure(own, problem, chosen, rounds)
+        words = fold_in_range(fold_in(keys, jnp.broadcast_to(number, keys.high.shape)), queries.num_queries + 2)
+        chosen = _select(words, problem, y, rounds)
+        query, measured = _measure(words, problem, chosen, rounds)
         log_y = log_y + _step(query, measured, y, problem.total)
         if passes > 1:
             past = tuple(seen.at[number].set(new) for seen, new in zip(past, (query, measured), strict=True))
@@ -194,17 +195,16 @@ def _exponents(problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
     return jnp.abs(evaluate(problem.values, y) - problem.answers) / (4 * rounds * problem.scale)
 
 
-def _select(keys: Words, problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
-    role = fold_in(keys, jnp.zeros_like(keys.high))
-    gumbels = gumbel_from_uniform(uniform_from_words(fold_in_range(role, problem.values.shape[-2]), y.dtype))
+def _select(words: Words, problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
+    """The index of a query, by the first K of a round's K + 2 words."""
+    gumbels = gumbel_from_uniform(uniform_from_words(Words(*(word[..., :-2] for word in words)), y.dtype))
     return gumbel_max(jnp.broadcast_to(_exponents(problem, y, rounds), gumbels.shape), gumbels)
 
 
-def _measure(keys: Words, problem: _Problem, chosen: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:
-    """The chosen query, ``(*runs, N)``, and its noisy answer, ``(*runs, 1)``."""
-    words = fold_in_range(fold_in(keys, jnp.ones_like(keys.high)), 2)
-    size = exponential_from_uniform(uniform_from_words(Words(words.high[..., :1], words.low[..., :1]), problem.answers.dtype))
-    noise = jnp.where(words.high[..., 1:] >> 31 == 1, size, -size)
+def _measure(words: Words, problem: _Problem, chosen: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:
+    """The chosen query, ``(*runs, N)``, and its noisy answer, ``(*runs, 1)``, by the last two words of a round."""
+    size = exponential_from_uniform(uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.answers.dtype))
+    noise = jnp.where(words.high[..., -1:] >> 31 == 1, size, -size)
     mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.answers.dtype)
     query = jnp.matmul(mark[..., None, :], problem.values, precision=jax.lax.Precision.HIGHEST)[..., 0, :]
     exact = jnp.sum(jnp.where(mark == 1, problem.answers, 0.0), axis=-1, keepdims=True)

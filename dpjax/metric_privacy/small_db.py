@@ -4,8 +4,8 @@
 
 Privacy: moving a record from i to j changes the score by at most c max |q'_i - q'_j| <= c d(i, j) (Theorem 5).
 
-Algorithm 1 as printed compares q'(x), a sum over n records, with q'(y), a sum over m of them. That is private, but useless for n far
-from m: with N = 3, n = 4, m = 2, the three queries and the budgets of this module's tests, its expected error is 2.67 where the best
+Algorithm 1 as printed compares q'(x), a sum over n records, with q'(y), a sum over m of them. That is private, but useless for n
+far from m: for n = 4, m = 2, three elements and the three queries of this module's tests, its expected error is 2.67 where the best
 small database has 2, against 1.92 where the best has 1. Here y is scaled to n records. Its size log|Q|/alpha^2 is rounded up.
 """
 

@@ -1,4 +1,4 @@
-"""What is promised about the errors of the d_X-private selection mechanisms (Kamalaruban et al. 2020): Theorems 4, 6, 8, Proposition 1.
+"""What is promised about the errors of d_X-private selections (Kamalaruban et al. 2020): Theorems 4, 6 and 8, Proposition 1.
 
 All are about public numbers: n, the number N of elements, the number K of queries, the scale c, and the mismatch max |q - c q'|
 between the queries asked and those answered. Where the paper's statement fails, the repaired one is here, and why.
@@ -31,8 +31,8 @@ def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, 
         None is spent: it reads public numbers only.
 
     References:
-        Kamalaruban et al. (2020), Theorem 4, which has the mismatch with the wrong sign: for u = (0, 0), u' = (1, 0) and c near 0 it
-        says u(Z) > 2, and u(Z) is 0.
+        Kamalaruban et al. (2020), Theorem 4, which has the mismatch with the wrong sign: for u = (0, 0), u' = (1, 0) and c near 0
+        it says u(Z) > 2, and u(Z) is 0.
 
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
     5.0752
@@ -81,7 +81,7 @@ def small_db_error(
     References:
         Kamalaruban et al. (2020), Proposition 1, with the number of databases itself for N^m and Hoeffding's inequality for its
         consequence alpha (which needs a spread of at most 1, not said there): never above the printed n mismatch + alpha n +
-        2c (log N m + log(1/failure)) at m = :func:`small_db_size` for that alpha. It is the answers scaled to n records that keep it.
+        2c (m log N + log(1/failure)) at m = :func:`small_db_size` for that alpha. It holds for answers scaled to n records.
 
     >>> round(small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3)
     34.825

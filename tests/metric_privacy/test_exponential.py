@@ -29,18 +29,23 @@ def theorem_3(weights, budgets):
 
 
 @jax.jit
+def law_of(weights, metric, rows):
+    law = linear_selection(rows, metric, weights=weights)
+    return law.log_probabilities(), 1 / (2 * law.rate)
+
+
 def log_probabilities(weights, metric, rows):
-    return linear_selection(rows, metric, weights=weights).log_probabilities()
+    return law_of(weights, metric, rows)[0]
 
 
 def test_linear_selection_is_private_and_attains_the_range(x64):
     weights, metric = some_weights(), from_budgets(BUDGETS)
-    logs = log_probabilities(weights[:, None], metric, ROWS)
+    logs, scale = law_of(weights[:, None], metric, ROWS)
     loss, spread = losses(logs, ROWS, BUDGETS)
     assert (loss <= 1 + 1e-9).all()
     np.testing.assert_allclose(spread, 1.0, rtol=1e-9)
     assert loss.max() > 0.95
-    scale = np.asarray(selection_scale(weights, metric))
+    scale = np.asarray(scale)[:, 0]
     assert (scale <= theorem_3(weights, BUDGETS) * (1 + 1e-12)).all()
     np.testing.assert_allclose(scale[2::4], theorem_3(weights, BUDGETS)[2::4] / 2, rtol=1e-12)
     # Controls: half of the scale, and the scale of a tenth more budget.
@@ -71,6 +76,7 @@ def test_given_sensitivities(x64):
     assert spread == pytest.approx(1.1, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_nobody_makes_n_private(x64):
     """Counts against a constant: a record more costs its budget; without nobody the constant score tells n."""
     weights = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
@@ -88,6 +94,7 @@ def test_nobody_makes_n_private(x64):
     assert losses(log_probabilities(constant, from_budgets(BUDGETS), rows), padded, whole)[0] > 5
 
 
+@pytest.mark.slow
 def test_extreme_budgets(x64):
     """Unprotected pairs are void; a pair without budget makes the law uniform; nothing to protect makes it the argmax."""
     x = np.array([4.0, 1.0, 0.0])
@@ -128,7 +135,7 @@ def test_points_sweeps_and_hostile_counts(x64):
     assert np.isfinite(slope)
 
 
-def test_errors_and_guarantee():
+def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     promised = guarantee(metric).guarantee(neighbors="swap")
     assert (promised.epsilon, promised.bounded_range) == (pytest.approx(1.2), pytest.approx(1.2))

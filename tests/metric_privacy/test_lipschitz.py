@@ -115,6 +115,7 @@ def test_no_scale_is_better_than_the_fitted_one(price, x64):
     assert min(as_given.sum(), constant.sum(), (~as_given & ~constant).sum()) >= 10  # all three kinds of answers occur
 
 
+@pytest.mark.slow
 def test_nobody_and_points(x64):
     points = [[0.0], [1.0], [4.0]]
     metric = from_points(points, epsilon=1.0).with_absence(2.0)
@@ -140,7 +141,7 @@ def test_nobody_and_points(x64):
             np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_errors():
+def test_errors(x64):
     metric = from_budgets([[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="shape"):
         lipschitz_queries([0.0, 1.0], metric)

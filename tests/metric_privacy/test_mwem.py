@@ -11,7 +11,7 @@ from dpjax.metric_privacy import mwem as module
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.metrics import from_budgets, from_points
 from dpjax.metric_privacy.mwem import guarantee, mwem, selection_law
-from dpjax.random.keys import row_words
+from dpjax.random import words
 from dpjax.utility.metric_selection import mwem_error, mwem_rounds
 from tests.support import statistics
 from tests.support.histograms import histograms, moves
@@ -86,9 +86,9 @@ def test_measurements_and_selections_follow_their_laws(x64):
     @jax.jit
     def one_round(key):
         problem = module._problem(jnp.asarray(x), jnp.asarray(4.0), queries, 1)
-        keys = row_words(key, (draws,))
-        chosen = module._select(keys, problem, jnp.asarray(y)[None], rounds)
-        return chosen, *module._measure(keys, problem, chosen, rounds)
+        drawn = words(key, (draws, 5))
+        chosen = module._select(drawn, problem, jnp.asarray(y)[None], rounds)
+        return chosen, *module._measure(drawn, problem, chosen, rounds)
 
     chosen, query, measured = (np.asarray(out) for out in one_round(jax.random.key(3)))
     np.testing.assert_array_equal(query, QUERIES[chosen])
@@ -129,8 +129,7 @@ def test_the_repaired_update_learns_and_the_printed_one_unlearns(x64):
     assert (printed > uniform).all()
     assert (repaired < 0.9 * uniform).all()
 
-    draw = jax.jit(partial(mwem, rounds=rounds, shape=(200,)), static_argnames=("output", "passes"))
-    drawn = error(np.asarray(draw(jax.random.key(0), x, queries)))
+    drawn = error(np.asarray(mwem(jax.random.key(0), x, queries, rounds=rounds, shape=(200,))))
     assert drawn.shape == (200, 3)
     assert (drawn.mean(0) < 0.97 * uniform).all()
     # The same mean error as the plain algorithm, within five standard errors.
@@ -138,10 +137,22 @@ def test_the_repaired_update_learns_and_the_printed_one_unlearns(x64):
     oracle = np.array([error(np.array([plain(row, asked, scale, rounds, "repaired", random) for row in x])) for _ in range(100)])
     spread = np.hypot(drawn.std(0) / np.sqrt(200), oracle.std(0) / np.sqrt(100))
     assert (np.abs(drawn.mean(0) - oracle.mean(0)) < 5 * spread).all()
-    y = np.asarray(draw(jax.random.key(0), x, queries, output="last", passes=4))
-    np.testing.assert_allclose(y.sum(-1), n, rtol=1e-12)
-    assert (y >= 0).all()
-    assert (error(y).mean(0) < 0.7 * drawn.mean(0)).all()
+
+
+@pytest.mark.slow
+def test_the_last_histogram_and_more_passes_are_better(x64):
+    metric, asked, x = universe()
+    queries = lipschitz_queries(asked, metric)
+
+    def error(**options):
+        y = np.asarray(mwem(jax.random.key(0), x, queries, rounds=10, shape=(200,), **options))
+        np.testing.assert_allclose(y.sum(-1), x[0].sum(), rtol=1e-12)
+        assert (y >= 0).all()
+        return np.abs((y - x) @ asked.T).max(-1).mean(0)
+
+    average, last, passes = error(), error(output="last"), error(output="last", passes=4)
+    assert (last < average).all()
+    assert (passes < 0.7 * average).all()
 
 
 @pytest.mark.slow
@@ -160,18 +171,19 @@ def test_the_bound_of_theorem_8_holds(x64):
 @pytest.mark.slow
 def test_one_round_tells_what_it_measured(x64):
     """y^1 holds the selected query and its measurement, which have the exact laws; the average is y^0, uniform."""
-    queries = LipschitzQueries(jnp.asarray(QUERIES), jnp.asarray(0.3))
+    asked = np.array([[1.0, 0.3, -0.2], [0.5, -0.2, 0.4], [0.0, 1.0, 0.1]])  # each moves y in another direction
+    queries = LipschitzQueries(jnp.asarray(asked), jnp.asarray(0.3))
     x, n = ROWS[5], 4.0
     y = np.asarray(mwem(jax.random.key(9), x, queries, rounds=1, shape=(20_000,), output="last"))
     logs = np.log(y)
-    steps = [(QUERIES[k, 0] - QUERIES[k, 1], QUERIES[k, 0] - QUERIES[k, 2]) for k in range(3)]
+    steps = [(asked[k, 0] - asked[k, 1], asked[k, 0] - asked[k, 2]) for k in range(3)]
     change = np.stack([logs[:, 0] - logs[:, 1], logs[:, 0] - logs[:, 2]], axis=-1)
     off = np.stack([np.abs(change[:, 0] * b - change[:, 1] * a) for a, b in steps], axis=-1) / np.linalg.norm(steps, axis=-1)
     chosen = off.argmin(-1)
-    exact = softmax(np.abs(QUERIES @ (n / 3 - x)) / (4 * 0.3))
+    exact = softmax(np.abs(asked @ (n / 3 - x)) / (4 * 0.3))
     statistics.assert_counts_follow(np.bincount(chosen, minlength=3), exact)
     slope = np.array([b for _, b in steps])[chosen]
-    noise = change[:, 1] / slope * 2 * n + QUERIES[chosen] @ np.full(3, n / 3) - QUERIES[chosen] @ x
+    noise = change[:, 1] / slope * 2 * n + asked[chosen] @ np.full(3, n / 3) - asked[chosen] @ x
     statistics.assert_follows(noise, lambda z: np.where(z < 0, np.exp(-np.abs(z) / 0.6) / 2, 1 - np.exp(-np.abs(z) / 0.6) / 2))
     np.testing.assert_allclose(mwem(jax.random.key(9), x, queries, rounds=1), n / 3, rtol=1e-14)
 
@@ -217,7 +229,7 @@ def test_nobody(x64):
     assert guarantee(queries, metric).guarantee(neighbors="add_remove").epsilon == pytest.approx(1.0)
 
 
-def test_errors_and_guarantee():
+def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     queries = lipschitz_queries(QUERIES, metric)
     promised = guarantee(queries, metric).guarantee(neighbors="swap")
