@@ -8,9 +8,9 @@ c d(i, j). The selection then costs d/(2T) (Theorem 3 at the scale 2cT) and the 
 else reads the selected queries, the measurements and n only.
 
 Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)): the scales of q' and of m = c q'(x) + noise are mixed. That is
-private, but for c far from 1 it moves y away from x: for 12 elements, 15 queries and c = 0.2 in this module's tests the largest error
-goes from 0.29 n (uniform) to 0.56 n in ten rounds without noise, and to 0.22 n with the update above. Theorem 8 needs, besides, that |c q'_i| <= 1. The printed output is the average of y^0, ..., y^(T-1), which leaves out
-what the last round has learnt.
+private, but for c far from 1 it moves y away from x: for 12 elements, 15 queries and c = 0.2 in this module's tests the largest
+error goes from 0.29 n (uniform) to 0.56 n in ten rounds without noise, and to 0.22 n with the update above. Theorem 8 needs
+|c q'_i| <= 1, besides. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
 """
 
 from __future__ import annotations
