@@ -72,6 +72,9 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
         ValueError: wrong shapes, NumPy codes that have no budget, bad budgets, or ``"min"`` with an attribute of other than two
             values.
 
+    Privacy:
+        The records here are the universe, which is public. Budgets go with values, not with persons.
+
     References:
         Kamalaruban et al. (2020): Example 1 has the minimum (equation 3) and calls it a distance metric, which is true of its
         binary attributes; Section 5 has the sum.
@@ -111,6 +114,9 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     Raises:
         TypeError: neither dates nor real numbers.
         ValueError: a date that is NaT, days that are not finite, no dates, a bad ``epsilon``.
+
+    Privacy:
+        The dates here are the universe, which is public.
 
     References:
         Kamalaruban et al. (2020), Section 5 ("Data Generalization").

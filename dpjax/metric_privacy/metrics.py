@@ -296,6 +296,12 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
     Raises:
         ValueError: a bad ``size`` or ``epsilon``.
 
+    Privacy:
+        All pairs are protected alike; n is public.
+
+    References:
+        Kamalaruban et al. (2020), Definition 2.
+
     >>> uniform(2, epsilon=0.5).budgets.tolist()
     [[0.0, 0.5], [0.5, 0.0]]
     """
@@ -355,6 +361,9 @@ def point_metric(
         TypeError: as :func:`from_points`.
         ValueError: as :func:`from_points`.
 
+    Privacy:
+        As :func:`from_points`.
+
     >>> float(point_metric([[0.0], [1.0], [3.0]], epsilon=0.5).largest)
     1.5
     """
@@ -393,6 +402,11 @@ def fold_rows(
 
     Returns:
         The last carry.
+
+    >>> import jax.numpy as jnp
+    >>> metric = point_metric([[0.0], [1.0], [3.0]], epsilon=1.0)
+    >>> fold_rows(metric, jnp.zeros(3), lambda far, index, rows: far.at[index].set(jnp.max(rows, axis=-1)), count=2).tolist()
+    [3.0, 2.0, 3.0]
     """
     size = metric.size
     if count is None:

@@ -37,6 +37,9 @@ def blowfish(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) 
         TypeError: ``distances`` is not a metric.
         ValueError: a bad ``epsilon`` or ``threshold``, a metric with "nobody", points that have a threshold already.
 
+    Privacy:
+        Elements that no steps of at most the threshold join may be told apart without limit.
+
     References:
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
 
@@ -64,6 +67,9 @@ def smooth_threshold(distances: AnyMetric, *, epsilon: ArrayLike, threshold: Arr
     Raises:
         TypeError: as :func:`blowfish`.
         ValueError: as :func:`blowfish`.
+
+    Privacy:
+        Two elements at one place have the budget epsilon too, not 0.
 
     References:
         Kamalaruban et al. (2020), Section 4.4.

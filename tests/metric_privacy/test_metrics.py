@@ -62,12 +62,12 @@ def test_squares_neither_overflow_nor_vanish():
     np.testing.assert_allclose(budgets, [[0, 5e30, 5e-30], [5e30, 0, 5e30], [5e-30, 5e30, 0]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("absence", [None, 0.25])
+@pytest.mark.parametrize("absence", [pytest.param(None, marks=pytest.mark.slow), 0.25])
 def test_points_in_blocks(absence, x64):
-    lazy = point_metric(POINTS, epsilon=jnp.array([1.0, 2.0]), weights=WEIGHTS)
+    lazy = point_metric(POINTS, epsilon=[1.0, 2.0], weights=WEIGHTS)
     dense = lazy.dense()
     if absence is not None:
-        lazy, dense = lazy.with_absence(absence * jnp.arange(1.0, 8.0)), dense.with_absence(absence * jnp.arange(1.0, 8.0))
+        lazy, dense = lazy.with_absence(absence * np.arange(1.0, 8.0)), dense.with_absence(absence * np.arange(1.0, 8.0))
     assert isinstance(lazy, PointMetric)
     assert isinstance(dense, Metric)
     assert (lazy.size, lazy.neighbors, lazy.batch_shape) == (dense.size, dense.neighbors, dense.batch_shape)
@@ -81,10 +81,10 @@ def test_points_in_blocks(absence, x64):
     np.testing.assert_array_equal(dense.largest, np.max(whole, axis=(-2, -1)))
     np.testing.assert_allclose((lazy * 3.0).dense().budgets, (3.0 * dense).budgets, rtol=1e-14)
     shape = (4, 2, dense.size - (absence is not None))
-    queries = lazy.columns(jnp.ones(shape))
+    queries = np.asarray(lazy.columns(jnp.asarray(np.ones(shape))))
     np.testing.assert_array_equal(queries[..., -1], 0.0 if absence is not None else 1.0)
     with pytest.raises(ValueError, match="do not fit a metric on"):
-        dense.columns(jnp.ones((4, 2, 3)))
+        dense.columns(jnp.asarray(np.ones((4, 2, 3))))
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow), 100])
@@ -107,8 +107,7 @@ def test_nobody():
     with pytest.raises(ValueError, match="2 elements need as many budgets of absence"):
         uniform(2, epsilon=1).with_absence([1.0, 1.0, 1.0])
     lazy = point_metric([[0.0], [1.0]], epsilon=1).with_absence(jnp.array([jnp.nan, 1.0]))
-    assert bool(jnp.isnan(lazy.largest))
-    assert bool(jnp.all(jnp.isnan(lazy.dense().budgets)))
+    assert np.isnan(lazy.dense().budgets).all()
 
 
 def test_metrics_add_up_and_scale(x64):

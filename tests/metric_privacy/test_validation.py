@@ -69,12 +69,14 @@ def test_what_is_said():
 
 
 def test_rounding_is_no_violation():
-    line = from_points(np.random.default_rng(0).normal(size=(60, 1)), epsilon=0.1)  # triangles without slack, float32
-    assert bool(validate(line).is_metric)
-    assert int(validate(line, tolerance=0.0).violations) > 0
-    bent = np.array(line.budgets)
-    bent[3, 8] = bent[8, 3] = bent[3, 8] * (1 + 1e-4)
-    assert not bool(validate(bent).is_metric)
+    points = np.sort(np.random.default_rng(0).random((50, 3)).astype(np.float32))
+    lines = np.abs(points[:, :, None] - points[:, None, :]) * np.float32(0.1)  # triangles without slack
+    worst = lines[np.argmax(lines[:, 0, 2] - (lines[:, 0, 1] + lines[:, 1, 2]))]
+    assert worst[0, 2] > worst[0, 1] + worst[1, 2]
+    assert bool(validate(worst).is_metric)
+    assert int(validate(worst, tolerance=0.0).violations) == 1
+    worst[0, 2] = worst[2, 0] = worst[0, 2] * 1.0001
+    assert not bool(validate(worst).is_metric)
 
 
 def test_hostile_matrices():
@@ -85,8 +87,7 @@ def test_hostile_matrices():
     with pytest.raises(TypeError, match=r"points\.dense"):
         validate(point_metric([[0.0]], epsilon=1))
     batch = jnp.array([[[0, jnp.nan], [jnp.nan, 0]], [[0, 1.0], [1.0, 0]]])
-    found = jax.jit(lambda b: (validate(b).missing, validate(b).is_metric))(batch)
-    assert [array.tolist() for array in found] == [[True, False], [False, True]]
+    assert jax.jit(lambda b: validate(b).is_metric)(batch).tolist() == [False, True]
 
 
 @pytest.mark.slow
