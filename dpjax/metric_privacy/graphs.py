@@ -1,0 +1,67 @@
+"""Metrics on the nodes of a graph or a tree: budgets along edges add up."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax.metric_privacy.metrics import Metric, budget_array
+from dpjax.metric_privacy.shortest_paths import shortest_paths
+from dpjax.shapes import align
+
+
+def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
+    """Return the metric d(i, j) = the smallest sum of budgets along a path from i to j, ``inf`` where there is none.
+
+    A tree is a graph of N - 1 edges; of several edges between two nodes the smallest budget counts, an edge from a node to itself
+    says nothing. Edges go both ways. The work is that of N steps over N x N numbers.
+
+    Args:
+        edges: int ``(E, 2)``, pairs of nodes 0 to N-1; public.
+        size: static, the number of nodes N.
+        budgets: float ``(..., E)``, or one for all: not negative, ``inf`` for an edge that is not there.
+
+    Returns:
+        A :class:`Metric`; NaN for a batch element with a bad JAX budget, and everywhere for a bad JAX edge.
+
+    Raises:
+        TypeError: edges that are not integers.
+        ValueError: a wrong shape or ``size``, NumPy edges to nodes that do not exist, bad budgets.
+
+    References:
+        Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks").
+
+    >>> from_graph([[0, 1], [1, 2]], size=3, budgets=[1.0, 0.5]).budgets.tolist()
+    [[0.0, 1.0, 1.5], [1.0, 0.0, 0.5], [1.5, 0.5, 0.0]]
+    """
+    given = edges if isinstance(edges, jax.Array) else np.asarray(edges)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"edges must be pairs of integers, got dtype {given.dtype}.")
+    if given.ndim != 2 or given.shape[-1] != 2:
+        raise ValueError(f"edges must be of shape (E, 2), got {given.shape}.")
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        raise ValueError(f"size must be an integer from 1 on, got {size!r}.")
+    if isinstance(given, np.ndarray) and not np.all((given >= 0) & (given < size)):
+        raise ValueError(f"edges must join nodes from 0 to {size - 1}.")
+    cost = budget_array("budgets", budgets)
+    if cost.ndim == 0:
+        cost = cost[None]
+    if cost.shape[-1] not in (1, given.shape[0]):
+        raise ValueError(f"{given.shape[0]} edges need as many budgets, or one for all; got shape {cost.shape}.")
+    return _of_edges(jnp.asarray(given, jnp.int32), cost, int(size))
+
+
+@partial(jax.jit, static_argnames="size")
+def _of_edges(edges: jax.Array, cost: jax.Array, size: int) -> Metric:
+    batch = cost.shape[:-1]
+    each = jnp.broadcast_to(cost, (*batch, edges.shape[0]))
+    one, other = edges[:, 0], edges[:, 1]
+    lengths = jnp.full((*batch, size, size), jnp.inf, cost.dtype)
+    lengths = lengths.at[..., one, other].min(each).at[..., other, one].min(each)
+    lengths = jnp.where(align(jnp.eye(size, dtype=bool), lengths.ndim), 0.0, lengths)
+    wrong = jnp.any(jnp.isnan(each), axis=-1) | jnp.any((edges < 0) | (edges >= size))
+    return Metric(jnp.where(wrong[..., None, None], jnp.nan, shortest_paths(lengths)))

@@ -1,0 +1,186 @@
+"""What a mechanism promises for every pair of elements, as data: it composes, and it implies ordinary differential privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.accounting.guarantees import Guarantee
+from dpjax.metric_privacy.metrics import Metric, Neighbors
+
+
+@dataclass(frozen=True, eq=False)
+class MetricGuarantee:
+    """A promise of d-privacy: moving one record from element i to j changes no log-probability by more than d(i, j).
+
+    Guarantees on one universe add up, for mechanisms chosen in the light of earlier answers too (their metrics must be chosen
+    before): ``g + h`` and ``100 * g`` have the sum of the metrics. A record may move by way of others, so that statements about
+    pairs are made with the closure. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with "nobody"
+    among the elements, n is private.
+
+    Attributes:
+        metric: concrete budgets, ``(N, N)``.
+        ranges: the largest log-ratio minus the smallest, over outputs, for a move from i to j: a metric too. Twice ``metric`` if
+            left out, which always holds and is exact for Laplace noise; an exponential mechanism has ``ranges=metric``.
+
+    Raises:
+        TypeError: not a :class:`Metric`, or a traced one.
+        ValueError: a batch of metrics, NaN, or ``ranges`` of another universe.
+
+    References:
+        Chatzikokolakis et al. (2013); Kamalaruban et al. (2020), Fact 1.
+
+    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> each = MetricGuarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.1))
+    >>> print(5 * each)
+    d-privacy on 3 elements with budgets 0.5 to 1.5, n public: 1.5-DP and 3-bounded-range under swap neighbors
+    """
+
+    metric: Metric
+    ranges: Metric | None = None
+
+    def __post_init__(self) -> None:
+        for name, metric in (("metric", self.metric), ("ranges", self.ranges)):
+            if metric is None:
+                continue
+            parameters.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
+            if isinstance(metric.budgets, jax.core.Tracer):
+                raise TypeError(f"a guarantee is about one concrete metric, and {name} is traced.")
+            if metric.batch_shape:
+                raise ValueError(f"a guarantee is about one metric, and {name} has a batch of shape {metric.batch_shape}.")
+            if np.any(np.isnan(np.asarray(metric.budgets))):
+                raise ValueError(f"the budgets of {name} are NaN: some parameter was wrong.")
+        if self.ranges is not None and (self.ranges.size, self.ranges.neighbors) != (self.metric.size, self.metric.neighbors):
+            raise ValueError(
+                f"ranges must be on the {self.metric.size} elements of metric under {self.metric.neighbors} neighbors."
+            )
+
+    def __add__(self, other: MetricGuarantee) -> MetricGuarantee:
+        if not isinstance(other, MetricGuarantee):
+            return NotImplemented
+        return MetricGuarantee(self.metric + other.metric, self._ranges + other._ranges)
+
+    def __radd__(self, other: int) -> MetricGuarantee:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+
+    def __mul__(self, count: int) -> MetricGuarantee:
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
+        return MetricGuarantee(self.metric * int(count), self._ranges * int(count))
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        size = self.metric.size
+        who = "with nobody, n private" if self.neighbors == "add_remove" else "n public"
+        said = f"d-privacy on {size} elements"
+        finite = [self.metric.smallest, self.metric.largest]
+        if size > 1 and float(finite[0]) < inf:
+            said += f" with budgets {float(finite[0]):g} to {float(finite[1]):g}"
+        said += f", {who}: "
+        dp = self.guarantee(neighbors=self.neighbors)
+        if dp.epsilon < inf:
+            return said + str(dp)
+        unreached = int(np.sum(np.isinf(self._closed)) // 2)
+        return f"{said}no promise for {unreached} of {size * (size - 1) // 2} pairs, so no DP under {self.neighbors} neighbors"
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The relation that the metric was made for: ``"swap"`` with a public n, ``"add_remove"`` with "nobody"."""
+        return self.metric.neighbors
+
+    @property
+    def _ranges(self) -> Metric:
+        return self.metric * 2 if self.ranges is None else self.ranges
+
+    @cached_property
+    def _closed(self) -> np.ndarray:
+        return np.asarray(self.metric.closure().budgets, np.float64)
+
+    @cached_property
+    def _closed_ranges(self) -> np.ndarray:
+        # The range is at most twice the loss, whatever else is known.
+        closed = 2 * self._closed
+        return closed if self.ranges is None else np.minimum(np.asarray(self.ranges.closure().budgets, np.float64), closed)
+
+    def between(self, i: int, j: int) -> float:
+        """Return the log-ratio that a move from element i to j may cost: the shortest path; ``inf`` if nothing is promised.
+
+        Raises:
+            IndexError: there is no such element.
+
+        >>> from dpjax.metric_privacy.metrics import from_budgets
+        >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
+        3.0
+        """
+        return float(self._closed[i, j])
+
+    def guarantee(self, *, neighbors: Neighbors) -> Guarantee:
+        """Return the differential privacy that follows.
+
+        Args:
+            neighbors: ``"swap"``: epsilon is the largest budget between two elements, by shortest paths. ``"add_remove"``: between
+                an element and "nobody"; it needs a metric that has it.
+
+        Returns:
+            A :class:`Guarantee`, whose epsilon is ``inf`` if some pair is joined by no finite path: then :meth:`between` is all
+            that is promised.
+
+        Raises:
+            ValueError: an unknown relation, or ``"add_remove"`` of a metric without "nobody", for which n is public.
+
+        >>> from dpjax.metric_privacy.metrics import uniform
+        >>> known = uniform(4, epsilon=1.0)
+        >>> print(MetricGuarantee(known.with_absence(0.5)).guarantee(neighbors="add_remove"))
+        0.5-DP and 1-bounded-range under add_remove neighbors
+        """
+        parameters.one_of("neighbors", neighbors, ("swap", "add_remove"))
+        if neighbors == "add_remove" and self.neighbors == "swap":
+            raise ValueError("this metric takes n as public: make n private with metric.with_absence(...).")
+        at: Any = np.s_[-1, :-1] if neighbors == "add_remove" else np.s_[:, :]
+        if neighbors == "swap" and self.neighbors == "add_remove":
+            at = np.s_[:-1, :-1]
+        return Guarantee(_largest(self._closed[at]), _largest(self._closed_ranges[at]), neighbors)
+
+    def group_epsilon(self, x: ArrayLike, y: ArrayLike) -> float:
+        """Return a bound on the log-ratio of outputs for two histograms: k/2 times the largest budget between elements that differ.
+
+        k = sum |x_i - y_i| is k/2 moves, because a move changes two counts; Fact 1(3) of Kamalaruban et al. (2020) takes k of them.
+        With "nobody" among the elements, k counts their change too.
+
+        Args:
+            x: counts ``(N,)``, without "nobody".
+            y: counts ``(N,)``.
+
+        Returns:
+            A Python float; ``inf`` if the histograms have different sums and n is public.
+
+        Raises:
+            ValueError: wrong shapes, counts that are not finite.
+
+        >>> from dpjax.metric_privacy.metrics import from_points
+        >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])
+        2.0
+        """
+        one, other = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        own = self.metric.size - (self.neighbors == "add_remove")
+        if one.shape != (own,) or other.shape != (own,) or not np.all(np.isfinite(one) & np.isfinite(other)):
+            raise ValueError(f"histograms must be finite counts of {own} elements, got shapes {one.shape} and {other.shape}.")
+        moved = one - other
+        if self.neighbors == "add_remove":
+            moved = np.append(moved, -np.sum(moved))
+        elif np.sum(moved) != 0:
+            return inf
+        differ = np.flatnonzero(moved)
+        return float(np.sum(np.abs(moved)) / 2 * np.max(self._closed[np.ix_(differ, differ)])) if differ.size else 0.0
+
+
+def _largest(budgets: np.ndarray) -> float:
+    return float(np.max(budgets)) if budgets.size else 0.0

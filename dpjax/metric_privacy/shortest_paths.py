@@ -1,0 +1,27 @@
+"""Shortest paths between all elements of a universe, on the device."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.jit
+def shortest_paths(lengths: jax.Array) -> jax.Array:
+    """Return the lengths of the shortest paths between all pairs (Floyd and Warshall): N steps of N x N sums.
+
+    Args:
+        lengths: float ``(..., N, N)``, not negative, ``inf`` where there is no edge.
+
+    Returns:
+        Float ``(..., N, N)``, never above ``lengths``; ``inf`` between elements that no path connects. NaN spreads within its batch
+        element. A symmetric matrix stays symmetric to the last bit. The derivative keeps all N intermediate matrices.
+    """
+    size = lengths.shape[-1]
+
+    def through(k: jax.Array, shortest: jax.Array) -> jax.Array:
+        there = jax.lax.dynamic_index_in_dim(shortest, k, axis=-1)
+        onwards = jax.lax.dynamic_index_in_dim(shortest, k, axis=-2)
+        return jnp.minimum(shortest, there + onwards)
+
+    return jax.lax.fori_loop(0, size, through, lengths)

@@ -1,0 +1,96 @@
+"""Policies that protect differences up to a threshold: Blowfish, which says nothing of larger ones, and the smooth form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.metric_privacy.metrics import Form, Metric, PointMetric, at_threshold
+from dpjax.shapes import align, fits
+
+AnyMetric = TypeVar("AnyMetric", Metric, PointMetric)
+
+
+def blowfish(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) -> AnyMetric:
+    """Return the policy d(i, j) = epsilon for elements within the threshold of each other, and ``inf`` for others.
+
+    It breaks the triangle inequality, and need not be repaired: a mechanism that keeps these budgets keeps their
+    :meth:`~dpjax.metric_privacy.metrics.Metric.closure`, epsilon times the number of steps of at most the threshold between two
+    elements, and for linear queries the scales of the noise are the same for both.
+
+    Args:
+        distances: a metric with a budget of 1 per unit of distance, such as ``from_points(points, epsilon=1)``, or a
+            :class:`PointMetric`; without "nobody", whom :meth:`with_absence` adds afterwards.
+        epsilon: positive, broadcasts against the batch.
+        threshold: positive, a distance; broadcasts against the batch.
+
+    Returns:
+        A metric of the same kind.
+
+    Raises:
+        TypeError: ``distances`` is not a metric.
+        ValueError: a bad ``epsilon`` or ``threshold``, a metric with "nobody", points that have a threshold already.
+
+    References:
+        He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
+
+    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> blowfish(from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1).budgets.tolist()
+    [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
+    """
+    return _at(distances, epsilon, threshold, "blowfish")
+
+
+def smooth_threshold(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) -> AnyMetric:
+    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j.
+
+    Like Blowfish up to the threshold, and from there proportional to the distance. It satisfies the triangle inequality if the
+    distances do: max(1, s + t) <= max(1, s) + max(1, t).
+
+    Args:
+        distances: as for :func:`blowfish`, with the triangle inequality.
+        epsilon: positive, broadcasts against the batch.
+        threshold: positive, a distance; broadcasts against the batch.
+
+    Returns:
+        A metric of the same kind.
+
+    Raises:
+        TypeError: as :func:`blowfish`.
+        ValueError: as :func:`blowfish`.
+
+    References:
+        Kamalaruban et al. (2020), Section 4.4.
+
+    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> smooth_threshold(from_points([[0.0], [1.0], [4.0]], epsilon=1), epsilon=0.5, threshold=2).budgets.tolist()
+    [[0.0, 0.5, 1.0], [0.5, 0.0, 0.75], [1.0, 0.75, 0.0]]
+    """
+    return _at(distances, epsilon, threshold, "smooth")
+
+
+def _at(distances: AnyMetric, epsilon: ArrayLike, threshold: ArrayLike, form: Form) -> AnyMetric:
+    if not isinstance(distances, (Metric, PointMetric)):
+        raise TypeError(f"distances must be a Metric or a PointMetric, such as from_points gives; got {type(distances).__name__}.")
+    if distances.neighbors == "add_remove":
+        raise ValueError(
+            "give the distances without the element nobody, and add it to the policy: blowfish(...).with_absence(...)."
+        )
+    rate = parameters.positive("epsilon", epsilon, distances.dtype)
+    limit = parameters.positive("threshold", threshold, distances.dtype)
+    fits(distances.batch_shape, epsilon=rate.shape)
+    fits(jnp.broadcast_shapes(distances.batch_shape, rate.shape), threshold=limit.shape)
+    if isinstance(distances, PointMetric):
+        if distances.form != "linear":
+            raise ValueError(f"these points have a threshold already (form={distances.form!r}).")
+        rank = max(limit.ndim, distances.epsilon.ndim)
+        return replace(distances, epsilon=rate, threshold=align(limit, rank) / align(distances.epsilon, rank), form=form)
+    rank = max(distances.budgets.ndim, rate.ndim + 2, limit.ndim + 2)
+    itself = align(jnp.eye(distances.size, dtype=bool), rank)
+    apart, rates, limits = (align(a, rank) for a in (distances.budgets, rate[..., None, None], limit[..., None, None]))
+    budgets = at_threshold(apart, itself, epsilon=rates, threshold=limits, form=form)
+    return replace(distances, budgets=budgets)

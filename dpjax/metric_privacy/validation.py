@@ -1,0 +1,173 @@
+"""Whether budgets are a metric, and what is wrong where they are not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.metric_privacy.metrics import Metric, PointMetric
+from dpjax.shapes import align
+
+_MOST = 2**31 - 1
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Report:
+    """What :func:`validate` finds, for every batch element. ``print`` it for one matrix.
+
+    Attributes:
+        asymmetry: float ``(...)``, the largest difference of d(i, j) and d(j, i).
+        diagonal: float ``(...)``, the largest abs(d(i, i)).
+        least: float ``(...)``, the smallest d(i, j) with i != j. 0: two elements may not be told apart at all.
+        coincident: int32 ``(...)``, the number of pairs i < j with d(i, j) = 0.
+        unprotected: int32 ``(...)``, the number of pairs i < j with d(i, j) = inf.
+        triple: int32 ``(..., 3)``, the i, j, k of the worst violation of d(i, j) <= d(i, k) + d(k, j); -1 where there is none.
+        direct: float ``(...)``, its d(i, j); NaN where there is none.
+        detour: float ``(...)``, its d(i, k) + d(k, j); NaN where there is none.
+        violations: int32 ``(...)``, the number of triples i < j, k that violate it; at most 2^31 - 1.
+        missing: bool ``(...)``, whether there is NaN among the budgets. The other fields then say nothing.
+    """
+
+    asymmetry: jax.Array
+    diagonal: jax.Array
+    least: jax.Array
+    coincident: jax.Array
+    unprotected: jax.Array
+    triple: jax.Array
+    direct: jax.Array
+    detour: jax.Array
+    violations: jax.Array
+    missing: jax.Array
+
+    @property
+    def excess(self) -> jax.Array:
+        """By how much the worst triple violates the triangle inequality, ``(...)``; 0 if none does."""
+        return jnp.where(self.violations > 0, self.direct - self.detour, 0.0)
+
+    @property
+    def is_symmetric(self) -> jax.Array:
+        """Whether budgets are symmetric, 0 on the diagonal and not negative: what every mechanism here asks for. Bool ``(...)``."""
+        return (self.asymmetry == 0) & (self.diagonal == 0) & (self.least >= 0) & ~self.missing
+
+    @property
+    def is_metric(self) -> jax.Array:
+        """Whether the triangle inequality holds too, up to the tolerance. Two elements may be at distance 0. Bool ``(...)``."""
+        return self.is_symmetric & (self.violations == 0)
+
+    def __str__(self) -> str:
+        if self.missing.ndim:
+            return f"reports on a batch of shape {self.missing.shape}: {int(jnp.sum(self.is_metric))} are metrics"
+        if self.missing:
+            return "no metric: NaN among the budgets"
+        wrong = []
+        if self.asymmetry != 0:
+            wrong.append(f"d(i, j) and d(j, i) differ by up to {self.asymmetry:g}")
+        if self.diagonal != 0:
+            wrong.append(f"d(i, i) is up to {self.diagonal:g}")
+        if self.least < 0:
+            wrong.append(f"the smallest budget is {self.least:g}")
+        if self.violations:
+            i, j, k = (int(element) for element in self.triple)
+            number = f"{int(self.violations)}{' or more' if self.violations == _MOST else ''}"
+            wrong.append(
+                f"d({i}, {j}) = {self.direct:g} > d({i}, {k}) + d({k}, {j}) = {self.detour:g}, the worst of {number} triangles "
+                "(closure() repairs them)"
+            )
+        said = "no metric: " + "; ".join(wrong) if wrong else "a metric"
+        said += f"; {int(self.coincident)} pairs are at distance 0" if self.coincident else ""
+        return said + (f"; {int(self.unprotected)} pairs are unprotected (inf)" if self.unprotected else "")
+
+
+def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> Report:
+    """Check symmetry, the diagonal, signs, and the triangle inequality over all triples: N steps of N x N work on the device.
+
+    A violated triangle inequality is legitimate (a Blowfish policy has it). It says that d(i, j) promises less than d(i, k) and
+    d(k, j) imply, so that every mechanism which keeps the budgets keeps their ``closure()`` too. Only pairs i < j are looked at.
+
+    Args:
+        metric: a :class:`Metric`, or budgets of any kind, ``(..., N, N)``.
+        tolerance: static; a triangle counts if d(i, j) is above the detour by more than this share of it. 16 units in the last
+            place if left out.
+
+    Returns:
+        A :class:`Report`.
+
+    Raises:
+        TypeError: not real numbers, or points: write ``validate(points.dense())``.
+        ValueError: not square, a negative ``tolerance``.
+
+    >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))
+    no metric: d(0, 2) = 5 > d(0, 1) + d(1, 2) = 3, the worst of 1 triangles (closure() repairs them)
+    """
+    if isinstance(metric, PointMetric):
+        raise TypeError(
+            "points without a threshold are a metric by construction; to check the matrix, give validate points.dense()."
+        )
+    budgets = metric.budgets if isinstance(metric, Metric) else parameters.float_array("metric", metric)
+    if budgets.ndim < 2 or budgets.shape[-1] != budgets.shape[-2] or budgets.shape[-1] == 0:
+        raise ValueError(f"budgets must be square, (..., N, N) with N >= 1, got shape {budgets.shape}.")
+    slack = 16 * float(np.finfo(budgets.dtype).eps) if tolerance is None else float(tolerance)
+    if not slack >= 0:
+        raise ValueError(f"tolerance must not be negative, got {tolerance}.")
+    return _validate(budgets, slack)
+
+
+@partial(jax.jit, static_argnames="tolerance")
+def _validate(budgets: jax.Array, tolerance: float) -> Report:
+    size, batch, rank = budgets.shape[-1], budgets.shape[:-2], budgets.ndim
+    itself = align(jnp.eye(size, dtype=bool), rank)
+    above = align(jnp.triu(jnp.ones((size, size), bool), 1), rank)
+    mirrored = jnp.swapaxes(budgets, -1, -2)
+
+    def detours(budgets: jax.Array, k: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_index_in_dim(budgets, k, axis=-1) + jax.lax.dynamic_index_in_dim(budgets, k, axis=-2)
+
+    def exceeds(budgets: jax.Array, path: jax.Array) -> jax.Array:
+        return above & (budgets > path + tolerance * jnp.abs(path))
+
+    def step(k: jax.Array, carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        shortest, low, rough = carry
+        path = detours(budgets, k)
+        count = jnp.sum(exceeds(budgets, path), axis=(-2, -1), dtype=jnp.uint32)
+        return jnp.minimum(shortest, path), low + count, rough + count.astype(jnp.float32)
+
+    none = jnp.full(budgets.shape, jnp.inf, budgets.dtype)
+    start = none, jnp.zeros(batch, jnp.uint32), jnp.zeros(batch, jnp.float32)
+    shortest, low, rough = jax.lax.fori_loop(0, size, step, start)
+    # The count wraps at 2^32; its float copy tells.
+    violations = jnp.where(rough < 2.0**31 - 2.0**10, low, jnp.uint32(_MOST)).astype(jnp.int32)
+
+    wrong = exceeds(budgets, shortest)
+    excess = jnp.where(wrong, budgets - jnp.where(wrong, shortest, 0.0), -jnp.inf)
+    endless = excess == jnp.inf  # of these, the one with the shortest detour is the worst
+    some_endless = jnp.any(endless, axis=(-2, -1), keepdims=True)
+    badness = jnp.where(some_endless, jnp.where(endless, -shortest, -jnp.inf), excess)
+    pair = jnp.argmax(badness.reshape(*batch, size * size), axis=-1).astype(jnp.int32)
+    i, j = pair // size, pair % size
+    from_i = jnp.take_along_axis(budgets, i[..., None, None], axis=-2)[..., 0, :]
+    to_j = jnp.take_along_axis(budgets, j[..., None, None], axis=-1)[..., 0]
+    k = jnp.argmin(from_i + to_j, axis=-1).astype(jnp.int32)
+    found = violations > 0
+    direct = jnp.take_along_axis(from_i, j[..., None], axis=-1)[..., 0]
+
+    different = jnp.where(itself, jnp.inf, budgets)
+    gap = jnp.where(budgets == mirrored, 0.0, jnp.abs(budgets - mirrored))
+    return Report(
+        asymmetry=jnp.max(gap, axis=(-2, -1)),
+        diagonal=jnp.max(jnp.where(itself, jnp.abs(budgets), 0.0), axis=(-2, -1)),
+        least=jnp.min(different, axis=(-2, -1)),
+        coincident=jnp.sum(above & (budgets == 0), axis=(-2, -1), dtype=jnp.int32),
+        unprotected=jnp.sum(above & (budgets == jnp.inf), axis=(-2, -1), dtype=jnp.int32),
+        triple=jnp.where(found[..., None], jnp.stack([i, j, k], axis=-1), -1),
+        direct=jnp.where(found, direct, jnp.nan),
+        detour=jnp.where(found, jnp.min(from_i + to_j, axis=-1), jnp.nan),
+        violations=violations,
+        missing=jnp.any(jnp.isnan(budgets), axis=(-2, -1)),
+    )
