@@ -77,13 +77,13 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric) ->
     >>> float(load(queries, [2.0, 1.0], metric))
     1.0
     """
-    values, metric = _door(queries, metric)
+    values, metric = door(queries, metric)
     c = parameters.float_array("scales", scales).astype(values.dtype)
     if not isinstance(scales, jax.Array) and not np.all(np.asarray(c) >= 0):
         raise ValueError(f"scales must not be negative or NaN, got {scales}.")
     if c.shape[-1:] != values.shape[-2:-1]:
         raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")
-    return _load(values, jnp.where(c >= 0, c, jnp.nan), metric)
+    return largest_load(values, jnp.where(c >= 0, c, jnp.nan), metric)
 
 
 def single_query_scale(query: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
@@ -113,7 +113,7 @@ def single_query_scale(query: ArrayLike, metric: Metric | PointMetric) -> jax.Ar
     >>> round(float(single_query_scale([0.0, 0.5, 0.2], from_points([[0.0], [1.0], [3.0]], epsilon=2.0))), 4)
     0.25
     """
-    values, metric = _door(jnp.expand_dims(query, -2) if isinstance(query, jax.Array) else np.asarray(query)[..., None, :], metric)
+    values, metric = door(jnp.expand_dims(query, -2) if isinstance(query, jax.Array) else np.asarray(query)[..., None, :], metric)
     return _equal_shares(values, metric)[..., 0]
 
 
@@ -154,8 +154,10 @@ def noise_scales(queries: ArrayLike, metric: Metric | PointMetric, *, strategy: 
     parameters.one_of("strategy", strategy, STRATEGIES)
     if strategy == "optimal":
         return optimal_scales(queries, metric).scales
-    values, metric = _door(queries, metric)
-    return {"equal_shares": _equal_shares, "common": _common, "parameter_selection": _parameter_selection}[strategy](values, metric)
+    values, metric = door(queries, metric)
+    return {"equal_shares": _equal_shares, "common": common_scales, "parameter_selection": _parameter_selection}[strategy](
+        values, metric
+    )
 
 
 def parameter_selection(queries: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
@@ -192,7 +194,7 @@ def parameter_selection(queries: ArrayLike, metric: Metric | PointMetric) -> jax
     >>> [round(float(c), 4) for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)]
     [1.1111, 1.1111]
     """
-    return _parameter_selection(*_door(queries, metric))
+    return _parameter_selection(*door(queries, metric))
 
 
 def optimal_scales(
@@ -227,17 +229,17 @@ def optimal_scales(
         Kamalaruban et al. (2020), Section 4.2, which states the problem and solves it by heuristics.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
-    >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
-    >>> best = optimal_scales([[1.0, 0.0], [0.0, 8.0]], metric)
-    >>> [round(float(c), 4) for c in best.scales], bool(best.gap < 1e-4)
+    >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
+    >>> best = optimal_scales([[1.0, 0.0, 0.0], [0.0, 8.0, 0.0]], metric)
+    >>> [round(float(c), 2) for c in best.scales], bool(best.gap < 1e-4)
     ([5.0, 10.0], True)
     """
     parameters.one_of("objective", objective, tuple(POWERS))
-    values, metric = _door(queries, metric)
+    values, metric = door(queries, metric)
     w = jnp.ones((1,), values.dtype) if weights is None else parameters.positive("weights", weights, values.dtype)
     if w.ndim == 0 or w.shape[-1] not in (1, values.shape[-2]):
         raise ValueError(f"weights must be of shape (..., {values.shape[-2]}), got {w.shape}.")
-    return OptimalScales(*_optimal(values, metric, w, POWERS[objective]))
+    return OptimalScales(*best_scales(values, metric, w, POWERS[objective]))
 
 
 def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
@@ -268,14 +270,14 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric | P
     >>> float(improvement_factor([[0.0, 1.0, 2.0]], [1.0], from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
     4.0
     """
-    values, metric = _door(queries, metric)
+    values, metric = door(queries, metric)
     c = parameters.float_array("scales", scales).astype(values.dtype)
     if not isinstance(scales, jax.Array) and not np.all(np.asarray(c) >= 0):
         raise ValueError(f"scales must not be negative or NaN, got {scales}.")
     return _improvement_factor(values, jnp.where(c >= 0, c, jnp.nan), metric)
 
 
-def _door(queries: ArrayLike, metric: Metric | PointMetric) -> tuple[jax.Array, Metric | PointMetric]:
+def door(queries: ArrayLike, metric: Metric | PointMetric) -> tuple[jax.Array, Metric | PointMetric]:
     """Queries and metric in one dtype and of one batch rank, with a 0 for "nobody"."""
     if not isinstance(metric, (Metric, PointMetric)):
         raise TypeError(f"a Metric is needed here (from_points, from_budgets, ...), got {type(metric).__name__}.")
@@ -343,7 +345,8 @@ def _each(scales: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _load(values: jax.Array, scales: jax.Array, metric: Metric | PointMetric) -> jax.Array:
+def largest_load(values: jax.Array, scales: jax.Array, metric: Metric | PointMetric) -> jax.Array:
+    """Return :func:`load` of values from :func:`door`."""
     scales = align(scales, values.ndim - 1)
     return _largest(
         values,
@@ -367,7 +370,7 @@ def _answered(values: jax.Array, alone: jax.Array) -> tuple[jax.Array, jax.Array
 def _within(values: jax.Array, scales: jax.Array, metric: Metric | PointMetric) -> jax.Array:
     """Scales that are within the budgets in exact arithmetic: the load has a relative error below (K + 8) eps."""
     margin = 1 + (2 * values.shape[-2] + 16) * float(np.finfo(values.dtype).eps)
-    return scales * (jnp.maximum(_load(values, scales, metric), 1.0) * margin)[..., None]
+    return scales * (jnp.maximum(largest_load(values, scales, metric), 1.0) * margin)[..., None]
 
 
 def _finished(values: jax.Array, scales: jax.Array, alone: jax.Array, metric: Metric | PointMetric) -> jax.Array:
@@ -383,7 +386,8 @@ def _equal_shares(values: jax.Array, metric: Metric | PointMetric) -> jax.Array:
 
 
 @jax.jit
-def _common(values: jax.Array, metric: Metric | PointMetric) -> jax.Array:
+def common_scales(values: jax.Array, metric: Metric | PointMetric) -> jax.Array:
+    """Return the scales of strategy 2 for values from :func:`door`."""
     alone = _alone(values, metric)
     return _finished(values, _one_for_all(_answered(values, alone)[1], metric), alone, metric)
 
@@ -438,7 +442,8 @@ def _selected(shared: jax.Array, alive: jax.Array, metric: Metric | PointMetric)
 
 
 @partial(jax.jit, static_argnames="power")
-def _optimal(values: jax.Array, metric: Metric | PointMetric, weights: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
+def best_scales(values: jax.Array, metric: Metric | PointMetric, weights: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
+    """Return scales and gap of :func:`optimal_scales` for values from :func:`door`."""
     alone = _alone(values, metric)
     alive, shared = _answered(values, alone)
     weights = jnp.where(alive, align(weights, alive.ndim), 0.0)
@@ -526,45 +531,32 @@ def _exchange(
 
     everyone = jnp.broadcast_to(align(columns, len(batch) + 1), (*batch, n))
 
-    def select(score: jax.Array, first: jax.Array, second: jax.Array, partner: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The pairs of the highest scores, among those held and the heaviest of each element."""
-        pool_first = jnp.concatenate([first, everyone], axis=-1)
-        pool_second = jnp.concatenate([second, partner], axis=-1)
-        missing = slots - score.shape[-1]
-        _, kept = jax.lax.top_k(score, min(slots, score.shape[-1]))
-        first, second = (jnp.take_along_axis(pool, kept, axis=-1) for pool in (pool_first, pool_second))
-        if missing > 0:  # a pair of an element with itself is no constraint
-            first, second = (jnp.pad(i, [(0, 0)] * len(batch) + [(0, missing)]) for i in (first, second))
-        return first, second
-
-    loads, partner = heaviest(start)
-    first, second = select(jnp.concatenate([jnp.full((*batch, k), 3.0, shared.dtype), loads], axis=-1), first, second, partner)
-
-    def solve(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return _interior_point(_constraints(shared, metric, first, second), w, alive, start, power)
-
     def exchange(carry: tuple) -> tuple:
-        count, _, _, v, multipliers, first, second, loads, partner = carry
-        heaviest_multiplier = jnp.max(multipliers, axis=-1, keepdims=True)
-        binding = multipliers > 1e-6 * heaviest_multiplier
-        # Binding pairs stay, or the objective could fall; then come those that are overspent, the worst first.
-        held = jnp.where(binding, 4 + multipliers / heaviest_multiplier, 0.0)
-        spent = loads > 1 + 16 * eps
-        score = jnp.concatenate([held, jnp.where(spent, 1 + jnp.minimum(loads, 2.0), -1.0)], axis=-1)
-        new_first, new_second = select(score, first, second, partner)
-        v, multipliers = solve(new_first, new_second)
+        count, _, _, multipliers, first, second, loads, partner = carry
+        largest = jnp.max(multipliers, axis=-1, keepdims=True)
+        # Binding pairs stay, or the objective could fall; then come those that are overspent, the worst first, then the fullest.
+        # A candidate that is full but not overspent is one that is held already.
+        held = jnp.where(multipliers > 1e-6 * largest, 4 + multipliers / largest, 0.0)
+        spare = jnp.where(loads < 1 - 1e-6, loads, -1.0)
+        score = jnp.concatenate([held, jnp.where(loads > 1 + 16 * eps, 1 + jnp.minimum(loads, 2.0), spare)], axis=-1)
+        _, kept = jax.lax.top_k(score, slots)
+        first, second = (
+            jnp.take_along_axis(jnp.concatenate(pool, axis=-1), kept, axis=-1) for pool in ((first, everyone), (second, partner))
+        )
+        v, multipliers = _interior_point(_constraints(shared, metric, first, second), w, alive, start, power)
         loads, partner = heaviest(v)
-        return count + 1, jnp.max(loads), loads, v, multipliers, new_first, new_second, loads, partner
+        return count + 1, jnp.max(loads), v, multipliers, first, second, loads, partner
 
-    v, multipliers = solve(first, second)
-    loads, partner = heaviest(v)
     tolerance = 1 + (1e-11 if shared.dtype == jnp.float64 else 1e-5)
 
     def unfinished(carry: tuple) -> jax.Array:
         return (carry[0] < _EXCHANGES) & (carry[1] > tolerance)
 
-    carry = (jnp.int32(0), jnp.max(loads), loads, v, multipliers, first, second, loads, partner)
-    _, _, _, v, multipliers, first, second, _, _ = jax.lax.while_loop(unfinished, exchange, carry)
+    # At first the pairs that bound each query alone are held; a pair of an element with itself is no constraint.
+    multipliers = jnp.concatenate([jnp.ones((*batch, k), shared.dtype), jnp.zeros((*batch, slots - k), shared.dtype)], axis=-1)
+    first, second = (jnp.pad(i, [(0, 0)] * len(batch) + [(0, slots - k)]) for i in (first, second))
+    carry = (jnp.int32(0), jnp.asarray(jnp.inf, shared.dtype), start, multipliers, first, second, *heaviest(start))
+    _, _, v, multipliers, first, second, _, _ = jax.lax.while_loop(unfinished, exchange, carry)
     return v, multipliers, first, second
 
 

@@ -1,0 +1,165 @@
+"""Statistical queries under a metric: means over records of a function of one record (Kamalaruban et al. 2020, Appendix C).
+
+q(x) = (1/n) sum_i q(x_i) is the linear query with the values q(u)/n at each element u of the universe. The paper maps each element
+u to another u' and answers c * q(u') for q(u); with G(u) = c * q(u') / n this is the problem of ``preprocessing.py`` with the error
+of the worst element: problem (13). Where the metric is a sum over attributes, each attribute's mean is a problem of its
+own, on one attribute's values: problem (14), which has a solution by bisection.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.metric_privacy import budget
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries
+from dpjax.shapes import align
+
+
+class FittedMeans(NamedTuple):
+    """Values to average in place of others, with the noise of their means.
+
+    Attributes:
+        values: float ``(..., N)``: c u' of the paper, which stands for the value u of each element.
+        scales: float ``(...)``: c, the noise of the mean.
+        objective: float ``(...)``: max |values - given| + c, which bounds the mean absolute error.
+        closed_form: float ``(...)``: c for the values that were given.
+    """
+
+    values: jax.Array
+    scales: jax.Array
+    objective: jax.Array
+    closed_form: jax.Array
+
+
+def fit_statistics(
+    values: ArrayLike, metric: Metric, *, num_records: ArrayLike, loss: Loss = "squared", failure: float = 0.05
+) -> FittedQueries:
+    """Return the transformed universe of problem (13): queries G and scales c for means of functions of a record.
+
+        minimise  max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||^2   where   ||q(u') - q(v')||_1 <= n d(u, v)
+
+    and the like for the other losses (Theorem 11), by :func:`dpjax.metric_privacy.preprocessing.fit_queries`.
+
+    Args:
+        values: float ``(..., K, N)``: q(u), the K statistics of each element of the universe.
+        metric: on the N elements; it must satisfy the triangle inequality.
+        num_records: positive ``(...)``, n, public.
+        loss: static: ``"squared"``, ``"absolute"`` or ``"maximum"``.
+        failure: static, for ``"maximum"``.
+
+    Returns:
+        :class:`FittedQueries` to answer from a histogram: ``queries`` is c * q(u') / n, so that q(u') = n * queries / c.
+
+    Raises:
+        TypeError: as ``fit_queries``.
+        ValueError: as ``fit_queries``.
+
+    Privacy:
+        ``metric_laplace(histogram, fit.queries, metric, scales=fit.scales)`` is d-private under swap neighbors.
+
+    References:
+        Kamalaruban et al. (2020), Appendix C, Theorem 10 and equation (13).
+
+    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> fit = fit_statistics([[0.0, 1.0, 2.0]], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=2.0, loss="maximum")
+    >>> bool(fit.objective < 0.8 * fit.closed_form)
+    True
+    """
+    given = parameters.float_array("values", values)
+    n = parameters.positive("num_records", num_records, given.dtype)
+    given = parameters.finite("values", values, given.dtype)
+    rank = max(given.ndim, n.ndim + 2)
+    shared = align(given, rank) / align(n[..., None, None], rank)
+    return fit_queries(shared, metric, num_records=n, loss=loss, bias="worst_element", failure=failure)
+
+
+def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) -> FittedMeans:
+    """Return the values and the noise of problem (14), for the mean of each attribute on its own.
+
+        minimise  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
+
+    For given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by the middle of the smallest and the largest
+    function on the universe whose differences are at most c n d and that stay within r of the given values. r(c) + c is convex.
+
+    Args:
+        values: float ``(..., N)``, the value of each element of one attribute's own universe; attributes are a batch axis.
+        metric: on the N elements of each attribute; it must satisfy the triangle inequality.
+        num_records: positive ``(...)``, n, public.
+
+    Returns:
+        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The global optimum, unless the metric violates the
+        triangle inequality, and then still within the budgets.
+
+    Raises:
+        TypeError: not a :class:`Metric`.
+        ValueError: as :func:`dpjax.metric_privacy.budget.load`; bad ``num_records``; a metric with "nobody".
+
+    Privacy:
+        All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i).
+
+    References:
+        Kamalaruban et al. (2020), Appendix C, equation (14).
+
+    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)
+    >>> [round(float(v), 3) for v in fit.values], round(float(fit.scales), 3), round(float(fit.objective), 3)
+    ([0.49, 0.51, 1.51], 0.051, 0.541)
+    """
+    parameters.instance("fit_marginals", metric, Metric, "point_metric(...).dense() for one of coordinates")
+    if metric.neighbors != "swap":
+        raise ValueError("fit_marginals needs a public number of records: a metric without nobody.")
+    given = jnp.expand_dims(values, -2) if isinstance(values, jax.Array) else np.asarray(values)[..., None, :]
+    queries, aligned = budget.door(given, metric)
+    n = parameters.positive("num_records", num_records, queries.dtype)
+    rank = max(n.ndim, queries.ndim - 2)
+    aligned = jax.tree.map(lambda leaf: align(leaf, rank + 2), aligned)
+    return _fit_marginals(align(queries, rank + 2), aligned, align(n, rank))
+
+
+@jax.jit
+def _fit_marginals(queries: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
+    u = queries[..., 0, :]
+    reach = n[..., None, None] * metric.budgets
+    apart = u[..., :, None] - u[..., None, :]
+    closed = budget.common_scales(queries / n[..., None, None], metric)[..., 0]
+
+    def excess(c: jax.Array) -> jax.Array:
+        """|u - v| - c n d of each pair; a pair without a budget limit never exceeds it."""
+        return jnp.where(reach == jnp.inf, -jnp.inf, jnp.abs(apart) - c[..., None, None] * jnp.where(reach == jnp.inf, 0.0, reach))
+
+    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Towards the smallest c at which the pair that exceeds most gives less than 1 of error for 1 of noise."""
+        low, high = ends
+        middle = (low + high) / 2
+        over = excess(middle)
+        most = jnp.max(over, axis=(-2, -1), keepdims=True)
+        slope = jnp.max(jnp.where(over == most, reach, 0.0), axis=(-2, -1)) / 2
+        more = (slope > 1) & (most[..., 0, 0] > 0)
+        return jnp.where(more, middle, low), jnp.where(more, high, middle)
+
+    # Where a pair of budget 0 is told apart, the closed form is infinite; noise above the spread of the values is never worth it.
+    top = jnp.minimum(closed, jnp.max(jnp.abs(apart), axis=(-2, -1)))
+    bits = 2 * int(np.finfo(u.dtype).nmant)
+    _, c = jax.lax.fori_loop(0, bits, halve, (jnp.zeros_like(top), top))
+    error = jnp.maximum(jnp.max(excess(c), axis=(-2, -1)), 0.0) / 2
+    allowed = c[..., None, None] * jnp.where(reach == jnp.inf, 0.0, reach)
+    allowed = jnp.where(reach == jnp.inf, jnp.inf, allowed)
+    least = jnp.max(u[..., None, :] - error[..., None, None] - allowed, axis=-1)
+    most = jnp.min(u[..., None, :] + error[..., None, None] + allowed, axis=-1)
+    one = jnp.argmax(metric.budgets == 0, axis=-1).astype(jnp.int32)
+    fitted = (least + most) / 2
+    fitted = jnp.take_along_axis(fitted, jnp.broadcast_to(one, fitted.shape), axis=-1)
+    scale = budget.common_scales(fitted[..., None, :] / n[..., None, None], metric)[..., 0]
+
+    objective = jnp.max(jnp.abs(fitted - u), axis=-1) + scale
+    better = objective < closed
+    return FittedMeans(
+        jnp.where(better[..., None], fitted, u), jnp.where(better, scale, closed), jnp.where(better, objective, closed), closed
+    )
