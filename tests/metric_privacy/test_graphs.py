@@ -2,13 +2,12 @@
 
 import heapq
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpjax.metric_privacy.graphs import from_graph
-from dpjax.metric_privacy.metrics import from_budgets
+from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.validation import validate
 
 
@@ -31,24 +30,22 @@ def dijkstra(edges, budgets, size):
 
 def test_graphs(x64):
     rng = np.random.default_rng(4)
-    edges = rng.integers(0, 12, (16, 2))  # with loops and double edges, and in pieces
-    budgets = rng.exponential(size=(30, 16)) * rng.choice([0.0, 1.0, np.inf], (30, 16), p=[0.1, 0.7, 0.2])
+    edges = rng.integers(0, 9, (11, 2))  # with loops and double edges, and in pieces
+    budgets = rng.exponential(size=(30, 11)) * rng.choice([0.0, 1.0, np.inf], (30, 11), p=[0.1, 0.7, 0.2])
     budgets = np.where(np.isnan(budgets), np.inf, budgets)
-    found = from_graph(edges, size=12, budgets=budgets)
-    expected = np.stack([dijkstra(edges, row, 12) for row in budgets])
+    found = from_graph(edges, size=9, budgets=budgets)
+    expected = np.stack([dijkstra(edges, row, 9) for row in budgets])
     np.testing.assert_allclose(found.budgets, expected, rtol=1e-13)
     assert np.isinf(expected).any()
-    report = validate(found)
-    assert np.all(report.is_metric)
-    np.testing.assert_array_equal(np.swapaxes(found.budgets, -1, -2), found.budgets)
-    np.testing.assert_allclose(found.closure().budgets, expected, rtol=1e-13)
+    assert not np.any(validate(found).violations)
+    np.testing.assert_array_equal(np.swapaxes(np.asarray(found.budgets), -1, -2), found.budgets)
     # Without paths of more than one step the triangle inequality is lost, and seen.
-    direct = np.full((12, 12), np.inf)
-    for (i, j), cost in zip(edges, budgets[0], strict=True):
-        direct[i, j] = direct[j, i] = min(direct[i, j], cost)
-    np.fill_diagonal(direct, 0.0)
-    assert not bool(validate(from_budgets(direct)).is_metric)
-    np.testing.assert_allclose(from_budgets(direct).closure().budgets, expected[0], rtol=1e-13)
+    direct = np.full((30, 9, 9), np.inf)
+    for (i, j), cost in zip(edges, budgets.T, strict=True):
+        direct[:, i, j] = direct[:, j, i] = np.minimum(direct[:, i, j], cost)
+    direct[:, range(9), range(9)] = 0.0
+    assert np.all(np.asarray(validate(direct).violations) > 0)
+    np.testing.assert_allclose(Metric(jnp.asarray(direct)).closure().budgets, expected, rtol=1e-13)
 
 
 def test_a_tree(x64):
@@ -82,9 +79,3 @@ def test_hostile_graphs():
     assert np.isnan(spoilt[1:]).all()
     for edge in ([0, 2], [-1, 0]):
         assert np.isnan(from_graph(jnp.array([edge]), size=2, budgets=1.0).budgets).all()
-
-
-def test_derivative_of_a_path(x64):
-    edges = [[0, 1], [1, 2], [0, 2]]
-    slope = jax.grad(lambda budgets: from_graph(edges, size=3, budgets=budgets).budgets[0, 2])(jnp.array([1.0, 1.0, 3.0]))
-    np.testing.assert_array_equal(slope, [1.0, 1.0, 0.0])

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.metrics import PointMetric, from_points, point_metric
+from dpjax.metric_privacy.metrics import PointMetric, from_budgets, from_points, point_metric
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import validate
 from tests.metric_privacy.golden import THRESHOLDS, UNIVERSE
@@ -29,8 +29,8 @@ def test_against_numpy_and_the_counts_on_record(x64):
     np.testing.assert_allclose(smooth.budgets, 0.5 * np.maximum(1, APART / LIMITS[:, None, None]) * off, rtol=1e-14)
     golden = [THRESHOLDS["thresholds"][str(int(limit))] for limit in LIMITS]
     report = validate(policy)
-    assert (50 * 49 // 2 - report.unprotected).tolist() == [g["edges"] for g in golden]
-    assert (2 * report.violations).tolist() == [g["tri_blow"] for g in golden]  # ordered triples there, i < j here
+    assert (50 * 49 // 2 - np.asarray(report.unprotected)).tolist() == [g["edges"] for g in golden]
+    assert (2 * np.asarray(report.violations)).tolist() == [g["tri_blow"] for g in golden]  # ordered triples there, i < j here
     assert validate(smooth).violations.tolist() == [g["tri_smooth"] for g in golden]
     closed = policy.closure()
     assert validate(closed).violations.tolist() == [g["tri_closure"] for g in golden]
@@ -51,12 +51,10 @@ def test_any_budgets_keep_their_scales_under_closure(x64):
     budgets = rng.exponential(size=(30, 9, 9)) ** 3
     budgets = np.minimum(budgets, np.swapaxes(budgets, -1, -2)) * ~np.eye(9, dtype=bool)
     budgets = np.where((budgets > 3) & (budgets > 0), np.inf, budgets)
-    from dpjax.metric_privacy.metrics import from_budgets
-
     metric = from_budgets(budgets)
     closed = metric.closure()
-    assert np.all(validate(metric).violations > 0)
-    assert np.all(validate(closed).is_metric)
+    assert np.all(np.asarray(validate(metric).violations) > 0)
+    assert not np.any(validate(closed).violations)
     queries = rng.normal(size=(20, 9))
     for before, after in zip(budgets, np.asarray(closed.budgets), strict=True):
         np.testing.assert_allclose(scales(queries, after), scales(queries, before), rtol=1e-12)
@@ -66,12 +64,12 @@ def test_any_budgets_keep_their_scales_under_closure(x64):
 
 def test_the_smooth_threshold_is_a_metric_of_any_points(x64):
     rng = np.random.default_rng(9)
-    points = rng.normal(size=(25, 12, 2)) * 10.0 ** rng.integers(-3, 4, (25, 1, 1))
+    points = rng.normal(size=(30, 9, 2)) * 10.0 ** rng.integers(-3, 4, (30, 1, 1))
     points[:, 7] = points[:, 3]
     smooth = smooth_threshold(from_points(points, epsilon=1), epsilon=0.5, threshold=1.0)
-    assert np.all(validate(smooth).is_metric)
+    assert not np.any(validate(smooth).violations)
     assert np.all(np.asarray(smooth.budgets)[:, 3, 7] == 0.5)  # two elements at one place
-    assert np.any(validate(blowfish(from_points(points, epsilon=1), epsilon=0.5, threshold=1.0)).violations > 0)
+    assert np.any(validate(blowfish(from_points(points, epsilon=1), epsilon=0.5, threshold=1.0)).violations)
 
 
 def test_points_keep_their_kind(x64):
@@ -80,7 +78,6 @@ def test_points_keep_their_kind(x64):
         dense = policy(from_points(UNIVERSE, epsilon=2.0), epsilon=0.5, threshold=LIMITS)
         assert isinstance(lazy, PointMetric)
         assert lazy.batch_shape == (4,)
-        np.testing.assert_allclose(lazy.dense().budgets, dense.budgets, rtol=1e-14)
         np.testing.assert_allclose(lazy.with_absence(0.25).dense().budgets, dense.with_absence(0.25).budgets, rtol=1e-14)
         with pytest.raises(ValueError, match="have a threshold already"):
             policy(lazy, epsilon=1, threshold=1)

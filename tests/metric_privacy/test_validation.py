@@ -24,40 +24,44 @@ def triples(budgets, tolerance=1e-12):
 
 def test_against_loops(x64):
     rng = np.random.default_rng(2)
-    batch = rng.exponential(size=(40, 7, 7)) * rng.choice([0.0, 1.0, np.inf], (40, 7, 7), p=[0.05, 0.9, 0.05])
+    batch = rng.exponential(size=(30, 9, 9)) * rng.choice([0.0, 1.0, np.inf], (30, 9, 9), p=[0.05, 0.9, 0.05])
     batch = np.where(np.isnan(batch), np.inf, batch)
     batch = np.minimum(batch, np.swapaxes(batch, -1, -2))
-    batch[:, range(7), range(7)] = 0
-    batch[30:] = np.asarray(from_points(rng.normal(size=(10, 7, 2)), epsilon=1).budgets)
-    report = validate(batch)
+    batch[:, range(9), range(9)] = 0
+    batch[20:] = np.asarray(from_points(rng.normal(size=(10, 9, 2)), epsilon=1).budgets)
+    whole = validate(batch)
+    report, excesses, metrics = jax.device_get((whole, whole.excess, whole.is_metric))
     for b, budgets in enumerate(batch):
         found = triples(budgets)
         assert int(report.violations[b]) == len(found)
-        assert bool(report.is_metric[b]) == (not found)
+        assert bool(metrics[b]) == (not found)
         if found:
             excess, detour, *_ = max(found)
             i, j, k = report.triple[b].tolist()
             assert report.direct[b] == budgets[i, j]
             assert report.detour[b] == budgets[i, k] + budgets[k, j] == -detour
-            np.testing.assert_allclose(report.excess[b], excess, rtol=1e-12)
+            np.testing.assert_allclose(excesses[b], excess, rtol=1e-12)
         else:
             assert report.triple[b].tolist() == [-1, -1, -1]
-            assert report.excess[b] == 0
-        above = budgets[np.triu_indices(7, 1)]
+            assert excesses[b] == 0
+        above = budgets[np.triu_indices(9, 1)]
         assert (int(report.coincident[b]), int(report.unprotected[b])) == (np.sum(above == 0), np.sum(np.isinf(above)))
         assert report.least[b] == above.min()
-    assert 0 < int(jnp.sum(report.is_metric)) < 40
-    assert str(report) == f"reports on a batch of shape (40,): {int(jnp.sum(report.is_metric))} are metrics"
+    assert 0 < metrics.sum() < 30
+    assert str(whole) == f"reports on a batch of shape (30,): {metrics.sum()} are metrics"
 
 
 def test_what_is_said():
+    def on_three(one, other, diagonal=0.0, far=1.0):
+        return validate([[0, one, far], [other, 0, far], [far, far, diagonal]])
+
     assert str(validate(uniform(3, epsilon=1))) == "a metric"
-    assert str(validate([[0, 0], [0, 0]])) == "a metric; 1 pairs are at distance 0"
-    assert str(validate([[0, np.inf], [np.inf, 0]])) == "a metric; 1 pairs are unprotected (inf)"
-    assert str(validate([[0, 1], [3, 0]])) == "no metric: d(i, j) and d(j, i) differ by up to 2"
-    assert str(validate([[0, -1], [-1, 2]])).startswith("no metric: d(i, i) is up to 2; the smallest budget is -1")
-    assert str(validate([[0, np.nan], [np.nan, 0]])) == "no metric: NaN among the budgets"
-    uneven = validate([[0, np.inf], [1, 0]])
+    assert str(on_three(0, 0)) == "a metric; 1 pairs are at distance 0"
+    assert str(on_three(1, 1, far=np.inf)) == "a metric; 2 pairs are unprotected (inf)"
+    assert str(on_three(1, 2)) == "no metric: d(i, j) and d(j, i) differ by up to 1"
+    assert str(on_three(-1, -1, 2)).startswith("no metric: d(i, i) is up to 2; the smallest budget is -1")
+    assert str(on_three(np.nan, np.nan)) == "no metric: NaN among the budgets"
+    uneven = on_three(np.inf, 1)
     assert uneven.asymmetry == np.inf
     assert not bool(uneven.is_symmetric)
     told = str(validate([[0, np.inf, 1], [np.inf, 0, 2], [1, 2, 0]]))
@@ -68,7 +72,8 @@ def test_rounding_is_no_violation():
     line = from_points(np.random.default_rng(0).normal(size=(60, 1)), epsilon=0.1)  # triangles without slack, float32
     assert bool(validate(line).is_metric)
     assert int(validate(line, tolerance=0.0).violations) > 0
-    bent = line.budgets.at[3, 8].multiply(1 + 1e-4).at[8, 3].multiply(1 + 1e-4)
+    bent = np.array(line.budgets)
+    bent[3, 8] = bent[8, 3] = bent[3, 8] * (1 + 1e-4)
     assert not bool(validate(bent).is_metric)
 
 
@@ -79,10 +84,9 @@ def test_hostile_matrices():
         validate([[0.0]], tolerance=-1.0)
     with pytest.raises(TypeError, match=r"points\.dense"):
         validate(point_metric([[0.0]], epsilon=1))
-    report = jax.jit(validate)(jnp.array([[[0, jnp.nan], [jnp.nan, 0]], [[0, 1.0], [1.0, 0]]]))
-    assert report.missing.tolist() == [True, False]
-    assert report.is_metric.tolist() == [False, True]
-    assert report.is_symmetric.tolist() == [False, True]
+    batch = jnp.array([[[0, jnp.nan], [jnp.nan, 0]], [[0, 1.0], [1.0, 0]]])
+    found = jax.jit(lambda b: (validate(b).missing, validate(b).is_metric))(batch)
+    assert [array.tolist() for array in found] == [[True, False], [False, True]]
 
 
 @pytest.mark.slow

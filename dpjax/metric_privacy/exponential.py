@@ -1,0 +1,229 @@
+"""The d_X-private exponential mechanism (Kamalaruban et al. 2020, Definition 9 and Theorem 3), with the sharper scale of a range.
+
+P(candidate) proportional to exp(score / (2c)). Moving a record from i to j changes the score of candidate r by some g_r. The
+log-probability of r changes by g_r/(2c) less the logarithm of a mean of exp(g/(2c)), which lies between its extremes: by at most
+(max g - min g)/(2c), and the changes of all candidates lie in an interval of that length. It is at most d(i, j) if
+
+    c >= (max over r of g_r - min over r of g_r) / 2 / d(i, j)   for all pairs.
+
+Theorem 3 asks for the largest |g_r| instead, which is never smaller than half the range: the two agree on counts
+(g = -1, 1, 0, ...), and scores that a move can only raise need half of it.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.distributions.finite import Finite
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.lipschitz import evaluate, histogram, ratio, rounded_up
+from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows
+from dpjax.shapes import align, broadcast_batch
+
+
+def metric_exponential(
+    scores: ArrayLike, metric: Metric | PointMetric, *, sensitivity: ArrayLike, candidates: ArrayLike | None = None
+) -> Finite:
+    """Return the law P(candidate) proportional to exp(score / (2c)), c = max over pairs of sensitivity(i, j) / d(i, j).
+
+    Args:
+        scores: float ``(..., R)``, higher is better. A score of ``-inf`` excludes a candidate; that must be public, the same for
+            every dataset.
+        metric: budgets of the universe; its batch broadcasts against that of the scores (a sweep is ``metric * epsilon[:, None]``).
+        sensitivity: float ``(..., N, N)``, public, the diagonal ignored: for a move from i to j, the most by which any score
+            changes, or half the most by which the largest change of a score exceeds the smallest (which is never more).
+        candidates: float ``(R,)`` or ``(..., R)``, public, what the scores belong to; without it, the indices 0..R-1.
+
+    Returns:
+        A :class:`Finite` of the broadcast batch shape; all candidates alike (but for the excluded) where a pair without budget has
+        a sensitivity. Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``; and where no protected pair changes
+        any score: the scores are then as public as n is, and need no mechanism.
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: sensitivities that are not finite and at least 0 or do not fit the metric; candidates that do not fit.
+
+    Privacy:
+        d_X-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
+        "nobody" as element N. Public: the metric, the sensitivity and the candidates.
+
+    References:
+        McSherry and Talwar (2007); Kamalaruban, Perrier, Asghar and Kaafar (2020), Definition 9 and Theorem 3, with the sharper
+        sensitivity described above.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 0.5], [0.5, 0.0]])
+    >>> law = metric_exponential([0.0, 2.0], metric, sensitivity=[[0.0, 1.0], [1.0, 0.0]])
+    >>> bool(jnp.isclose(law.prob(1.0) / law.prob(0.0), jnp.exp(0.5)))
+    True
+    """
+    points = parameters.float_array("scores", scores)
+    if points.ndim == 0 or points.shape[-1] == 0:
+        raise ValueError(f"scores need a last axis with at least one candidate, got shape {points.shape}.")
+    points = points.astype(jnp.promote_types(points.dtype, metric.dtype))
+    given = parameters.nonnegative("sensitivity", sensitivity, points.dtype)
+    if given.shape[-2:] != (metric.size, metric.size):
+        raise ValueError(f"sensitivity must be of shape (..., {metric.size}, {metric.size}), got {given.shape}.")
+    labels = _labels(candidates, points.shape[-1], points.dtype)
+    return _law(points, labels, _scale_of_sensitivity(given, metric))
+
+
+def linear_selection(
+    x: ArrayLike, metric: Metric | PointMetric, *, weights: ArrayLike, candidates: ArrayLike | None = None
+) -> Finite:
+    """Return the law of the exponential mechanism whose scores are linear in a histogram: score(r) = <w_r, x>.
+
+        P(r) proportional to exp(<w_r, x> / (2c)),   c = max over i, j of (max over r of g_r - min over r of g_r) / 2 / d(i, j)
+
+    where g_r = w_rj - w_ri is what a move from i to j changes.
+
+    Args:
+        x: counts ``(..., N)`` of the elements (without "nobody"); one that is negative, infinite or NaN counts as 0.
+        metric: budgets of the universe; its batch broadcasts against that of the data (a sweep is ``metric * epsilon[:, None]``).
+        weights: float ``(..., R, N)``, public.
+        candidates: float ``(R,)`` or ``(..., R)``, public, what the weights belong to; without it, the indices 0..R-1.
+
+    Returns:
+        A :class:`Finite` of the broadcast batch shape. Where no protected pair changes the scores' differences, the best candidate
+        has all the probability, as far as rounding allows (see :func:`selection_scale`).
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: weights that are not finite or do not fit the metric; shapes that do not fit.
+
+    Privacy:
+        d_X-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
+        "nobody" as element N. Public: the metric, the weights and the candidates.
+
+    References:
+        McSherry and Talwar (2007); Kamalaruban, Perrier, Asghar and Kaafar (2020), Theorem 3, with the scale of a range.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
+    >>> law = linear_selection([3.0, 1.0], metric, weights=[[1.0, 0.0], [0.0, 1.0]])  # the commoner element
+    >>> bool(jnp.isclose(law.prob(0.0) / law.prob(1.0), jnp.exp(1.0)))
+    True
+    """
+    values = _weights(weights, metric)
+    counts = histogram(x, values.dtype)
+    own = metric.size - (metric.neighbors == "add_remove")
+    if counts.shape[-1] != own:
+        raise ValueError(f"x counts {counts.shape[-1]} elements, the metric is about {own}.")
+    labels = _labels(candidates, values.shape[-2], counts.dtype)
+    return _linear_law(counts, values, labels, metric)
+
+
+def selection_scale(weights: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
+    """Return the c of :func:`linear_selection`, of the broadcast batch shape.
+
+    Args:
+        weights: float ``(..., R, N)``, without "nobody".
+        metric: budgets of the universe, as a matrix or a function of coordinates.
+
+    Returns:
+        Float, rounded up; never below sqrt(eps) times the largest |weight|, eps of the dtype, so that what a score's rounding
+        changes stays small beside c; infinite where a pair without budget changes the differences of scores.
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: weights that are not finite or do not fit the metric.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
+    >>> round(float(selection_scale([[1.0, 0.0], [0.0, 0.0]], metric)), 6)  # Theorem 3 asks for 0.5
+    0.25
+    """
+    return _scale_of_weights(_weights(weights, metric), metric)
+
+
+def guarantee(metric: Metric | PointMetric) -> MetricGuarantee:
+    """Return what one draw of :func:`metric_exponential` or :func:`linear_selection` costs.
+
+    Args:
+        metric: that of the draw, concrete and without a batch.
+
+    Returns:
+        A :class:`MetricGuarantee` whose ranges are the budgets too.
+
+    Raises:
+        TypeError: a traced metric.
+        ValueError: a batch of metrics, or NaN.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> print(guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]])))
+    d-privacy on 2 elements with budgets 0.5 to 0.5, n public: 0.5-DP and 0.5-bounded-range under swap neighbors
+    """
+    whole = metric.dense() if isinstance(metric, PointMetric) else metric
+    return MetricGuarantee(whole, ranges=whole)
+
+
+def _weights(weights: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
+    given = parameters.float_array("weights", weights)
+    if given.ndim < 2 or 0 in given.shape[-2:]:
+        raise ValueError(f"weights must be of shape (..., R, N) with R, N >= 1, got {given.shape}.")
+    given = given.astype(jnp.promote_types(given.dtype, metric.dtype))
+    return metric.columns(parameters.finite("weights", given if isinstance(weights, jax.Array) else weights, given.dtype))
+
+
+def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.Array:
+    if candidates is None:
+        return jnp.arange(count, dtype=dtype)
+    labels = parameters.float_array("candidates", candidates).astype(dtype)
+    if labels.shape[-1:] != (count,):
+        raise ValueError(f"{count} scores need {count} candidates, got shape {labels.shape}.")
+    return labels
+
+
+@jax.jit
+def _law(scores: jax.Array, labels: jax.Array, scale: jax.Array) -> Finite:
+    ok = scale > 0  # NaN and 0 give NaN; infinity the uniform law
+    return Finite(labels, -scores, jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
+
+
+@jax.jit
+def _linear_law(counts: jax.Array, weights: jax.Array, labels: jax.Array, metric: Metric | PointMetric) -> Finite:
+    own = counts.shape[-1]
+    return _law(evaluate(weights[..., :own].astype(counts.dtype), counts), labels, _scale_of_weights(weights, metric))
+
+
+@jax.jit
+def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric | PointMetric) -> jax.Array:
+    batch = jnp.broadcast_shapes(sensitivity.shape[:-2], metric.batch_shape)
+
+    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
+        itself = index[:, None] == jnp.arange(metric.size, dtype=index.dtype)[None, :]
+        either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))[..., index, :]
+        change = align(jnp.where(align(itself, either_way.ndim), 0.0, either_way), len(batch) + 2)
+        found = ratio(change, align(rows, len(batch) + 2).astype(change.dtype))
+        return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
+
+    needed = fold_rows(metric, jnp.zeros(batch, sensitivity.dtype), step)
+    return needed * (1 + 4 * float(jnp.finfo(needed.dtype).eps))
+
+
+@jax.jit
+def _scale_of_weights(weights: jax.Array, metric: Metric | PointMetric) -> jax.Array:
+    batch = jnp.broadcast_shapes(weights.shape[:-2], metric.batch_shape)
+    size = weights.shape[-1]
+
+    def half_ranges(index: jax.Array) -> jax.Array:
+        """Of the changes of all candidates' scores, between elements ``index`` and all: ``(..., count, N)``."""
+
+        def wider(found: tuple[jax.Array, jax.Array], weight: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
+            change = weight[..., None, :] - weight[..., index][..., :, None]
+            return (jnp.maximum(found[0], change), jnp.minimum(found[1], change)), None
+
+        start = jnp.full((*weights.shape[:-2], index.shape[0], size), -jnp.inf, weights.dtype)
+        (most, least), _ = jax.lax.scan(wider, (start, -start), jnp.moveaxis(weights, -2, 0))
+        return (most - least) / 2
+
+    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
+        budgets = align(rows, len(batch) + 2).astype(weights.dtype)
+        found = ratio(align(half_ranges(index), len(batch) + 2), budgets)
+        return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
+
+    needed = fold_rows(metric, jnp.zeros(batch, weights.dtype), step)
+    return rounded_up(needed, align(jnp.max(jnp.abs(weights), axis=(-2, -1)), len(batch)))

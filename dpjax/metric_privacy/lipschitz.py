@@ -1,0 +1,456 @@
+"""Queries that a universe's budgets allow, and the best of them: problem (8) of Kamalaruban et al. (2020), solved exactly.
+
+SmallDB and MWEM answer c Q' in place of Q, for queries Q' with |q'_i - q'_j| <= d(i, j): c q' must be c d-Lipschitz. A larger c
+costs noise, a smaller one a mismatch max |q - c q'|. At a given c the best function is the middle of two envelopes of q (McShane),
+
+    min over j of q_j + c d(i, j)   and   max over j of q_j - c d(i, j),
+
+with d closed by shortest paths, and its mismatch is half the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+.
+Both envelopes are within E(c) of q, on its two sides; and no c d-Lipschitz function is closer than E(c)/2, because
+|q_i - q_j| - c d(i, j) is at most its error at i plus its error at j.
+
+What is left of problem (8) is the minimum over c of n E(c)/2 + price (c n^2)^(1/3). E is convex and piecewise linear, so the sum
+is concave between the breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, beginning
+with the closed form of the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import log
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows
+from dpjax.shapes import align, broadcast_batch
+
+Mechanism = Literal["small_db", "mwem"]
+MECHANISMS = ("small_db", "mwem")
+_Walk = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LipschitzQueries:
+    """K linear queries c Q' whose values differ by at most c d(i, j) between elements i and j, and c.
+
+    Made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_queries`. Leading axes are a batch. It is a pytree.
+
+    Attributes:
+        values: float ``(..., K, N)``, c Q': what the mechanisms answer. With "nobody" in the metric, it is the last element.
+        scale: float ``(...)``, c.
+        neighbors: static, the relation of the metric.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> queries = lipschitz_queries([[0.0, 3.0]], from_budgets([[0.0, 2.0], [2.0, 0.0]]))
+    >>> round(float(queries.scale), 4), float(queries.answers(jnp.array([1.0, 5.0]))[0])
+    (1.5, 15.0)
+    """
+
+    values: jax.Array
+    scale: jax.Array
+    neighbors: Literal["swap", "add_remove"] = field(default="swap", metadata={"static": True})
+
+    @property
+    def num_queries(self) -> int:
+        """K."""
+        return self.values.shape[-2]
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the universe, "nobody" among them."""
+        return self.values.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast shape of the leading axes."""
+        return jnp.broadcast_shapes(self.values.shape[:-2], self.scale.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    def answers(self, histograms: jax.Array) -> jax.Array:
+        """The values of all queries at histograms ``(..., N)``: ``(..., K)``."""
+        return evaluate(self.values, histograms)
+
+
+def lipschitz_queries(queries: ArrayLike, metric: Metric | PointMetric) -> LipschitzQueries:
+    """Return the queries as they are, at the smallest c that allows them: c = max over queries and pairs of |q_i - q_j| / d(i, j).
+
+    Args:
+        queries: float ``(..., K, N)``, public, without "nobody".
+        metric: budgets of the universe; its batch broadcasts against that of the queries.
+
+    Returns:
+        :class:`LipschitzQueries`. The scale is rounded up, and never below sqrt(eps) times the largest |value|, eps of the dtype:
+        at a scale of 0, which queries constant on every protected pair would have, rounding would decide what is drawn. It is
+        infinite where two elements that may not be told apart differ in a query; mechanisms then give NaN, and
+        :func:`fit_queries` finds other queries.
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: a wrong shape, values that are not finite, a number of elements that is not that of the metric.
+
+    Privacy:
+        None is spent: it reads public numbers only.
+
+    References:
+        Kamalaruban, Perrier, Asghar and Kaafar (2020), Theorem 5 and Section 4.1.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0, 1, 4], [1, 0, 4], [4, 4, 0]])
+    >>> round(float(lipschitz_queries([[0.0, 1.0, 2.0], [1.0, 1.0, 0.0]], metric).scale), 6)
+    1.0
+    """
+    return _closed_form(_values(queries, metric), metric)
+
+
+def lipschitz_envelope(queries: ArrayLike, metric: Metric | PointMetric, *, scale: ArrayLike) -> LipschitzQueries:
+    """Return the queries nearest to the given ones, in the sup norm, that a scale c allows.
+
+        (min over j of (q_j + c d(i, j)) + max over j of (q_j - c d(i, j))) / 2,   with d closed by shortest paths
+
+    Args:
+        queries: float ``(..., K, N)``, public, without "nobody".
+        metric: budgets of the universe; its batch broadcasts against that of the queries.
+        scale: c, positive; broadcasts against the batch.
+
+    Returns:
+        :class:`LipschitzQueries`; the mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j). The values lie
+        between the least and the largest of the query. The scale is rounded up as in :func:`lipschitz_queries`.
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: as :func:`lipschitz_queries`, or a bad ``scale``.
+
+    Privacy:
+        None is spent: it reads public numbers only.
+
+    References:
+        McShane (1934); Kamalaruban et al. (2020), problem (8), Q' for a given c.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0, 1], [1, 0]])
+    >>> lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5).values.tolist()
+    [[0.25, 0.75]]
+    """
+    values = _values(queries, metric)
+    return _envelope(values, metric, parameters.positive("scale", scale, values.dtype))
+
+
+def fit_queries(
+    queries: ArrayLike,
+    metric: Metric | PointMetric,
+    *,
+    num_records: ArrayLike,
+    price: Mechanism | ArrayLike,
+    failure: float = 0.05,
+) -> LipschitzQueries:
+    """Return the queries and the scale that minimise the bound on a mechanism's error: problem (8), solved exactly.
+
+        minimise n max over q of |q - c q'| + price * (c n^2)^(1/3)   over c >= 0 and |q'_i - q'_j| <= d(i, j)
+
+    Args:
+        queries: float ``(..., K, N)``, public, without "nobody".
+        metric: budgets of the universe; its batch broadcasts against that of the queries.
+        num_records: n, positive and public; broadcasts against the batch.
+        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative.
+            That of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant,
+            where MWEM with the closed form would answer well.
+        failure: the probability beta with which SmallDB may exceed its bound, in (0, 1); not used otherwise.
+
+    Returns:
+        :class:`LipschitzQueries`. Where no c is worth its price (few records), the queries are constant on every protected
+        pair, and the scale is the smallest that is used at all (see :func:`lipschitz_queries`).
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: as :func:`lipschitz_queries`, a bad ``num_records``, ``price`` or ``failure``, or for MWEM Python or NumPy
+            queries with a value outside [-1, 1].
+
+    Privacy:
+        None is spent: it reads public numbers only, n among them. Where n is private, give a public guess.
+
+    References:
+        Kamalaruban et al. (2020), problem (8) in Sections 3.3 and 3.4, and Appendix B, which leaves it to local search.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 0.01, 1.0], [0.01, 0.0, 1.0], [1.0, 1.0, 0.0]])
+    >>> fitted = fit_queries([[0.0, 0.1, 1.0]], metric, num_records=1000, price="small_db")  # the closed form is c = 10
+    >>> round(float(fitted.scale), 4), [round(float(v), 4) for v in fitted.values[0]]
+    (0.9091, [0.0455, 0.0545, 0.9545])
+    """
+    values = _values(queries, metric)
+    if isinstance(price, str):
+        parameters.one_of("price", price, MECHANISMS)
+        factor: ArrayLike = unit_price(price, values.shape[-1], values.shape[-2], failure)
+    else:
+        factor = price
+    if price == "mwem" and not isinstance(queries, jax.Array) and np.any(np.abs(np.asarray(queries, np.float64)) > 1):
+        raise ValueError(
+            "MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers."
+        )
+    records = parameters.positive("num_records", num_records, values.dtype)
+    cost = parameters.nonnegative("price", factor, values.dtype)
+    return _fit(values, metric.dense() if isinstance(metric, PointMetric) else metric, records, cost)
+
+
+def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failure: float) -> float:
+    """Return the factor of (c n^2)^(1/3) in the bound on the error of a mechanism.
+
+    SmallDB: gamma^(1/3), gamma = 16 log N l + 4 log N + 4 log(1/failure), l = max(log K, log(2K)/2). The paper's gamma lacks
+    4 log N, because it takes log K/alpha^2 for the number of records, which must be rounded up; l differs at K = 1 only, where the
+    paper's small database is empty. MWEM: 20/5^(2/3) (log N log K)^(1/3), as printed; it holds with probability 1 - 2T/K.
+
+    >>> round(unit_price("small_db", 3, 3, 0.05), 4), round(unit_price("mwem", 3, 3, 0.05), 4)
+    (3.2924, 7.2825)
+    """
+    if not 0 < failure < 1:
+        raise ValueError(f"failure must be between 0 and 1, got {failure}.")
+    if mechanism == "small_db":
+        choices = max(log(num_queries), log(2 * num_queries) / 2)
+        return float((16 * log(num_elements) * choices + 4 * log(num_elements) + 4 * log(1 / failure)) ** (1 / 3))
+    return float(20 / 5 ** (2 / 3) * (log(num_elements) * log(num_queries)) ** (1 / 3))
+
+
+def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> jax.Array:
+    """Return the largest |q - c q'| over all queries and elements, of the broadcast batch shape.
+
+    Args:
+        queries: float ``(..., K, N)`` without "nobody", to whom queries are 0.
+        fitted: what stands for them.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0, 1], [1, 0]])
+    >>> float(mismatch([[0.0, 1.0]], lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5)))
+    0.25
+    """
+    given = parameters.float_array("queries", queries).astype(fitted.dtype)
+    if fitted.neighbors == "add_remove":
+        given = jnp.concatenate([given, jnp.zeros_like(given[..., :1])], axis=-1)
+    rank = max(given.ndim, fitted.values.ndim)
+    return jnp.max(jnp.abs(align(given, rank) - align(fitted.values, rank)), axis=(-2, -1))
+
+
+def overspent(queries: LipschitzQueries, metric: Metric | PointMetric) -> jax.Array:
+    """Return the largest |c q'_i - c q'_j| / (c d(i, j)), of the broadcast batch shape: at most 1 if the metric allows the queries.
+
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0, 1], [1, 0]])
+    >>> round(float(overspent(LipschitzQueries(jnp.array([[0.0, 3.0]]), jnp.array(2.0)), metric)), 4)
+    1.5
+    """
+    if queries.size != metric.size or queries.neighbors != metric.neighbors:
+        raise ValueError(
+            f"queries on {queries.size} elements under {queries.neighbors} neighbors do not fit a metric on {metric.size} "
+            f"under {metric.neighbors}."
+        )
+    needed = _needed(queries.values, metric)
+    rank = max(needed.ndim, queries.scale.ndim)
+    return align(needed, rank) / align(queries.scale, rank)
+
+
+def allowed_by(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metric:
+    """Return the metric, for a guarantee, or raise where it does not allow the queries.
+
+    Raises:
+        TypeError: traced arguments.
+        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
+    """
+    if queries.batch_shape or metric.batch_shape:
+        raise ValueError(f"a guarantee is about one law, and there is a batch: {queries.batch_shape}, {metric.batch_shape}.")
+    try:
+        most = float(overspent(queries, metric))
+    except TypeError:  # JAX's error for a traced value is one
+        raise TypeError("a guarantee is about concrete queries and budgets, and these are traced.") from None
+    if not most <= 1:
+        raise ValueError(f"the queries differ by up to {most:g} times c d(i, j): the scale c must be that much larger.")
+    return metric.dense() if isinstance(metric, PointMetric) else metric
+
+
+def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
+    """Return the answers ``(..., K)`` of queries ``(..., K, N)`` at histograms ``(..., N)``; batches broadcast."""
+    rank = max(values.ndim, histograms.ndim + 1)
+    product = jnp.matmul(align(values, rank), align(histograms[..., None], rank), precision=jax.lax.Precision.HIGHEST)
+    return product[..., 0]
+
+
+def histogram(x: ArrayLike, dtype: Any) -> jax.Array:
+    """Return counts as floats, whatever the data are: a negative, infinite or NaN one is 0, one above 2^62 is that."""
+    counts = parameters.float_array("x", x)
+    if counts.ndim == 0:
+        raise ValueError("x must be histograms with a last axis of elements, got a number.")
+    counts = counts.astype(jnp.promote_types(counts.dtype, dtype))
+    return jnp.where((counts > 0) & (counts < jnp.inf), jnp.minimum(counts, 2.0**62), 0.0)
+
+
+def whole_histogram(x: ArrayLike, queries: LipschitzQueries, total: ArrayLike | None) -> tuple[jax.Array, jax.Array]:
+    """Return counts of all elements of the queries and their public sum: ``(..., N)`` and ``(...)``.
+
+    Under swap the sum is public and counted, unless it is given. Under add/remove it is a public ``total``, and the rest of it is
+    nobody: that count may be negative and is not clipped, so that a record more is always one nobody less.
+    """
+    counts = histogram(x, queries.dtype)
+    own = queries.size - (queries.neighbors == "add_remove")
+    if counts.shape[-1] != own:
+        raise ValueError(f"x counts {counts.shape[-1]} elements, the queries are about {own}.")
+    if total is None:
+        if queries.neighbors == "add_remove":
+            raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
+        return counts, jnp.sum(counts, axis=-1)
+    public = parameters.positive("total", total, counts.dtype)
+    if queries.neighbors == "add_remove":
+        rank = max(public.ndim, counts.ndim - 1)
+        nobody = align(public, rank) - align(jnp.sum(counts, axis=-1), rank)
+        counts = jnp.broadcast_to(align(counts, rank + 1), (*nobody.shape, own))
+        counts = jnp.concatenate([counts, nobody[..., None]], axis=-1)
+    return counts, public
+
+
+def ratio(change: jax.Array, budgets: jax.Array) -> jax.Array:
+    """Return change / budget, with 0 where nothing changes or the pair is not protected, and ``inf`` where the budget is 0."""
+    void = (change == 0) | (budgets == jnp.inf)
+    nothing = budgets == 0
+    return jnp.where(void, 0.0, jnp.where(nothing, jnp.inf, change / jnp.where(nothing | void, 1.0, budgets)))
+
+
+def rounded_up(scale: jax.Array, largest: jax.Array) -> jax.Array:
+    """Return a scale a few units in the last place up, and at least sqrt(eps) times the largest |value| (1 if all are 0)."""
+    eps = float(jnp.finfo(scale.dtype).eps)
+    least = jnp.where(largest > 0, eps**0.5 * largest, 1.0)
+    return jnp.maximum(scale * (1 + 4 * eps), least)
+
+
+def _values(queries: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
+    given = parameters.float_array("queries", queries)
+    if given.ndim < 2 or 0 in given.shape[-2:]:
+        raise ValueError(f"queries must be of shape (..., K, N) with K, N >= 1, got {given.shape}.")
+    given = given.astype(jnp.promote_types(given.dtype, metric.dtype))
+    checked = parameters.finite("queries", given if isinstance(queries, jax.Array) else queries, given.dtype)
+    return metric.columns(checked)
+
+
+def _changes(values: jax.Array, index: jax.Array) -> jax.Array:
+    """The largest difference of any query between elements ``index`` and all: ``(..., count, N)``."""
+
+    def larger(found: jax.Array, query: jax.Array) -> tuple[jax.Array, None]:
+        return jnp.maximum(found, jnp.abs(query[..., index][..., :, None] - query[..., None, :])), None
+
+    rest, size = values.shape[:-2], values.shape[-1]
+    start = jnp.zeros((*rest, index.shape[0], size), values.dtype)
+    return jax.lax.scan(larger, start, jnp.moveaxis(values, -2, 0))[0]
+
+
+@jax.jit
+def _needed(values: jax.Array, metric: Metric | PointMetric) -> jax.Array:
+    """The smallest scale that the values need."""
+    batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape)
+    dtype = jnp.promote_types(values.dtype, metric.dtype)
+
+    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
+        found = ratio(align(_changes(values, index), len(batch) + 2).astype(dtype), align(rows, len(batch) + 2).astype(dtype))
+        return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
+
+    return fold_rows(metric, jnp.zeros(batch, dtype), step)
+
+
+def _largest_value(values: jax.Array) -> jax.Array:
+    return jnp.max(jnp.abs(values), axis=(-2, -1))
+
+
+@jax.jit
+def _closed_form(values: jax.Array, metric: Metric | PointMetric) -> LipschitzQueries:
+    needed = _needed(values, metric)
+    return LipschitzQueries(values, rounded_up(needed, align(_largest_value(values), needed.ndim)), metric.neighbors)
+
+
+@jax.jit
+def _envelope(values: jax.Array, metric: Metric | PointMetric, scale: jax.Array) -> LipschitzQueries:
+    closed = metric.closure()
+    rank = max(values.ndim, closed.budgets.ndim, scale.ndim + 2)
+    budgets, c = align(closed.budgets, rank).astype(values.dtype), align(scale[..., None, None], rank)
+    middle = _middle(align(values, rank), budgets, c)
+    found = _needed(middle, closed)
+    most = jnp.maximum(broadcast_batch(scale, found.shape), found)
+    return LipschitzQueries(middle, rounded_up(most, _largest_value(middle)), metric.neighbors)
+
+
+def _middle(values: jax.Array, budgets: jax.Array, scale: jax.Array) -> jax.Array:
+    """The middle of the two envelopes of all queries; all of one rank, ``budgets`` closed."""
+    allowed = jnp.where(budgets == 0, 0.0, scale * budgets)  # a scale of 0 allows nothing where the budget is finite
+    allowed = jnp.where(budgets == jnp.inf, jnp.inf, allowed)
+
+    def one(query: jax.Array) -> jax.Array:
+        above = jnp.min(query[..., None, :] + allowed, axis=-1)
+        below = jnp.max(query[..., None, :] - allowed, axis=-1)
+        return (above + below) / 2
+
+    middle = jnp.moveaxis(jax.lax.map(one, jnp.moveaxis(values, -2, 0)), 0, -2)
+    # Elements without any budget between them share one value exactly, however their rows were rounded.
+    first = jnp.broadcast_to(jnp.argmax(budgets == 0, axis=-1)[..., None, :], middle.shape)
+    return jnp.take_along_axis(middle, first, axis=-1)
+
+
+@jax.jit
+def _fit(values: jax.Array, metric: Metric, records: jax.Array, price: jax.Array) -> LipschitzQueries:
+    batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape, records.shape, price.shape)
+    rank, size = len(batch), metric.size
+    # Closed: a path of small budgets between i and j bounds |q'_i - q'_j|, and so the mismatch, more than their own budget does.
+    budgets = align(metric.closure().budgets, rank + 2).astype(values.dtype)
+    changes = align(_changes(values, jnp.arange(size)), rank + 2)
+    changes, budgets = (jnp.broadcast_to(array, (*batch, size, size)) for array in jnp.broadcast_arrays(changes, budgets))
+    changes = jnp.where(budgets == jnp.inf, 0.0, changes)
+    slopes = jnp.where(budgets == jnp.inf, 0.0, budgets)
+    best = _best_scale(changes, slopes, broadcast_batch(records, batch), broadcast_batch(price, batch))
+    closed = _closed_form(values, metric)
+    fitted = _envelope(values, metric, best)
+    as_given = best >= broadcast_batch(_needed(values, metric), batch)
+    return LipschitzQueries(
+        jnp.where(as_given[..., None, None], align(values, rank + 2), align(fitted.values, rank + 2)),
+        jnp.where(as_given, broadcast_batch(closed.scale, batch), broadcast_batch(fitted.scale, batch)),
+        metric.neighbors,
+    )
+
+
+def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.Array) -> jax.Array:
+    """The breakpoint of E(c) = max of changes - c slopes with the least n E(c)/2 + price (c n^2)^(1/3), or 0; batch ``(...)``."""
+
+    def cost(excess: jax.Array, c: jax.Array) -> jax.Array:
+        return n * excess / 2 + price * jnp.cbrt(c) * jnp.cbrt(n) * jnp.cbrt(n)
+
+    def go_on(state: _Walk) -> jax.Array:
+        return jnp.any(state[0])
+
+    def to_the_left(state: _Walk) -> _Walk:
+        """From one line of the envelope to the next steeper one."""
+        active, change, slope, best, least = state
+        steeper = slopes > slope[..., None, None]
+        rise = changes - change[..., None, None]
+        meet = jnp.where(steeper, rise / jnp.where(steeper, slopes - slope[..., None, None], 1.0), -jnp.inf)
+        c = jnp.max(meet, axis=(-2, -1))
+        active = active & (c > 0)
+        found = cost(jnp.maximum(change - slope * c, 0.0), c)
+        better = active & (found < least)
+        slope_there = jnp.max(jnp.where(meet == c[..., None, None], slopes, 0.0), axis=(-2, -1))
+        on_it = (slopes == slope_there[..., None, None]) & steeper
+        change_there = jnp.max(jnp.where(on_it, changes, -jnp.inf), axis=(-2, -1))
+        return (
+            active,
+            jnp.where(active, change_there, change),
+            jnp.where(active, slope_there, slope),
+            jnp.where(better, c, best),
+            jnp.where(better, found, least),
+        )
+
+    flat = jnp.max(jnp.where(slopes == 0, changes, 0.0), axis=(-2, -1))  # an excess that no scale removes
+    at_zero = cost(jnp.max(changes, axis=(-2, -1)), jnp.zeros_like(n))
+    start = (jnp.isfinite(at_zero), flat, jnp.zeros_like(n), jnp.zeros_like(n), at_zero)
+    best = jax.lax.while_loop(go_on, to_the_left, start)[3]
+    return jnp.where(jnp.isfinite(at_zero), best, jnp.nan)
