@@ -219,7 +219,7 @@ def test_metric_budgets(x64, monkeypatch):
     rows = experiment.threshold_rows(experiment.from_points(points[:1], epsilon=1.0), single[:, :1])
     found = {policy: [row for row in rows if row["policy"] == policy] for policy in ("Blowfish", "smooth")}
     assert [row["pairs"] for row in found["Blowfish"]] == [2, 5, 24, 79]
-    assert [row["violations"] for row in found["Blowfish"]] == [0, 0, 16, 192]
+    assert [row["violations"] for row in found["Blowfish"]] == [0, 0, 8, 96]  # theirs are 16 and 192: both orders of each pair
     expected = {"Blowfish": (0.6905, 0.8839, 1.1570, 1.2608), "smooth": (0.7377, 0.9532, 1.1711, 1.2665)}
     for policy, errors in expected.items():
         for row, error in zip(found[policy], errors, strict=True):
