@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -159,3 +160,122 @@ def test_selection(x64, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
     selection.draw(rows, str(tmp_path / "selection.png"))
     assert (tmp_path / "selection.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_metric_budgets(x64, monkeypatch):
+    """Needs no data. The first universe is that of an independent computation with queries of its own, the numbers written here."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    experiment = importlib.import_module("metric_budgets")
+    rng = np.random.default_rng(experiment.SEED)
+    points = experiment.random_points(2, rng)
+    metric = experiment.from_points(points, epsilon=1.0)
+    single = experiment.random_queries("real", (100, 2, 50), rng)
+    i, j = np.triu_indices(50, 1)
+    budgets = np.linalg.norm(points[:, i] - points[:, j], axis=-1)  # NumPy from here on, where nothing of the experiment is called
+
+    for row in experiment.single_rows(metric, single):
+        u = row["universe"]
+        values = single[:, u]
+        scales = np.max(np.abs(values[:, i] - values[:, j]) / budgets[u], axis=-1)
+        assert row["closest"] == pytest.approx(budgets[u].min(), rel=1e-12)
+        assert row["mean"] == pytest.approx(np.mean(np.ptp(values, axis=-1) / budgets[u].min() / scales), rel=1e-12)
+        assert row["most"] <= budgets[u].max() / budgets[u].min()
+
+    theirs = {"real": (1.8637764326507418, 2.0954715705033, 2.3623418129771836)}
+    theirs["binary"] = (1.4555702559770303, 1.9168249114672735, 2.791999417210079)
+    cells = {}
+    for kind in theirs:
+        matrices = experiment.random_queries(kind, (100, 2, 5, 50), rng)
+        cells[kind] = experiment.matrix_cells(metric, matrices)
+        apart = np.abs(matrices[..., i] - matrices[..., j])
+        plain = apart.sum(axis=2).max(axis=-1) / budgets.min(axis=-1)
+        alone = np.max(apart / budgets[:, None], axis=-1)
+        expected = {"equal_shares": 5 * np.exp(np.log(alone).mean(axis=-1)), "common": np.max(apart.sum(axis=2) / budgets, axis=-1)}
+        for name, scales in expected.items():
+            assert cells[kind][name]["mean"] == pytest.approx(np.mean(plain / scales), rel=1e-12)
+        for name in experiment.STRATEGIES:
+            scales = np.asarray(experiment.noise_scales(matrices, metric, strategy=name))
+            loads = np.max(np.sum(apart / scales[..., None], axis=2) / budgets, axis=-1)
+            assert loads.max() <= 1
+            # Equal shares leave something of every pair. The others use up some pair: less noise is too little.
+            assert name == "equal_shares" or loads.min() > 1 - 1e-12
+        for name in experiment.STRATEGIES[:-1]:
+            assert 0.3 < cells[kind][f"optimal/{name}"] < 0.98
+
+    def agrees(kind, strategy, value):
+        """Means over 100 matrices both."""
+        cell = cells[kind][strategy]
+        return abs(cell["first"] - value) <= 4.5 * math.sqrt(2) * cell["first_se"]
+
+    for kind, values in theirs.items():
+        for strategy, value in zip(experiment.STRATEGIES, values, strict=False):
+            assert agrees(kind, strategy, value), (kind, strategy)
+    # Controls: the tolerance tells the strategies apart.
+    assert not agrees("real", "equal_shares", theirs["real"][2])
+    assert not agrees("binary", "equal_shares", theirs["binary"][1])
+    assert not agrees("binary", "parameter_selection", theirs["binary"][1])
+
+    rows = experiment.threshold_rows(experiment.from_points(points[:1], epsilon=1.0), single[:, :1])
+    found = {policy: [row for row in rows if row["policy"] == policy] for policy in ("Blowfish", "smooth")}
+    assert [row["pairs"] for row in found["Blowfish"]] == [2, 5, 24, 79]
+    assert [row["violations"] for row in found["Blowfish"]] == [0, 0, 8, 96]  # theirs are 16 and 192: both orders of each pair
+    expected = {"Blowfish": (0.6905, 0.8839, 1.1570, 1.2608), "smooth": (0.7377, 0.9532, 1.1711, 1.2665)}
+    for policy, errors in expected.items():
+        for row, error in zip(found[policy], errors, strict=True):
+            limit = row["T"]
+            weight = np.maximum(budgets[0] / limit, 1) if policy == "smooth" else np.where(budgets[0] <= limit, 1, np.inf)
+            scales = np.max(np.abs(single[:, 0, i] - single[:, 0, j]) / weight, axis=-1)
+            assert row["RMSE"]["mean"] == pytest.approx(math.sqrt(2) * scales.mean(), rel=1e-12)
+            # Of 100 and of 1000 queries: 5 standard errors of the difference.
+            assert row["RMSE"]["mean"] == pytest.approx(error, abs=5 * math.sqrt(2 * scales.var() * (1 / 100 + 1 / 1000)))
+            assert row["repaired"] == 0
+            assert row["changed"] < 1e-13
+            assert policy == "Blowfish" or row["violations"] == 0
+    for lower, upper in zip(found["Blowfish"], found["smooth"], strict=True):
+        assert lower["RMSE"]["mean"] <= upper["RMSE"]["mean"]
+
+
+@pytest.mark.slow
+def test_metric_budgets_of_cities(x64, data_folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    experiment = importlib.import_module("metric_budgets")
+    rows = {(row["list"], row["unit"]): row for row in experiment.city_rows(data_folder, 20)}
+    assert [rows[name, "km"]["cities"] for name in ("top 1000", "GeoNames")] == [743, 836]
+
+    def factor(points, query):
+        i, j = np.triu_indices(len(points), 1)
+        degrees = np.linalg.norm(points[i] - points[j], axis=-1)
+        return np.ptp(query) / degrees.min() / np.max(np.abs(query[i] - query[j]) / degrees)
+
+    for name, (points, elevation) in experiment.cities(data_folder).items():
+        assert rows[name, "degrees"]["elevation"] == pytest.approx(factor(points, elevation), rel=1e-9)
+        # Neighbours at the same height are what makes it so large: the control has the same heights elsewhere.
+        shuffled = np.random.default_rng(0).permutation(elevation)
+        assert factor(points, shuffled) < rows[name, "degrees"]["elevation"] / 5
+        # Degrees of longitude are shorter than those of latitude, and nothing else changes.
+        assert rows[name, "km"]["elevation"] == pytest.approx(rows[name, "degrees"]["elevation"], rel=0.15)
+    assert 2 < rows["top 1000", "degrees"]["mean"] < 3.5  # published: between 2 and 3, on a list of 741
+    assert 90 < rows["top 1000", "degrees"]["elevation"] < 110  # published: 202
+    # The same place twice: its distance from itself is what the factor measures.
+    assert rows["GeoNames", "km"]["closest"] < 0.01
+    assert rows["GeoNames", "km"]["elevation"] > 100 * rows["GeoNames, one within 0.01", "km"]["elevation"]
+
+
+@pytest.mark.slow
+def test_metric_budgets_runs_without_tables(tmp_path):
+    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
+    document, picture = tmp_path / "rows.json", tmp_path / "plot.png"
+    command = [sys.executable, str(FOLDER / "metric_budgets.py"), "--quick", "--json", str(document), "--png", str(picture)]
+    environment = {name: value for name, value in os.environ.items() if name != "DPJAX_DATA"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parent.parent, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Figure 3 is left out" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(document.read_text())
+    assert len(found["rows"]) == 4 + 2 * 3 + 2 * 4
+    for row in found["rows"]:
+        if row["figure"] in ("2c", "2d"):
+            cells = [row[name] for name in ("equal_shares", "common", "parameter_selection", "optimal")]
+            assert all(cell["lowest"] <= cell["mean"] <= cell["highest"] for cell in cells)
+            assert row["K"] == 1 or cells[0]["mean"] < cells[1]["mean"] < cells[2]["mean"]

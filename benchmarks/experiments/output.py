@@ -13,10 +13,15 @@ VERSIONS = ("dpjax", "jax", "jaxlib", "numpy")
 
 def parse(description: str, argv: list[str] | None = None) -> argparse.Namespace:
     """The flags ``--json`` and ``--png``; the help shows the first line of the description."""
+    return flags(description).parse_args(argv)
+
+
+def flags(description: str) -> argparse.ArgumentParser:
+    """The parser of :func:`parse`, for an experiment that has flags of its own."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write rows, settings and versions to this file")
     parser.add_argument("--png", metavar="FILE", help="draw the plot into this file (needs matplotlib)")
-    return parser.parse_args(argv)
+    return parser
 
 
 def data_folder() -> pathlib.Path:
