@@ -3,7 +3,7 @@
 data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --key--> draws
 """
 
-from dpjax import accounting, auditing, distributions, mechanisms, profiles, random, release, simulation, utility
+from dpjax import accounting, auditing, distributions, mechanisms, metric_privacy, profiles, random, release, simulation, utility
 from dpjax.accounting import Guarantee
 from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -81,6 +81,7 @@ __all__ = [
     "mean",
     "mechanisms",
     "median",
+    "metric_privacy",
     "mode",
     "never_fail",
     "noisy_binary_search",

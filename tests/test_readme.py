@@ -37,6 +37,16 @@ def test_each_command_is_one_line(end):
 
 
 def test_the_table_names_everything_public():
-    modules = {"accounting", "auditing", "distributions", "mechanisms", "profiles", "random", "release", "simulation"}
+    modules = {
+        "accounting",
+        "auditing",
+        "distributions",
+        "mechanisms",
+        "metric_privacy",
+        "profiles",
+        "random",
+        "release",
+        "simulation",
+    }
     for name in set(dpjax.__all__) - modules - {"__version__", "Guarantee", "SensitivityProfile", "Tails"}:
         assert f"`{name}" in README, name

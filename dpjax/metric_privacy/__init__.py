@@ -1,1 +1,70 @@
-"""Metric privacy (d_X-privacy): a budget for every pair of elements of the data universe, and noise fitted to it."""
+"""Metric privacy: a budget for every pair of values that a record can have, and mechanisms whose noise is fitted to it.
+
+d-privacy (Chatzikokolakis et al. 2013) for linear queries of a histogram, after Kamalaruban, Perrier, Asghar and Kaafar (2020). The
+universe of N values, its metric and the queries are public. Definition 2 of the paper, as printed, lets the number of records leak;
+here neighbours move one record from a value to another, with n public, unless the metric has a further element "nobody"
+(:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
+"""
+
+from dpjax.metric_privacy.attributes import from_dates, value_budgets, weighted_hamming
+from dpjax.metric_privacy.budget import (
+    improvement_factor,
+    load,
+    noise_scales,
+    optimal_scales,
+    parameter_selection,
+    single_query_scale,
+)
+from dpjax.metric_privacy.exponential import linear_selection, metric_exponential, selection_scale
+from dpjax.metric_privacy.graphs import from_graph
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.laplace import metric_laplace
+from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
+from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows, from_budgets, from_points, point_metric, uniform
+from dpjax.metric_privacy.mwem import mwem
+from dpjax.metric_privacy.preprocessing import fit_queries
+from dpjax.metric_privacy.small_db import small_databases, small_db, small_db_size
+from dpjax.metric_privacy.statistics import fit_marginals, fit_statistics
+from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
+from dpjax.metric_privacy.validation import Report, validate
+
+__all__ = [
+    "LipschitzQueries",
+    "Metric",
+    "MetricGuarantee",
+    "PointMetric",
+    "Report",
+    "blowfish",
+    "fit_lipschitz_queries",
+    "fit_marginals",
+    "fit_queries",
+    "fit_statistics",
+    "fold_rows",
+    "from_budgets",
+    "from_dates",
+    "from_graph",
+    "from_points",
+    "improvement_factor",
+    "linear_selection",
+    "lipschitz_envelope",
+    "lipschitz_queries",
+    "load",
+    "metric_exponential",
+    "metric_laplace",
+    "mismatch",
+    "mwem",
+    "noise_scales",
+    "optimal_scales",
+    "parameter_selection",
+    "point_metric",
+    "selection_scale",
+    "single_query_scale",
+    "small_databases",
+    "small_db",
+    "small_db_size",
+    "smooth_threshold",
+    "uniform",
+    "validate",
+    "value_budgets",
+    "weighted_hamming",
+]

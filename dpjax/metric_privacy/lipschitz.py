@@ -39,7 +39,7 @@ _Walk = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 class LipschitzQueries:
     """K linear queries c Q' whose values differ by at most c d(i, j) between elements i and j, and c.
 
-    Made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_queries`. Leading axes are a batch. It is a pytree.
+    Made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_lipschitz_queries`. Leading axes are a batch. It is a pytree.
 
     Attributes:
         values: float ``(..., K, N)``, c Q': what the mechanisms answer. With "nobody" in the metric, it is the last element.
@@ -92,7 +92,7 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric | PointMetric) -> Lipsc
         :class:`LipschitzQueries`. The scale is rounded up, and never below sqrt(eps) times the largest |value|, eps of the dtype:
         at a scale of 0, which queries constant on every protected pair would have, rounding would decide what is drawn. It is
         infinite where two elements that may not be told apart differ in a query; mechanisms then give NaN, and
-        :func:`fit_queries` finds other queries.
+        :func:`fit_lipschitz_queries` finds other queries.
 
     Raises:
         TypeError: not real numbers.
@@ -145,7 +145,7 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric | PointMetric, *, scal
     return _envelope(values, metric, parameters.positive("scale", scale, values.dtype))
 
 
-def fit_queries(
+def fit_lipschitz_queries(
     queries: ArrayLike,
     metric: Metric | PointMetric,
     *,
@@ -183,7 +183,7 @@ def fit_queries(
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 0.01, 1.0], [0.01, 0.0, 1.0], [1.0, 1.0, 0.0]])
-    >>> fitted = fit_queries([[0.0, 0.1, 1.0]], metric, num_records=1000, price="small_db")  # the closed form is c = 10
+    >>> fitted = fit_lipschitz_queries([[0.0, 0.1, 1.0]], metric, num_records=1000, price="small_db")  # the closed form is c = 10
     >>> round(float(fitted.scale), 4), [round(float(v), 4) for v in fitted.values[0]]
     (0.9091, [0.0455, 0.0545, 0.9545])
     """

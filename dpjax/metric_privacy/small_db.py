@@ -35,7 +35,7 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
 
     Args:
         x: counts ``(..., N)`` of the elements (without "nobody"); one that is negative, infinite or NaN counts as 0.
-        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_queries`); their batch
+        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_lipschitz_queries`); their batch
             broadcasts against that of the data.
         size: m, the number of records of a small database, at least 1 (see :func:`small_db_size`).
         total: n, positive and public, ``(...)``. Under add/remove it is required: an upper bound on the number of records, the

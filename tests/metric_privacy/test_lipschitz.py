@@ -7,7 +7,7 @@ import pytest
 
 from dpjax.metric_privacy.lipschitz import (
     LipschitzQueries,
-    fit_queries,
+    fit_lipschitz_queries,
     lipschitz_envelope,
     lipschitz_queries,
     mismatch,
@@ -91,7 +91,7 @@ def test_no_function_is_closer_than_the_envelope(x64):
 def test_no_scale_is_better_than_the_fitted_one(price, x64):
     queries, budgets, n = instances()
     metric = from_budgets(budgets)
-    fitted = fit_queries(queries, metric, num_records=n, price=price)
+    fitted = fit_lipschitz_queries(queries, metric, num_records=n, price=price)
     assert (np.asarray(overspent(fitted, metric)) <= 1).all()
     factor = unit_price(price, N, K, 0.05)
 
@@ -125,13 +125,13 @@ def test_nobody_and_points(x64):
     assert found.values.shape == (1, 4)
     alone = lipschitz_queries([[1.0, 1.0, 1.0]], from_points(points, epsilon=1.0))
     assert float(alone.scale) == pytest.approx(2.0**-26, rel=1e-12)  # free, but for rounding, where n is public
-    fitted = fit_queries([[0.0, 1.0, 1.0]], metric, num_records=50, price=0.5)
+    fitted = fit_lipschitz_queries([[0.0, 1.0, 1.0]], metric, num_records=50, price=0.5)
     assert float(overspent(fitted, metric)) <= 1
     assert fitted.values.shape == (1, 4)
     for function in (
         lambda m: lipschitz_queries([[0.0, 1.0, 0.2]], m),
         lambda m: lipschitz_envelope([[0.0, 1.0, 0.2]], m, scale=0.3),
-        lambda m: fit_queries([[0.0, 1.0, 0.2]], m, num_records=100, price="mwem"),
+        lambda m: fit_lipschitz_queries([[0.0, 1.0, 0.2]], m, num_records=100, price="mwem"),
     ):
         for one, other in zip(
             jax.tree.leaves(function(point_metric(points, epsilon=0.7))),
@@ -152,13 +152,13 @@ def test_errors(x64):
     with pytest.raises(ValueError, match="scale"):
         lipschitz_envelope([[0.0, 1.0]], metric, scale=0.0)
     with pytest.raises(ValueError, match="price"):
-        fit_queries([[0.0, 1.0]], metric, num_records=5, price="laplace")
+        fit_lipschitz_queries([[0.0, 1.0]], metric, num_records=5, price="laplace")
     with pytest.raises(ValueError, match="failure"):
-        fit_queries([[0.0, 1.0]], metric, num_records=5, price="small_db", failure=1.0)
+        fit_lipschitz_queries([[0.0, 1.0]], metric, num_records=5, price="small_db", failure=1.0)
     with pytest.raises(ValueError, match="num_records"):
-        fit_queries([[0.0, 1.0]], metric, num_records=0, price="small_db")
+        fit_lipschitz_queries([[0.0, 1.0]], metric, num_records=0, price="small_db")
     with pytest.raises(ValueError, match=r"\[-1, 1\]"):
-        fit_queries([[0.0, 2.0]], metric, num_records=5, price="mwem")
+        fit_lipschitz_queries([[0.0, 2.0]], metric, num_records=5, price="mwem")
     with pytest.raises(ValueError, match="do not fit"):
         overspent(LipschitzQueries(jnp.zeros((1, 3)), jnp.ones(())), metric)
     bad = lipschitz_queries(jnp.array([[[0.0, jnp.nan]], [[0.0, 1.0]]]), metric)

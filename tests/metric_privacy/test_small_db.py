@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_queries, lipschitz_envelope, lipschitz_queries
+from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries
 from dpjax.metric_privacy.metrics import from_budgets
 from dpjax.metric_privacy.small_db import guarantee, small_databases, small_db, small_db_size
 from dpjax.utility.metric_selection import small_db_alpha, small_db_bound, small_db_error
@@ -83,7 +83,7 @@ def test_the_bounds_hold_exactly(x64):
     asked = np.concatenate([QUERIES, random.uniform(size=(5, 3))])
     rows = histograms(3, n)[::7]
     metric = from_budgets(BUDGETS * 20)
-    for fitted in (lipschitz_queries(asked, metric), fit_queries(asked, metric, num_records=n, price=0.1)):
+    for fitted in (lipschitz_queries(asked, metric), fit_lipschitz_queries(asked, metric, num_records=n, price=0.1)):
         values, c = np.asarray(fitted.values), float(fitted.scale)
         gap = np.abs(values - asked).max()
         facts = {"num_elements": 3, "num_queries": 8, "scale": c, "failure": failure}
