@@ -38,7 +38,7 @@ from dpjax.metric_privacy.validation import validate
 
 Kind = Literal["real", "binary"]
 SEED, POINTS, SIDE, LEAST_POPULATION = 2020, 50, 100.0, 50_000
-UNIVERSES, QUERIES, MATRICES = 20, 1000, 50  # single queries, and matrices for each K, of each universe
+UNIVERSES, QUERIES, MATRICES = 20, 1000, 25  # single queries, and matrices for each K, of each universe
 COUNTS = tuple(range(1, 11))
 WIDTHS = (5, 10)  # matrices are padded with queries that are 0 everywhere, which take no share: two programs to compile, not ten
 THRESHOLDS = (2.0, 4.0, 8.0, 16.0)
