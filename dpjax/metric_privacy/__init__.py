@@ -21,9 +21,9 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.laplace import metric_laplace
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows, from_budgets, from_points, point_metric, uniform
-from dpjax.metric_privacy.mwem import mwem
+from dpjax.metric_privacy.multiplicative_weights import mwem
 from dpjax.metric_privacy.preprocessing import fit_queries
-from dpjax.metric_privacy.small_db import small_databases, small_db, small_db_size
+from dpjax.metric_privacy.small_database import small_databases, small_db, small_db_size
 from dpjax.metric_privacy.statistics import fit_marginals, fit_statistics
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import Report, validate

@@ -39,7 +39,8 @@ _Walk = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 class LipschitzQueries:
     """K linear queries c Q' whose values differ by at most c d(i, j) between elements i and j, and c.
 
-    Made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_lipschitz_queries`. Leading axes are a batch. It is a pytree.
+    Made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_lipschitz_queries`. Leading axes are a batch. It is
+    a pytree.
 
     Attributes:
         values: float ``(..., K, N)``, c Q': what the mechanisms answer. With "nobody" in the metric, it is the last element.

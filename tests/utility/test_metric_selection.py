@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpjax.distributions.finite import Finite
-from dpjax.metric_privacy.small_db import small_db_size
+from dpjax.metric_privacy.small_database import small_db_size
 from dpjax.utility.metric_selection import (
     exponential_shortfall,
     mwem_error,

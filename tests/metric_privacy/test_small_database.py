@@ -10,7 +10,7 @@ import pytest
 
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.small_db import guarantee, small_databases, small_db, small_db_size
+from dpjax.metric_privacy.small_database import guarantee, small_databases, small_db, small_db_size
 from dpjax.utility.metric_selection import small_db_alpha, small_db_bound, small_db_error
 from tests.support.histograms import histograms, losses
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy import mwem as module
+from dpjax.metric_privacy import multiplicative_weights as module
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.metrics import from_budgets, from_points
-from dpjax.metric_privacy.mwem import guarantee, mwem, selection_law
+from dpjax.metric_privacy.multiplicative_weights import guarantee, mwem, selection_law
 from dpjax.random import words
 from dpjax.utility.metric_selection import mwem_error, mwem_rounds
 from tests.support import statistics

@@ -71,8 +71,8 @@ def mwem(
     Args:
         key: a scalar typed threefry key.
         x: counts ``(..., N)`` of the elements (without "nobody"); one that is negative, infinite or NaN counts as 0.
-        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_lipschitz_queries`), with all values in
-            [-1, 1]; their batch broadcasts against that of the data.
+        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_lipschitz_queries`), with all
+            values in [-1, 1]; their batch broadcasts against that of the data.
         rounds: T, at least 1: how many queries are selected and measured.
         shape: the shape of the draws for each dataset.
         output: ``"average"``, of y^0 to y^(T-1) as in the paper (all that Theorem 8 speaks of; for T = 1 it is uniform), or
