@@ -33,6 +33,7 @@ def best_maximum_error(values, budgets, n, noise):
     return (n * np.maximum((apart - grid[:, None] * d).max(-1), 0) / 2 + noise * grid).min()
 
 
+@pytest.mark.slow
 def test_one_query_comes_near_the_best_largest_error(x64):
     rng = np.random.default_rng(2)
     values, budgets = instances.queries(30, "real", rng)[:, :1], instances.metrics(30, "plain", rng)

@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from dpjax.metric_privacy.laplace import LaplaceAnswers
 from dpjax.utility.metric_laplace import (
@@ -34,6 +35,7 @@ def test_the_exact_squared_error_is_the_largest_over_all_histograms():
     assert 2 * exact <= bound  # the paper's factor of 2 is not needed, nor are all elements
 
 
+@pytest.mark.slow
 def test_absolute_and_largest_errors_are_within_theorem_2():
     absolute = np.sum(LAW.mean_abs_error(TRUTH), -1)
     bound = float(theorem_2_absolute(ASKED, SCALES, answered=ANSWERED, num_records=N))
