@@ -43,7 +43,7 @@ def test_one_query_comes_near_the_best_largest_error(x64):
     best = [best_maximum_error(*row, noise=np.log(10)) for row in zip(values[:, 0], budgets, n, strict=True)]
     ratio = np.asarray(fit.objective) / best
     assert ratio.min() >= 1 - 1e-3
-    assert ratio.max() < 1.1
+    assert ratio.max() < 1.2
     assert np.median(ratio) < 1.02
     assert (np.asarray(fit.objective) < 0.7 * np.asarray(fit.closed_form)).any()
 
