@@ -46,12 +46,7 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
     if given.ndim < 1 or given.shape[-1] != codes.shape[-1]:
         raise ValueError(f"{codes.shape[-1]} attributes need as many budgets, got shape {given.shape}.")
     fits(codes.shape[:-2], budgets=given.shape[:-1])
-    wrong = jnp.any(jnp.isnan(given), axis=-1)
-    if jnp.issubdtype(codes.dtype, jnp.floating):
-        missing = jnp.any(jnp.isnan(codes), axis=(-2, -1))
-        rank = max(wrong.ndim, missing.ndim)
-        wrong = align(wrong, rank) | align(missing, rank)
-    return _add_up(codes, given[..., None, :], wrong, "min")
+    return _by_attribute(codes, given)
 
 
 def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarray | jax.Array, rule: Rule) -> Metric:
@@ -77,6 +72,9 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
         ValueError: wrong shapes, NumPy codes that have no budget, bad budgets, or ``"min"`` with an attribute of other than two
             values.
 
+    Privacy:
+        The records here are the universe, which is public. Budgets go with values, not with persons.
+
     References:
         Kamalaruban et al. (2020): Example 1 has the minimum (equation 3) and calls it a distance metric, which is true of its
         binary attributes; Section 5 has the sum.
@@ -100,11 +98,7 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
             )
         if isinstance(given, np.ndarray) and not np.all((given[..., a] >= 0) & (given[..., a] < value.shape[-1])):
             raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, those with a budget.")
-    codes, dtype = jnp.asarray(given, jnp.int32), jnp.result_type(*each)
-    batch = jnp.broadcast_shapes(codes.shape[:-2], *(value.shape[:-1] for value in each))
-    own = jnp.stack([_of_codes(value.astype(dtype), codes[..., a], batch) for a, value in enumerate(each)], axis=-1)
-    wrong = jnp.any(jnp.stack([broadcast_batch(jnp.any(jnp.isnan(value), axis=-1), batch) for value in each]), axis=0)
-    return _add_up(codes, own, wrong | jnp.any(jnp.isnan(own), axis=(-2, -1)), rule)
+    return _by_value(jnp.asarray(given, jnp.int32), each, rule)
 
 
 def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
@@ -120,6 +114,9 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     Raises:
         TypeError: neither dates nor real numbers.
         ValueError: a date that is NaT, days that are not finite, no dates, a bad ``epsilon``.
+
+    Privacy:
+        The dates here are the universe, which is public.
 
     References:
         Kamalaruban et al. (2020), Section 5 ("Data Generalization").
@@ -168,6 +165,25 @@ def _codes(records: ArrayLike) -> jax.Array:
     return jnp.asarray(codes.reshape(given.shape), jnp.int32)
 
 
+@jax.jit
+def _by_attribute(codes: jax.Array, budgets: jax.Array) -> Metric:
+    wrong = jnp.any(jnp.isnan(budgets), axis=-1)
+    if jnp.issubdtype(codes.dtype, jnp.floating):
+        missing = jnp.any(jnp.isnan(codes), axis=(-2, -1))
+        rank = max(wrong.ndim, missing.ndim)
+        wrong = align(wrong, rank) | align(missing, rank)
+    return _add_up(codes, budgets[..., None, :], wrong, "min")
+
+
+@partial(jax.jit, static_argnames="rule")
+def _by_value(codes: jax.Array, budgets: list[jax.Array], rule: Rule) -> Metric:
+    dtype = jnp.result_type(*budgets)
+    batch = jnp.broadcast_shapes(codes.shape[:-2], *(each.shape[:-1] for each in budgets))
+    own = jnp.stack([_of_codes(each.astype(dtype), codes[..., a], batch) for a, each in enumerate(budgets)], axis=-1)
+    wrong = jnp.any(jnp.stack([broadcast_batch(jnp.any(jnp.isnan(each), axis=-1), batch) for each in budgets]), axis=0)
+    return _add_up(codes, own, wrong | jnp.any(jnp.isnan(own), axis=(-2, -1)), rule)
+
+
 def _of_codes(budgets: jax.Array, codes: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     """The budgets of the values that elements have, ``(*batch, N)``; NaN where a code has none."""
     count = budgets.shape[-1]
@@ -176,7 +192,6 @@ def _of_codes(budgets: jax.Array, codes: jax.Array, batch: tuple[int, ...]) -> j
     return jnp.where((index >= 0) & (index < count), found, jnp.nan)
 
 
-@partial(jax.jit, static_argnames="rule")
 def _add_up(codes: jax.Array, own: jax.Array, wrong: jax.Array, rule: Rule) -> Metric:
     """Over the attributes in which two elements differ, the sum of what both budgets ``(..., N or 1, A)`` allow."""
     rank = max(codes.ndim, own.ndim)

@@ -32,6 +32,9 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
         TypeError: edges that are not integers.
         ValueError: a wrong shape or ``size``, NumPy edges to nodes that do not exist, bad budgets.
 
+    Privacy:
+        The graph is public. Nodes that no path joins are not protected from being told apart.
+
     References:
         Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks").
 

@@ -81,9 +81,9 @@ class MetricGuarantee:
         size = self.metric.size
         who = "with nobody, n private" if self.neighbors == "add_remove" else "n public"
         said = f"d-privacy on {size} elements"
-        finite = [self.metric.smallest, self.metric.largest]
-        if size > 1 and float(finite[0]) < inf:
-            said += f" with budgets {float(finite[0]):g} to {float(finite[1]):g}"
+        budgets = np.asarray(self.metric.budgets)[~np.eye(size, dtype=bool)]
+        if np.any(budgets < inf):
+            said += f" with budgets {np.min(budgets):g} to {np.max(budgets[budgets < inf]):g}"
         said += f", {who}: "
         dp = self.guarantee(neighbors=self.neighbors)
         if dp.epsilon < inf:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Any, Literal, TypeVar
 
@@ -126,13 +127,7 @@ class Metric:
         >>> from_budgets([[0.0, 3.0], [3.0, 0.0]]).with_absence(1.0).closure().budgets.tolist()
         [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
         """
-        edge = _absence(self, budgets)
-        batch = jnp.broadcast_shapes(edge.shape[:-1], self.batch_shape)
-        edge = broadcast_rows(edge, batch)
-        inner = jnp.broadcast_to(align(self.budgets, len(batch) + 2), (*batch, self.size, self.size))
-        last = jnp.concatenate([edge, jnp.zeros_like(edge[..., :1])], axis=-1)
-        whole = jnp.concatenate([jnp.concatenate([inner, edge[..., None]], axis=-1), last[..., None, :]], axis=-2)
-        return Metric(_void(whole, jnp.isnan(whole)), "add_remove")
+        return Metric(_bordered(self.budgets, _absence(self, budgets)), "add_remove")
 
     def __add__(self, other: Metric) -> Metric:
         if not isinstance(other, Metric):
@@ -142,18 +137,13 @@ class Metric:
                 f"metrics add up on one universe only: {self.size} elements under {self.neighbors} neighbors, "
                 f"{other.size} under {other.neighbors}."
             )
-        rank = max(self.budgets.ndim, other.budgets.ndim)
-        dtype = jnp.promote_types(self.dtype, other.dtype)
-        return replace(self, budgets=align(self.budgets, rank).astype(dtype) + align(other.budgets, rank).astype(dtype))
+        return replace(self, budgets=_sum(self.budgets, other.budgets))
 
     def __radd__(self, other: int) -> Metric:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, factor: ArrayLike) -> Metric:
-        scale = parameters.positive("factor", factor, self.dtype)
-        rank = max(self.budgets.ndim, scale.ndim + 2)
-        scaled = align(self.budgets, rank) * align(scale[..., None, None], rank)
-        return replace(self, budgets=_void(scaled, jnp.isnan(scaled)))
+        return replace(self, budgets=_scaled(self.budgets, parameters.positive("factor", factor, self.dtype)))
 
     __rmul__ = __mul__
 
@@ -223,22 +213,7 @@ class PointMetric:
 
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
         """Return the budgets ``(..., count, N)`` of some elements; see :meth:`Metric.rows`."""
-        rank = len(self.batch_shape) + 2
-        points = align(self.points, rank)
-        if self.absence is not None:
-            points = jnp.concatenate([points, points[..., :1, :]], axis=-2)  # a place for nobody
-        weights = None if self.weights is None else align(self.weights, rank - 1)
-        some = jax.lax.dynamic_slice_in_dim(points, start, count, axis=-2)
-        apart = align(_apart(some, points, weights, self.distance), rank)
-        index = _first(start, count, self.size) + jnp.arange(count, dtype=jnp.int32)
-        budgets = self._at(apart, align(_itself(index, self.size), rank))
-        if self.absence is None:
-            return budgets
-        cost = align(jnp.concatenate([self.absence, jnp.zeros_like(self.absence[..., :1])], axis=-1), rank - 1)
-        is_nobody = jnp.arange(self.size, dtype=jnp.int32) == self.size - 1
-        own = jax.lax.dynamic_slice_in_dim(cost, start, count, axis=-1)[..., None]
-        budgets = jnp.where(align(is_nobody, rank), own, budgets)
-        return jnp.where(align((index == self.size - 1)[:, None], rank), cost[..., None, :], budgets)
+        return _point_rows(self, start, count)
 
     def columns(self, queries: jax.Array) -> jax.Array:
         """Return query values of all elements; see :meth:`Metric.columns`."""
@@ -255,9 +230,7 @@ class PointMetric:
     def with_absence(self, budgets: ArrayLike) -> PointMetric:
         """Return the metric on one element more, "nobody", for which n is private; see :meth:`Metric.with_absence`."""
         edge = _absence(self, budgets)
-        wrong = jnp.any(jnp.isnan(edge), axis=-1)
-        rank = max(wrong.ndim, self.epsilon.ndim)
-        return replace(self, absence=edge, epsilon=jnp.where(align(wrong, rank), jnp.nan, align(self.epsilon, rank)))
+        return replace(self, absence=edge, epsilon=_unless_missing(self.epsilon, edge))
 
     def __mul__(self, factor: ArrayLike) -> PointMetric:
         scale = parameters.positive("factor", factor, self.dtype)
@@ -307,7 +280,7 @@ def from_budgets(budgets: ArrayLike) -> Metric:
         raise ValueError(f"budgets must be square, (..., N, N) with N >= 1, got shape {given.shape}.")
     if not isinstance(budgets, jax.Array) and (wrong := _first_wrong(np.asarray(budgets, np.float64), given.dtype)):
         raise ValueError(f"budgets must be symmetric, not negative and 0 on the diagonal: {wrong}.")
-    return Metric(_void(jnp.minimum(given, jnp.swapaxes(given, -1, -2)), _faults(given, given.dtype, jnp)))
+    return Metric(_even(given))
 
 
 def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
@@ -323,14 +296,18 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
     Raises:
         ValueError: a bad ``size`` or ``epsilon``.
 
+    Privacy:
+        All pairs are protected alike; n is public.
+
+    References:
+        Kamalaruban et al. (2020), Definition 2.
+
     >>> uniform(2, epsilon=0.5).budgets.tolist()
     [[0.0, 0.5], [0.5, 0.0]]
     """
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
         raise ValueError(f"size must be an integer from 1 on, got {size!r}.")
-    rate = parameters.positive("epsilon", epsilon, parameters.float_array("epsilon", epsilon).dtype)[..., None, None]
-    same = align(jnp.eye(size, dtype=bool), rate.ndim)
-    return Metric(jnp.where(same & ~jnp.isnan(rate), 0.0, rate))
+    return Metric(_uniform(parameters.positive("epsilon", epsilon, parameters.float_array("epsilon", epsilon).dtype), int(size)))
 
 
 def from_points(
@@ -384,6 +361,9 @@ def point_metric(
         TypeError: as :func:`from_points`.
         ValueError: as :func:`from_points`.
 
+    Privacy:
+        As :func:`from_points`.
+
     >>> float(point_metric([[0.0], [1.0], [3.0]], epsilon=0.5).largest)
     1.5
     """
@@ -400,8 +380,8 @@ def point_metric(
         share = parameters.nonnegative("weights", weights, where.dtype)
         if share.shape[-1:] != where.shape[-1:]:
             raise ValueError(f"{where.shape[-1]} coordinates need as many weights, got shape {share.shape}.")
-        share = jnp.where(jnp.any(jnp.isnan(share), axis=-1, keepdims=True), jnp.nan, share)
-    return PointMetric(_void(where, jnp.isnan(where)), rate, share, distance=distance)
+        rate = _unless_missing(rate, share) if isinstance(weights, jax.Array) else rate
+    return PointMetric(_whole(where) if isinstance(points, jax.Array) else where, rate, share, distance=distance)
 
 
 def fold_rows(
@@ -422,6 +402,11 @@ def fold_rows(
 
     Returns:
         The last carry.
+
+    >>> import jax.numpy as jnp
+    >>> metric = point_metric([[0.0], [1.0], [3.0]], epsilon=1.0)
+    >>> fold_rows(metric, jnp.zeros(3), lambda far, index, rows: far.at[index].set(jnp.max(rows, axis=-1)), count=2).tolist()
+    [3.0, 2.0, 3.0]
     """
     size = metric.size
     if count is None:
@@ -443,6 +428,26 @@ def at_threshold(apart: jax.Array, itself: jax.Array, *, epsilon: jax.Array, thr
         budgets = epsilon * jnp.maximum(1.0, apart / threshold)
     wrong = jnp.isnan(apart) | jnp.isnan(threshold) | jnp.isnan(epsilon)
     return jnp.where(wrong, jnp.nan, jnp.where(itself, 0.0, budgets))
+
+
+@partial(jax.jit, static_argnames="count")
+def _point_rows(metric: PointMetric, start: ArrayLike, count: int) -> jax.Array:
+    rank = len(metric.batch_shape) + 2
+    points = align(metric.points, rank)
+    if metric.absence is not None:
+        points = jnp.concatenate([points, points[..., :1, :]], axis=-2)  # a place for nobody
+    weights = None if metric.weights is None else align(metric.weights, rank - 1)
+    some = jax.lax.dynamic_slice_in_dim(points, start, count, axis=-2)
+    apart = align(_apart(some, points, weights, metric.distance), rank)
+    index = _first(start, count, metric.size) + jnp.arange(count, dtype=jnp.int32)
+    budgets = metric._at(apart, align(_itself(index, metric.size), rank))
+    if metric.absence is None:
+        return budgets
+    cost = align(jnp.concatenate([metric.absence, jnp.zeros_like(metric.absence[..., :1])], axis=-1), rank - 1)
+    is_nobody = jnp.arange(metric.size, dtype=jnp.int32) == metric.size - 1
+    own = jax.lax.dynamic_slice_in_dim(cost, start, count, axis=-1)[..., None]
+    budgets = jnp.where(align(is_nobody, rank), own, budgets)
+    return jnp.where(align((index == metric.size - 1)[:, None], rank), cost[..., None, :], budgets)
 
 
 @jax.jit
@@ -543,9 +548,58 @@ def _absence(metric: Metric | PointMetric, budgets: ArrayLike) -> jax.Array:
 def budget_array(name: str, value: ArrayLike) -> jax.Array:
     """Return budgets that may be infinite; negative ones and NaN raise, or in a JAX array become NaN."""
     array = parameters.float_array(name, value)
-    if not isinstance(value, jax.Array) and not np.all(np.asarray(value, np.float64) >= 0):
+    if isinstance(value, jax.Array):
+        return jnp.where(array >= 0, array, jnp.nan)
+    if not np.all(np.asarray(value, np.float64) >= 0):
         raise ValueError(f"{name} must not be negative or NaN, got {value}.")
-    return jnp.where(array >= 0, array, jnp.nan)
+    return array
+
+
+@jax.jit
+def _even(budgets: jax.Array) -> jax.Array:
+    return _void(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), _faults(budgets, budgets.dtype, jnp))
+
+
+@partial(jax.jit, static_argnames="size")
+def _uniform(epsilon: jax.Array, size: int) -> jax.Array:
+    rate = epsilon[..., None, None]
+    return jnp.where(align(jnp.eye(size, dtype=bool), rate.ndim) & ~jnp.isnan(rate), 0.0, rate)
+
+
+@jax.jit
+def _bordered(budgets: jax.Array, edge: jax.Array) -> jax.Array:
+    batch = jnp.broadcast_shapes(edge.shape[:-1], budgets.shape[:-2])
+    edge = broadcast_rows(edge, batch)
+    inner = jnp.broadcast_to(align(budgets, len(batch) + 2), (*batch, *budgets.shape[-2:]))
+    last = jnp.concatenate([edge, jnp.zeros_like(edge[..., :1])], axis=-1)
+    whole = jnp.concatenate([jnp.concatenate([inner, edge[..., None]], axis=-1), last[..., None, :]], axis=-2)
+    return _void(whole, jnp.isnan(whole))
+
+
+@jax.jit
+def _sum(one: jax.Array, other: jax.Array) -> jax.Array:
+    rank, dtype = max(one.ndim, other.ndim), jnp.promote_types(one.dtype, other.dtype)
+    return align(one, rank).astype(dtype) + align(other, rank).astype(dtype)
+
+
+@jax.jit
+def _scaled(budgets: jax.Array, factor: jax.Array) -> jax.Array:
+    rank = max(budgets.ndim, factor.ndim + 2)
+    scaled = align(budgets, rank) * align(factor[..., None, None], rank)
+    return _void(scaled, jnp.isnan(scaled))
+
+
+@jax.jit
+def _unless_missing(epsilon: jax.Array, needed: jax.Array) -> jax.Array:
+    """NaN for the batch elements that have NaN among the ``needed`` ``(..., k)``."""
+    missing = jnp.any(jnp.isnan(needed), axis=-1)
+    rank = max(missing.ndim, epsilon.ndim)
+    return jnp.where(align(missing, rank), jnp.nan, align(epsilon, rank))
+
+
+@jax.jit
+def _whole(points: jax.Array) -> jax.Array:
+    return _void(points, jnp.isnan(points))
 
 
 def _void(array: jax.Array, wrong: jax.Array) -> jax.Array:

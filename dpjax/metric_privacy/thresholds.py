@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
@@ -35,6 +37,9 @@ def blowfish(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) 
         TypeError: ``distances`` is not a metric.
         ValueError: a bad ``epsilon`` or ``threshold``, a metric with "nobody", points that have a threshold already.
 
+    Privacy:
+        Elements that no steps of at most the threshold join may be told apart without limit.
+
     References:
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
 
@@ -63,6 +68,9 @@ def smooth_threshold(distances: AnyMetric, *, epsilon: ArrayLike, threshold: Arr
         TypeError: as :func:`blowfish`.
         ValueError: as :func:`blowfish`.
 
+    Privacy:
+        Two elements at one place have the budget epsilon too, not 0.
+
     References:
         Kamalaruban et al. (2020), Section 4.4.
 
@@ -89,8 +97,14 @@ def _at(distances: AnyMetric, epsilon: ArrayLike, threshold: ArrayLike, form: Fo
             raise ValueError(f"these points have a threshold already (form={distances.form!r}).")
         rank = max(limit.ndim, distances.epsilon.ndim)
         return replace(distances, epsilon=rate, threshold=align(limit, rank) / align(distances.epsilon, rank), form=form)
-    rank = max(distances.budgets.ndim, rate.ndim + 2, limit.ndim + 2)
-    itself = align(jnp.eye(distances.size, dtype=bool), rank)
-    apart, rates, limits = (align(a, rank) for a in (distances.budgets, rate[..., None, None], limit[..., None, None]))
-    budgets = at_threshold(apart, itself, epsilon=rates, threshold=limits, form=form)
-    return replace(distances, budgets=budgets)
+    return replace(distances, budgets=_policy(distances.budgets, rate, limit, form))
+
+
+@partial(jax.jit, static_argnames="form")
+def _policy(apart: jax.Array, epsilon: jax.Array, threshold: jax.Array, form: Form) -> jax.Array:
+    rank = max(apart.ndim, epsilon.ndim + 2, threshold.ndim + 2)
+    itself = align(jnp.eye(apart.shape[-1], dtype=bool), rank)
+    rates, limits = align(epsilon[..., None, None], rank), align(threshold[..., None, None], rank)
+    budgets = at_threshold(align(apart, rank), itself, epsilon=rates, threshold=limits, form=form)
+    wrong = jnp.any(jnp.isnan(budgets), axis=(-2, -1), keepdims=True)
+    return jnp.where(wrong, jnp.nan, budgets)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -64,25 +63,26 @@ class Report:
     def __str__(self) -> str:
         if self.missing.ndim:
             return f"reports on a batch of shape {self.missing.shape}: {int(jnp.sum(self.is_metric))} are metrics"
-        if self.missing:
+        report = jax.device_get(self)
+        if report.missing:
             return "no metric: NaN among the budgets"
         wrong = []
-        if self.asymmetry != 0:
-            wrong.append(f"d(i, j) and d(j, i) differ by up to {self.asymmetry:g}")
-        if self.diagonal != 0:
-            wrong.append(f"d(i, i) is up to {self.diagonal:g}")
-        if self.least < 0:
-            wrong.append(f"the smallest budget is {self.least:g}")
-        if self.violations:
-            i, j, k = (int(element) for element in self.triple)
-            number = f"{int(self.violations)}{' or more' if self.violations == _MOST else ''}"
+        if report.asymmetry != 0:
+            wrong.append(f"d(i, j) and d(j, i) differ by up to {report.asymmetry:g}")
+        if report.diagonal != 0:
+            wrong.append(f"d(i, i) is up to {report.diagonal:g}")
+        if report.least < 0:
+            wrong.append(f"the smallest budget is {report.least:g}")
+        if report.violations:
+            i, j, k = report.triple
+            number = f"{report.violations}{' or more' if report.violations == _MOST else ''}"
             wrong.append(
-                f"d({i}, {j}) = {self.direct:g} > d({i}, {k}) + d({k}, {j}) = {self.detour:g}, the worst of {number} triangles "
+                f"d({i}, {j}) = {report.direct:g} > d({i}, {k}) + d({k}, {j}) = {report.detour:g}, the worst of {number} triangles "
                 "(closure() repairs them)"
             )
         said = "no metric: " + "; ".join(wrong) if wrong else "a metric"
-        said += f"; {int(self.coincident)} pairs are at distance 0" if self.coincident else ""
-        return said + (f"; {int(self.unprotected)} pairs are unprotected (inf)" if self.unprotected else "")
+        said += f"; {report.coincident} pairs are at distance 0" if report.coincident else ""
+        return said + (f"; {report.unprotected} pairs are unprotected (inf)" if report.unprotected else "")
 
 
 def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> Report:
@@ -93,8 +93,8 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
 
     Args:
         metric: a :class:`Metric`, or budgets of any kind, ``(..., N, N)``.
-        tolerance: static; a triangle counts if d(i, j) is above the detour by more than this share of it. 16 units in the last
-            place if left out.
+        tolerance: a Python float; a triangle counts if d(i, j) is above the detour by more than this share of it. 16 units in the
+            last place if left out.
 
     Returns:
         A :class:`Report`.
@@ -116,11 +116,11 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
     slack = 16 * float(np.finfo(budgets.dtype).eps) if tolerance is None else float(tolerance)
     if not slack >= 0:
         raise ValueError(f"tolerance must not be negative, got {tolerance}.")
-    return _validate(budgets, slack)
+    return _validate(budgets, jnp.asarray(slack, budgets.dtype))
 
 
-@partial(jax.jit, static_argnames="tolerance")
-def _validate(budgets: jax.Array, tolerance: float) -> Report:
+@jax.jit
+def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
     size, batch, rank = budgets.shape[-1], budgets.shape[:-2], budgets.ndim
     itself = align(jnp.eye(size, dtype=bool), rank)
     above = align(jnp.triu(jnp.ones((size, size), bool), 1), rank)

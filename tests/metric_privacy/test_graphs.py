@@ -1,0 +1,81 @@
+"""Shortest paths against Dijkstra's algorithm in plain Python."""
+
+import heapq
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.metric_privacy.graphs import from_graph
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.validation import validate
+
+
+def dijkstra(edges, budgets, size):
+    neighbours = [[] for _ in range(size)]
+    for (i, j), cost in zip(edges, budgets, strict=True):
+        neighbours[i].append((j, cost))
+        neighbours[j].append((i, cost))
+    found = np.full((size, size), np.inf)
+    for source in range(size):
+        found[source, source], heap = 0.0, [(0.0, source)]
+        while heap:
+            length, node = heapq.heappop(heap)
+            for other, cost in neighbours[node]:
+                if length <= found[source, node] and length + cost < found[source, other]:
+                    found[source, other] = length + cost
+                    heapq.heappush(heap, (length + cost, other))
+    return found
+
+
+def test_graphs(x64):
+    rng = np.random.default_rng(4)
+    edges = rng.integers(0, 9, (11, 2))  # with loops and double edges, and in pieces
+    budgets = rng.exponential(size=(30, 11)) * rng.choice([0.0, 1.0, np.inf], (30, 11), p=[0.1, 0.7, 0.2])
+    budgets = np.where(np.isnan(budgets), np.inf, budgets)
+    found = from_graph(edges, size=9, budgets=budgets)
+    expected = np.stack([dijkstra(edges, row, 9) for row in budgets])
+    np.testing.assert_allclose(found.budgets, expected, rtol=1e-13)
+    assert np.isinf(expected).any()
+    assert not np.any(validate(found).violations)
+    np.testing.assert_array_equal(np.swapaxes(np.asarray(found.budgets), -1, -2), found.budgets)
+    # Without paths of more than one step the triangle inequality is lost, and seen.
+    direct = np.full((30, 9, 9), np.inf)
+    for (i, j), cost in zip(edges, budgets.T, strict=True):
+        direct[:, i, j] = direct[:, j, i] = np.minimum(direct[:, i, j], cost)
+    direct[:, range(9), range(9)] = 0.0
+    assert np.all(np.asarray(validate(direct).violations) > 0)
+    np.testing.assert_allclose(Metric(jnp.asarray(direct)).closure().budgets, expected, rtol=1e-13)
+
+
+def test_a_tree(x64):
+    parents = np.array([-1, 0, 0, 1, 1, 2, 5])
+    edges = np.stack([np.arange(1, 7), parents[1:]], axis=-1)
+    found = from_graph(edges, size=7, budgets=0.5)
+
+    def path(node):
+        return [node, *path(parents[node])] if node >= 0 else []
+
+    steps = [[len(set(path(i)) ^ set(path(j))) for j in range(7)] for i in range(7)]
+    np.testing.assert_array_equal(found.budgets, 0.5 * np.array(steps))
+
+
+def test_hostile_graphs():
+    with pytest.raises(ValueError, match="edges must join nodes from 0 to 2"):
+        from_graph([[0, 3]], size=3, budgets=1.0)
+    with pytest.raises(ValueError, match="edges must be of shape"):
+        from_graph([0, 1], size=3, budgets=1.0)
+    with pytest.raises(TypeError, match="pairs of integers"):
+        from_graph([[0.0, 1.0]], size=3, budgets=1.0)
+    with pytest.raises(ValueError, match="size must be an integer"):
+        from_graph([[0, 1]], size=0, budgets=1.0)
+    with pytest.raises(ValueError, match="1 edges need as many budgets"):
+        from_graph([[0, 1]], size=3, budgets=[1.0, 2.0])
+    for bad in (-1.0, np.nan):
+        with pytest.raises(ValueError, match="must not be negative or NaN"):
+            from_graph([[0, 1]], size=3, budgets=bad)
+    spoilt = from_graph([[0, 1]], size=2, budgets=jnp.array([[1.0], [-1.0], [jnp.nan]])).budgets
+    np.testing.assert_array_equal(spoilt[0], [[0, 1], [1, 0]])
+    assert np.isnan(spoilt[1:]).all()
+    for edge in ([0, 2], [-1, 0]):
+        assert np.isnan(from_graph(jnp.array([edge]), size=2, budgets=1.0).budgets).all()

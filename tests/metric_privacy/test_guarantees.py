@@ -1,0 +1,155 @@
+"""What guarantees promise, against the exact losses of Laplace noise on all small histograms."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.accounting.guarantees import Guarantee
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.metrics import from_budgets, from_points, point_metric, uniform
+
+POINTS = np.array([[0.0], [1.0], [3.0], [7.0]])
+QUERY = POINTS[:, 0]
+
+
+def histograms(sizes, elements=4):
+    return [np.bincount(d, minlength=elements) for n in sizes for d in itertools.combinations_with_replacement(range(elements), n)]
+
+
+def scale(query, budgets):
+    """The Laplace scale of one query: the largest difference per budget."""
+    difference, off = np.abs(query[:, None] - query), ~np.eye(len(query), dtype=bool)
+    return np.max(difference[off] / np.asarray(budgets)[off])
+
+
+def test_the_audit_of_laplace_noise(x64):
+    """The loss for two histograms is |q(x) - q(y)| / c, and the range twice that."""
+    metric = from_points(POINTS, epsilon=0.5)
+    promise = MetricGuarantee(metric)
+    c = scale(QUERY, metric.budgets)
+    worst = 0.0
+    for x, y in itertools.combinations(histograms([3]), 2):
+        loss, moves = abs(QUERY @ (x - y)) / c, np.abs(x - y).sum() // 2
+        assert loss <= promise.group_epsilon(x, y) + 1e-12
+        if moves == 1:
+            i, j = np.flatnonzero(x > y)[0], np.flatnonzero(y > x)[0]
+            assert loss <= promise.between(i, j) + 1e-12
+            assert promise.group_epsilon(x, y) == promise.between(i, j)
+            worst = max(worst, loss)
+    total = promise.guarantee(neighbors="swap")
+    assert worst <= total.epsilon == 3.5
+    assert 2 * worst <= total.bounded_range == 7.0
+    assert worst == pytest.approx(3.5)  # tight, for the query that grows with the distance from the first
+    # The controls: a hundredth less noise, and half the moves, are caught.
+    assert worst * 1.01 > total.epsilon
+    assert any(
+        abs(QUERY @ (x - y)) / c > promise.group_epsilon(x, y) / 2 + 1e-12 for x, y in itertools.combinations(histograms([3]), 2)
+    )
+
+
+def test_a_public_n_is_told_and_nobody_hides_it(x64):
+    """A constant query: nothing moves it but n. Without nobody its scale is 0, an exact answer."""
+    metric = from_points(POINTS, epsilon=0.5)
+    constant = np.ones(4)
+    assert scale(constant, metric.budgets) == 0
+    promise = MetricGuarantee(metric)
+    assert promise.group_epsilon([1, 0, 0, 0], [1, 1, 0, 0]) == np.inf
+    with pytest.raises(ValueError, match="takes n as public"):
+        promise.guarantee(neighbors="add_remove")
+    hidden = metric.with_absence(np.array([0.5, 0.4, 0.3, 0.2]))
+    promise = MetricGuarantee(hidden)
+    for query in (constant, QUERY):
+        columns = np.asarray(hidden.columns(jnp.asarray(query)))
+        c = scale(columns, hidden.budgets)
+        assert c > 0
+        for x, y in itertools.combinations(histograms([0, 1, 2, 3]), 2):
+            loss = abs(query @ (x - y)) / c
+            assert loss <= promise.group_epsilon(x, y) + 1e-12
+            if np.abs(x - y).sum() == 1:
+                assert loss <= promise.between(np.flatnonzero(x != y)[0], 4) + 1e-12
+                assert loss <= promise.guarantee(neighbors="add_remove").epsilon + 1e-12
+            elif np.abs(x - y).sum() == 2 and x.sum() == y.sum():
+                assert loss <= promise.guarantee(neighbors="swap").epsilon + 1e-12
+    assert promise.guarantee(neighbors="add_remove").epsilon == 0.5
+    assert promise.guarantee(neighbors="swap").epsilon == pytest.approx(0.8)  # 0.5 + 0.3, by way of nobody
+
+
+def test_composition(x64):
+    one = MetricGuarantee(from_points(POINTS, epsilon=0.1))
+    other = MetricGuarantee(uniform(4, epsilon=0.5), ranges=uniform(4, epsilon=0.5))
+    both = sum([one, 3 * other])
+    np.testing.assert_allclose(both.metric.budgets, one.metric.budgets + 1.5 * (1 - np.eye(4)), rtol=1e-15)
+    total = both.guarantee(neighbors="swap")
+    assert (total.epsilon, total.bounded_range) == (pytest.approx(0.7 + 1.5), pytest.approx(2 * 0.7 + 1.5))
+    # The paths of a sum can be longer than the sum of the paths, never shorter.
+    far = np.where(np.eye(4), 0.0, 9.0)
+    direct, around = far.copy(), far.copy()
+    direct[0, 2] = direct[2, 0] = around[0, 1] = around[1, 0] = around[1, 2] = around[2, 1] = 1
+    a, b = from_budgets(around), from_budgets(direct)
+    together = (MetricGuarantee(a) + MetricGuarantee(b)).between(0, 2)
+    assert together == 10.0 > MetricGuarantee(a).between(0, 2) + MetricGuarantee(b).between(0, 2)
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="integer from 1 on"):
+            one * bad
+    with pytest.raises(ValueError, match="one universe only"):
+        one + MetricGuarantee(uniform(3, epsilon=1))
+    with pytest.raises(TypeError):
+        one + 1.0
+    with pytest.raises(TypeError):
+        one + Guarantee(1.0, 1.0, "swap")
+
+
+def test_unprotected_pairs():
+    split = from_budgets([[0, 1, np.inf], [1, 0, np.inf], [np.inf, np.inf, 0]])
+    promise = MetricGuarantee(split)
+    assert promise.guarantee(neighbors="swap") == Guarantee(np.inf, np.inf, "swap")
+    assert (promise.between(0, 1), promise.between(0, 2)) == (1.0, np.inf)
+    assert promise.group_epsilon([2, 0, 1], [1, 1, 1]) == 1.0
+    assert promise.group_epsilon([2, 0, 1], [2, 1, 0]) == np.inf
+    assert str(promise) == (
+        "d-privacy on 3 elements with budgets 1 to 1, n public: no promise for 2 of 3 pairs, so no DP under swap neighbors"
+    )
+    # Blowfish on a line: far pairs are protected through the elements between them.
+    line = MetricGuarantee(from_budgets([[0, 1, np.inf], [1, 0, 1], [np.inf, 1, 0]]))
+    assert line.guarantee(neighbors="swap").epsilon == 2.0
+    # With nobody there is always a way.
+    hidden = MetricGuarantee(split.with_absence(0.75))
+    assert hidden.guarantee(neighbors="swap").epsilon == 1.5
+    assert str(hidden) == (
+        "d-privacy on 4 elements with budgets 0.75 to 1, with nobody, n private: "
+        "0.75-DP and 1.5-bounded-range under add_remove neighbors"
+    )
+
+
+@pytest.mark.slow
+def test_a_universe_of_one():
+    alone = MetricGuarantee(uniform(1, epsilon=1))
+    assert alone.guarantee(neighbors="swap").epsilon == 0
+    assert str(alone) == "d-privacy on 1 elements, n public: 0-DP and 0-bounded-range under swap neighbors"
+
+
+def test_ranges_are_at_most_twice_the_loss():
+    loose = MetricGuarantee(uniform(3, epsilon=1), ranges=uniform(3, epsilon=9))
+    assert loose.guarantee(neighbors="swap").bounded_range == 2.0
+
+
+def test_a_guarantee_is_about_one_concrete_metric():
+    with pytest.raises(TypeError, match="takes a Metric"):
+        MetricGuarantee(point_metric(POINTS, epsilon=1))
+    with pytest.raises(ValueError, match=r"has a batch of shape \(2,\)"):
+        MetricGuarantee(uniform(3, epsilon=[1.0, 2.0]))
+    with pytest.raises(ValueError, match="are NaN"):
+        MetricGuarantee(uniform(3, epsilon=jnp.float32(-1)))
+    with pytest.raises(ValueError, match="ranges must be on the 3 elements"):
+        MetricGuarantee(uniform(3, epsilon=1), ranges=uniform(2, epsilon=1))
+    with pytest.raises(TypeError, match="is traced"):
+        jax.jit(lambda e: MetricGuarantee(uniform(3, epsilon=e)).metric)(1.0)
+    with pytest.raises(ValueError, match="histograms must be finite counts of 3 elements"):
+        MetricGuarantee(uniform(3, epsilon=1)).group_epsilon([1, 2], [2, 1])
+    with pytest.raises(ValueError, match="neighbors must be one of"):
+        MetricGuarantee(uniform(3, epsilon=1)).guarantee(neighbors="edge")
+    with pytest.raises(IndexError):
+        MetricGuarantee(uniform(3, epsilon=1)).between(0, 3)
