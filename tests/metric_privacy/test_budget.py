@@ -159,6 +159,7 @@ def printed_or_nothing(values, budgets):
     return np.abs(instances.printed_selection(values, budgets))
 
 
+@pytest.mark.slow
 def test_shortest_paths_instead_of_long_budgets_change_nothing(x64):
     values, budgets, kinds, _ = everything()
     rows = np.flatnonzero(kinds == "blowfish/real")
