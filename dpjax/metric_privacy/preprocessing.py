@@ -82,8 +82,9 @@ def fit_queries(
 
     Returns:
         :class:`FittedQueries`, within the budgets in exact arithmetic and never worse than G = Q. A local optimum, not solved to
-        the last digit; for K = 1, within 2 % of the global one in most cases and 15 % in the worst of those tried. Queries that tell apart elements of budget 0
-        cannot be answered as they are, and are by their means over such elements here; ``closed_form`` is then infinite.
+        the last digit; for K = 1, within 2 % of the global one in most cases and 15 % in the worst of those tried. Queries that
+        tell apart elements of budget 0 cannot be answered as they are, and are by their means over such elements here;
+        ``closed_form`` is then infinite.
 
     Raises:
         TypeError: not a :class:`Metric`.

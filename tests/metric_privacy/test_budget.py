@@ -148,8 +148,8 @@ def test_the_printed_selection_overspends(x64):
     real = np.flatnonzero(np.isin(kinds, ["plain/real", "distinct ties/real", "wide/real"]))
     printed = np.stack([printed_or_nothing(values[row], budgets[row]) for row in real])
     spent = instances.loads(values[real], printed, budgets[real])
-    assert (spent > 1.01).mean() > 0.02
-    assert spent.max() > 1.5
+    assert (spent > 1.01).mean() > 0.1
+    assert spent.max() > 5
     fine = spent <= 1 + 1e-9  # where it does not, it is the same algorithm
     assert fine.sum() > 100
     np.testing.assert_allclose(scales["parameter_selection"][real][fine], printed[fine], rtol=1e-6)
@@ -159,6 +159,7 @@ def printed_or_nothing(values, budgets):
     return np.abs(instances.printed_selection(values, budgets))
 
 
+@pytest.mark.slow
 def test_shortest_paths_instead_of_long_budgets_change_nothing(x64):
     values, budgets, kinds, _ = everything()
     rows = np.flatnonzero(kinds == "blowfish/real")

@@ -43,7 +43,7 @@ def moves(histograms):
 
 def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     metric = from_budgets(BUDGETS)
-    law = metric_laplace(HISTOGRAMS, QUERIES, metric)
+    law = metric_laplace(HISTOGRAMS, QUERIES, metric, strategy="common")
     c = np.asarray(law.scales)[0]
     wrong = LaplaceAnswers(law.values, law.scales * 0.98)
     ratio, of_wrong = [], []
@@ -120,6 +120,7 @@ def test_every_method_of_exact_and_refused_answers():
         np.testing.assert_allclose(found[name][..., :2], value, rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_law_of_draws():
     law = metric_laplace([2.0, 0.0, 1.0, 0.0], QUERIES, from_budgets(BUDGETS), strategy="common")
     draws = np.asarray(law.sample(jax.random.key(1), (20_000,)))

@@ -110,4 +110,5 @@ def test_bad_arguments():
         fit_queries([[0.0, 1.0]], metric.with_absence(1.0), num_records=1.0)
     with pytest.raises(TypeError, match="takes a Metric"):
         fit_queries([[0.0, 1.0]], point_metric([[0.0], [1.0]], epsilon=1.0), num_records=1.0)
-    assert jnp.isnan(fit_queries([[0.0, 1.0]], metric, num_records=jnp.asarray(-1.0), loss="maximum").objective)
+    three = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
+    assert jnp.isnan(fit_queries([[0.0, 1.0, 2.0]], three, num_records=jnp.asarray(-1.0), loss="maximum").objective)
