@@ -175,6 +175,7 @@ def test_arrays_gradients_and_bad_rows():
         accounting.rdp_of_pure(1.0, order=1.0)
 
 
+@pytest.mark.slow
 def test_curves_convert_at_their_best_order():
     """A sum of curves against the search over many orders; a line is zCDP."""
     delta = 1e-6

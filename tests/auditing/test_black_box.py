@@ -24,6 +24,7 @@ def draws_of(law):
     return draws[:, 0], draws[:, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n if n == "laplace" else pytest.param(n, marks=pytest.mark.slow) for n in HONEST])
 def test_honest_mechanisms_stay_below_the_claim(name):
     p, q = draws_of(HONEST[name]())

@@ -25,7 +25,7 @@ def pairs(size, count, seed):
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 3.0])
-@pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
+@pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
 def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64):
     x, y = pairs(5, 400, 0)
     first, second = (mechanism(median(rows, lower=0, upper=1, neighbors="swap"), epsilon) for rows in (x, y))
@@ -53,6 +53,7 @@ def test_laplace_noise_needs_the_pure_conversion(x64):
     assert float(loss.delta(0.5)) > composition.bounded_range_delta(epsilon, count=1, epsilon=0.5, queries="fixed")
 
 
+@pytest.mark.slow
 def test_two_draws_of_the_worst_pair_stay_below_their_composition(x64):
     """The exact delta of two independent draws, on a grid of losses, against all rules for two mechanisms."""
     x, y = pairs(5, 200, 1)
@@ -73,6 +74,7 @@ def test_two_draws_of_the_worst_pair_stay_below_their_composition(x64):
     assert exact(0.3) > (2 * Guarantee(0.4, 0.4, "swap")).delta_at(0.3)  # control
 
 
+@pytest.mark.slow
 def test_everything_is_monotone_in_epsilon(x64):
     x, y = pairs(5, 100, 2)
 
