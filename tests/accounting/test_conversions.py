@@ -147,6 +147,7 @@ def test_curves_at_the_ends():
         assert (np.diff(found, axis=1) >= -2e-4 * found[:, 1:]).all()
 
 
+@pytest.mark.slow
 def test_arrays_gradients_and_bad_rows():
     for function in (
         accounting.zcdp_of_pure,

@@ -141,6 +141,7 @@ def randomized_response(canaries, epsilon):
     return [Finite(jnp.arange(2.0), jnp.broadcast_to(cost, (canaries, 2)), epsilon * jnp.ones(())) for cost in costs]
 
 
+@pytest.mark.slow
 def test_audits_of_randomized_response():
     law_in, law_out = randomized_response(20_000, EPSILON)
     found = audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=20_000, confidence=SURE)

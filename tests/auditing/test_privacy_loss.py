@@ -264,6 +264,7 @@ def test_laplace_in_closed_form(x64):
     np.testing.assert_allclose(renyi, list(GOLDEN["laplace"].values()), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_randomized_response_in_closed_form(x64):
     """The tight pair of pure differential privacy: its divergences are the tight conversions (Bun and Steinke 2016)."""
 
@@ -306,6 +307,7 @@ def three(edges, cost_left, cost_right=None, rate=1.0, dtype="float64"):
     return PiecewiseExponential(*(jnp.asarray(np.asarray(field, dtype)) for field in fields))
 
 
+@pytest.mark.slow
 def test_unequal_supports(x64):
     p, q = three([0, 0.5, 0.5, 1], [0, 0, 0]), three([0, 1, 1, 2], [0, 0, 0])
     loss = privacy_loss(p, q)

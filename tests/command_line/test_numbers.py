@@ -99,6 +99,7 @@ def test_a_constant_column_by_hand_and_how_rho_mends_it(answer, ten):
     assert [row["tied_share"] for row in bare + smooth] == [1.0] * 6
 
 
+@pytest.mark.slow
 def test_rho_is_the_rho_of_the_library(answer, ten):
     (row,) = answer("median", ten(), *TEN, "--rho", 0.5, "--seed", 3)["rows"]
     profile = dpjax.median(np.arange(10.0)[None], lower=0, upper=10, neighbors="add_remove", count=np.array([10], np.int32))
@@ -127,6 +128,7 @@ def test_columns_have_bounds_and_randomness_of_their_own(answer, write):
     assert abs(rows[0]["draws"][0] / 10 - rows[1]["draws"][0]) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_mechanism_draws_the_same_alone(answer, ten):
     common = ("median", ten(), *TEN, "--seed", 1)
     together = answer(*common, "--mechanism", *MECHANISMS)["rows"]
@@ -134,6 +136,7 @@ def test_a_mechanism_draws_the_same_alone(answer, ten):
     assert answer(*common, "--mechanism", "laplace", "laplace")["rows"] == [together[2]]
 
 
+@pytest.mark.slow
 def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
     records = ["-1e300", -3, 1, 2, 4, 6, 7, 8, "1e300", "inf"]
     (row,) = answer("median", ten(records), *TEN, "--definition", "lower")["rows"]

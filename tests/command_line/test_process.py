@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from dpjax.command_line.main import main
 
 BOUNDS = ("--lower", "0", "--upper", "10", "--neighbors", "add_remove")
@@ -15,6 +17,7 @@ def dpjax(*arguments, **options):
     )
 
 
+@pytest.mark.slow
 def test_standard_input_and_a_label_that_the_terminal_cannot_show():
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = dpjax(

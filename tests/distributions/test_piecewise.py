@@ -65,6 +65,7 @@ def test_closed_forms_agree_with_quadrature(x64):
     np.testing.assert_allclose(each(Law.cdf, np.array([low, high])), [[0.05] * ROWS, [0.95] * ROWS], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_float32_stays_within_its_rounding_of_float64(x64):
     law, _ = random_laws()
     small = jax.tree.map(lambda a: a.astype(jnp.float32), law)
@@ -217,7 +218,15 @@ def test_shapes_that_do_not_fit_are_refused():
         law.mean()
 
 
-@pytest.mark.parametrize("method", ["mean", "variance", "entropy", "log_normalizer"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "mean",
+        pytest.param("variance", marks=pytest.mark.slow),
+        pytest.param("entropy", marks=pytest.mark.slow),
+        pytest.param("log_normalizer", marks=pytest.mark.slow),
+    ],
+)
 def test_gradients_by_rate_agree_with_finite_differences(method, x64):
     law, _ = random_law(17)
 

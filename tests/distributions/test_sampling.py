@@ -28,7 +28,15 @@ def draw(law, method, seed=0):
     return law.sample(jax.random.key(seed), (DRAWS,), method=method)
 
 
-@pytest.mark.parametrize("method", [pytest.param("gumbel", marks=pytest.mark.slow), "gumbel rows", "tree rows", "table"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("gumbel", marks=pytest.mark.slow),
+        pytest.param("gumbel rows", marks=pytest.mark.slow),
+        "tree rows",
+        pytest.param("table", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 @pytest.mark.parametrize("rho", [pytest.param(0.0, marks=pytest.mark.slow), 0.03])
 def test_draws_follow_the_exact_cdf(method, mechanism, rho):

@@ -66,6 +66,7 @@ def test_parameters_are_checked():
     np.testing.assert_array_equal(np.isnan(law.mean_abs_error(0.0)), [False, True])
 
 
+@pytest.mark.slow
 def test_noise_below_the_spacing_of_floats_stays_near_the_value():
     values = np.array([1e8, -1e8, 1e7, 0.0], np.float32)
     draws = np.asarray(bounded_noise_laplace(values, 1.0, sensitivity=0.5, delta=1e-3).sample(jax.random.key(0), (100,)))

@@ -36,7 +36,7 @@ def random_datasets(neighbors, definition, rng):
 
 @pytest.mark.parametrize("rho", [0.0, pytest.param(0.1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("definition", ["linear", pytest.param("lower", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_exact_agreement_with_the_oracle(name, neighbors, definition, rho, x64):
     """40 random datasets for each of 16 settings: 640 in all, a quarter of them in the default run."""

@@ -79,9 +79,7 @@ def audits():
     for name, statistic, neighbors, smooth in itertools.product(MECHANISMS, STATISTICS, DATASETS, SMOOTH):
         if (name, statistic) == ("inverse_sensitivity", "linear steps"):
             continue  # refused
-        quick = smooth == "sharp" or (
-            smooth == "rho" and statistic in ("median", "lower quantile 2/3", "truncated", "linear steps")
-        )
+        quick = smooth == "sharp" or (smooth == "rho" and statistic in ("median", "linear steps"))
         yield pytest.param(name, statistic, neighbors, smooth, marks=() if quick else pytest.mark.slow)
 
 
@@ -176,7 +174,14 @@ def audit_pairs(law):
     return Audit(float(np.abs(ratio).max()), float((ratio.max(axis=-1) - ratio.min(axis=-1)).max()))
 
 
-@pytest.mark.parametrize("options", [{"lower": LOW, "upper": HIGH}, {"step": 60.0}, {"lower": LOW, "upper": HIGH, "step": 60.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"lower": LOW, "upper": HIGH}, marks=pytest.mark.slow),
+        pytest.param({"step": 60.0}, marks=pytest.mark.slow),
+        {"lower": LOW, "upper": HIGH, "step": 60.0},
+    ],
+)
 def test_radii_that_keep_definition_5_1_and_meet_the_bounds_anywhere(options, x64):
     """300 random pairs, audited pair by pair; radii pass a bound in one dataset and stop before it in the other."""
     values, radii = pairs_of_radii(np.random.default_rng(0), 300)

@@ -200,6 +200,7 @@ def test_one_trace_for_a_sweep_and_vmap_is_the_batch(x64):
     np.testing.assert_allclose(rows, np.stack(found), rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_derivatives(x64):
     def cost(points, epsilon):
         metric = from_points(points, epsilon=epsilon)

@@ -114,6 +114,7 @@ def universe(seed=0, size=12, queries=15, records=2000, epsilon=80.0):
     return metric, asked, x
 
 
+@pytest.mark.slow
 def test_the_repaired_update_learns_and_the_printed_one_unlearns(x64):
     metric, asked, x = universe()
     queries = lipschitz_queries(asked, metric)

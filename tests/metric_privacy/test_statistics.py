@@ -20,7 +20,7 @@ def best_marginal(values, budgets, n):
     return (excess / 2 + grid).min()
 
 
-@pytest.mark.parametrize("kind", ["plain", "ties"])
+@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.slow), "ties"])
 def test_marginals_are_optimal_and_within_the_budgets(kind, x64):
     rng = np.random.default_rng(1)
     budgets = instances.metrics(40, kind, rng) * 0.3

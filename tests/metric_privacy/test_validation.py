@@ -22,6 +22,7 @@ def triples(budgets, tolerance=1e-12):
     return found
 
 
+@pytest.mark.slow
 def test_against_loops(x64):
     rng = np.random.default_rng(2)
     batch = rng.exponential(size=(30, 9, 9)) * rng.choice([0.0, 1.0, np.inf], (30, 9, 9), p=[0.05, 0.9, 0.05])

@@ -157,6 +157,7 @@ def loose_pairs(rng, count):
     return values.ravel(), np.stack(ends[1:], axis=-1).reshape(2 * count, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_steps", [None, pytest.param(3, marks=pytest.mark.slow)])
 def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypatch):
     """The steps are those of the global sensitivity, 1, and a value never lies further out than they allow."""

@@ -482,6 +482,7 @@ def test_no_rho_on_hulls(x64):
     assert np.diff(np.asarray(unchecked.log_prob(y)), axis=1).max() > 1.2 * 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(1e6, 1e6 + 1), (2000.0, 2024.0)])
 def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctly(bounds):
     """float32 has 17 numbers between 1e6 and 1e6 + 1: values of neighbours interleave because each is the nearest of them."""

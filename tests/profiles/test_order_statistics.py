@@ -29,7 +29,7 @@ def is_exact(q, definition, neighbors, n, level):
 
 
 @pytest.mark.parametrize("definition", ["linear", "lower"])
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_quantiles_are_exact_by_breadth_first_search(neighbors, definition, x64):
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     x, count = padded(datasets, 3)
@@ -66,6 +66,7 @@ def test_order_statistics_are_exact_by_breadth_first_search(neighbors, x64):
                 assert at_level(profile.lower[row], level) == smallest[level], (rank, data, level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definition", ["linear", "lower"])
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_larger_datasets_against_edited_ones(neighbors, definition, x64):

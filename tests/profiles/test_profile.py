@@ -25,6 +25,7 @@ def test_truncation_jumps_to_the_bound():
     assert profile().truncate(0).upper.tolist() == [3.0, 10.0]
 
 
+@pytest.mark.slow
 def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
     """Steps of 2 from 4 (level 1) to the bound at 10: the cost rises by 1 for every 2."""
     linear = piecewise_laplace(profile().truncate(1, step=2.0), 1.0)

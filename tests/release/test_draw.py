@@ -73,7 +73,7 @@ def at_the_borders(rng, epsilon, knots, law, words):
             words[2 + k, row] = int(thresholds[k]) + rng.integers(-1, 2)
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", [pytest.param("cell", marks=pytest.mark.slow), "owned_cell"])
 def test_device_equals_host_on_adversarial_words(law):
     rng = np.random.default_rng(1)
     for pieces, size in ((3, 12), (70, 2**30)):
@@ -132,7 +132,7 @@ def test_the_same_words_give_the_same_cells_everywhere():
 
 
 @pytest.mark.parametrize("precision", [8, pytest.param(6, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("size", [40, 2**29])
+@pytest.mark.parametrize("size", [pytest.param(40, marks=pytest.mark.slow), 2**29])
 @pytest.mark.parametrize("law", LAWS)
 def test_with_few_bits_the_certified_lanes_are_still_right(law, size, precision):
     """The test of the tests: a device that sees 8 bits of each word leaves many lanes in doubt, and is wrong in none.

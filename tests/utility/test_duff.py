@@ -146,6 +146,7 @@ def test_theorem_1(setting):
     assert (exact > bound).any()  # control: the local sensitivity instead of the smooth one
 
 
+@pytest.mark.slow
 def test_corollary_1_and_its_constant(setting):
     profile, law, data = setting
     etas = np.array([0.2, 0.01, 1e-4])
