@@ -163,7 +163,7 @@ def parameter_selection(queries: ArrayLike, metric: Metric | PointMetric) -> jax
     rounds, in exact arithmetic.
 
     The printed loop waits for shares of exactly 0. In floating point a used-up budget comes out as 1e-17 or as a negative number,
-    the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of the random instances tried). Here budgets
+    the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of random instances). Here budgets
     stop at 0 and queries on a pair that is used up but for rounding are done.
 
     Args:
