@@ -157,41 +157,36 @@ def noise_scales(queries: ArrayLike, metric: Metric | PointMetric, *, strategy: 
 def parameter_selection(queries: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
     """Return the noise scales of Algorithm 3, in a form that ends after at most K rounds and never overspends.
 
-        A round gives query k the share 1/c_k = r_k / max load, with r_k = min d / |dQ_k| (its share if it were alone) and the largest
-        load sum_l r_l |dQ_l| / d over the pairs that k tells apart; the budgets shrink by what was given, and the next round shares
-        the rest. The pair of the largest load of all is used up exactly, and every query that tells it apart is done: at most K
-        rounds, in exact arithmetic.
+    A round gives query k the share 1/c_k = r_k / max load, with r_k = min d / |dQ_k| (its share if it were alone) and the largest
+    load sum_l r_l |dQ_l| / d over the pairs that k tells apart; the budgets shrink by what was given, and the next round shares
+    the rest. The pair of the largest load of all is used up exactly, and every query that tells it apart is done: at most K
+    rounds, in exact arithmetic.
 
-        The printed loop waits for shares of exactly 0. In floating point a used-up budget comes out as 1e-17 or as a negative number,
-    <<<<<<< HEAD
-        the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of the random instances tried). Here
-        budgets stop at 0 and queries on a pair that is used up but for rounding are done.
-    =======
-        the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of random instances). Here budgets
-        stop at 0 and queries on a pair that is used up but for rounding are done.
-    >>>>>>> dxlap
+    The printed loop waits for shares of exactly 0. In floating point a used-up budget comes out as 1e-17 or as a negative number,
+    the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of random instances). Here budgets
+    stop at 0 and queries on a pair that is used up but for rounding are done.
 
-        Args:
-            queries: float ``(..., K, N)``.
-            metric: broadcasts against the batch.
+    Args:
+        queries: float ``(..., K, N)``.
+        metric: broadcasts against the batch.
 
-        Returns:
-            Float ``(..., K)``; see :func:`noise_scales` for 0 and ``inf``. The sum of squares is not the smallest: see
-            :func:`optimal_scales`.
+    Returns:
+        Float ``(..., K)``; see :func:`noise_scales` for 0 and ``inf``. The sum of squares is not the smallest: see
+        :func:`optimal_scales`.
 
-        Raises:
-            ValueError: as :func:`load`.
+    Raises:
+        ValueError: as :func:`load`.
 
-        Privacy:
-            As :func:`noise_scales`.
+    Privacy:
+        As :func:`noise_scales`.
 
-        References:
-            Kamalaruban et al. (2020), Algorithm 3.
+    References:
+        Kamalaruban et al. (2020), Algorithm 3.
 
-        >>> from dpjax.metric_privacy.metrics import from_budgets
-        >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
-        >>> [round(float(c), 4) for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)]
-        [1.1111, 1.1111]
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
+    >>> [round(float(c), 4) for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)]
+    [1.1111, 1.1111]
     """
     return _parameter_selection(*door(queries, metric))
 
