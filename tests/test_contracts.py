@@ -21,6 +21,7 @@ from dpjax import (
     laplace,
     maximum,
     median,
+    metric_privacy,
     mode,
     noisy_tree,
     nonnegative_sum,
@@ -38,6 +39,7 @@ from dpjax import (
 )
 from dpjax.mechanisms.bounded_loss import bounded_loss_law
 from dpjax.mechanisms.never_fail import never_fail_law
+from dpjax.metric_privacy.laplace import LaplaceAnswers
 
 
 def between(a, b):
@@ -46,7 +48,26 @@ def between(a, b):
 
 
 # From padded data and public parameters to a law: every statistic and every mechanism, through one signature.
+LADDER = np.stack([np.linspace(0, 1, 21), np.arange(21) % 4 < 2]).astype(np.float32)
+WEIGHTS = np.random.default_rng(0).uniform(size=(5, 21)).astype(np.float32)
+
+
+def line(eps):
+    """The metric of 21 points in a row."""
+    return metric_privacy.from_points(jnp.arange(21, dtype=jnp.asarray(eps).dtype)[:, None], epsilon=1.0) * eps
+
+
+def first_answer(x, eps, a, b):
+    metric = metric_privacy.from_points(between(a, b)[:, None], epsilon=eps)
+    law = metric_privacy.metric_laplace(x, jnp.asarray(LADDER).astype(x.dtype), metric)
+    return LaplaceAnswers(law.values[..., 0], law.scales[..., 0])
+
+
 PIPELINES = {
+    "laplace under a metric": first_answer,
+    "selection under a metric": lambda x, eps, a, b: metric_privacy.linear_selection(
+        x, line(eps), weights=jnp.asarray(WEIGHTS).astype(x.dtype)
+    ),
     "noisy tree": lambda x, eps, a, b: noisy_tree(x, epsilon=eps, candidates=between(a, b), sensitivity=0.5),
     "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(x, zcdp=eps, candidates=between(a, b), sensitivity=0.5),
     "never fail": lambda x, eps, a, b: never_fail_law(
