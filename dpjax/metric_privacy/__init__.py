@@ -4,6 +4,11 @@ d-privacy (Chatzikokolakis et al. 2013) for linear queries of a histogram, after
 universe of N values, its metric and the queries are public. Definition 2 of the paper, as printed, lets the number of records leak;
 here neighbours move one record from a value to another, with n public, unless the metric has a further element "nobody"
 (:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
+
+Simulation, as everywhere outside ``dpjax.release``, and in float32 with a sharper edge: answers Q x and scores are rounded sums of
+the data, and their rounding is no part of the scales. With query values far from 0 beside their differences, with counts above 2^24
+(in float32), or with a query that is answered without noise, two neighbours can differ by more than their budget. Use float64, and
+subtract a public constant from each query first.
 """
 
 from dpjax.metric_privacy.attributes import from_dates, value_budgets, weighted_hamming

@@ -138,6 +138,8 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
                 raise ValueError("dates must not be NaT.")
         if given.ndim < 1 or given.shape[-1] == 0:
             raise ValueError(f"dates must be of shape (..., N) with N >= 1, got {given.shape}.")
+        if given.dtype.kind in "biu":
+            given = given.astype(np.float64)  # differences of narrow integers would overflow
         # Counted from the first of them, float32 tells dates of a century apart by minutes.
         since = given - np.min(given, axis=-1, keepdims=True)
         days = since / np.timedelta64(1, "D") if since.dtype.kind == "m" else since

@@ -218,7 +218,8 @@ def _scale_of_weights(weights: jax.Array, metric: Metric | PointMetric) -> jax.A
 
         start = jnp.full((*weights.shape[:-2], index.shape[0], size), -jnp.inf, weights.dtype)
         (most, least), _ = jax.lax.scan(wider, (start, -start), jnp.moveaxis(weights, -2, 0))
-        return (most - least) / 2
+        # The difference of two rounded differences: what they lose must not be missing from the scale.
+        return (most - least) / 2 + jnp.finfo(weights.dtype).eps * (jnp.abs(most) + jnp.abs(least))
 
     def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
         budgets = align(rows, len(batch) + 2).astype(weights.dtype)

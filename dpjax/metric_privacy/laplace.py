@@ -8,6 +8,7 @@ budgets (``dpjax.metric_privacy.budget``). Kamalaruban et al. (2020), Theorem 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -190,17 +191,23 @@ def metric_laplace(
         if not isinstance(scales, jax.Array) and not isinstance(spent, jax.core.Tracer) and bool(jnp.any(spent > 1)):
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
         c = jnp.where(align(spent <= 1, max(spent.ndim, c.ndim - 1))[..., None], align(c, max(spent.ndim + 1, c.ndim)), jnp.nan)
-    return _answers(parameters.float_array("x", x), parameters.finite("queries", queries, c.dtype), c)
+    centered = metric.neighbors == "swap"
+    return _answers(parameters.float_array("x", x), parameters.finite("queries", queries, c.dtype), c, centered)
 
 
-@jax.jit
-def _answers(x: jax.Array, queries: jax.Array, scales: jax.Array) -> LaplaceAnswers:
+@partial(jax.jit, static_argnames=("centered",))
+def _answers(x: jax.Array, queries: jax.Array, scales: jax.Array, centered: bool) -> LaplaceAnswers:
     if x.shape[-1:] != queries.shape[-1:]:
         raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a histogram of shape {x.shape}.")
     x = x.astype(scales.dtype)
     counts = jnp.where((x > 0) & (x < jnp.inf), x, 0.0)
     rank = max(x.ndim - 1, queries.ndim - 2)
-    product = jnp.matmul(align(queries, rank + 2), align(counts, rank + 1)[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]
+    queries, counts = align(queries, rank + 2), align(counts, rank + 1)
+    # Where n is public, what all elements have in common is n times it: left in the sum, its rounding would tell neighbours apart.
+    common = (jnp.max(queries, axis=-1) + jnp.min(queries, axis=-1)) / 2 if centered else jnp.zeros((1,) * (rank + 1), x.dtype)
+    apart = queries - common[..., None]
+    product = jnp.matmul(apart, counts[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]
+    product = product + common * jnp.sum(counts, axis=-1)[..., None]
     rank = max(product.ndim, scales.ndim)
     return LaplaceAnswers(align(product, rank), align(scales, rank))
 

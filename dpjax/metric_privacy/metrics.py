@@ -368,6 +368,8 @@ def point_metric(
     1.5
     """
     parameters.one_of("distance", distance, DISTANCES)
+    if not isinstance(points, jax.Array) and distance not in ("hamming", "great_circle"):
+        points = _near_zero(points)
     where = parameters.finite("points", points, parameters.float_array("points", points).dtype)
     if where.ndim < 2 or 0 in where.shape[-2:]:
         raise ValueError(f"points must be of shape (..., N, D) with N, D >= 1, got {where.shape}.")
@@ -382,6 +384,15 @@ def point_metric(
             raise ValueError(f"{where.shape[-1]} coordinates need as many weights, got shape {share.shape}.")
         rate = _unless_missing(rate, share) if isinstance(weights, jax.Array) else rate
     return PointMetric(_whole(where) if isinstance(points, jax.Array) else where, rate, share, distance=distance)
+
+
+def _near_zero(points: ArrayLike) -> ArrayLike:
+    """Coordinates from the smallest of each: float32 would round those of a map or a clock by more than their distances."""
+    given = np.asarray(points)
+    if given.dtype.kind not in "biuf" or given.ndim < 2 or 0 in given.shape or not np.all(np.isfinite(given)):
+        return points  # refused later
+    wide = given.astype(np.float64)
+    return wide - np.min(wide, axis=-2, keepdims=True)
 
 
 def fold_rows(

@@ -117,3 +117,9 @@ def test_hostile_attributes():
     assert np.isnan(spoilt[1:]).all()
     np.testing.assert_array_equal(spoilt[0], [[0, 3], [3, 0]])
     assert np.isnan(value_budgets([[0], [0]], budgets=[jnp.array([1.0, -2.0])], rule="sum").budgets).all()
+
+
+def test_narrow_integers_do_not_overflow():
+    days = np.array([-20000, 0, 20000], np.int16)
+    apart = np.abs(np.subtract.outer(days.astype(float), days.astype(float)))
+    np.testing.assert_array_equal(from_dates(days, epsilon=1.0).budgets, apart)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax.metric_privacy.exponential import guarantee, linear_selection, metric_exponential, selection_scale
-from dpjax.metric_privacy.metrics import from_budgets, from_points, point_metric
+from dpjax.metric_privacy.metrics import from_budgets, from_points, point_metric, uniform
 from tests.support.histograms import histograms, losses, moves
 
 ROWS = histograms(3, 5)
@@ -152,3 +152,8 @@ def test_errors_and_guarantee(x64):
     ):
         with pytest.raises(ValueError, match=match):
             call()
+
+
+def test_differences_that_cancel_are_not_missing_from_the_scale():
+    weights = np.array([[-0.3, 1e6], [-0.31, 1e6]])
+    assert float(selection_scale(weights, uniform(2, epsilon=1e-6))) >= 5000

@@ -9,7 +9,7 @@ import pytest
 
 from dpjax.metric_privacy.budget import noise_scales
 from dpjax.metric_privacy.laplace import LaplaceAnswers, guarantee, metric_laplace
-from dpjax.metric_privacy.metrics import from_budgets, from_points
+from dpjax.metric_privacy.metrics import from_budgets, from_points, uniform
 from tests.support.statistics import assert_follows, assert_rejected
 
 BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]], float)
@@ -181,3 +181,13 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
     assert found.shape == (3, 2)
     np.testing.assert_allclose(found[0], 10 * found[1], rtol=1e-9)
     np.testing.assert_allclose(jax.vmap(lambda e: errors(x, e))(epsilon), found, rtol=1e-9)
+
+
+def test_a_constant_that_is_answered_exactly_does_not_round_neighbours_apart():
+    """Its scale is 0, so one unit in the last place between neighbours would be an infinite loss."""
+    metric, query = uniform(3, epsilon=1.0), [[0.1, 0.1, 0.1]]
+    answers = [metric_laplace(x, query, metric) for x in ([7, 0, 0], [6, 1, 0], [5, 2, 0])]
+    assert [float(answer.scales[0]) for answer in answers] == [0.0, 0.0, 0.0]
+    assert len({float(answer.values[0]) for answer in answers}) == 1
+    tenth = np.float32(0.1)  # control: summed as they come, they differ
+    assert tenth * np.float32(7) != tenth * np.float32(6) + tenth

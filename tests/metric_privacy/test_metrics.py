@@ -237,3 +237,9 @@ def test_a_hundred_thousand_points_serve_a_query():
 
     scale = jax.jit(lambda metric: fold_rows(metric, jnp.zeros((), metric.dtype), step))(lazy)
     np.testing.assert_allclose(scale, 3.0, rtol=1e-3)  # a query of slope 3
+
+
+def test_coordinates_far_from_zero_keep_their_distances():
+    """Of a map in metres, or a clock in seconds: rounded to float32 first, they would be 25 and 64 times too far apart."""
+    for points, distance in (([[5400000.24], [5400000.26]], 0.02), (np.array([[1700000063], [1700000065]]), 2.0)):
+        assert float(from_points(np.array(points), epsilon=1.0).budgets[0, 1]) == pytest.approx(distance, rel=1e-5)
