@@ -31,7 +31,6 @@ class PrivacyFilter:
         epsilon: of the whole, positive.
         delta: of the whole, in [0, 1).
         neighbors: the relation.
-        spent: what was charged, in epsilon or rho.
 
     References:
         Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3; Whitehouse et al. (2023).

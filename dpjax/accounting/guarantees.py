@@ -56,8 +56,9 @@ class Guarantee:
                 raise ValueError(f"{name} must not be negative{' and below 1' if name == 'delta' else ''}, got {value}.")
             object.__setattr__(self, name, number)
         points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
-        flat = np.array(points).reshape(-1, 2)
-        if not (np.all(np.isfinite(flat)) and np.all(flat > [1, -1e-300]) and np.all(np.diff(flat, axis=0) >= [1e-300, 0])):
+        orders, divergences = np.array(points).reshape(-1, 2).T
+        ordered = np.all(np.diff(orders) > 0) and np.all(np.diff(divergences) >= 0)
+        if not (ordered and np.all(np.isfinite(points)) and np.all(orders > 1) and np.all(divergences >= 0)):
             raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
         object.__setattr__(self, "renyi", points)
         if self.neighbors not in RELATIONS:
