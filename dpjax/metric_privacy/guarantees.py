@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -65,7 +66,7 @@ class MetricGuarantee:
     def __add__(self, other: MetricGuarantee) -> MetricGuarantee:
         if not isinstance(other, MetricGuarantee):
             return NotImplemented
-        return MetricGuarantee(self.metric + other.metric, self._ranges + other._ranges)
+        return MetricGuarantee(_sum(self.metric, other.metric), _sum(self._ranges, other._ranges))
 
     def __radd__(self, other: int) -> MetricGuarantee:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
@@ -184,3 +185,13 @@ class MetricGuarantee:
 
 def _largest(budgets: np.ndarray) -> float:
     return float(np.max(budgets)) if budgets.size else 0.0
+
+
+def _sum(first: Metric, second: Metric) -> Metric:
+    """The sum, rounded up: what many small budgets lose beside a large one must not be missing from the promise."""
+    total = first + second
+    a, b, found = (np.asarray(metric.budgets) for metric in (first, second, total))
+    with np.errstate(invalid="ignore"):  # infinite budgets lose nothing
+        part = found - a
+        lost = (a - (found - part)) + (b - part)  # exactly (Knuth)
+    return replace(total, budgets=jnp.asarray(np.where(lost > 0, np.nextafter(found, np.inf, dtype=found.dtype), found)))

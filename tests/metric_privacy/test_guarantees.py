@@ -153,3 +153,14 @@ def test_a_guarantee_is_about_one_concrete_metric():
         MetricGuarantee(uniform(3, epsilon=1)).guarantee(neighbors="edge")
     with pytest.raises(IndexError):
         MetricGuarantee(uniform(3, epsilon=1)).between(0, 3)
+
+
+def test_sums_of_small_promises_are_not_lost_beside_a_large_one():
+    """In float32, 300 times 3e-5 beside 1000 would round to nothing."""
+    spent, small = MetricGuarantee(uniform(2, epsilon=1000.0)), MetricGuarantee(uniform(2, epsilon=3e-5))
+    lost = np.float32(1000)
+    for _ in range(300):
+        spent, lost = spent + small, lost + np.float32(3e-5)
+    assert spent.between(0, 1) >= 1000 + 300 * 3e-5 > lost == 1000
+    assert spent.between(0, 1) < 1000.05
+    assert spent.between(0, 0) == 0
