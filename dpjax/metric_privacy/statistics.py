@@ -127,7 +127,13 @@ def _fit_marginals(queries: jax.Array, metric: Metric, n: jax.Array) -> FittedMe
     u = queries[..., 0, :]
     reach = n[..., None, None] * metric.budgets
     apart = u[..., :, None] - u[..., None, :]
-    closed = budget.common_scales(queries / n[..., None, None], metric)[..., 0]
+    rounding = 1 + 2 * jnp.finfo(u.dtype).eps
+
+    def scale_of(values: jax.Array) -> jax.Array:
+        """Of the mean of these very values: divided by n before, they would be others."""
+        return budget.common_scales(values[..., None, :], metric)[..., 0] / n * rounding
+
+    closed = scale_of(u)
 
     def excess(c: jax.Array) -> jax.Array:
         """|u - v| - c n d of each pair; a pair without a budget limit never exceeds it."""
@@ -155,7 +161,7 @@ def _fit_marginals(queries: jax.Array, metric: Metric, n: jax.Array) -> FittedMe
     one = jnp.argmax(metric.budgets == 0, axis=-1).astype(jnp.int32)
     fitted = (least + most) / 2
     fitted = jnp.take_along_axis(fitted, jnp.broadcast_to(one, fitted.shape), axis=-1)
-    scale = budget.common_scales(fitted[..., None, :] / n[..., None, None], metric)[..., 0]
+    scale = scale_of(fitted)
 
     objective = jnp.max(jnp.abs(fitted - u), axis=-1) + scale
     better = objective < closed

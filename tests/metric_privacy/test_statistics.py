@@ -65,3 +65,17 @@ def test_the_transformed_universe_fits_its_budgets(loss, x64):
     law = metric_laplace(histogram, fit.queries, metric, scales=fit.scales)
     answers = (mapped * histogram[:, None]).sum(-1) / n
     np.testing.assert_allclose(law.mean(), np.asarray(fit.scales) * answers, rtol=1e-9)
+
+
+def test_values_far_from_zero_do_not_overspend():
+    """In float32: values divided by n before their differences are taken would allow 1.018 times the budgets."""
+    values = np.array([1000000.5936, 999999.8994, 1000000.7261, 1000001.2857])
+    budgets = np.zeros((4, 4))
+    upper = [1.8405581712722778, 1.5068143606185913, 2.479670763015747, 1.4454593658447266, 2.4428138732910156, 1.867851734161377]
+    budgets[np.triu_indices(4, 1)] = upper
+    budgets = budgets + budgets.T
+    found = fit_marginals(values, from_budgets(budgets), num_records=10)
+    given = np.asarray(found.values, np.float64)
+    apart = np.abs(np.subtract.outer(given, given)) / 10
+    away = ~np.eye(4, dtype=bool)
+    assert (apart[away] / float(found.scales) / budgets[away]).max() <= 1 + 1e-6
