@@ -24,13 +24,7 @@ def float_array(name: str, value: Any) -> jax.Array:
     Python or NumPy integer is rounded and never wrapped around.
     """
     if not isinstance(value, jax.Array):
-        value = np.asarray(value)
-        if value.dtype.kind in "biu":
-            value = value.astype(np.float64)
-        elif value.dtype == object and all(isinstance(v, (int, float)) for v in value.flat):  # integers beyond 64 bits
-            value = np.array([_nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
-        if not jnp.issubdtype(value.dtype, jnp.floating):
-            raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+        value = host_floats(name, value)
         if value.dtype.itemsize > jnp.result_type(float).itemsize:
             # 1e300 becomes inf in float32, a signaling NaN a quiet one, without a warning that depends on the data.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -41,6 +35,18 @@ def float_array(name: str, value: Any) -> jax.Array:
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
     return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+
+
+def host_floats(name: str, value: Any) -> np.ndarray:
+    """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
+    value = np.asarray(value)
+    if value.dtype.kind in "biu":
+        value = value.astype(np.float64)
+    elif value.dtype == object and all(isinstance(v, (int, float)) for v in value.flat):  # integers beyond 64 bits
+        value = np.array([_nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+    return value
 
 
 def _nearest_float(number: float) -> float:

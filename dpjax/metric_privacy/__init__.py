@@ -5,10 +5,9 @@ universe of N values, its metric and the queries are public. Definition 2 of the
 here neighbours move one record from a value to another, with n public, unless the metric has a further element "nobody"
 (:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
 
-Simulation, as everywhere outside ``dpjax.release``, and in float32 with a sharper edge: answers Q x and scores are rounded sums of
-the data, and their rounding is no part of the scales. With query values far from 0 beside their differences, with counts above 2^24
-(in float32), or with a query that is answered without noise, two neighbours can differ by more than their budget. Use float64, and
-subtract a public constant from each query first.
+Simulation, as everywhere outside ``dpjax.release``: float draws show low-order bits. Up to the draw, answers and scores have twice
+the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64, which is no
+part of the scales and has to be small beside them. Give large counts as integers: float32 holds none above 2^24.
 """
 
 from dpjax.metric_privacy.attributes import from_dates, value_budgets, weighted_hamming

@@ -19,8 +19,10 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.lipschitz import evaluate, histogram, ratio, rounded_up
+from dpjax.metric_privacy.histograms import below_best, counts_of, linear_answers
+from dpjax.metric_privacy.lipschitz import ratio, rounded_up
 from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows
+from dpjax.pairs import Pair
 from dpjax.shapes import align, broadcast_batch
 
 
@@ -108,11 +110,11 @@ def linear_selection(
     True
     """
     values = _weights(weights, metric)
-    counts = histogram(x, values.dtype)
+    counts = counts_of(x, values.dtype)
     own = metric.size - (metric.neighbors == "add_remove")
-    if counts.shape[-1] != own:
-        raise ValueError(f"x counts {counts.shape[-1]} elements, the metric is about {own}.")
-    labels = _labels(candidates, values.shape[-2], counts.dtype)
+    if counts.high.shape[-1] != own:
+        raise ValueError(f"x counts {counts.high.shape[-1]} elements, the metric is about {own}.")
+    labels = _labels(candidates, values.shape[-2], counts.high.dtype)
     return _linear_law(counts, values, labels, metric)
 
 
@@ -184,9 +186,10 @@ def _law(scores: jax.Array, labels: jax.Array, scale: jax.Array) -> Finite:
 
 
 @jax.jit
-def _linear_law(counts: jax.Array, weights: jax.Array, labels: jax.Array, metric: Metric | PointMetric) -> Finite:
-    own = counts.shape[-1]
-    return _law(evaluate(weights[..., :own].astype(counts.dtype), counts), labels, _scale_of_weights(weights, metric))
+def _linear_law(counts: Pair, weights: jax.Array, labels: jax.Array, metric: Metric | PointMetric) -> Finite:
+    own, dtype = counts.high.shape[-1], counts.high.dtype
+    scores = -below_best(linear_answers(weights[..., :own].astype(dtype), counts))
+    return _law(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
 
 
 @jax.jit

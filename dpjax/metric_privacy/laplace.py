@@ -8,7 +8,6 @@ budgets (``dpjax.metric_privacy.budget``). Kamalaruban et al. (2020), Theorem 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -21,20 +20,24 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.metric_privacy import budget
 from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.histograms import counts_of, linear_answers
 from dpjax.metric_privacy.metrics import Metric, PointMetric
+from dpjax.pairs import Pair
 from dpjax.shapes import align
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LaplaceAnswers:
-    """Independent answers ``values + Lap(scales)``, exact where the scale is 0, and none (NaN) where it is infinite.
+    """Independent answers ``values + rest + Lap(scales)``, exact where the scale is 0, and none (NaN) where it is infinite.
 
     A query whose noise has scale 0 has no density: its answer is a point mass, of log-density ``inf`` there and ``-inf`` elsewhere.
 
     Attributes:
         values: float ``(..., K)``.
         scales: float ``(..., K)``, not negative, may be ``inf``; broadcasts against ``values``.
+        rest: what rounding took from ``values``, of their shape; nothing if left out. Small beside them but perhaps not beside the
+            noise, where the answers are large.
 
     >>> law = LaplaceAnswers(jnp.array([3.0, 5.0]), jnp.array([0.5, 0.0]))
     >>> law.variance().tolist(), law.quantile(0.5).tolist()
@@ -43,6 +46,7 @@ class LaplaceAnswers:
 
     values: jax.Array
     scales: jax.Array
+    rest: jax.Array | None = None
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -55,8 +59,9 @@ class LaplaceAnswers:
         return self.values.dtype
 
     def noisy(self) -> PiecewiseExponential:
-        """The laws of the answers that have noise, with scale 1 in place of 0 and ``inf``."""
-        return laplace(self.values, 1.0, sensitivity=jnp.where(self._has_noise(), self.scales, 1.0))
+        """The laws of the answers that have noise, less ``values``, with scale 1 in place of 0 and ``inf``."""
+        around = jnp.zeros_like(self.values) if self.rest is None else self.rest
+        return laplace(around, 1.0, sensitivity=jnp.where(self._has_noise(), self.scales, 1.0))
 
     def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         """Draw all answers; see :meth:`PiecewiseExponential.sample`.
@@ -73,11 +78,12 @@ class LaplaceAnswers:
             ValueError: another kind of key.
         """
         draws = self.noisy().sample(key, shape)
-        return self._choose(draws, jnp.broadcast_to(align(self.values, draws.ndim), draws.shape))
+        exact = jnp.broadcast_to(align(self.values, draws.ndim), draws.shape)
+        return self._choose(exact + draws, exact)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log-density of each answer at ``y``, which broadcasts against ``batch_shape``: sum it over queries for the joint law."""
-        return self._choose(self.noisy().log_prob(y), jnp.where(self._at(y) == 0, jnp.inf, -jnp.inf))
+        return self._choose(self.noisy().log_prob(self._at(y)), jnp.where(self._at(y) == 0, jnp.inf, -jnp.inf))
 
     def prob(self, y: ArrayLike) -> jax.Array:
         """Density of each answer at ``y``; see :meth:`log_prob`."""
@@ -85,24 +91,25 @@ class LaplaceAnswers:
 
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(Z_k <= y), for a ``y`` that broadcasts against ``batch_shape``."""
-        return self._choose(self.noisy().cdf(y), (self._at(y) >= 0).astype(self.dtype))
+        return self._choose(self.noisy().cdf(self._at(y)), (self._at(y) >= 0).astype(self.dtype))
 
     def survival(self, y: ArrayLike) -> jax.Array:
         """P(Z_k > y), for a ``y`` that broadcasts against ``batch_shape``."""
-        return self._choose(self.noisy().survival(y), (self._at(y) < 0).astype(self.dtype))
+        return self._choose(self.noisy().survival(self._at(y)), (self._at(y) < 0).astype(self.dtype))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The inverse of :meth:`cdf`; NaN outside [0, 1]."""
         level = parameters.float_array("p", p).astype(self.dtype)
         level = align(level, max(level.ndim, len(self.batch_shape)))
         inside = (level >= 0) & (level <= 1)
-        return self._choose(self.noisy().quantile(level), jnp.where(inside, align(self.values, level.ndim), jnp.nan))
+        exact = align(self.values, level.ndim)
+        return self._choose(exact + self.noisy().quantile(level), jnp.where(inside, exact, jnp.nan))
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
         """The central interval of probability ``level`` of each answer: its lower and upper end."""
         low, high = self.noisy().interval(level)
         exact = align(self.values, low.ndim)
-        return self._choose(low, exact), self._choose(high, exact)
+        return self._choose(exact + low, exact), self._choose(exact + high, exact)
 
     def mean(self) -> jax.Array:
         """E[Z], of shape ``batch_shape``."""
@@ -121,11 +128,11 @@ class LaplaceAnswers:
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """E|Z - center|, for a ``center`` that broadcasts against ``batch_shape``."""
-        return self._choose(self.noisy().mean_abs_error(center), jnp.abs(self._at(center)))
+        return self._choose(self.noisy().mean_abs_error(self._at(center)), jnp.abs(self._at(center)))
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
         """E[(Z - center)^2], for a ``center`` that broadcasts against ``batch_shape``."""
-        return self._choose(self.noisy().mean_squared_error(center), jnp.square(self._at(center)))
+        return self._choose(self.noisy().mean_squared_error(self._at(center)), jnp.square(self._at(center)))
 
     def _at(self, y: ArrayLike) -> jax.Array:
         """How far a point is above the values."""
@@ -191,25 +198,17 @@ def metric_laplace(
         if not isinstance(scales, jax.Array) and not isinstance(spent, jax.core.Tracer) and bool(jnp.any(spent > 1)):
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
         c = jnp.where(align(spent <= 1, max(spent.ndim, c.ndim - 1))[..., None], align(c, max(spent.ndim + 1, c.ndim)), jnp.nan)
-    centered = metric.neighbors == "swap"
-    return _answers(parameters.float_array("x", x), parameters.finite("queries", queries, c.dtype), c, centered)
+    counts = counts_of(x, c.dtype)
+    return _answers(counts, parameters.finite("queries", queries, c.dtype), c)
 
 
-@partial(jax.jit, static_argnames=("centered",))
-def _answers(x: jax.Array, queries: jax.Array, scales: jax.Array, centered: bool) -> LaplaceAnswers:
-    if x.shape[-1:] != queries.shape[-1:]:
-        raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a histogram of shape {x.shape}.")
-    x = x.astype(scales.dtype)
-    counts = jnp.where((x > 0) & (x < jnp.inf), x, 0.0)
-    rank = max(x.ndim - 1, queries.ndim - 2)
-    queries, counts = align(queries, rank + 2), align(counts, rank + 1)
-    # Where n is public, what all elements have in common is n times it: left in the sum, its rounding would tell neighbours apart.
-    common = (jnp.max(queries, axis=-1) + jnp.min(queries, axis=-1)) / 2 if centered else jnp.zeros((1,) * (rank + 1), x.dtype)
-    apart = queries - common[..., None]
-    product = jnp.matmul(apart, counts[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]
-    product = product + common * jnp.sum(counts, axis=-1)[..., None]
-    rank = max(product.ndim, scales.ndim)
-    return LaplaceAnswers(align(product, rank), align(scales, rank))
+@jax.jit
+def _answers(counts: Pair, queries: jax.Array, scales: jax.Array) -> LaplaceAnswers:
+    if counts.high.shape[-1:] != queries.shape[-1:]:
+        raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a histogram of shape {counts.high.shape}.")
+    values, rest = linear_answers(queries.astype(counts.high.dtype), counts)
+    rank = max(values.ndim, scales.ndim)
+    return LaplaceAnswers(align(values, rank), align(scales.astype(values.dtype), rank), align(rest, rank))
 
 
 def guarantee(metric: Metric) -> MetricGuarantee:

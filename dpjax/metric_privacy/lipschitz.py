@@ -26,6 +26,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
+from dpjax.metric_privacy.histograms import evaluate
 from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows
 from dpjax.shapes import align, broadcast_batch
 
@@ -274,45 +275,6 @@ def allowed_by(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metri
     if not most <= 1:
         raise ValueError(f"the queries differ by up to {most:g} times c d(i, j): the scale c must be that much larger.")
     return metric.dense() if isinstance(metric, PointMetric) else metric
-
-
-def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
-    """Return the answers ``(..., K)`` of queries ``(..., K, N)`` at histograms ``(..., N)``; batches broadcast."""
-    rank = max(values.ndim, histograms.ndim + 1)
-    product = jnp.matmul(align(values, rank), align(histograms[..., None], rank), precision=jax.lax.Precision.HIGHEST)
-    return product[..., 0]
-
-
-def histogram(x: ArrayLike, dtype: Any) -> jax.Array:
-    """Return counts as floats, whatever the data are: a negative, infinite or NaN one is 0, one above 2^62 is that."""
-    counts = parameters.float_array("x", x)
-    if counts.ndim == 0:
-        raise ValueError("x must be histograms with a last axis of elements, got a number.")
-    counts = counts.astype(jnp.promote_types(counts.dtype, dtype))
-    return jnp.where((counts > 0) & (counts < jnp.inf), jnp.minimum(counts, 2.0**62), 0.0)
-
-
-def whole_histogram(x: ArrayLike, queries: LipschitzQueries, total: ArrayLike | None) -> tuple[jax.Array, jax.Array]:
-    """Return counts of all elements of the queries and their public sum: ``(..., N)`` and ``(...)``.
-
-    Under swap the sum is public and counted, unless it is given. Under add/remove it is a public ``total``, and the rest of it is
-    nobody: that count may be negative and is not clipped, so that a record more is always one nobody less.
-    """
-    counts = histogram(x, queries.dtype)
-    own = queries.size - (queries.neighbors == "add_remove")
-    if counts.shape[-1] != own:
-        raise ValueError(f"x counts {counts.shape[-1]} elements, the queries are about {own}.")
-    if total is None:
-        if queries.neighbors == "add_remove":
-            raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
-        return counts, jnp.sum(counts, axis=-1)
-    public = parameters.positive("total", total, counts.dtype)
-    if queries.neighbors == "add_remove":
-        rank = max(public.ndim, counts.ndim - 1)
-        nobody = align(public, rank) - align(jnp.sum(counts, axis=-1), rank)
-        counts = jnp.broadcast_to(align(counts, rank + 1), (*nobody.shape, own))
-        counts = jnp.concatenate([counts, nobody[..., None]], axis=-1)
-    return counts, public
 
 
 def ratio(change: jax.Array, budgets: jax.Array) -> jax.Array:

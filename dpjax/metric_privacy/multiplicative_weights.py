@@ -28,8 +28,10 @@ from dpjax import parameters
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.selection import gumbel_max
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by, evaluate, whole_histogram
+from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
+from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric, PointMetric
+from dpjax.pairs import Pair, single
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
 from dpjax.random.noise import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 from dpjax.random.two_words import Words
@@ -44,13 +46,13 @@ class _Problem(NamedTuple):
 
     Attributes:
         values: c Q', ``(..., K, N)``.
-        answers: c Q'(x), ``(..., K)``: the only trace of the data.
+        answers: c Q'(x), ``(..., K)``: the only trace of the data, and unrounded.
         scale: c, ``(..., 1)``.
         total: n, ``(..., 1)``.
     """
 
     values: jax.Array
-    answers: jax.Array
+    answers: Pair
     scale: jax.Array
     total: jax.Array
 
@@ -115,7 +117,7 @@ def mwem(
     for name, value in (("rounds", rounds), ("passes", passes)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{name} must be an integer from 1 on, got {value!r}.")
-    counts, public = whole_histogram(x, queries, total)
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     return _run(check_key(key), counts, public, queries, int(rounds), tuple(shape), output, int(passes))
 
 
@@ -147,7 +149,7 @@ def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metric
 @partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))
 def _run(
     key: jax.Array,
-    counts: jax.Array,
+    counts: Pair,
     total: jax.Array,
     queries: LipschitzQueries,
     rounds: int,
@@ -155,14 +157,14 @@ def _run(
     output: Output,
     passes: int,
 ) -> jax.Array:
-    batch = jnp.broadcast_shapes(counts.shape[:-1], total.shape, queries.batch_shape)
+    batch = jnp.broadcast_shapes(counts.high.shape[:-1], total.shape, queries.batch_shape)
     runs, size = shape + batch, queries.size
     if prod(runs) == 0:
-        return jnp.zeros((*runs, size), counts.dtype)
+        return jnp.zeros((*runs, size), total.dtype)
     problem = _problem(counts, total, queries, len(runs))
     keys = row_words(key, runs)
-    log_y = jnp.zeros((*runs, size), counts.dtype)
-    past = (jnp.zeros((rounds, *runs, size), counts.dtype), jnp.zeros((rounds, *runs, 1), counts.dtype))
+    log_y = jnp.zeros((*runs, size), total.dtype)
+    past = (jnp.zeros((rounds, *runs, size), total.dtype), jnp.zeros((rounds, *runs, 1), total.dtype))
 
     def one_round(carry: tuple, number: jax.Array) -> tuple[tuple, None]:
         log_y, sum_y, past = carry
@@ -181,18 +183,18 @@ def _run(
     return sum_y / rounds if output == "average" else problem.total * jax.nn.softmax(log_y, axis=-1)
 
 
-def _problem(counts: jax.Array, total: jax.Array, queries: LipschitzQueries, rank: int) -> _Problem:
-    dtype = counts.dtype
+def _problem(counts: Pair, total: jax.Array, queries: LipschitzQueries, rank: int) -> _Problem:
+    dtype = counts.high.dtype
     values, scale = align(queries.values.astype(dtype), rank + 2), align(queries.scale.astype(dtype), rank)[..., None]
     fits = (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
-    return _Problem(
-        values, evaluate(values, align(counts, rank + 1)), jnp.where(fits, scale, jnp.nan), align(total, rank)[..., None]
-    )
+    answers = linear_answers(values, Pair(*(align(part, rank + 1) for part in counts)))
+    return _Problem(values, answers, jnp.where(fits, scale, jnp.nan), align(total, rank)[..., None])
 
 
 def _exponents(problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
-    """The logarithm of the selection's weights, ``(*runs, K)``: scores over 4cT."""
-    return jnp.abs(evaluate(problem.values, y) - problem.answers) / (4 * rounds * problem.scale)
+    """The logarithm of the selection's weights, ``(*runs, K)``: scores over 4cT, less the largest."""
+    misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
+    return -below_best(misses) / (4 * rounds * problem.scale)
 
 
 def _select(words: Words, problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
@@ -203,12 +205,12 @@ def _select(words: Words, problem: _Problem, y: jax.Array, rounds: int) -> jax.A
 
 def _measure(words: Words, problem: _Problem, chosen: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:
     """The chosen query, ``(*runs, N)``, and its noisy answer, ``(*runs, 1)``, by the last two words of a round."""
-    size = exponential_from_uniform(uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.answers.dtype))
+    size = exponential_from_uniform(uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.values.dtype))
     noise = jnp.where(words.high[..., -1:] >> 31 == 1, size, -size)
-    mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.answers.dtype)
+    mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.values.dtype)
     query = jnp.matmul(mark[..., None, :], problem.values, precision=jax.lax.Precision.HIGHEST)[..., 0, :]
-    exact = jnp.sum(jnp.where(mark == 1, problem.answers, 0.0), axis=-1, keepdims=True)
-    return query, exact + 2 * rounds * problem.scale * noise
+    high, low = (jnp.sum(jnp.where(mark == 1, part, 0.0), axis=-1, keepdims=True) for part in problem.answers)
+    return query, high + (low + 2 * rounds * problem.scale * noise)
 
 
 def _step(query: jax.Array, measured: jax.Array, y: jax.Array, total: jax.Array) -> jax.Array:
@@ -246,7 +248,7 @@ def selection_law(x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, roun
     >>> round(float(jnp.log(law.prob(0.0) / law.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
     0.25
     """
-    counts, public = whole_histogram(x, queries, total)
-    rank = max(counts.ndim - 1, public.ndim, len(queries.batch_shape), np.ndim(y) - 1)
-    exponents = _exponents(_problem(counts, public, queries, rank), align(jnp.asarray(y, counts.dtype), rank + 1), rounds)
-    return Finite(jnp.arange(queries.num_queries, dtype=counts.dtype), -exponents, jnp.ones((), counts.dtype))
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
+    rank = max(counts.high.ndim - 1, public.ndim, len(queries.batch_shape), np.ndim(y) - 1)
+    exponents = _exponents(_problem(counts, public, queries, rank), align(jnp.asarray(y, public.dtype), rank + 1), rounds)
+    return Finite(jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype))

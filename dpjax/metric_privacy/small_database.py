@@ -21,9 +21,11 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by, evaluate, whole_histogram
+from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
+from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric, PointMetric
-from dpjax.shapes import align
+from dpjax.pairs import Pair, larger, single
+from dpjax.shapes import align, broadcast_rows
 
 MOST_DATABASES = 200_000
 
@@ -66,8 +68,8 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
     [0.9523, 0.0474, 0.0003]
     """
     databases = small_databases(queries.size, size)
-    counts, public = whole_histogram(x, queries, total)
-    return _law(counts, public, queries, jnp.asarray(databases, counts.dtype), jnp.asarray(size, counts.dtype))
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
+    return _law(counts, public, queries, jnp.asarray(databases, public.dtype), jnp.asarray(size, public.dtype))
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
@@ -162,23 +164,23 @@ def _at_least_one(**numbers: int) -> None:
 
 
 @jax.jit
-def _law(counts: jax.Array, total: jax.Array, queries: LipschitzQueries, databases: jax.Array, size: jax.Array) -> Finite:
-    dtype, batch = counts.dtype, counts.shape[:-1]
+def _law(counts: Pair, total: jax.Array, queries: LipschitzQueries, databases: jax.Array, size: jax.Array) -> Finite:
+    dtype, batch = counts.high.dtype, counts.high.shape[:-1]
     rank = max(len(batch), total.ndim, len(queries.batch_shape))
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)
-    of_data = align(evaluate(values, counts), rank + 1)
+    of_data = Pair(*(align(part, rank + 1) for part in linear_answers(values, counts)))
     # Each of them (..., R, K); a query at a time, the largest miss is all that is kept.
     weight = align(total, rank)[..., None] / size
 
-    def worse(miss: jax.Array, query: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+    def worse(miss: Pair, query: tuple[jax.Array, Pair]) -> tuple[Pair, None]:
         value, answer = query
         there = weight * align(evaluate(databases, value), rank + 1)
-        return jnp.maximum(miss, jnp.abs(answer[..., None] - there)), None
+        return larger(miss, abs(Pair(*(part[..., None] for part in answer)).minus(single(there)))), None
 
-    whole = jnp.broadcast_shapes(of_data.shape[:-1], weight.shape[:-1], align(values, rank + 2).shape[:-2])
-    start = jnp.zeros((*whole, databases.shape[0]), dtype)
-    answers = jnp.broadcast_to(of_data, (*whole, of_data.shape[-1]))
-    miss, _ = jax.lax.scan(worse, start, (jnp.moveaxis(values, -2, 0), jnp.moveaxis(answers, -1, 0)))
+    whole = jnp.broadcast_shapes(of_data.high.shape[:-1], weight.shape[:-1])
+    start = single(jnp.zeros((*whole, databases.shape[0]), dtype))
+    answers = Pair(*(jnp.moveaxis(broadcast_rows(part, whole), -1, 0) for part in of_data))
+    miss, _ = jax.lax.scan(worse, start, (jnp.moveaxis(values, -2, 0), answers))
     ok = (scale > 0) & (scale < jnp.inf)
     rate = jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)
-    return Finite(jnp.arange(databases.shape[0], dtype=dtype), miss, rate)
+    return Finite(jnp.arange(databases.shape[0], dtype=dtype), below_best(-miss), rate)

@@ -27,7 +27,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.profiles.prefix_sums import Pair, exact_product, prefix_sums, product, single
+from dpjax.pairs import Pair, exact_product, prefix_sums, product, single
 from dpjax.profiles.profile import NEIGHBORS, Neighbors, SensitivityProfile
 from dpjax.profiles.records import levels_kept, present_records
 from dpjax.profiles.sorting import Sort, order
@@ -386,8 +386,8 @@ def _sum(
     level = x.indices(levels + 1, 1)
     there = level <= x.n
     smallest, largest = x.at(jnp.minimum(level, x.n)), x.at(jnp.maximum(x.n + 1 - level, 0))
-    above = total.plus(_tail(prefix_sums(single(jnp.where(there, jnp.maximum(most, -smallest), most))))).value
-    below = total.minus(_tail(prefix_sums(single(jnp.where(there, jnp.maximum(-least, largest), -least))))).value
+    above = total.plus(prefix_sums(single(jnp.where(there, jnp.maximum(most, -smallest), most))).at(slice(1, None))).value
+    below = total.minus(prefix_sums(single(jnp.where(there, jnp.maximum(-least, largest), -least))).at(slice(1, None))).value
     if limit is None:
         infinity = jnp.where(jnp.isnan(x.low), jnp.nan, jnp.inf)
         above, below = (_outwards(total.value, side, sign, -infinity, infinity) for side, sign in ((above, 1), (below, -1)))
@@ -395,10 +395,6 @@ def _sum(
     bounds = limit * least, limit * most
     above, below = jnp.where(level == levels, bounds[1], above), jnp.where(level == levels, bounds[0], below)
     return _outwards(total.value, above, 1, *bounds), _outwards(total.value, below, -1, *bounds), None
-
-
-def _tail(sums: Pair) -> Pair:
-    return Pair(sums.high[..., 1:], sums.low[..., 1:])
 
 
 @partial(jax.jit, static_argnames=("keep", "sort"))

@@ -31,9 +31,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.profiles.prefix_sums import running
 from dpjax.profiles.profile import Neighbors, SensitivityProfile
 from dpjax.profiles.records import beyond_64_bits, presence, present_records
+from dpjax.profiles.running import running
 from dpjax.profiles.sorting import Sort, order
 from dpjax.shapes import align, broadcast_batch, broadcast_rows, concatenate, take
 

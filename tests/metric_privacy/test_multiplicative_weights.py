@@ -11,6 +11,7 @@ from dpjax.metric_privacy import multiplicative_weights as module
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.metrics import from_budgets, from_points
 from dpjax.metric_privacy.multiplicative_weights import guarantee, mwem, selection_law
+from dpjax.pairs import single
 from dpjax.random import words
 from dpjax.utility.metric_selection import mwem_error, mwem_rounds
 from tests.support import statistics
@@ -85,7 +86,7 @@ def test_measurements_and_selections_follow_their_laws(x64):
 
     @jax.jit
     def one_round(key):
-        problem = module._problem(jnp.asarray(x), jnp.asarray(4.0), queries, 1)
+        problem = module._problem(single(jnp.asarray(x)), jnp.asarray(4.0), queries, 1)
         drawn = words(key, (draws, 5))
         chosen = module._select(drawn, problem, jnp.asarray(y)[None], rounds)
         return chosen, *module._measure(drawn, problem, chosen, rounds)

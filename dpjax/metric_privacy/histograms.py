@@ -1,0 +1,132 @@
+"""Histograms and what linear queries make of them, without the rounding that would tell neighbours apart.
+
+A mechanism's scale is fitted to how far an answer moves with one record; rounding a sum of n terms moves it too, by about
+n eps max |q|, which is more than the scale where query values are large beside their differences or where n is large. So counts and
+answers are pairs of floats, with twice the digits, up to the draw. And an answer is summed up by the gaps of its sorted values,
+
+    <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k),
+
+x_(1..k) being the records of the k elements with the least values, where the sums of counts are exact and a gap of 0 leaves nothing
+of its sum: a record that moves between elements of equal value changes no bit of the answer, as answers without noise need it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import parameters
+from dpjax.pairs import Pair, exact_product, prefix_sums, product, single, sum_of
+from dpjax.shapes import align, broadcast_rows
+
+MOST_RECORDS = 2.0**40
+_CELLS = 2**22  # of queries and elements, over the whole batch, that are in work at once
+
+
+def counts_of(x: ArrayLike, dtype: Any) -> Pair:
+    """Return counts ``(..., N)`` without rounding, in the wider of the dtypes of the data and ``dtype``.
+
+    A count that is negative, infinite or NaN is 0, and one above 2^40 is that: sums of counts are exact up to 2^48 records.
+    """
+    rounded = parameters.float_array("x", x)
+    if rounded.ndim == 0:
+        raise ValueError("x must be histograms with a last axis of elements, got a number.")
+    dtype = jnp.promote_types(rounded.dtype, dtype)
+    if isinstance(x, jax.Array):
+        counts = _of_integers(x, dtype) if jnp.issubdtype(x.dtype, jnp.integer) else single(rounded.astype(dtype))
+    else:
+        exact = parameters.host_floats("x", x).astype(np.float64)
+        kept = np.where((exact > 0) & (exact < np.inf), np.minimum(exact, MOST_RECORDS), 0.0)
+        high = kept.astype(dtype)
+        counts = Pair(jnp.asarray(high), jnp.asarray((kept - high).astype(dtype)))
+    there = (counts.high > 0) & (counts.high < jnp.inf)
+    least = counts.high < MOST_RECORDS
+    return Pair(
+        jnp.where(there, jnp.where(least, counts.high, MOST_RECORDS), 0.0),
+        jnp.where(there & least, counts.low, 0.0),
+    )
+
+
+def _of_integers(x: jax.Array, dtype: Any) -> Pair:
+    wide = x.astype(jnp.int32) if x.dtype.itemsize < 4 else x
+    return single((wide >> 12).astype(dtype) * 4096).plus(single((wide & 4095).astype(dtype)))
+
+
+def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: ArrayLike | None) -> tuple[Pair, jax.Array]:
+    """Return counts of all elements, "nobody" among them, and their public sum: ``(..., size)`` and ``(...)``.
+
+    Under swap the sum is public and counted, unless it is given. Under add/remove it is a public ``total``, and the rest of it is
+    nobody: that count may be negative and is not clipped, so that a record more is always one nobody less.
+    """
+    counts = counts_of(x, dtype)
+    own = size - (neighbors == "add_remove")
+    if counts.high.shape[-1] != own:
+        raise ValueError(f"x counts {counts.high.shape[-1]} elements, the queries are about {own}.")
+    if total is None:
+        if neighbors == "add_remove":
+            raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
+        return counts, sum_of(counts).value
+    public = parameters.positive("total", total, counts.high.dtype)
+    if neighbors == "add_remove":
+        number = sum_of(counts)
+        rank = max(public.ndim, number.high.ndim)
+        nobody = single(align(public, rank)).minus(Pair(align(number.high, rank), align(number.low, rank)))
+        batch = nobody.high.shape
+        counts = Pair(
+            *(
+                jnp.concatenate([broadcast_rows(own, batch), more[..., None]], axis=-1)
+                for own, more in zip(counts, nobody, strict=True)
+            )
+        )
+    return counts, public
+
+
+def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
+    """Return ``<q, x>`` for queries ``(..., K, N)`` and counts ``(..., N)`` of one dtype, as ``(..., K)``; batches broadcast.
+
+    To about twice the digits of a float relative to n max |q|.
+    """
+    rank = max(queries.ndim - 2, counts.high.ndim - 1)
+    queries, counts = align(queries, rank + 2), Pair(*(align(part, rank + 1) for part in counts))
+    batch = jnp.broadcast_shapes(queries.shape[:-2], counts.high.shape[:-1])
+    size = queries.shape[-1]
+    whole = sum_of(counts)
+
+    def one(query: jax.Array) -> Pair:
+        order = jnp.argsort(query, axis=-1)
+        values = jnp.take_along_axis(query, order, axis=-1)
+        gaps = single(values[..., 1:]).minus(single(values[..., :-1]))
+        if prod(query.shape[:-1]) == 1:
+            ranked = Pair(*(part[..., order.reshape(size)] for part in counts))
+        else:
+            ranked = Pair(*(jnp.take_along_axis(broadcast_rows(part, batch), broadcast_rows(order, batch), -1) for part in counts))
+        below = prefix_sums(ranked).at(slice(1, size))
+        return _times(single(values[..., -1]), whole).minus(sum_of(_times(gaps, below)))
+
+    at_once = max(1, _CELLS // max(1, prod(batch) * size))
+    found = jax.lax.map(one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2]))
+    return Pair(*(jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1) for part in found))
+
+
+def _times(a: Pair, b: Pair) -> Pair:
+    crossed = product(a.high, b.low) + product(a.low, b.high)
+    return exact_product(a.high, b.high).plus(single(crossed))
+
+
+def below_best(scores: Pair) -> jax.Array:
+    """Return how far scores ``(..., R)`` are below the highest: rounded once, relative to that distance."""
+    best = jnp.argmax(scores.value, axis=-1, keepdims=True)
+    top = Pair(*(jnp.take_along_axis(part, best, axis=-1) for part in scores))
+    return top.minus(scores).value
+
+
+def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
+    """Return the answers ``(..., K)`` of queries ``(..., K, N)`` at public histograms ``(..., N)``, as rounded floats."""
+    rank = max(values.ndim, histograms.ndim + 1)
+    found = jnp.matmul(align(values, rank), align(histograms[..., None], rank), precision=jax.lax.Precision.HIGHEST)
+    return found[..., 0]

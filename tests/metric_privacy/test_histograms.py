@@ -1,0 +1,186 @@
+"""Answers and scores in float32 of many records and of values far from 0: what rounding may not tell about one record."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.metric_privacy.budget import noise_scales
+from dpjax.metric_privacy.exponential import linear_selection
+from dpjax.metric_privacy.histograms import counts_of, linear_answers, whole_histogram
+from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
+from dpjax.metric_privacy.lipschitz import lipschitz_queries
+from dpjax.metric_privacy.metrics import from_budgets
+from dpjax.metric_privacy.multiplicative_weights import selection_law
+from dpjax.metric_privacy.small_database import small_databases, small_db
+
+BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]])
+RECORDS = (10, 10**3, 10**5, 10**7, 10**9)
+
+
+def datasets(seed=0):
+    """Histograms of many sizes, as int64, and for each move their neighbour: ``x``, ``x'``, budget."""
+    random = np.random.default_rng(seed)
+    before, after, budget = [], [], []
+    for n in RECORDS:
+        for _ in range(40):
+            x = random.multinomial(n, random.dirichlet(np.ones(4))) + 1
+            i, j = random.choice(4, 2, replace=False)
+            before.append(x)
+            after.append(x + np.eye(4, dtype=np.int64)[j] - np.eye(4, dtype=np.int64)[i])
+            budget.append(BUDGETS[i, j])
+    return np.array(before), np.array(after), np.array(budget)
+
+
+def exact(queries, x):
+    """Answers in rational numbers."""
+    return [sum(Fraction(float(q)) * int(c) for q, c in zip(query, x, strict=True)) for query in queries]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_answers_have_twice_the_digits(offset):
+    queries = (np.random.default_rng(1).normal(size=(3, 4)) + offset).astype(np.float32)
+    x = datasets()[0]
+    high, low = (np.asarray(part, np.float64) for part in jax.jit(linear_answers)(jnp.asarray(queries), counts_of(x, jnp.float32)))
+    plain = x.astype(np.float32) @ queries.T
+    for row, counts in enumerate(x):
+        for k, answer in enumerate(exact(queries, counts)):
+            unit = float(np.abs(queries[k]).max() * counts.sum())
+            assert abs(Fraction(high[row, k]) + Fraction(low[row, k]) - answer) <= unit * 2.0**-44
+    assert np.abs(plain - (high + low)).max() > np.abs(high + low).max() * 2.0**-30  # control: float32 as it comes
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
+    """Through the log-densities in float32, near the answers and far out."""
+    before, after, budget = datasets()
+    metric = from_budgets(BUDGETS)
+    queries = (np.array([[0.0, 1.0, 0.25, 0.5], [1.0, 0.125, 0.125, 0.375]]) + offset).astype(np.float32)
+    scales = noise_scales(queries, metric, strategy="common")
+
+    def loss(law, other):
+        answer = np.asarray(law.values)
+        points = answer + np.float32(4.0) * np.arange(-16, 17, dtype=np.float32)[:, None, None]
+        logs = np.stack([np.asarray(one.log_prob(points), np.float64) for one in (law, other)])
+        drawn = (logs > -100).all(0)  # farther out, rounding is large beside the noise, and nothing is drawn
+        return np.where(drawn, np.abs(logs[0] - logs[1]), 0.0).max(0).sum(-1)
+
+    laws = [metric_laplace(x, queries, metric, scales=scales) for x in (before, after)]
+    assert laws[0].dtype == jnp.float32
+    found = loss(*laws) / budget
+    assert found.max() <= 1 + 1e-4
+    assert found.max() > 0.98
+    control = loss(*(LaplaceAnswers(law.values, law.scales) for law in laws)) / budget  # rounded answers
+    assert control.max() > (1.05 if offset == 0 else 1.5)
+
+
+def test_a_record_that_moves_between_equal_values_changes_no_bit():
+    """Answers without noise, where only some pairs are protected: one bit would be an infinite loss."""
+    budgets = np.full((6, 6), np.inf)
+    for first in (0, 2, 4):
+        budgets[first : first + 2, first : first + 2] = 1 - np.eye(2)
+    budgets[np.arange(6), np.arange(6)] = 0
+    query = np.repeat(np.array([1e-9, 0.1, 7e8], np.float32), 2)[None]
+    random = np.random.default_rng(0)
+    x = random.integers(1, 10**6, size=(200, 6))
+    other = x + np.where(random.integers(2, size=(200, 3)) == 0, 1, -1).repeat(2, axis=1) * np.array([1, -1] * 3)
+    laws = [metric_laplace(counts, query, from_budgets(budgets)) for counts in (x, other)]
+    assert (laws[0].scales == 0).all()
+    np.testing.assert_array_equal(laws[0].values, laws[1].values)
+    np.testing.assert_array_equal(laws[0].rest, laws[1].rest)
+    plain = [(counts.astype(np.float32) * query).sum(-1, dtype=np.float32) for counts in (x, other)]
+    assert (plain[0] != plain[1]).any()  # control
+
+
+def seen(law):
+    """Log-probabilities of what float32 can draw."""
+    logs = np.asarray(law.log_probabilities(), np.float64)
+    return np.where(logs > -85, logs, np.nan)
+
+
+def loss(law, other):
+    return np.nanmax(np.abs(seen(law) - seen(other)), axis=-1)
+
+
+def test_the_loss_of_selections_stays_within_the_budget():
+    before, after, budget = datasets()
+    metric = from_budgets(BUDGETS * 1e-2)
+    # Close to each other: with scores far apart the best would have all the probability, whatever the rounding.
+    weights = (np.random.default_rng(2).normal(size=(5, 4)) * np.array([[1.0], [1e-6], [1e-6], [1e-6], [1e-6]])).astype(np.float32)
+    weights[1:] += weights[:1]
+    found = loss(*(linear_selection(x, metric, weights=weights) for x in (before, after))) / (budget * 1e-2)
+    assert found.max() <= 1 + 2e-3
+    law = linear_selection(before, metric, weights=weights)
+    rate = np.asarray(law.rate)
+    plain = [np.float32(x) @ weights.T for x in (before, after)]
+    logs = [
+        rate * scores - np.log(np.exp(rate * (scores - scores.max(-1, keepdims=True))).sum(-1, keepdims=True)) for scores in plain
+    ]
+    tops = [rate * scores.max(-1, keepdims=True) for scores in plain]
+    control = np.abs((logs[0] - tops[0]) - (logs[1] - tops[1]))[:, 1:].max(-1) / (budget * 1e-2)
+    assert control.max() > 1.5
+
+
+@pytest.mark.parametrize("mechanism", ["small_db", "mwem"])
+def test_the_loss_of_synthetic_data_stays_within_the_budget(mechanism):
+    before, after, budget = datasets()
+    metric = from_budgets(BUDGETS * 1e-2)
+    values = np.random.default_rng(3).uniform(-1, 1, size=(4, 4)).astype(np.float32)
+    queries = lipschitz_queries(values, metric)
+
+    def law(x):
+        if mechanism == "small_db":
+            return small_db(x, queries, size=6)
+        return selection_law(x, before.astype(np.float32)[:, ::-1], queries, rounds=1)
+
+    found = loss(law(before), law(after)) / (budget * 1e-2)
+    assert found.max() <= (1 if mechanism == "small_db" else 0.5) * (1 + 1e-2)
+    assert found.max() > 0.1
+    # Control: scores of answers in float32 as they come.
+    y = small_databases(4, 6) * (before.sum(-1) / 6)[:, None, None] if mechanism == "small_db" else before[:, None, ::-1]
+    of_y = np.float32(y) @ values.T
+    sign, of_what = (-1, -1) if mechanism == "small_db" else (0.5, None)
+    logs = []
+    for x in (before, after):
+        miss = np.abs((np.float32(x) @ values.T)[:, None] - of_y).astype(np.float64)
+        log = sign / (2 * float(queries.scale)) * (miss[:, 0] if of_what is None else miss.max(of_what))
+        log -= log.max(-1, keepdims=True)
+        logs.append(log - np.log(np.exp(log).sum(-1, keepdims=True)))
+    assert (np.abs(logs[0] - logs[1]).max(-1) / (budget * 1e-2)).max() > 1.5
+
+
+def test_counts_of_every_kind_of_number():
+    large = 2**24 + 1
+    for x in (
+        [large, 0],
+        np.array([large, 0]),
+        np.array([large, 0], np.uint32),
+        jnp.array([large, 0]),
+        jnp.array([large, 0], jnp.uint32),
+    ):
+        counts = counts_of(x, jnp.float32)
+        assert counts.high.dtype == jnp.float32
+        assert int(counts.high[0]) + int(counts.low[0]) == large
+    for x in (np.array([200, 7], np.uint8), jnp.array([200, 7], jnp.uint8), jnp.array([200.0, 7.0], jnp.bfloat16)):
+        np.testing.assert_array_equal(counts_of(x, jnp.float32).value, [200, 7])
+    hostile = [np.nan, np.inf, -np.inf, -1.0, -1e30, 1e30, 2.0**41]
+    for x in (hostile, np.array(hostile), jnp.array(hostile)):
+        np.testing.assert_array_equal(counts_of(x, jnp.float32).value, [0, 0, 0, 0, 0, 2.0**40, 2.0**40])
+    np.testing.assert_array_equal(counts_of([2**80, 10**400, -(2**70)], jnp.float32).value, [2.0**40, 0, 0])
+    np.testing.assert_array_equal(counts_of(jnp.array([2**31 - 1, -(2**31), -5]), jnp.float32).low, [-1, 0, 0])
+    with pytest.raises(TypeError, match="x must hold real numbers"):
+        counts_of(["a"], jnp.float32)
+    with pytest.raises(ValueError, match="last axis of elements"):
+        counts_of(3, jnp.float32)
+
+
+def test_nobody_counts_exactly_what_is_missing():
+    counts, total = whole_histogram([2**24 + 1, 5], 3, "add_remove", jnp.float32, 2**25)
+    nobody = int(counts.high[2]) + int(counts.low[2])
+    assert nobody == 2**25 - 2**24 - 6
+    assert float(total) == 2**25
+    counts, total = whole_histogram(np.full((3, 2), 2**24 + 1), 2, "swap", jnp.float32, None)
+    np.testing.assert_array_equal(total, np.float32(2**25 + 2))
+    assert counts.high.shape == (3, 2)
