@@ -13,6 +13,7 @@ README = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 def test_examples_run_in_order_and_print_what_they_say():
     printed, namespace = [], {}
     for block in CODE:

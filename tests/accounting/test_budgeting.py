@@ -37,6 +37,7 @@ def test_per_query_refusals():
             epsilon_per_query(**({"count": 4, "epsilon": 1.0, "delta": 1e-6} | change))
 
 
+@pytest.mark.slow
 def test_epsilon_for_error():
     x = jax.random.normal(jax.random.key(0), (5, 41))
     profile = dpjax.median(x, lower=-5, upper=5, neighbors="add_remove")

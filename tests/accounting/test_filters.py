@@ -69,6 +69,7 @@ def adaptive_losses(runs, rounds, seed):
     return path
 
 
+@pytest.mark.slow
 def test_an_odometer_bounds_the_loss_at_all_times():
     delta, runs = 0.05, 4000
     ever, ever_half = np.zeros(runs, bool), np.zeros(runs, bool)

@@ -30,6 +30,7 @@ def test_golden_values(x64):
         np.testing.assert_allclose(found.epsilon, float(value["amplified"]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_inverse_limits_and_gradients():
     epsilon, probability = jnp.array([1e-6, 0.01, 1.0, 50.0, 300.0])[:, None], jnp.array([1e-6, 0.01, 0.5, 1.0])
     before = accounting.epsilon_before_sampling(epsilon, probability=probability)

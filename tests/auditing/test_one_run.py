@@ -191,6 +191,7 @@ def test_control_broken_mechanisms_are_caught(name):
     assert audit_of(BROKEN[name]()) > EPSILON
 
 
+@pytest.mark.slow
 def test_hostile_scores_are_guesses_like_others():
     """Rows whose laws are NaN, equal, or of disjoint supports: an answer without a warning, certain rows first."""
     cost = jnp.zeros((20_000, 2)).at[:4].set(jnp.array([[jnp.nan, 0.0], [0.0, 0.0], [jnp.inf, 0.0], [0.0, 1.0]]))

@@ -146,6 +146,7 @@ def test_all_additions_and_removals_of_all_small_datasets(mechanism, x64):
     assert float(loss.bounded_range.max()) == pytest.approx(EPSILON, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_tails_against_the_other_audits(x64):
     law, _, found = with_tails()
     for name, expected in zip(("forward", "backward"), limits_of(law, PAIRS), strict=True):

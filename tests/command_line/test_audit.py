@@ -18,6 +18,7 @@ def twice_epsilon(family, epsilon):
     return type(law)(law.values, law.cost, 2 * law.rate), guarantee
 
 
+@pytest.mark.slow
 def test_the_text_and_the_verdict(run, monkeypatch):
     monkeypatch.setattr(command, "MECHANISMS", {HONEST: MECHANISMS[HONEST]})
     outcome = run("audit", "--draws", 20000, "--neighbors", "swap")

@@ -26,6 +26,7 @@ def test_the_measured_error_is_the_exact_one(answer):
     assert list(settings.values()) == [True, 400, 31, 2, "add_remove", -10, 10, 5]
 
 
+@pytest.mark.slow
 def test_the_text_says_what_was_done(run, monkeypatch):
     monkeypatch.setattr("dpjax.command_line.demo.MECHANISMS", MECHANISMS[1:2])  # each one is compiled anew
     outcome = run("demo", "--datasets", 50, "--points", 4, "--lower", -3, "--upper", 4.5, "--neighbors", "swap")

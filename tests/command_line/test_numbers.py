@@ -108,6 +108,7 @@ def test_rho_is_the_rho_of_the_library(answer, ten):
     assert np.float32(row["draws"][0]) == law.sample(key_of(3, 0, "piecewise_laplace"))[0, 0]
 
 
+@pytest.mark.slow
 def test_the_interval_and_the_error_are_those_of_the_draws(answer, ten):
     (row,) = answer("median", ten(), *TEN, "--draws", 20_000, "--seed", 3)["rows"]
     draws, (low, high) = np.array(row["draws"]), row["interval95"]

@@ -1,6 +1,7 @@
 """Real tables, where they are: ages by education, a column of zeros, measurements of patients."""
 
 import numpy as np
+import pytest
 
 import dpjax
 
@@ -25,6 +26,7 @@ def assert_rows_are_the_law(rows, profile, count):
     assert all(row["missing"] == 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_ages_by_education(answer, run, data_folder):
     file = data_folder / "pums_california_1000" / "pums_1000.csv"
     command = ("median", file, "--column", "age", "--by", "educ", "--lower", 0, "--upper", 100, "--neighbors", "add_remove")
@@ -41,6 +43,7 @@ def test_ages_by_education(answer, run, data_folder):
     assert "parallel composition" in run(*command).words
 
 
+@pytest.mark.slow
 def test_capital_gain_is_tied(answer, run, data_folder):
     file = data_folder / "uci_adult" / "adult_train_trimmed.csv"
     command = ("median", file, "--column", "capital_gain", "--lower", 0, "--upper", 100_000, "--neighbors", "add_remove")
@@ -50,6 +53,7 @@ def test_capital_gain_is_tied(answer, run, data_folder):
     assert row["mean_abs_error"] < 0.5
 
 
+@pytest.mark.slow
 def test_six_measurements_by_class(answer, data_folder):
     file = data_folder / "vertebral_column" / "column_2C.dat"
     command = ("quantile", file, "--quantile", 0.9, "--no-header", "--delimiter", "space", "--column", *MEASUREMENTS, "--by", 7)

@@ -39,6 +39,7 @@ def test_the_text_agrees_with_json(run, answer, ages):
     assert "parallel composition" not in outcome.words
 
 
+@pytest.mark.slow
 def test_groups_under_add_remove_and_their_ties(run, ages):
     command = ("median", ages, *GROUPED, "--neighbors", "add_remove", "--mechanism", "inverse_sensitivity", "laplace")
     outcome = run(*command)
@@ -98,6 +99,7 @@ def test_it_is_called_a_simulation_and_the_statistic_is_not_printed(run, answer,
         assert "4.28" not in printed  # the median is 4.28125
 
 
+@pytest.mark.slow
 def test_a_tied_column_is_marked_until_rho_is_given(run, answer, ten):
     command = ("median", ten([0] * 9 + [7]), *TEN, "--mechanism", "piecewise_laplace", "inverse_sensitivity", "laplace")
     bare, smooth = run(*command), run(*command, "--rho", 0.5)
@@ -116,6 +118,7 @@ def test_one_record_is_no_tie(run, ten):
     assert run("median", ten([0, 1, 2, 3, 4, 4, 6, 7, 8, 9]), *lower).table[0]["tied"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("neighbors", "treatment"), [("add_remove", "absent"), ("swap", "counted as the lower bound")])
 def test_missing_cells_are_counted(run, ten, neighbors, treatment):
     outcome = run("median", ten(["NA", "nan", *range(8)]), "--lower", 0, "--upper", 9, "--neighbors", neighbors)

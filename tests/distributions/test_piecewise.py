@@ -79,6 +79,7 @@ def test_float32_stays_within_its_rounding_of_float64(x64):
     np.testing.assert_allclose(small.variance(), law.variance(), atol=64 * 5 * 12 * 11 * unit)
 
 
+@pytest.mark.slow
 def test_ends_of_the_support(x64):
     law, _ = random_law(3)
     bottom, top = float(law.edges[0]), float(law.edges[-1])

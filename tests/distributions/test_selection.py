@@ -115,6 +115,7 @@ def test_every_slot_owns_its_exact_share(dtype, x64):
             )
 
 
+@pytest.mark.slow
 def test_numbers_reach_a_slot_of_mass_two_to_the_minus_forty():
     weights = jnp.array([1.0, 2.0**-40] + [1.0] * 30, jnp.float32)[None]
     nothing = jnp.zeros((1, 32))
@@ -138,6 +139,7 @@ def test_numbers_reach_a_slot_of_mass_two_to_the_minus_forty():
     assert int(gumbel_max(jnp.log(weights[0]), gumbels)) != 1
 
 
+@pytest.mark.slow
 def test_low_words_decide_between_starts_with_equal_high_words():
     """A table with a thousand slots inside one high word: the bisection by high words alone would take the last of them."""
     weights = jnp.full((1, 1024), 2.0**-45).at[0, 0].set(1.0)

@@ -94,6 +94,7 @@ def test_the_golden_table_is_sensitive_to_the_mechanism(x64):
     assert abs(float(wrong) - GOLDEN["swap_m5|PLM|1.0"]["mean_abs_err"]) > 1e-3
 
 
+@pytest.mark.slow
 def test_piecewise_laplace_dominates_inverse_sensitivity(x64):
     """Theorem 2 under swap, exactly: P(|error| > alpha) is never larger, on 500 random datasets with ties."""
     rng = np.random.default_rng(0)

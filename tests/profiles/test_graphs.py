@@ -188,6 +188,7 @@ def test_a_graph_without_edges(edges):
     assert profile.upper.tolist() == [0, 0, 0, 1, 2]
 
 
+@pytest.mark.slow
 def test_any_matrix_is_a_graph():
     """Weights, one direction only, loops, NaN and infinities neither raise nor warn; batches, jit and vmap agree."""
     plain = np.triu(np.random.default_rng(1).random((4, 23, 23)) < 0.3, 1)
@@ -208,6 +209,7 @@ def test_any_matrix_is_a_graph():
     assert batch.value[1].tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_dtype_is_kept_and_padding_is_a_node_without_edges(x64):
     graph = np.ones((4, 4))
     for dtype in (np.float32, np.float64):

@@ -56,6 +56,7 @@ def assert_exact(profile, datasets, neighbors, statistic, levels, grid=GRID):
             assert at_level(lower[row], level) == pytest.approx(smallest[level], abs=1e-12), (data, level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", SMALL)
 def test_means_are_exact_by_breadth_first_search(neighbors, x64):
     x, count = padded(SMALL[neighbors], 3)
@@ -117,6 +118,7 @@ def test_the_hull_is_what_additions_and_removals_cover(x64):
             assert float(profile.upper[row, level]) == pytest.approx(max(ends[1]), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_golden_means(x64):
     for values, name in (("extreme", "plm_bounds"), ("hull", "hull")):
         profile = moments.mean(np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="add_remove", values=values)
@@ -470,6 +472,7 @@ def test_profiles_carry_their_relation():
     assert (profile.neighbors, profile.interpolable, profile.integer_levels) == ("swap", True, True)
 
 
+@pytest.mark.slow
 def test_no_rho_on_hulls(x64):
     """A value need not lie within the neighbour's first hull: mass around it costs two levels there."""
     x, count = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([2, 1])

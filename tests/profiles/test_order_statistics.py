@@ -93,6 +93,7 @@ def test_larger_datasets_against_edited_ones(neighbors, definition, x64):
             assert sum(exact) >= len(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 @pytest.mark.parametrize("definition", ["linear", "lower"])
 def test_every_profile_goes_outwards_and_ends_at_the_bounds(neighbors, definition):

@@ -101,6 +101,7 @@ def test_draws_follow_the_law(law):
     assert_counts_rejected(counts, np.exp(log_pmf(Knots(knots.lower[0], knots.upper[0]), 1.5, np.arange(size), law=law)))
 
 
+@pytest.mark.slow
 def test_the_same_words_give_the_same_cells_everywhere():
     rng = np.random.default_rng(3)
     knots = random_knots(rng, 40, 70, 2**20)

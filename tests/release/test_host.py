@@ -66,6 +66,7 @@ def test_sums_and_means_under_swap():
         np.testing.assert_allclose(found.values, (found.cells * 0.25 - 4) / scale, rtol=0)
 
 
+@pytest.mark.slow
 def test_two_calls_differ_and_guarantees_add_up():
     arguments = {"statistic": "median", "epsilon": 0.25, "grid": Grid(0, 0, 2**20), "neighbors": "swap", "draws": 8}
     first, second = (release(np.arange(100) * 10_000, **arguments) for _ in range(2))
@@ -230,6 +231,7 @@ def test_what_exact_law_refuses():
         exact_law([1.0], statistic="median", **(common | {"grid": Grid(0, 0, 2**23)})).mean_abs_error(0)
 
 
+@pytest.mark.slow
 def test_records_that_are_no_numbers_are_missing():
     common = {"epsilon": 1.0, "neighbors": "add_remove"}
     for records in ([31, 40, None], ["x", 40.0, 2**70], np.array([31, None, 2.5], object)):
@@ -263,6 +265,7 @@ def test_ranks_that_would_overflow_are_refused():
     assert np.mean(found.cells == 10) > 0.3
 
 
+@pytest.mark.slow
 def test_sums_that_float64_cannot_hold_and_promises_that_would_be_rounded_down():
     for grid in (Grid(0, 2.0**52, 10), Grid(0, 2.0**53 - 4, 3)):
         with pytest.raises(ValueError, match="every sum"):

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from dpjax import median, piecewise_laplace
 from dpjax.profiles.order_statistics import ranks_of_quantile
@@ -37,6 +38,7 @@ def test_float_draws_give_the_dataset_away():
     assert impossible.mean() > 0.01
 
 
+@pytest.mark.slow
 def test_every_cell_of_a_release_is_possible_for_every_neighbour():
     grid = Grid(log2_step=-10, lower=0, size=1024)
     ranks = ranks_of_quantile(0.5, definition="linear", neighbors="swap")

@@ -136,6 +136,7 @@ def test_one_draw_has_no_standard_error():
     assert np.isnan(simulate(KEY, plain, MEANS, draws=1, chunk=4).standard_error).all()
 
 
+@pytest.mark.slow
 def test_law_and_statistic_are_traced_once_a_run_and_progress_is_told():
     traces = []
 
@@ -251,6 +252,7 @@ class Stop(Exception):
 OPTIONS = {"chunk": 100, "bins": [0.0, 2.0]}
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
     path = tmp_path / "run"
 

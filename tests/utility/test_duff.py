@@ -94,6 +94,7 @@ def test_level_sets(setting):
         level_measure(profile.truncate(1, step=1.0), 1.0)
 
 
+@pytest.mark.slow
 def test_proposition_4_on_the_line(setting):
     profile, law, data = setting
     ends = [reaches(own, 0.0, 1.0) for own in data]
