@@ -422,7 +422,7 @@ def fold_rows(
     size = metric.size
     if count is None:
         count = _CELLS // (size * max(prod(metric.batch_shape), 1))
-    block = min(max(count, 1), size)
+    block = -(-size // -(-size // min(max(count, 1), size)))  # as many blocks, and all of one size
 
     def body(number: jax.Array, carry: Carry) -> Carry:
         start = jnp.minimum(number * block, size - block).astype(jnp.int32)
