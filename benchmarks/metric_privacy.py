@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import harness
-from dpjax.metric_privacy.budget import load, noise_scales, single_query_scale
-from dpjax.metric_privacy.metrics import from_points, point_metric
+from dpjax.metric_privacy.loads import load
+from dpjax.metric_privacy.points import from_points, point_metric
+from dpjax.metric_privacy.scales import noise_scales, single_query_scale
 
 NAMES = {"equal_shares": "strategy 1", "common": "strategy 2", "parameter_selection": "strategy 3", "optimal": "optimum"}
 

@@ -16,7 +16,18 @@ import tempfile
 from typing import Any
 
 HERE = pathlib.Path(__file__).parent
-BENCHMARKS = ("single_draws", "repeated_draws", "from_raw", "memory", "devices", "accuracy", "scaling", "releases", "metric_privacy", "import_time")
+BENCHMARKS = (
+    "single_draws",
+    "repeated_draws",
+    "from_raw",
+    "memory",
+    "devices",
+    "accuracy",
+    "scaling",
+    "releases",
+    "metric_privacy",
+    "import_time",
+)
 WITH_TUMULT = ("from_raw", "accuracy")
 UNITS = {"s": ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))}
 

@@ -31,8 +31,9 @@ import jax
 import numpy as np
 
 import output
-from dpjax.metric_privacy.budget import STRATEGIES, noise_scales, single_query_scale
-from dpjax.metric_privacy.metrics import Metric, from_points, uniform
+from dpjax.metric_privacy.metrics import Metric, uniform
+from dpjax.metric_privacy.points import from_points
+from dpjax.metric_privacy.scales import STRATEGIES, noise_scales, single_query_scale
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import validate
 

@@ -11,22 +11,23 @@ part of the scales and has to be small beside them. Give large counts as integer
 """
 
 from dpjax.metric_privacy.attributes import from_dates, value_budgets, weighted_hamming
-from dpjax.metric_privacy.budget import (
-    improvement_factor,
-    load,
-    noise_scales,
-    optimal_scales,
-    parameter_selection,
-    single_query_scale,
-)
 from dpjax.metric_privacy.exponential import linear_selection, metric_exponential, selection_scale
 from dpjax.metric_privacy.graphs import from_graph
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.laplace import metric_laplace
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
-from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows, from_budgets, from_points, point_metric, uniform
+from dpjax.metric_privacy.loads import load
+from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
 from dpjax.metric_privacy.multiplicative_weights import mwem
+from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
 from dpjax.metric_privacy.preprocessing import fit_queries
+from dpjax.metric_privacy.scales import (
+    improvement_factor,
+    noise_scales,
+    optimal_scales,
+    parameter_selection,
+    single_query_scale,
+)
 from dpjax.metric_privacy.small_database import small_databases, small_db, small_db_size
 from dpjax.metric_privacy.statistics import fit_marginals, fit_statistics
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold

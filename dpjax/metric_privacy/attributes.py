@@ -12,7 +12,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.metric_privacy.metrics import Metric, budget_array, from_points
+from dpjax.metric_privacy.metrics import Metric, budget_array
+from dpjax.metric_privacy.points import from_points
 from dpjax.shapes import align, broadcast_batch, broadcast_rows, fits, take
 
 Rule = Literal["sum", "min"]

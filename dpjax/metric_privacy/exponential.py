@@ -20,8 +20,10 @@ from dpjax import parameters
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, counts_of, linear_answers
-from dpjax.metric_privacy.lipschitz import ratio, rounded_up
-from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows
+from dpjax.metric_privacy.lipschitz import rounded_up
+from dpjax.metric_privacy.loads import ratio
+from dpjax.metric_privacy.metrics import Metric, fold_rows
+from dpjax.metric_privacy.points import PointMetric
 from dpjax.pairs import Pair
 from dpjax.shapes import align, broadcast_batch
 

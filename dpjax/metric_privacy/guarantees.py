@@ -38,7 +38,7 @@ class MetricGuarantee:
     References:
         Chatzikokolakis et al. (2013); Kamalaruban et al. (2020), Fact 1.
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> each = MetricGuarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.1))
     >>> print(5 * each)
     d-privacy on 3 elements with budgets 0.5 to 1.5, n public: 1.5-DP and 3-bounded-range under swap neighbors
@@ -166,7 +166,7 @@ class MetricGuarantee:
         Raises:
             ValueError: wrong shapes, counts that are not finite.
 
-        >>> from dpjax.metric_privacy.metrics import from_points
+        >>> from dpjax.metric_privacy.points import from_points
         >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])
         2.0
         """

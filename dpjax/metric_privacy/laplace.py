@@ -2,7 +2,7 @@
 
 Z = Q x + (Lap(c_1), ..., Lap(c_K)) for a histogram x. When one record moves from element i to element j, the answers move by
 Q_i - Q_j, so no density changes by more than exp(sum_k |Q_ki - Q_kj| / c_k), which is at most exp(d(i, j)) for scales c within the
-budgets (``dpjax.metric_privacy.budget``). Kamalaruban et al. (2020), Theorem 1.
+budgets (``dpjax.metric_privacy.scales``). Kamalaruban et al. (2020), Theorem 1.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
-from dpjax.metric_privacy import budget
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import counts_of, linear_answers
-from dpjax.metric_privacy.metrics import Metric, PointMetric
+from dpjax.metric_privacy.loads import load
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.points import PointMetric
+from dpjax.metric_privacy.scales import STRATEGIES, Strategy, noise_scales
 from dpjax.pairs import Pair
 from dpjax.shapes import align
 
@@ -153,7 +155,7 @@ def metric_laplace(
     queries: ArrayLike,
     metric: Metric | PointMetric,
     *,
-    strategy: budget.Strategy = "optimal",
+    strategy: Strategy = "optimal",
     scales: ArrayLike | None = None,
 ) -> LaplaceAnswers:
     """Return the law of the noisy answers Q x + Lap(c).
@@ -162,7 +164,7 @@ def metric_laplace(
         x: histogram ``(..., N)``, the number of records of each element. A count that is negative or not finite is 0.
         queries: float ``(..., K, N)``, public.
         metric: on the N elements, broadcasts against the batch.
-        strategy: static, how the scales are chosen: see :func:`dpjax.metric_privacy.budget.noise_scales`.
+        strategy: static, how the scales are chosen: see :func:`dpjax.metric_privacy.scales.noise_scales`.
         scales: ``(..., K)``, the scales themselves, if they are known already.
 
     Returns:
@@ -183,17 +185,17 @@ def metric_laplace(
     References:
         Kamalaruban et al. (2020), Theorem 1 and equation (5) with c * Q' = Q.
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
     >>> law = metric_laplace([40, 25, 35], [[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]], metric)
     >>> law.mean().tolist(), [round(float(s), 4) for s in law.stddev()]
     ([35.0, 100.0], [1.4142, 0.0])
     """
     if scales is None:
-        c = budget.noise_scales(queries, metric, strategy=strategy)
+        c = noise_scales(queries, metric, strategy=strategy)
     else:
-        parameters.one_of("strategy", strategy, budget.STRATEGIES)
-        spent = budget.load(queries, scales, metric)
+        parameters.one_of("strategy", strategy, STRATEGIES)
+        spent = load(queries, scales, metric)
         c = parameters.float_array("scales", scales).astype(spent.dtype)
         if not isinstance(scales, jax.Array) and not isinstance(spent, jax.core.Tracer) and bool(jnp.any(spent > 1)):
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
@@ -217,7 +219,7 @@ def guarantee(metric: Metric) -> MetricGuarantee:
     Args:
         metric: the metric that the scales were fitted to, concrete.
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> print(guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
     d-privacy on 3 elements with budgets 0.5 to 1.5, n public: 1.5-DP and 3-bounded-range under swap neighbors
     """

@@ -27,7 +27,9 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.metric_privacy.histograms import evaluate
-from dpjax.metric_privacy.metrics import Metric, PointMetric, fold_rows
+from dpjax.metric_privacy.loads import ratio
+from dpjax.metric_privacy.metrics import Metric, fold_rows
+from dpjax.metric_privacy.points import PointMetric
 from dpjax.shapes import align, broadcast_batch
 
 Mechanism = Literal["small_db", "mwem"]
@@ -275,13 +277,6 @@ def allowed_by(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metri
     if not most <= 1:
         raise ValueError(f"the queries differ by up to {most:g} times c d(i, j): the scale c must be that much larger.")
     return metric.dense() if isinstance(metric, PointMetric) else metric
-
-
-def ratio(change: jax.Array, budgets: jax.Array) -> jax.Array:
-    """Return change / budget, with 0 where nothing changes or the pair is not protected, and ``inf`` where the budget is 0."""
-    void = (change == 0) | (budgets == jnp.inf)
-    nothing = budgets == 0
-    return jnp.where(void, 0.0, jnp.where(nothing, jnp.inf, change / jnp.where(nothing | void, 1.0, budgets)))
 
 
 def rounded_up(scale: jax.Array, largest: jax.Array) -> jax.Array:

@@ -30,7 +30,8 @@ from dpjax.distributions.selection import gumbel_max
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
-from dpjax.metric_privacy.metrics import Metric, PointMetric
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.points import PointMetric
 from dpjax.pairs import Pair, single
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
 from dpjax.random.noise import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
@@ -105,7 +106,7 @@ def mwem(
         update has one scale.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> metric = from_points([[0.0], [1.0], [2.0]], epsilon=20.0)
     >>> queries = lipschitz_queries([[0.0, 0.5, 1.0], [1.0, 0.5, 1.0]], metric)
     >>> x = jnp.array([50.0, 0.0, 950.0])

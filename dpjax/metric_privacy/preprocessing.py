@@ -20,8 +20,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.metric_privacy import budget
+from dpjax.metric_privacy.loads import aligned, largest_load, prepared
 from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.optimum import best_scales
+from dpjax.metric_privacy.strategies import common_scales
 from dpjax.shapes import align
 
 Loss = Literal["squared", "absolute", "maximum"]
@@ -88,7 +90,7 @@ def fit_queries(
 
     Raises:
         TypeError: not a :class:`Metric`.
-        ValueError: as :func:`dpjax.metric_privacy.budget.load`; bad ``num_records`` or ``failure``; an unknown option; a
+        ValueError: as :func:`dpjax.metric_privacy.loads.load`; bad ``num_records`` or ``failure``; an unknown option; a
             metric with "nobody", whose n is not public.
 
     Privacy:
@@ -98,7 +100,7 @@ def fit_queries(
         Kamalaruban et al. (2020), equation (6) and Appendix B. The bound of the squared error there has a factor of 2 that is not
         needed (noise of mean 0 has no cross term), and 2 ||c||^2 counts with the noise's variance.
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=0.2)
     >>> fit = fit_queries([[0.0, 1.0, 2.0]], metric, num_records=10.0, loss="maximum")
     >>> bool(fit.scales[0] < 30), bool(fit.objective < 0.5 * fit.closed_form)
@@ -111,11 +113,11 @@ def fit_queries(
         raise ValueError("fit_queries needs a public number of records: a metric without nobody.")
     if not 0 < float(failure) < 1:
         raise ValueError(f"failure must be between 0 and 1, got {failure}.")
-    values, door = budget.door(queries, metric)
+    values, known = prepared(queries, metric)
     n = parameters.positive("num_records", num_records, values.dtype)
     rank = max(n.ndim, values.ndim - 2)
     bias = "worst_element" if loss == "maximum" else bias  # one and the same
-    return _fit(align(values, rank + 2), budget.aligned(door, rank), align(n, rank), loss, bias, float(failure))
+    return _fit(align(values, rank + 2), aligned(known, rank), align(n, rank), loss, bias, float(failure))
 
 
 def _bound(residual: jax.Array, scales: jax.Array, n: jax.Array, loss: str, bias: str, failure: float) -> jax.Array:
@@ -145,16 +147,16 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: str, bias: str, 
 
     start = jnp.where(twins[..., None, None], merged(means), asked)
 
-    def best_scales(g: jax.Array) -> jax.Array:
+    def scales_of(g: jax.Array) -> jax.Array:
         if loss == "maximum":
-            return budget.common_scales(g, metric)
+            return common_scales(g, metric)
         weights = jnp.ones((1,) * (g.ndim - 1), g.dtype)
-        return budget.best_scales(g, metric, weights, 2 if loss == "squared" else 1)[0]
+        return best_scales(g, metric, weights, 2 if loss == "squared" else 1)[0]
 
     def objective(g: jax.Array, c: jax.Array) -> jax.Array:
         return _bound(g - asked, c, n, loss, bias, failure)
 
-    closed = best_scales(start)
+    closed = scales_of(start)
     noisy = closed > 0
     own = jnp.where(noisy, closed, 1.0)
     target = jnp.where(noisy[..., None], asked, 0.0)
@@ -178,7 +180,7 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: str, bias: str, 
     def turn(carry: tuple, _: None) -> tuple[tuple, None]:
         found, c_found, least, c = carry
         g, c = settled(_nearest(target, jnp.where(noisy, c, 1.0), metric, loss, bias, merged), c)
-        c = best_scales(g)
+        c = scales_of(g)
         bound = objective(g, c)
         better = bound < least
         carry = (
@@ -233,7 +235,7 @@ def _nearest(
     x, *_ = jax.lax.fori_loop(0, _SWEEPS, sweep, (t, copies, jnp.zeros_like(copies), zeros, zeros))
     x = merged(x)
     center = jnp.mean(x, axis=-1, keepdims=True)
-    spent = budget.largest_load(x * unit, jnp.ones_like(scales), metric)[..., None, None]
+    spent = largest_load(x * unit, jnp.ones_like(scales), metric)[..., None, None]
     x = merged(center + (x - center) / jnp.where(spent < jnp.inf, jnp.maximum(spent, 1.0), 1.0))
     g = x * unit * c
     offset = target - g

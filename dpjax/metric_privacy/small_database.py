@@ -23,7 +23,8 @@ from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
-from dpjax.metric_privacy.metrics import Metric, PointMetric
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.points import PointMetric
 from dpjax.pairs import Pair, larger, single
 from dpjax.shapes import align, broadcast_rows
 

@@ -16,9 +16,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.metric_privacy import budget
+from dpjax.metric_privacy.loads import aligned, prepared
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries
+from dpjax.metric_privacy.strategies import common_scales
 from dpjax.shapes import align
 
 
@@ -67,7 +68,7 @@ def fit_statistics(
     References:
         Kamalaruban et al. (2020), Appendix C, Theorem 10 and equation (13).
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> fit = fit_statistics([[0.0, 1.0, 2.0]], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=2.0, loss="maximum")
     >>> bool(fit.objective < 0.8 * fit.closed_form)
     True
@@ -99,7 +100,7 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
 
     Raises:
         TypeError: not a :class:`Metric`.
-        ValueError: as :func:`dpjax.metric_privacy.budget.load`; bad ``num_records``; a metric with "nobody".
+        ValueError: as :func:`dpjax.metric_privacy.loads.load`; bad ``num_records``; a metric with "nobody".
 
     Privacy:
         All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i).
@@ -107,7 +108,7 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
     References:
         Kamalaruban et al. (2020), Appendix C, equation (14).
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)
     >>> [round(float(v), 3) for v in fit.values], round(float(fit.scales), 3), round(float(fit.objective), 3)
     ([0.49, 0.51, 1.51], 0.051, 0.541)
@@ -116,10 +117,10 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
     if metric.neighbors != "swap":
         raise ValueError("fit_marginals needs a public number of records: a metric without nobody.")
     given = jnp.expand_dims(values, -2) if isinstance(values, jax.Array) else np.asarray(values)[..., None, :]
-    queries, door = budget.door(given, metric)
+    queries, known = prepared(given, metric)
     n = parameters.positive("num_records", num_records, queries.dtype)
     rank = max(n.ndim, queries.ndim - 2)
-    return _fit_marginals(align(queries, rank + 2), budget.aligned(door, rank), align(n, rank))
+    return _fit_marginals(align(queries, rank + 2), aligned(known, rank), align(n, rank))
 
 
 @jax.jit
@@ -131,7 +132,7 @@ def _fit_marginals(queries: jax.Array, metric: Metric, n: jax.Array) -> FittedMe
 
     def scale_of(values: jax.Array) -> jax.Array:
         """Of the mean of these very values: divided by n before, they would be others."""
-        return budget.common_scales(values[..., None, :], metric)[..., 0] / n * rounding
+        return common_scales(values[..., None, :], metric)[..., 0] / n * rounding
 
     closed = scale_of(u)
 

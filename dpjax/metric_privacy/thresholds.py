@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.metric_privacy.metrics import Form, Metric, PointMetric, at_threshold
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.points import Form, PointMetric, at_threshold
 from dpjax.shapes import align, fits
 
 AnyMetric = TypeVar("AnyMetric", Metric, PointMetric)
@@ -43,7 +44,7 @@ def blowfish(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) 
     References:
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> blowfish(from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1).budgets.tolist()
     [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
     """
@@ -74,7 +75,7 @@ def smooth_threshold(distances: AnyMetric, *, epsilon: ArrayLike, threshold: Arr
     References:
         Kamalaruban et al. (2020), Section 4.4.
 
-    >>> from dpjax.metric_privacy.metrics import from_points
+    >>> from dpjax.metric_privacy.points import from_points
     >>> smooth_threshold(from_points([[0.0], [1.0], [4.0]], epsilon=1), epsilon=0.5, threshold=2).budgets.tolist()
     [[0.0, 0.5, 1.0], [0.5, 0.0, 0.75], [1.0, 0.75, 0.0]]
     """

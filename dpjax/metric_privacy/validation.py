@@ -10,7 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.metric_privacy.metrics import Metric, PointMetric
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.points import PointMetric
 from dpjax.shapes import align
 
 _MOST = 2**31 - 1

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dpjax.metric_privacy.exponential import guarantee, linear_selection, metric_exponential, selection_scale
-from dpjax.metric_privacy.metrics import from_budgets, from_points, point_metric, uniform
+from dpjax.metric_privacy.metrics import from_budgets, uniform
+from dpjax.metric_privacy.points import from_points, point_metric
 from tests.support.histograms import histograms, losses, moves
 
 ROWS = histograms(3, 5)

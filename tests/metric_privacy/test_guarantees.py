@@ -9,7 +9,8 @@ import pytest
 
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.metrics import from_budgets, from_points, point_metric, uniform
+from dpjax.metric_privacy.metrics import from_budgets, uniform
+from dpjax.metric_privacy.points import from_points, point_metric
 
 POINTS = np.array([[0.0], [1.0], [3.0], [7.0]])
 QUERY = POINTS[:, 0]

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.budget import noise_scales
 from dpjax.metric_privacy.laplace import LaplaceAnswers, guarantee, metric_laplace
-from dpjax.metric_privacy.metrics import from_budgets, from_points, uniform
+from dpjax.metric_privacy.metrics import from_budgets, uniform
+from dpjax.metric_privacy.points import from_points
+from dpjax.metric_privacy.scales import noise_scales
 from tests.support.statistics import assert_follows, assert_rejected
 
 BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]], float)

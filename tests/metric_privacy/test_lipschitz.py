@@ -14,7 +14,8 @@ from dpjax.metric_privacy.lipschitz import (
     overspent,
     unit_price,
 )
-from dpjax.metric_privacy.metrics import from_budgets, from_points, point_metric
+from dpjax.metric_privacy.metrics import from_budgets
+from dpjax.metric_privacy.points import from_points, point_metric
 
 COUNT, K, N = 300, 3, 7
 

@@ -5,15 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.metrics import (
-    Metric,
-    PointMetric,
-    fold_rows,
-    from_budgets,
-    from_points,
-    point_metric,
-    uniform,
-)
+from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
+from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
 
 POINTS = np.concatenate([np.random.default_rng(3).normal(size=(2, 6, 2)) * 30, np.zeros((2, 1, 2))], axis=1)
 POINTS[:, 5] = POINTS[:, 2]  # a duplicate

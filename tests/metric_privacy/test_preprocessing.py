@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.metrics import from_budgets, from_points, point_metric
+from dpjax.metric_privacy.metrics import from_budgets
+from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.preprocessing import BIASES, LOSSES, fit_queries
 from tests.metric_privacy import instances
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.budget import load
 from dpjax.metric_privacy.laplace import metric_laplace
+from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import from_budgets
 from dpjax.metric_privacy.statistics import fit_marginals, fit_statistics
 from tests.metric_privacy import instances

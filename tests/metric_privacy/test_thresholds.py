@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.metrics import PointMetric, from_budgets, from_points, point_metric
+from dpjax.metric_privacy.metrics import from_budgets
+from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import validate
 from tests.metric_privacy.golden import THRESHOLDS, UNIVERSE

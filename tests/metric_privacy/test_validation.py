@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.metrics import from_points, point_metric, uniform
+from dpjax.metric_privacy.metrics import uniform
+from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.validation import validate
 
 

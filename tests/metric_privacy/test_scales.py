@@ -9,17 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy import budget
-from dpjax.metric_privacy.budget import (
+from dpjax.metric_privacy import loads
+from dpjax.metric_privacy.loads import load
+from dpjax.metric_privacy.metrics import Metric, from_budgets
+from dpjax.metric_privacy.points import from_points, point_metric
+from dpjax.metric_privacy.scales import (
     STRATEGIES,
     improvement_factor,
-    load,
     noise_scales,
     optimal_scales,
     parameter_selection,
     single_query_scale,
 )
-from dpjax.metric_privacy.metrics import Metric, from_budgets, from_points, point_metric
 from tests.metric_privacy import instances
 from tests.metric_privacy.instances import K, N
 
@@ -271,7 +272,7 @@ def test_blocks_of_rows_and_coordinates_give_the_same(x64, monkeypatch):
     points, values = rng.uniform(0, 10, (41, 2)), rng.uniform(size=(3, 41))
     dense, sparse = from_points(points, epsilon=0.3), point_metric(points, epsilon=0.3)
     whole = {name: noise_scales(values, dense, strategy=name) for name in STRATEGIES}
-    monkeypatch.setattr(budget, "_CELLS", 3 * 41 * 7)  # blocks of seven rows, the last of which overlaps
+    monkeypatch.setattr(loads, "_CELLS", 3 * 41 * 7)  # blocks of seven rows, the last of which overlaps
     jax.clear_caches()
     for name, expected in whole.items():
         np.testing.assert_allclose(noise_scales(values, sparse, strategy=name), expected, rtol=1e-10)
