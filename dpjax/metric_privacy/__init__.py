@@ -8,20 +8,25 @@ here neighbours move one record from a value to another, with n public, unless t
 Simulation, as everywhere outside ``dpjax.release``: float draws show low-order bits. Up to the draw, answers and scores have twice
 the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64, which is no
 part of the scales and has to be small beside them. Give large counts as integers: float32 holds none above 2^24.
+
+What one draw costs says the ``guarantee`` of the mechanism's module (``laplace``, ``exponential``, ``small_database``,
+``multiplicative_weights``), which looks whether the metric allows the queries, too. Laplace noise has twice its budgets as range,
+a selection no more than its budgets.
 """
 
-from dpjax.metric_privacy.attributes import from_dates, value_budgets, weighted_hamming
+from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
 from dpjax.metric_privacy.exponential import linear_selection, metric_exponential, selection_scale
 from dpjax.metric_privacy.graphs import from_graph
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.laplace import metric_laplace
+from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
 from dpjax.metric_privacy.multiplicative_weights import mwem
 from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
-from dpjax.metric_privacy.preprocessing import fit_queries
+from dpjax.metric_privacy.preprocessing import FittedQueries, fit_queries
 from dpjax.metric_privacy.scales import (
+    OptimalScales,
     improvement_factor,
     noise_scales,
     optimal_scales,
@@ -29,14 +34,18 @@ from dpjax.metric_privacy.scales import (
     single_query_scale,
 )
 from dpjax.metric_privacy.small_database import small_databases, small_db, small_db_size
-from dpjax.metric_privacy.statistics import fit_marginals, fit_statistics
+from dpjax.metric_privacy.statistics import FittedMeans, fit_marginals, fit_statistics
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import Report, validate
 
 __all__ = [
+    "FittedMeans",
+    "FittedQueries",
+    "LaplaceAnswers",
     "LipschitzQueries",
     "Metric",
     "MetricGuarantee",
+    "OptimalScales",
     "PointMetric",
     "Report",
     "blowfish",
@@ -62,6 +71,7 @@ __all__ = [
     "optimal_scales",
     "parameter_selection",
     "point_metric",
+    "product",
     "selection_scale",
     "single_query_scale",
     "small_databases",

@@ -1,4 +1,4 @@
-"""The d_X-private exponential mechanism (Kamalaruban et al. 2020, Definition 9 and Theorem 3), with the sharper scale of a range.
+"""The d-private exponential mechanism (Kamalaruban et al. 2020, Definition 9 and Theorem 3), with the sharper scale of a range.
 
 P(candidate) proportional to exp(score / (2c)). Moving a record from i to j changes the score of candidate r by some g_r. The
 log-probability of r changes by g_r/(2c) less the logarithm of a mean of exp(g/(2c)), which lies between its extremes: by at most
@@ -25,7 +25,7 @@ from dpjax.metric_privacy.loads import ratio
 from dpjax.metric_privacy.metrics import Metric, fold_rows
 from dpjax.metric_privacy.points import PointMetric
 from dpjax.pairs import Pair
-from dpjax.shapes import align, broadcast_batch
+from dpjax.shapes import align, broadcast_batch, fits
 
 
 def metric_exponential(
@@ -51,7 +51,7 @@ def metric_exponential(
         ValueError: sensitivities that are not finite and at least 0 or do not fit the metric; candidates that do not fit.
 
     Privacy:
-        d_X-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
+        d-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
         "nobody" as element N. Public: the metric, the sensitivity and the candidates.
 
     References:
@@ -99,7 +99,7 @@ def linear_selection(
         ValueError: weights that are not finite or do not fit the metric; shapes that do not fit.
 
     Privacy:
-        d_X-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
+        d-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
         "nobody" as element N. Public: the metric, the weights and the candidates.
 
     References:
@@ -116,6 +116,7 @@ def linear_selection(
     own = metric.size - (metric.neighbors == "add_remove")
     if counts.high.shape[-1] != own:
         raise ValueError(f"x counts {counts.high.shape[-1]} elements, the metric is about {own}.")
+    fits(counts.high.shape[:-1], metric=metric.batch_shape, weights=values.shape[:-2])
     labels = _labels(candidates, values.shape[-2], counts.high.dtype)
     return _linear_law(counts, values, labels, metric)
 

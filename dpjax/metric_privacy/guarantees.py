@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -13,8 +13,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantees import Composition, Guarantee
 from dpjax.metric_privacy.metrics import Metric, Neighbors
+
+_CONVERT = "a d-privacy guarantee adds up with others of its universe; for others take .guarantee(neighbors=...) of it first"
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +25,8 @@ class MetricGuarantee:
 
     Guarantees on one universe add up, for mechanisms chosen in the light of earlier answers too (their metrics must be chosen
     before): ``g + h`` and ``100 * g`` have the sum of the metrics. A record may move by way of others, so that statements about
-    pairs are made with the closure. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with "nobody"
+    pairs, and sums, are made with the closure. To add it to the :class:`dpjax.accounting.Guarantee` of another mechanism, convert
+    it with :meth:`guarantee` first. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with "nobody"
     among the elements, n is private.
 
     Attributes:
@@ -64,17 +67,29 @@ class MetricGuarantee:
             )
 
     def __add__(self, other: MetricGuarantee) -> MetricGuarantee:
+        if isinstance(other, (Guarantee, Composition)):
+            raise TypeError(f"{_CONVERT}; got {type(other).__name__}.")
         if not isinstance(other, MetricGuarantee):
             return NotImplemented
-        return MetricGuarantee(_sum(self.metric, other.metric), _sum(self._ranges, other._ranges))
+        if (self.metric.size, self.neighbors) != (other.metric.size, other.neighbors):
+            raise ValueError(
+                f"guarantees add up on one universe only: {self.metric.size} elements under {self.neighbors} neighbors, "
+                f"{other.metric.size} under {other.neighbors}."
+            )
+        dtype = jnp.promote_types(self.metric.dtype, other.metric.dtype)
+        parts = _sum(self._closed, other._closed), _sum(self._closed_ranges, other._closed_ranges)
+        return MetricGuarantee(*(Metric(_rounded_up(part, dtype), self.neighbors) for part in parts))
 
     def __radd__(self, other: int) -> MetricGuarantee:
+        if isinstance(other, (Guarantee, Composition)):
+            raise TypeError(f"{_CONVERT}; got {type(other).__name__}.")
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, count: int) -> MetricGuarantee:
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
             raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
-        return MetricGuarantee(self.metric * int(count), self._ranges * int(count))
+        total = _multiple(self.metric, int(count))
+        return MetricGuarantee(total, None if self.ranges is None else _multiple(self.ranges, int(count)))
 
     __rmul__ = __mul__
 
@@ -82,7 +97,7 @@ class MetricGuarantee:
         size = self.metric.size
         who = "with nobody, n private" if self.neighbors == "add_remove" else "n public"
         said = f"d-privacy on {size} elements"
-        budgets = np.asarray(self.metric.budgets)[~np.eye(size, dtype=bool)]
+        budgets = self._closed[~np.eye(size, dtype=bool)]
         if np.any(budgets < inf):
             said += f" with budgets {np.min(budgets):g} to {np.max(budgets[budgets < inf]):g}"
         said += f", {who}: "
@@ -97,30 +112,28 @@ class MetricGuarantee:
         """The relation that the metric was made for: ``"swap"`` with a public n, ``"add_remove"`` with "nobody"."""
         return self.metric.neighbors
 
-    @property
-    def _ranges(self) -> Metric:
-        return self.metric * 2 if self.ranges is None else self.ranges
-
     @cached_property
     def _closed(self) -> np.ndarray:
-        return np.asarray(self.metric.closure().budgets, np.float64)
+        return _shortest_paths(self.metric)
 
     @cached_property
     def _closed_ranges(self) -> np.ndarray:
         # The range is at most twice the loss, whatever else is known.
         closed = 2 * self._closed
-        return closed if self.ranges is None else np.minimum(np.asarray(self.ranges.closure().budgets, np.float64), closed)
+        return closed if self.ranges is None else np.minimum(_shortest_paths(self.ranges), closed)
 
     def between(self, i: int, j: int) -> float:
         """Return the log-ratio that a move from element i to j may cost: the shortest path; ``inf`` if nothing is promised.
 
         Raises:
-            IndexError: there is no such element.
+            IndexError: there is no such element; they are counted from 0.
 
         >>> from dpjax.metric_privacy.metrics import from_budgets
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
         3.0
         """
+        if not (0 <= i < self.metric.size and 0 <= j < self.metric.size):
+            raise IndexError(f"elements are 0 to {self.metric.size - 1}, got {i} and {j}.")
         return float(self._closed[i, j])
 
     def guarantee(self, *, neighbors: Neighbors) -> Guarantee:
@@ -187,11 +200,33 @@ def _largest(budgets: np.ndarray) -> float:
     return float(np.max(budgets)) if budgets.size else 0.0
 
 
-def _sum(first: Metric, second: Metric) -> Metric:
+def _shortest_paths(metric: Metric) -> np.ndarray:
+    """The closure in float64: in float32, rounded paths could be shorter than they are."""
+    found = np.array(metric.budgets, np.float64)
+    for k in range(metric.size):
+        np.minimum(found, found[:, k, None] + found[None, k, :], out=found)
+    return found
+
+
+def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The sum, rounded up: what many small budgets lose beside a large one must not be missing from the promise."""
-    total = first + second
-    a, b, found = (np.asarray(metric.budgets) for metric in (first, second, total))
+    found = first + second
     with np.errstate(invalid="ignore"):  # infinite budgets lose nothing
-        part = found - a
-        lost = (a - (found - part)) + (b - part)  # exactly (Knuth)
-    return replace(total, budgets=jnp.asarray(np.where(lost > 0, np.nextafter(found, np.inf, dtype=found.dtype), found)))
+        part = found - first
+        lost = (first - (found - part)) + (second - part)  # exactly (Knuth)
+    return np.where(lost > 0, np.nextafter(found, np.inf), found)
+
+
+def _multiple(metric: Metric, count: int) -> Metric:
+    """The product, rounded up."""
+    budgets = np.asarray(metric.budgets, np.float64)
+    whole = count * budgets
+    if count.bit_count() > 1 and not (metric.dtype == jnp.float32 and count < 2**29):  # else exact
+        whole = np.where(whole > 0, np.nextafter(whole, np.inf), whole)
+    return Metric(_rounded_up(whole, metric.dtype), metric.neighbors)
+
+
+def _rounded_up(budgets: np.ndarray, dtype: Any) -> jax.Array:
+    with np.errstate(over="ignore"):
+        found = budgets.astype(dtype)
+    return jnp.asarray(np.where(found < budgets, np.nextafter(found, np.inf, dtype=found.dtype), found))

@@ -23,9 +23,9 @@ from dpjax.metric_privacy.histograms import counts_of, linear_answers
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import PointMetric
-from dpjax.metric_privacy.scales import STRATEGIES, Strategy, noise_scales
+from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
 from dpjax.pairs import Pair
-from dpjax.shapes import align
+from dpjax.shapes import align, fits
 
 
 @jax.tree_util.register_dataclass
@@ -129,7 +129,7 @@ class LaplaceAnswers:
         return self._choose(deviation, deviation)
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Z - center|, for a ``center`` that broadcasts against ``batch_shape``."""
+        """E|Z - center|, for a ``center`` that broadcasts against ``batch_shape``; about the exact answers it is ``scales``."""
         return self._choose(self.noisy().mean_abs_error(self._at(center)), jnp.abs(self._at(center)))
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
@@ -156,7 +156,7 @@ def metric_laplace(
     metric: Metric | PointMetric,
     *,
     strategy: Strategy = "optimal",
-    scales: ArrayLike | None = None,
+    scales: ArrayLike | OptimalScales | None = None,
 ) -> LaplaceAnswers:
     """Return the law of the noisy answers Q x + Lap(c).
 
@@ -165,7 +165,7 @@ def metric_laplace(
         queries: float ``(..., K, N)``, public.
         metric: on the N elements, broadcasts against the batch.
         strategy: static, how the scales are chosen: see :func:`dpjax.metric_privacy.scales.noise_scales`.
-        scales: ``(..., K)``, the scales themselves, if they are known already.
+        scales: ``(..., K)``, the scales themselves, if they are known already, or what :func:`optimal_scales` gave.
 
     Returns:
         :class:`LaplaceAnswers` of batch shape ``(..., K)``. A query that tells apart a pair of budget 0 has no answer (NaN); one
@@ -191,6 +191,8 @@ def metric_laplace(
     >>> law.mean().tolist(), [round(float(s), 4) for s in law.stddev()]
     ([35.0, 100.0], [1.4142, 0.0])
     """
+    if isinstance(scales, OptimalScales):
+        scales = scales.scales
     if scales is None:
         c = noise_scales(queries, metric, strategy=strategy)
     else:
@@ -201,6 +203,7 @@ def metric_laplace(
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
         c = jnp.where(align(spent <= 1, max(spent.ndim, c.ndim - 1))[..., None], align(c, max(spent.ndim + 1, c.ndim)), jnp.nan)
     counts = counts_of(x, c.dtype)
+    fits(counts.high.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
     return _answers(counts, parameters.finite("queries", queries, c.dtype), c)
 
 
@@ -213,7 +216,7 @@ def _answers(counts: Pair, queries: jax.Array, scales: jax.Array) -> LaplaceAnsw
     return LaplaceAnswers(align(values, rank), align(scales.astype(values.dtype), rank), align(rest, rank))
 
 
-def guarantee(metric: Metric) -> MetricGuarantee:
+def guarantee(metric: Metric | PointMetric) -> MetricGuarantee:
     """Return what one draw of all answers of :func:`metric_laplace` costs: d, and twice d in range.
 
     Args:
@@ -223,4 +226,4 @@ def guarantee(metric: Metric) -> MetricGuarantee:
     >>> print(guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
     d-privacy on 3 elements with budgets 0.5 to 1.5, n public: 1.5-DP and 3-bounded-range under swap neighbors
     """
-    return MetricGuarantee(metric)
+    return MetricGuarantee(metric.dense() if isinstance(metric, PointMetric) else metric)

@@ -81,7 +81,10 @@ class LipschitzQueries:
         return self.values.dtype
 
     def answers(self, histograms: jax.Array) -> jax.Array:
-        """The values of all queries at histograms ``(..., N)``: ``(..., K)``."""
+        """The values of all queries at histograms ``(..., N)``, "nobody" included: ``(..., K)``."""
+        if histograms.shape[-1:] != (self.size,):
+            of_whom = ", the last of which is nobody" if self.neighbors == "add_remove" else ""
+            raise ValueError(f"histograms must count {self.size} elements{of_whom}; got shape {histograms.shape}.")
         return evaluate(self.values, histograms)
 
 

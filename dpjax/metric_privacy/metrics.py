@@ -25,6 +25,7 @@ from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.shapes import align, broadcast_rows, fits
 
 Neighbors = Literal["swap", "add_remove"]
+NEIGHBORS = ("swap", "add_remove")
 Carry = TypeVar("Carry")
 _CELLS = 2**20  # budgets in a block of rows: 4 to 8 MB
 
@@ -82,6 +83,9 @@ class Metric:
     budgets: jax.Array
     neighbors: Neighbors = field(default="swap", metadata={"static": True})
 
+    def __post_init__(self) -> None:
+        parameters.one_of("neighbors", self.neighbors, NEIGHBORS)
+
     @property
     def size(self) -> int:
         """The number of elements N, "nobody" among them if the metric has it."""
@@ -132,7 +136,7 @@ class Metric:
         """Return the metric on one element more, "nobody", for which n is private.
 
         Args:
-            budgets: float ``(..., N)``, or one for all: what one more or one less record of each element may cost.
+            budgets: float ``(..., N)``, ``(..., 1)`` or one for all: what one more or one less record of each element may cost.
 
         Returns:
             A metric on N + 1 elements, the last of which is "nobody", of relation ``"add_remove"``.
@@ -142,7 +146,8 @@ class Metric:
 
         Privacy:
             A record less is a move to "nobody", whom every query gives the value 0. A replaced record costs no more than two such
-            moves: nothing is protected less than under ``"swap"``.
+            moves: nothing is protected less than under ``"swap"``, and no pair has more than the sum of its two budgets of absence
+            (by :meth:`closure`). Small ones cost noise: a query's slope then matters less than its size.
 
         >>> from_budgets([[0.0, 3.0], [3.0, 0.0]]).with_absence(1.0).closure().budgets.tolist()
         [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
@@ -163,9 +168,11 @@ class Metric:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, factor: ArrayLike) -> Metric:
+        """All budgets times a positive factor, which broadcasts against the batch."""
         return replace(self, budgets=_scaled(self.budgets, parameters.positive("factor", factor, self.dtype)))
 
     __rmul__ = __mul__
+    __array_ufunc__ = None  # NumPy's arrays leave their product with a metric to the metric
 
 
 def from_budgets(budgets: ArrayLike) -> Metric:
@@ -302,8 +309,8 @@ def absence_of(metric: Budgets, budgets: ArrayLike) -> jax.Array:
     if metric.neighbors == "add_remove":
         raise ValueError("this metric has the element nobody already.")
     given = budget_array("budgets", budgets).astype(metric.dtype)
-    if given.ndim == 0:
-        given = jnp.broadcast_to(given, (metric.size,))
+    if given.ndim == 0 or given.shape[-1] == 1:
+        given = jnp.broadcast_to(given, (*given.shape[:-1], metric.size))
     if given.shape[-1] != metric.size:
         raise ValueError(f"{metric.size} elements need as many budgets of absence, or one for all; got shape {given.shape}.")
     fits(metric.batch_shape, budgets=given.shape[:-1])
@@ -376,4 +383,5 @@ def _first_wrong(budgets: np.ndarray, dtype: Any) -> str:
         return ""
     *at, i, j = (int(k) for k in faults[0])
     where = f" in batch element {tuple(at)}" if at else ""
-    return f"d({i}, {j}) = {budgets[(*at, i, j)]:g} and d({j}, {i}) = {budgets[(*at, j, i)]:g}{where}"
+    other = "" if i == j else f" and d({j}, {i}) = {budgets[(*at, j, i)]:g}"
+    return f"d({i}, {j}) = {budgets[(*at, i, j)]:g}{other}{where}"

@@ -110,6 +110,7 @@ class PointMetric:
         return replace(self, absence=edge, epsilon=_unless_missing(self.epsilon, edge))
 
     def __mul__(self, factor: ArrayLike) -> PointMetric:
+        """All budgets times a positive factor, which broadcasts against the batch."""
         scale = parameters.positive("factor", factor, self.dtype)
         rank = max(self.epsilon.ndim, scale.ndim)
         absence = self.absence
@@ -119,6 +120,7 @@ class PointMetric:
         return replace(self, epsilon=align(self.epsilon, rank) * align(scale, rank), absence=absence)
 
     __rmul__ = __mul__
+    __array_ufunc__ = None  # as in Metric
 
     def _at(self, apart: jax.Array, itself: jax.Array) -> jax.Array:
         """The budgets at distances ``(..., count, N)``."""
@@ -194,6 +196,8 @@ def point_metric(
         raise ValueError(f"points must be of shape (..., N, D) with N, D >= 1, got {where.shape}.")
     if distance == "great_circle" and (where.shape[-1] != 2 or weights is not None):
         raise ValueError(f"great-circle points are pairs of latitude and longitude without weights, got shape {where.shape}.")
+    if distance == "great_circle":
+        where = _on_the_globe(points, where)
     rate = parameters.positive("epsilon", epsilon, where.dtype)
     fits(where.shape[:-2], epsilon=rate.shape)
     share = None
@@ -203,6 +207,15 @@ def point_metric(
             raise ValueError(f"{where.shape[-1]} coordinates need as many weights, got shape {share.shape}.")
         rate = _unless_missing(rate, share) if isinstance(weights, jax.Array) else rate
     return PointMetric(_whole(where) if isinstance(points, jax.Array) else where, rate, share, distance=distance)
+
+
+def _on_the_globe(points: ArrayLike, where: jax.Array) -> jax.Array:
+    """Points whose first coordinate is a latitude; NaN for a JAX one that is none."""
+    if isinstance(points, jax.Array):
+        return jnp.where(jnp.abs(where[..., :1]) <= 90, where, jnp.nan)
+    if np.any(np.abs(np.asarray(points, np.float64)[..., 0]) > 90):
+        raise ValueError("great-circle points are (latitude, longitude) in degrees, and a latitude is between -90 and 90.")
+    return where
 
 
 def _near_zero(points: ArrayLike) -> ArrayLike:
@@ -217,7 +230,9 @@ def _near_zero(points: ArrayLike) -> ArrayLike:
 def at_threshold(apart: jax.Array, itself: jax.Array, *, epsilon: jax.Array, threshold: jax.Array, form: Form) -> jax.Array:
     """Return the budgets ``(..., N, N)`` of a threshold policy at distances; all arguments are of one rank, NaN stays NaN."""
     if form == "blowfish":
-        budgets = jnp.where(apart <= threshold, epsilon, jnp.inf)
+        # What rounding has put beyond the threshold is within it: 0.4 - 0.3 is more than 0.1.
+        nearly = 1 + 64 * float(jnp.finfo(apart.dtype).eps)
+        budgets = jnp.where(apart <= threshold * nearly, epsilon, jnp.inf)
     else:
         budgets = epsilon * jnp.maximum(1.0, apart / threshold)
     wrong = jnp.isnan(apart) | jnp.isnan(threshold) | jnp.isnan(epsilon)

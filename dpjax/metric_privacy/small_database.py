@@ -1,4 +1,4 @@
-"""SmallDB, d_X-private (Kamalaruban et al. 2020, Algorithm 1): one small database drawn by the exponential mechanism.
+"""SmallDB, d-private (Kamalaruban et al. 2020, Algorithm 1): one small database drawn by the exponential mechanism.
 
     P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))   over all databases y of m records
 
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dpjax import parameters
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
@@ -54,7 +55,7 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
             the queries.
 
     Privacy:
-        d_X-private, under the relation of the metric of the queries: swap, with n public, or add/remove with "nobody" as an element
+        d-private, under the relation of the metric of the queries: swap, with n public, or add/remove with "nobody" as an element
         of the universe, and with the total public. Public: the queries, c, the size.
 
     References:
@@ -69,6 +70,7 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
     [0.9523, 0.0474, 0.0003]
     """
     databases = small_databases(queries.size, size)
+    parameters.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     return _law(counts, public, queries, jnp.asarray(databases, public.dtype), jnp.asarray(size, public.dtype))
 

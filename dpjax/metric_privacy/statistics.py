@@ -95,15 +95,17 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
         num_records: positive ``(...)``, n, public.
 
     Returns:
-        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The global optimum, unless the metric violates the
-        triangle inequality, and then still within the budgets.
+        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). Of n times that,
+        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])`` is the law. The global
+        optimum, unless the metric violates the triangle inequality, and then still within the budgets.
 
     Raises:
         TypeError: not a :class:`Metric`.
         ValueError: as :func:`dpjax.metric_privacy.loads.load`; bad ``num_records``; a metric with "nobody".
 
     Privacy:
-        All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i).
+        All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i):
+        :func:`dpjax.metric_privacy.attributes.product` is that metric.
 
     References:
         Kamalaruban et al. (2020), Appendix C, equation (14).

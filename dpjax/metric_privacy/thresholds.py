@@ -21,6 +21,8 @@ AnyMetric = TypeVar("AnyMetric", Metric, PointMetric)
 def blowfish(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) -> AnyMetric:
     """Return the policy d(i, j) = epsilon for elements within the threshold of each other, and ``inf`` for others.
 
+    Distances beyond the threshold by no more than 64 units in the last place count as within it.
+
     It breaks the triangle inequality, and need not be repaired: a mechanism that keeps these budgets keeps their
     :meth:`~dpjax.metric_privacy.metrics.Metric.closure`, epsilon times the number of steps of at most the threshold between two
     elements, and for linear queries the scales of the noise are the same for both.
@@ -45,7 +47,7 @@ def blowfish(distances: AnyMetric, *, epsilon: ArrayLike, threshold: ArrayLike) 
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> blowfish(from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1).budgets.tolist()
+    >>> blowfish(from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1).budgets.tolist()  # 1 per unit of distance
     [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
     """
     return _at(distances, epsilon, threshold, "blowfish")

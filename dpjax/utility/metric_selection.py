@@ -1,4 +1,4 @@
-"""What is promised about the errors of d_X-private selections (Kamalaruban et al. 2020): Theorems 4, 6 and 8, Proposition 1.
+"""What is promised about the errors of d-private selections (Kamalaruban et al. 2020): Theorems 4, 6 and 8, Proposition 1.
 
 All are about public numbers: n, the number N of elements, the number K of queries, the scale c, and the mismatch max |q - c q'|
 between the queries asked and those answered. Where the paper's statement fails, the repaired one is here, and why.

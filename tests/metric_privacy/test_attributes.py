@@ -1,13 +1,16 @@
 """Metrics from attributes, against sums over pairs in plain Python."""
 
 import datetime
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.attributes import from_dates, value_budgets, weighted_hamming
+from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
+from dpjax.metric_privacy.metrics import uniform
+from dpjax.metric_privacy.points import from_points
 from dpjax.metric_privacy.validation import validate
 from tests.metric_privacy.golden import THRESHOLDS
 
@@ -123,3 +126,18 @@ def test_narrow_integers_do_not_overflow():
     days = np.array([-20000, 0, 20000], np.int16)
     apart = np.abs(np.subtract.outer(days.astype(float), days.astype(float)))
     np.testing.assert_array_equal(from_dates(days, epsilon=1.0).budgets, apart)
+
+
+def test_the_product_of_universes():
+    """Records of all attributes one by one: what any two of them may cost is what their attributes cost together."""
+    parts = [from_points([[0.0], [2.0], [5.0]], epsilon=0.5), uniform(2, epsilon=np.array([1.0, 3.0])), uniform(2, epsilon=0.25)]
+    both = product(*parts)
+    assert (both.size, both.batch_shape) == (12, (2,))
+    records = list(itertools.product(range(3), range(2), range(2)))
+    for (a, one), (b, other) in itertools.combinations(enumerate(records), 2):
+        budgets = [np.broadcast_to(part.budgets[..., i, j], 2) for part, i, j in zip(parts, one, other, strict=True)]
+        np.testing.assert_allclose(both.budgets[:, a, b], sum(budgets), rtol=1e-6)
+    with pytest.raises(ValueError, match="afterwards"):
+        product(parts[0].with_absence(1.0), parts[2])
+    with pytest.raises(ValueError, match="at least one"):
+        product()

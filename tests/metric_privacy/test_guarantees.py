@@ -1,6 +1,7 @@
 """What guarantees promise, against the exact losses of Laplace noise on all small histograms."""
 
 import itertools
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -85,13 +86,14 @@ def test_composition(x64):
     np.testing.assert_allclose(both.metric.budgets, one.metric.budgets + 1.5 * (1 - np.eye(4)), rtol=1e-15)
     total = both.guarantee(neighbors="swap")
     assert (total.epsilon, total.bounded_range) == (pytest.approx(0.7 + 1.5), pytest.approx(2 * 0.7 + 1.5))
-    # The paths of a sum can be longer than the sum of the paths, never shorter.
+    # The paths of a sum are longer than the sum of the paths, which is what both mechanisms promise.
     far = np.where(np.eye(4), 0.0, 9.0)
     direct, around = far.copy(), far.copy()
     direct[0, 2] = direct[2, 0] = around[0, 1] = around[1, 0] = around[1, 2] = around[2, 1] = 1
     a, b = from_budgets(around), from_budgets(direct)
     together = (MetricGuarantee(a) + MetricGuarantee(b)).between(0, 2)
-    assert together == 10.0 > MetricGuarantee(a).between(0, 2) + MetricGuarantee(b).between(0, 2)
+    assert together == 3.0 == MetricGuarantee(a).between(0, 2) + MetricGuarantee(b).between(0, 2)
+    assert MetricGuarantee(a + b).between(0, 2) == 10.0
     for bad in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="integer from 1 on"):
             one * bad
@@ -99,8 +101,29 @@ def test_composition(x64):
         one + MetricGuarantee(uniform(3, epsilon=1))
     with pytest.raises(TypeError):
         one + 1.0
-    with pytest.raises(TypeError):
-        one + Guarantee(1.0, 1.0, "swap")
+    for mix in (lambda: one + Guarantee(1.0, 1.0, "swap"), lambda: one + 2 * Guarantee(1.0, 1.0, "swap")):
+        with pytest.raises(TypeError, match=r"take .guarantee\(neighbors=...\)"):
+            mix()
+    assert (one.guarantee(neighbors="swap") + Guarantee(1.0, 1.0, "swap")).epsilon == pytest.approx(1.7)
+    with pytest.raises(IndexError, match="elements are 0 to 3"):
+        one.between(0, -1)
+
+
+def test_two_policies_that_protect_different_pairs():
+    """Each of them is 1-DP by way of the third element; the sum of their budgets alone would promise nothing."""
+    first = from_budgets([[0, 0.5, np.inf], [0.5, 0, 0.5], [np.inf, 0.5, 0]])
+    second = from_budgets([[0, np.inf, 0.5], [np.inf, 0, 0.5], [0.5, 0.5, 0]])
+    both = MetricGuarantee(first) + MetricGuarantee(second)
+    assert both.guarantee(neighbors="swap").epsilon == 1.5
+    assert [both.between(*pair) for pair in ((0, 1), (1, 2), (0, 2))] == [1.5, 1.0, 1.5]
+
+
+@pytest.mark.parametrize("count", [3, 2**29 + 1])
+def test_multiples_are_rounded_up(count):
+    budget = Fraction(float(np.float32(0.1)))
+    total = count * MetricGuarantee(uniform(2, epsilon=0.1))
+    assert Fraction(total.between(0, 1)) >= count * budget
+    assert total.between(0, 1) == pytest.approx(0.1 * count, rel=1e-6)
 
 
 def test_unprotected_pairs():
@@ -120,7 +143,7 @@ def test_unprotected_pairs():
     hidden = MetricGuarantee(split.with_absence(0.75))
     assert hidden.guarantee(neighbors="swap").epsilon == 1.5
     assert str(hidden) == (
-        "d-privacy on 4 elements with budgets 0.75 to 1, with nobody, n private: "
+        "d-privacy on 4 elements with budgets 0.75 to 1.5, with nobody, n private: "
         "0.75-DP and 1.5-bounded-range under add_remove neighbors"
     )
 

@@ -102,3 +102,16 @@ def test_hostile_thresholds():
         swept = np.asarray(policy(near, epsilon=jnp.array([1.0, -1.0, 1.0]), threshold=jnp.array([1.0, 1.0, -1.0])).budgets)
         assert np.isnan(swept[1:]).all()
         assert not np.isnan(swept[0]).any()
+
+
+@pytest.mark.parametrize("make", [from_points, point_metric])
+def test_rounding_leaves_nobody_at_the_threshold_unprotected(make):
+    """0.4 - 0.3 is a little more than 0.1, in both dtypes."""
+    grid = np.arange(1, 8)[:, None] * 0.1
+    for points in (grid, jnp.asarray(grid, jnp.float32)):
+        policy = blowfish(make(points, epsilon=1.0), epsilon=0.5, threshold=0.1)
+        budgets = np.asarray(policy.rows(0, 7))
+        np.testing.assert_array_equal(np.diag(budgets, 1), 0.5)
+        assert np.isinf(np.diag(budgets, 2)).all()
+    distances = np.diag(np.asarray(make(grid, epsilon=1.0).rows(0, 7)), 1)
+    assert (distances > np.float32(0.1)).any()  # control: as they are, some are beyond it
