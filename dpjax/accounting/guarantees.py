@@ -106,6 +106,18 @@ class Guarantee:
 
     __rmul__ = __mul__
 
+    def epsilon_at(self, delta: float) -> float:
+        """The smallest epsilon at ``delta`` that follows; see :meth:`Composition.epsilon_at`.
+
+        >>> round(Guarantee(1.0, 1.0, "swap").epsilon_at(0.01), 3)
+        0.834
+        """
+        return (1 * self).epsilon_at(delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The smallest delta at ``epsilon`` that follows; see :meth:`Composition.delta_at`."""
+        return (1 * self).delta_at(epsilon)
+
     @property
     def rho(self) -> float:
         """The smallest rho of zCDP that follows: of ``zcdp``, ``bounded_range**2 / 8`` and ``epsilon * tanh(epsilon / 2)``.
