@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.histograms import below_best, counts_of, linear_answers
+from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers, linear_answers
 from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import ratio
 from dpjax.metric_privacy.metrics import Metric, fold_rows
@@ -64,14 +64,14 @@ def metric_exponential(
     >>> bool(jnp.isclose(law.prob(1.0) / law.prob(0.0), jnp.exp(0.5)))
     True
     """
-    points = parameters.float_array("scores", scores)
-    if points.ndim == 0 or points.shape[-1] == 0:
-        raise ValueError(f"scores need a last axis with at least one candidate, got shape {points.shape}.")
-    points = points.astype(jnp.promote_types(points.dtype, metric.dtype))
-    given = parameters.nonnegative("sensitivity", sensitivity, points.dtype)
+    points = exact_numbers("scores", scores, metric.dtype)
+    shape, dtype = points.high.shape, points.high.dtype
+    if shape[-1:] in ((), (0,)):
+        raise ValueError(f"scores need a last axis with at least one candidate, got shape {shape}.")
+    given = parameters.nonnegative("sensitivity", sensitivity, dtype)
     if given.shape[-2:] != (metric.size, metric.size):
         raise ValueError(f"sensitivity must be of shape (..., {metric.size}, {metric.size}), got {given.shape}.")
-    labels = _labels(candidates, points.shape[-1], points.dtype)
+    labels = _labels(candidates, shape[-1], dtype)
     return _law(points, labels, _scale_of_sensitivity(given, metric))
 
 
@@ -183,15 +183,15 @@ def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.A
 
 
 @jax.jit
-def _law(scores: jax.Array, labels: jax.Array, scale: jax.Array) -> Finite:
+def _law(scores: Pair, labels: jax.Array, scale: jax.Array) -> Finite:
     ok = scale > 0  # NaN and 0 give NaN; infinity the uniform law
-    return Finite(labels, -scores, jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
+    return Finite(labels, below_best(scores), jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
 
 
 @jax.jit
 def _linear_law(counts: Pair, weights: jax.Array, labels: jax.Array, metric: Metric | PointMetric) -> Finite:
     own, dtype = counts.high.shape[-1], counts.high.dtype
-    scores = -below_best(linear_answers(weights[..., :own].astype(dtype), counts))
+    scores = linear_answers(weights[..., :own].astype(dtype), counts)
     return _law(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
 
 

@@ -28,33 +28,36 @@ MOST_RECORDS = 2.0**40
 _CELLS = 2**22  # of queries and elements, over the whole batch, that are in work at once
 
 
+def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> Pair:
+    """Return data without rounding, in the wider of their own dtype and ``dtype``: integers too, up to 2^48 in float32."""
+    rounded = parameters.float_array(name, value)
+    dtype = jnp.promote_types(rounded.dtype, dtype)
+    if not isinstance(value, jax.Array):
+        exact = parameters.host_floats(name, value).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            high = exact.astype(dtype)
+            low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
+        return Pair(jnp.asarray(high), jnp.asarray(low))
+    if not jnp.issubdtype(value.dtype, jnp.integer):
+        return single(rounded.astype(dtype))
+    wide = value.astype(jnp.int32) if value.dtype.itemsize < 4 else value
+    return single((wide >> 12).astype(dtype) * 4096).plus(single((wide & 4095).astype(dtype)))
+
+
 def counts_of(x: ArrayLike, dtype: Any) -> Pair:
     """Return counts ``(..., N)`` without rounding, in the wider of the dtypes of the data and ``dtype``.
 
     A count that is negative, infinite or NaN is 0, and one above 2^40 is that: sums of counts are exact up to 2^48 records.
     """
-    rounded = parameters.float_array("x", x)
-    if rounded.ndim == 0:
+    counts = exact_numbers("x", x, dtype)
+    if counts.high.ndim == 0:
         raise ValueError("x must be histograms with a last axis of elements, got a number.")
-    dtype = jnp.promote_types(rounded.dtype, dtype)
-    if isinstance(x, jax.Array):
-        counts = _of_integers(x, dtype) if jnp.issubdtype(x.dtype, jnp.integer) else single(rounded.astype(dtype))
-    else:
-        exact = parameters.host_floats("x", x).astype(np.float64)
-        kept = np.where((exact > 0) & (exact < np.inf), np.minimum(exact, MOST_RECORDS), 0.0)
-        high = kept.astype(dtype)
-        counts = Pair(jnp.asarray(high), jnp.asarray((kept - high).astype(dtype)))
     there = (counts.high > 0) & (counts.high < jnp.inf)
     least = counts.high < MOST_RECORDS
     return Pair(
         jnp.where(there, jnp.where(least, counts.high, MOST_RECORDS), 0.0),
         jnp.where(there & least, counts.low, 0.0),
     )
-
-
-def _of_integers(x: jax.Array, dtype: Any) -> Pair:
-    wide = x.astype(jnp.int32) if x.dtype.itemsize < 4 else x
-    return single((wide >> 12).astype(dtype) * 4096).plus(single((wide & 4095).astype(dtype)))
 
 
 def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: ArrayLike | None) -> tuple[Pair, jax.Array]:
@@ -89,13 +92,17 @@ def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: 
 def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
     """Return ``<q, x>`` for queries ``(..., K, N)`` and counts ``(..., N)`` of one dtype, as ``(..., K)``; batches broadcast.
 
-    To about twice the digits of a float relative to n max |q|.
+    To about twice the digits of a float relative to n max |q|. NaN for a query whose largest |value| is so large that the answers
+    of some datasets would overflow, or so small that differences would vanish: outside 1e-26 to 1e19 in float32, and not 0.
     """
     rank = max(queries.ndim - 2, counts.high.ndim - 1)
     queries, counts = align(queries, rank + 2), Pair(*(align(part, rank + 1) for part in counts))
     batch = jnp.broadcast_shapes(queries.shape[:-2], counts.high.shape[:-1])
     size = queries.shape[-1]
     whole = sum_of(counts)
+    most, limits = jnp.max(jnp.abs(queries), axis=-1), jnp.finfo(queries.dtype)
+    sound = (most == 0) | ((most > float(limits.tiny) * 2.0**40) & (most < float(limits.max) * 2.0**-62))
+    queries = jnp.where(sound[..., None], queries, jnp.nan)
 
     def one(query: jax.Array) -> Pair:
         order = jnp.argsort(query, axis=-1)
@@ -119,10 +126,11 @@ def _times(a: Pair, b: Pair) -> Pair:
 
 
 def below_best(scores: Pair) -> jax.Array:
-    """Return how far scores ``(..., R)`` are below the highest: rounded once, relative to that distance."""
+    """Return how far scores ``(..., R)`` are below the highest: rounded once, relative to that distance; ``inf`` for ``-inf``."""
     best = jnp.argmax(scores.value, axis=-1, keepdims=True)
     top = Pair(*(jnp.take_along_axis(part, best, axis=-1) for part in scores))
-    return top.minus(scores).value
+    none = scores.high == -jnp.inf
+    return jnp.where(none, jnp.inf, top.minus(Pair(jnp.where(none, 0.0, scores.high), scores.low)).value)
 
 
 def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:

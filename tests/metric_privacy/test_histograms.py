@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.exponential import linear_selection
+from dpjax.metric_privacy.exponential import linear_selection, metric_exponential
 from dpjax.metric_privacy.histograms import counts_of, linear_answers, whole_histogram
 from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.lipschitz import lipschitz_queries
@@ -184,3 +184,29 @@ def test_nobody_counts_exactly_what_is_missing():
     counts, total = whole_histogram(np.full((3, 2), 2**24 + 1), 2, "swap", jnp.float32, None)
     np.testing.assert_array_equal(total, np.float32(2**25 + 2))
     assert counts.high.shape == (3, 2)
+
+
+def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
+    """Where some histograms have a finite answer and their neighbours none, that alone tells them apart."""
+    metric = from_budgets([[0, 1], [1, 0]])
+    rows = np.array([[8, 2], [9, 1], [5, 5], [0, 0]])
+    for size, answered in ((2e37, False), (1e18, True), (1e-25, True), (1e-27, False)):
+        law = metric_laplace(rows, [[-size, size], [0.0, 1.0]], metric, scales=jnp.array([4 * size, 2.0]))
+        np.testing.assert_array_equal(np.isfinite(law.values), [[answered, True]] * 4)
+        law = linear_selection(rows, metric, weights=[[-size, size], [0.0, 0.0]])
+        np.testing.assert_array_equal(np.isnan(law.probabilities()), [[not answered] * 2] * 4)
+
+
+def test_integer_scores_are_not_rounded():
+    """Counts above 2^24, whose neighbours float32 would move by 2 or by nothing."""
+    metric, large = from_budgets([[0, 0.5], [0.5, 0]]), 2**24
+    for array in (np.array, jnp.array):
+        laws = [
+            metric_exponential(array(s), metric, sensitivity=[[0, 1], [1, 0]])
+            for s in ([large + 1, large + 23], [large + 2, large + 22])
+        ]
+        logs = [np.asarray(law.log_probabilities()) for law in laws]
+        np.testing.assert_allclose(logs[0][0] - logs[0][1], -22 / 4, rtol=1e-5)
+        assert np.abs(logs[0] - logs[1]).max() <= 0.5
+    rounded = np.float32([large + 1, large + 2])
+    assert rounded[0] + 1 != rounded[1]  # control
