@@ -256,6 +256,7 @@ def test_numbers_that_no_float_holds_and_signaling_nans():
         assert dpjax.mean(bits, lower=-3.0, upper=3.0, neighbors="swap").value == -1.5
 
 
+@pytest.mark.slow
 def test_one_record_and_none():
     for n in (0, 1):
         for neighbors in ("add_remove", "swap"):

@@ -34,6 +34,7 @@ def test_products_lose_nothing(x64, dtype):
     assert np.count_nonzero(found.low) > 3000
 
 
+@pytest.mark.slow
 def test_sums_have_twice_the_digits():
     a, b = numbers(np.float32)
     terms = Pair(jnp.asarray(a).reshape(8, 500), jnp.asarray(b * 2.0**-60).reshape(8, 500))

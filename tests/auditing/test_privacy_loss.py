@@ -247,6 +247,7 @@ def everything(loss, orders, top):
     return loss.epsilon, loss.bounded_range, loss.delta(jnp.asarray(SHARE) * top[None]), loss.kl(), renyi
 
 
+@pytest.mark.slow
 def test_laplace_in_closed_form(x64):
     """Dwork et al. (2006); Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017), Proposition 6."""
 

@@ -50,6 +50,7 @@ def test_groups_under_add_remove_and_their_ties(run, ages):
     assert "* 60 to 100 % of the records are tied" in outcome.words
 
 
+@pytest.mark.slow
 def test_json_says_everything_it_was_asked(answer, ten):
     found = answer("median", ten(), *TEN, "--seed", 9, "--definition", "lower")
     rows = found.pop("rows")
@@ -72,6 +73,7 @@ def test_json_says_everything_it_was_asked(answer, ten):
     assert (rows[0]["column"], rows[0]["group"]) == ("x", None)
 
 
+@pytest.mark.slow
 def test_one_column_without_groups_has_a_short_table(run, answer, ten):
     outcome, found = run("median", ten(), *TEN, "--seed", 1), answer("median", ten(), *TEN, "--seed", 1)
     (text,), (row,) = outcome.table, found["rows"]

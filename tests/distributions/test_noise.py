@@ -242,6 +242,7 @@ def test_float32_stays_near_float64(name, x64):
         assert np.isfinite(Clamped.of(t, lower=-9, upper=9).mean_abs_error(0.1))
 
 
+@pytest.mark.slow
 def test_far_quantiles_stay_on_the_curve():
     """Where the density underflows in float32."""
     p = np.array([1e-3, 1e-19, 1e-21, 1e-30])

@@ -35,6 +35,7 @@ def random_law(row):
     return one, oracles[row]
 
 
+@pytest.mark.slow
 def test_closed_forms_agree_with_quadrature(x64):
     law, exact = random_laws()
     points = np.random.default_rng(1).uniform(-3.5, 6, (7, ROWS))

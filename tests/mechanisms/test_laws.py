@@ -73,6 +73,7 @@ GOLDEN_PROFILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in GOLDEN if "|" in case])
 def test_golden_table(case, x64):
     statistic, mechanism, epsilon = case.split("|")

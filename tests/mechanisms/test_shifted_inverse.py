@@ -50,6 +50,7 @@ def assert_private(result, epsilon):
     assert result.range <= epsilon * (1 + ROUNDING), result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", statistics())
 def test_golden_losses_on_the_line(name, x64):
     """Every dataset and neighbour at both limits of every breakpoint; the losses are the golden ones."""

@@ -104,6 +104,7 @@ def loss(law, other):
     return np.nanmax(np.abs(seen(law) - seen(other)), axis=-1)
 
 
+@pytest.mark.slow
 def test_the_loss_of_selections_stays_within_the_budget():
     before, after, budget = datasets()
     metric = from_budgets(BUDGETS * 1e-2)
@@ -186,6 +187,7 @@ def test_nobody_counts_exactly_what_is_missing():
     assert counts.high.shape == (3, 2)
 
 
+@pytest.mark.slow
 def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
     """Where some histograms have a finite answer and their neighbours none, that alone tells them apart."""
     metric = from_budgets([[0, 1], [1, 0]])

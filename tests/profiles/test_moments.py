@@ -422,6 +422,7 @@ def test_records_are_clamped_counted_and_read_alike():
         assert np.isnan(law).tolist() == [False, True]
 
 
+@pytest.mark.slow
 def test_empty_rows_have_the_middle_as_their_mean():
     for columns in (0, 2):
         profile = moments.mean(jnp.zeros((1, columns)), neighbors="add_remove", count=np.array([0]), **BOUNDS)

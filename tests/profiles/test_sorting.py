@@ -48,6 +48,7 @@ def expected(x, present, missing, window):
 WINDOWS = [None, Window(1, -3, 2, 6), Window(0, 1, 1, 3), Window(2, -9, 2, 9), Window(1, -40, 1, 38)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["absent", "low"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_both_sides_are_the_sort_by_hand(missing, masked):

@@ -122,6 +122,7 @@ def test_data_never_raise_nor_change_a_shape_or_a_program(neighbors, monkeypatch
     assert all(trace == traces[0] for trace in traces)
 
 
+@pytest.mark.slow
 def test_absent_records_wherever_they_stand():
     """Padding first, last or in between, by NaN, mask or n_max: the same law. With the same entropy, the same draws."""
     x = RECORDS.astype(float)
@@ -278,6 +279,7 @@ def test_sums_that_float64_cannot_hold_and_promises_that_would_be_rounded_down()
             release(RECORDS, **({"statistic": Mode((1.0, 2.0)), "epsilon": 1.0, "neighbors": "add_remove"} | change))
 
 
+@pytest.mark.slow
 def test_distinct_ids_and_totals_of_persons():
     ids = ["a", "b", "b", 7, 7, 7, None, 2**80, float("nan")]
     common = {"epsilon": 1.5, "neighbors": "add_remove"}

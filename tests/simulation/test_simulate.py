@@ -40,6 +40,7 @@ def distance_in_standard_errors(estimate, law):
     return np.abs(estimate.mean - np.asarray(law.mean(), np.float64)) / np.sqrt(np.asarray(law.variance()) / estimate.count)
 
 
+@pytest.mark.slow
 def test_estimates_follow_the_exact_law():
     """Bernstein: a mean of n values within 8 of their mean is off by z standard errors with probability below 1e-6 for this z."""
     draws = 200_000
