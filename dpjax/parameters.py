@@ -37,12 +37,15 @@ def float_array(name: str, value: Any) -> jax.Array:
     return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
 
 
+_NUMBERS = (int, float, np.integer, np.floating)
+
+
 def host_floats(name: str, value: Any) -> np.ndarray:
     """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
     value = np.asarray(value)
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)
-    elif value.dtype == object and all(isinstance(v, (int, float)) for v in value.flat):  # integers beyond 64 bits
+    elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits
         value = np.array([_nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")

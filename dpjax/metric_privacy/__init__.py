@@ -7,8 +7,9 @@ here neighbours move one record from a value to another, with n public, unless t
 
 Simulation, as everywhere outside ``dpjax.release``: float draws show low-order bits. Up to the draw, answers and scores have twice
 the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64, which is no
-part of the scales and has to be small beside them. Give large counts as integers: float32 holds none above 2^24. One of more than
-2^40 counts as that, and a query whose largest |value| is outside 1e-26 to 1e19 in float32 has no answer (NaN).
+part of the scales and has to be small beside them. Give large counts as integers: float32 holds none above 2^24. One of more
+than 2^40 counts as that, where the promise ends, and a query whose largest |value| is outside 1e-26 to 1e19 in float32 has no
+answer (NaN).
 
 What one draw costs says the ``guarantee`` of the mechanism's module (``laplace``, ``exponential``, ``small_database``,
 ``multiplicative_weights``), which looks whether the metric allows the queries, too. Laplace noise has twice its budgets as range,

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.metric_privacy.metrics import Metric, budget_array
-from dpjax.metric_privacy.points import from_points
+from dpjax.metric_privacy.points import from_points, from_smallest
 from dpjax.shapes import align, broadcast_batch, broadcast_rows, fits, take
 
 Rule = Literal["sum", "min"]
@@ -139,11 +139,9 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
                 raise ValueError("dates must not be NaT.")
         if given.ndim < 1 or given.shape[-1] == 0:
             raise ValueError(f"dates must be of shape (..., N) with N >= 1, got {given.shape}.")
-        if given.dtype.kind in "biu":
-            given = given.astype(np.float64)  # differences of narrow integers would overflow
-        # Counted from the first of them, float32 tells dates of a century apart by minutes.
-        since = given - np.min(given, axis=-1, keepdims=True)
-        days = since / np.timedelta64(1, "D") if since.dtype.kind == "m" else since
+        microseconds = given.dtype.kind == "M"
+        since = from_smallest(given.view(np.int64) if microseconds else given, -1)
+        days = since / (86400 * 10**6) if microseconds else since
     parameters.finite("dates", days, jnp.result_type(float))
     return from_points(days[..., None], epsilon=epsilon, distance="manhattan")
 

@@ -177,7 +177,7 @@ class MetricGuarantee:
             A Python float; ``inf`` if the histograms have different sums and n is public.
 
         Raises:
-            ValueError: wrong shapes, counts that are not finite.
+            ValueError: wrong shapes, counts that are negative or not finite.
 
         >>> from dpjax.metric_privacy.points import from_points
         >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])
@@ -185,8 +185,10 @@ class MetricGuarantee:
         """
         one, other = np.asarray(x, np.float64), np.asarray(y, np.float64)
         own = self.metric.size - (self.neighbors == "add_remove")
-        if one.shape != (own,) or other.shape != (own,) or not np.all(np.isfinite(one) & np.isfinite(other)):
-            raise ValueError(f"histograms must be finite counts of {own} elements, got shapes {one.shape} and {other.shape}.")
+        if one.shape != (own,) or other.shape != (own,):
+            raise ValueError(f"histograms must be of {own} elements, got shapes {one.shape} and {other.shape}.")
+        if not np.all((np.stack([one, other]) >= 0) & (np.stack([one, other]) < inf)):
+            raise ValueError("histograms must be finite counts that are not negative.")
         moved = one - other
         if self.neighbors == "add_remove":
             moved = np.append(moved, -np.sum(moved))

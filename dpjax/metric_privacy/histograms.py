@@ -33,8 +33,8 @@ def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> Pair:
     rounded = parameters.float_array(name, value)
     dtype = jnp.promote_types(rounded.dtype, dtype)
     if not isinstance(value, jax.Array):
-        exact = parameters.host_floats(name, value).astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
+            exact = parameters.host_floats(name, value).astype(np.float64)
             high = exact.astype(dtype)
             low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
         return Pair(jnp.asarray(high), jnp.asarray(low))
@@ -53,7 +53,7 @@ def counts_of(x: ArrayLike, dtype: Any) -> Pair:
     if counts.high.ndim == 0:
         raise ValueError("x must be histograms with a last axis of elements, got a number.")
     there = (counts.high > 0) & (counts.high < jnp.inf)
-    least = counts.high < MOST_RECORDS
+    least = (counts.high < MOST_RECORDS) | ((counts.high == MOST_RECORDS) & (counts.low <= 0))
     return Pair(
         jnp.where(there, jnp.where(least, counts.high, MOST_RECORDS), 0.0),
         jnp.where(there & least, counts.low, 0.0),

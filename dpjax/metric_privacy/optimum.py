@@ -70,9 +70,14 @@ def _budgets(metric: Metric | PointMetric, first: jax.Array, second: jax.Array) 
     if isinstance(metric, Metric):
         flat = metric.budgets.reshape(*metric.batch_shape, metric.size**2)
         return jnp.take_along_axis(flat, first * metric.size + second, axis=-1)
-    pairs = jnp.stack([jnp.take_along_axis(metric.points, i[..., None], axis=-2) for i in (first, second)], axis=-2)
+
+    def of(points: jax.Array) -> jax.Array:
+        return jnp.stack([jnp.take_along_axis(points, i[..., None], axis=-2) for i in (first, second)], axis=-2)
+
     threshold = None if metric.threshold is None else metric.threshold[..., None]
-    return replace(metric, points=pairs, epsilon=metric.epsilon[..., None], threshold=threshold).rows(0, 1)[..., 0, 1]
+    rest = None if metric.rest is None else of(metric.rest)
+    pairs = replace(metric, points=of(metric.points), rest=rest, epsilon=metric.epsilon[..., None], threshold=threshold)
+    return pairs.rows(0, 1)[..., 0, 1]
 
 
 def _exchange(

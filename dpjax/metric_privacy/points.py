@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.metric_privacy.metrics import Metric, Neighbors, absence_of, columns_of, itself, largest_budget, smallest_budget, void
+from dpjax.pairs import Pair
 from dpjax.shapes import align, fits
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
@@ -34,6 +35,7 @@ class PointMetric:
 
     Attributes:
         points: float ``(..., N, D)``, the public coordinates.
+        rest: what rounding took from ``points``, of their shape, or None. In float32 it would be more than many a distance.
         epsilon: float ``(...)``: by ``form``, the budget per unit of distance, or that within the threshold.
         weights: float ``(..., D)`` or None: the length of a unit of every coordinate.
         threshold: float ``(...)`` or None, a distance.
@@ -52,6 +54,7 @@ class PointMetric:
     weights: jax.Array | None = None
     threshold: jax.Array | None = None
     absence: jax.Array | None = None
+    rest: jax.Array | None = None
     distance: Distance = field(default="euclidean", metadata={"static": True})
     form: Form = field(default="linear", metadata={"static": True})
 
@@ -137,7 +140,8 @@ def from_points(
     """Return the metric d(i, j) = epsilon * distance(i, j) of points.
 
     Args:
-        points: float ``(..., N, D)``, the public coordinates of all elements of the universe.
+        points: float ``(..., N, D)``, the public coordinates of all elements of the universe. Differences of NumPy numbers are
+            right to about 2^-46 of a coordinate's span in float32; a JAX array of float32 has been rounded before.
         epsilon: positive, the budget per unit of distance; broadcasts against the batch.
         distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), ``"hamming"`` (the number of
             coordinates that differ), or ``"great_circle"``: kilometres between pairs of latitude and longitude in degrees.
@@ -189,8 +193,6 @@ def point_metric(
     1.5
     """
     parameters.one_of("distance", distance, DISTANCES)
-    if not isinstance(points, jax.Array) and distance not in ("hamming", "great_circle"):
-        points = _near_zero(points)
     where = parameters.finite("points", points, parameters.float_array("points", points).dtype)
     if where.ndim < 2 or 0 in where.shape[-2:]:
         raise ValueError(f"points must be of shape (..., N, D) with N, D >= 1, got {where.shape}.")
@@ -206,7 +208,12 @@ def point_metric(
         if share.shape[-1:] != where.shape[-1:]:
             raise ValueError(f"{where.shape[-1]} coordinates need as many weights, got shape {share.shape}.")
         rate = _unless_missing(rate, share) if isinstance(weights, jax.Array) else rate
-    return PointMetric(_whole(where) if isinstance(points, jax.Array) else where, rate, share, distance=distance)
+    if isinstance(points, jax.Array):
+        return PointMetric(_whole(where), rate, share, distance=distance)
+    exact = _as_given(points, shifted=distance not in ("hamming", "great_circle"))
+    high = exact.astype(where.dtype)
+    rest = None if where.dtype == jnp.float64 else jnp.asarray((exact - high).astype(where.dtype))
+    return PointMetric(jnp.asarray(high), rate, share, rest=rest, distance=distance)
 
 
 def _on_the_globe(points: ArrayLike, where: jax.Array) -> jax.Array:
@@ -218,13 +225,22 @@ def _on_the_globe(points: ArrayLike, where: jax.Array) -> jax.Array:
     return where
 
 
-def _near_zero(points: ArrayLike) -> ArrayLike:
-    """Coordinates from the smallest of each: float32 would round those of a map or a clock by more than their distances."""
+def _as_given(points: ArrayLike, shifted: bool) -> np.ndarray:
+    """Coordinates in float64, if ``shifted`` from the smallest of each, so that the distances of large ones are kept."""
     given = np.asarray(points)
-    if given.dtype.kind not in "biuf" or given.ndim < 2 or 0 in given.shape or not np.all(np.isfinite(given)):
-        return points  # refused later
-    wide = given.astype(np.float64)
-    return wide - np.min(wide, axis=-2, keepdims=True)
+    return from_smallest(given, -2) if shifted else given.astype(np.float64)
+
+
+def from_smallest(values: np.ndarray, axis: int) -> np.ndarray:
+    """How far numbers are above the smallest, float64: integers of 64 bits are subtracted before they are rounded."""
+    if values.dtype.kind == "i":
+        values = values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)  # in order, and differences do not overflow
+    elif values.dtype.kind in "bu":
+        values = values.astype(np.uint64)
+    else:
+        values = values.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # infinities, which are refused later
+        return (values - np.min(values, axis=axis, keepdims=True)).astype(np.float64)
 
 
 def at_threshold(apart: jax.Array, itself: jax.Array, *, epsilon: jax.Array, threshold: jax.Array, form: Form) -> jax.Array:
@@ -246,8 +262,12 @@ def _point_rows(metric: PointMetric, start: ArrayLike, count: int) -> jax.Array:
     if metric.absence is not None:
         points = jnp.concatenate([points, points[..., :1, :]], axis=-2)  # a place for nobody
     weights = None if metric.weights is None else align(metric.weights, rank - 1)
-    some = jax.lax.dynamic_slice_in_dim(points, start, count, axis=-2)
-    apart = align(_apart(some, points, weights, metric.distance), rank)
+    rest = None if metric.rest is None else align(metric.rest, rank)
+    if rest is not None and metric.absence is not None:
+        rest = jnp.concatenate([rest, rest[..., :1, :]], axis=-2)
+    there = Pair(points, jnp.zeros_like(points) if rest is None else rest)
+    here = Pair(*(jax.lax.dynamic_slice_in_dim(part, start, count, axis=-2) for part in there))
+    apart = align(_apart(here, there, weights, metric.distance), rank)
     index = _first(start, count, metric.size) + jnp.arange(count, dtype=jnp.int32)
     budgets = metric._at(apart, align(itself(index, metric.size), rank))
     if metric.absence is None:
@@ -271,31 +291,33 @@ def _first(start: ArrayLike, count: int, size: int) -> jax.Array:
     return jnp.clip(jnp.where(at < 0, at + size, at), 0, size - count)
 
 
-def _apart(here: jax.Array, there: jax.Array, weights: jax.Array | None, distance: Distance) -> jax.Array:
+def _apart(here: Pair, there: Pair, weights: jax.Array | None, distance: Distance) -> jax.Array:
     """The distances ``(..., count, N)`` of points ``(..., count, D)`` from points ``(..., N, D)``."""
     if distance == "great_circle":
-        return _great_circle(here[..., :, None, :], there[..., None, :, :])
-    batch = jnp.broadcast_shapes(here.shape[:-2], () if weights is None else weights.shape[:-1])
-    none = jnp.zeros((*batch, here.shape[-2], there.shape[-2]), here.dtype)
+        return _great_circle(Pair(*(part[..., :, None, :] for part in here)), Pair(*(part[..., None, :, :] for part in there)))
+    size = here.high.shape[-1]
+    batch = jnp.broadcast_shapes(here.high.shape[:-2], () if weights is None else weights.shape[:-1])
+    none = jnp.zeros((*batch, here.high.shape[-2], there.high.shape[-2]), here.high.dtype)
     # One coordinate at a time: an axis of two or three coordinates as the innermost is several times slower.
-    coordinates = [jnp.moveaxis(here, -1, 0), jnp.moveaxis(there, -1, 0)]
-    coordinates += [] if weights is None else [jnp.moveaxis(weights, -1, 0)]
+    coordinates = [Pair(*(jnp.moveaxis(part, -1, 0) for part in points)) for points in (here, there)]
+    shares = jnp.ones((size, 1), none.dtype) if weights is None else jnp.moveaxis(weights, -1, 0)
 
     def over(combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        def step(total: jax.Array, at: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
-            difference = jnp.abs(at[0][..., :, None] - at[1][..., None, :])
+        def step(total: jax.Array, at: tuple[Any, ...]) -> tuple[jax.Array, None]:
+            one, other = Pair(*(part[..., :, None] for part in at[0])), Pair(*(part[..., None, :] for part in at[1]))
+            difference = jnp.abs(_difference(one, other))
             if distance == "hamming":
                 difference = jnp.where(jnp.isnan(difference), jnp.nan, (difference != 0).astype(total.dtype))
             if weights is not None:
                 difference = difference * at[2][..., None, None]
             return combine(total, difference), None
 
-        return jax.lax.scan(step, none, tuple(coordinates), unroll=min(here.shape[-1], 8))[0]
+        return jax.lax.scan(step, none, (*coordinates, shares), unroll=min(size, 8))[0]
 
     if distance in ("manhattan", "hamming"):
         return over(jnp.add)
     widest = over(jnp.maximum)
-    if distance == "chebyshev" or here.shape[-1] == 1:
+    if distance == "chebyshev" or size == 1:
         return widest
     # Squares of the shares of the widest difference neither overflow nor vanish.
     unit = jax.lax.stop_gradient(jnp.where(widest == 0, 1.0, widest))
@@ -304,12 +326,17 @@ def _apart(here: jax.Array, there: jax.Array, weights: jax.Array | None, distanc
     return jnp.where(same, 0.0, unit * jnp.sqrt(jnp.where(same, 1.0, squares)))
 
 
-def _great_circle(here: jax.Array, there: jax.Array) -> jax.Array:
-    """The haversine formula."""
-    latitude, other = jnp.deg2rad(here[..., 0]), jnp.deg2rad(there[..., 0])
-    rise = jnp.sin((latitude - other) / 2)
-    turn = jnp.sin(jnp.deg2rad(here[..., 1] - there[..., 1]) / 2)
-    h = jnp.clip(jnp.square(rise) + jnp.cos(latitude) * jnp.cos(other) * jnp.square(turn), 0.0, 1.0)
+def _difference(one: Pair, other: Pair) -> jax.Array:
+    return (one.high - other.high) + (one.low - other.low)
+
+
+def _great_circle(here: Pair, there: Pair) -> jax.Array:
+    """The haversine formula, a little below the distance rather than above it."""
+    rise, turn = (_difference(*(Pair(*(part[..., k] for part in points)) for points in (here, there))) for k in (0, 1))
+    turn = turn - 360 * jnp.round(turn / 360)  # one meridian can have two names
+    narrow = [jnp.where(jnp.abs(p.high[..., 0]) == 90, 0.0, jnp.cos(jnp.deg2rad(p.high[..., 0]))) for p in (here, there)]
+    h = jnp.square(jnp.sin(jnp.deg2rad(rise) / 2)) + narrow[0] * narrow[1] * jnp.square(jnp.sin(jnp.deg2rad(turn) / 2))
+    h = jnp.clip(h * (1 - 16 * float(jnp.finfo(h.dtype).eps)), 0.0, 1.0)
     same = h == 0
     return jnp.where(same, 0.0, 2 * _EARTH * jnp.arcsin(jnp.sqrt(jnp.where(same, 1.0, h))))
 

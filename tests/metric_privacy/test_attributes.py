@@ -128,6 +128,19 @@ def test_narrow_integers_do_not_overflow():
     np.testing.assert_array_equal(from_dates(days, epsilon=1.0).budgets, apart)
 
 
+def test_moments_of_a_century_are_told_apart_by_seconds():
+    """In float32 days, one second would be nothing or 2.6 seconds within a year, and five minutes within a century."""
+    for span in (364, 36524):
+        first = np.datetime64("1924-01-01T00:00:00")
+        late = first + np.arange(span * 86400, span * 86400 + 40).astype("timedelta64[s]")
+        found = np.asarray(from_dates(np.concatenate([[first], late]), epsilon=86400.0).budgets)[1:, 1:]
+        np.testing.assert_allclose(np.diag(found, 1), 1.0, rtol=1e-4)
+    apart = from_dates(np.array([10**18, 10**18 + 64, 10**18 + 65]), epsilon=1.0).budgets[1, 2]
+    assert float(apart) == 1.0
+    days = np.float32((late - first) / np.timedelta64(1, "D"))
+    assert not np.allclose(np.diff(days) * 86400, 1.0, rtol=0.5)  # control
+
+
 def test_the_product_of_universes():
     """Records of all attributes one by one: what any two of them may cost is what their attributes cost together."""
     parts = [from_points([[0.0], [2.0], [5.0]], epsilon=0.5), uniform(2, epsilon=np.array([1.0, 3.0])), uniform(2, epsilon=0.25)]

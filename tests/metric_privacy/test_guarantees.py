@@ -171,8 +171,10 @@ def test_a_guarantee_is_about_one_concrete_metric():
         MetricGuarantee(uniform(3, epsilon=1), ranges=uniform(2, epsilon=1))
     with pytest.raises(TypeError, match="is traced"):
         jax.jit(lambda e: MetricGuarantee(uniform(3, epsilon=e)).metric)(1.0)
-    with pytest.raises(ValueError, match="histograms must be finite counts of 3 elements"):
+    with pytest.raises(ValueError, match="histograms must be of 3 elements"):
         MetricGuarantee(uniform(3, epsilon=1)).group_epsilon([1, 2], [2, 1])
+    with pytest.raises(ValueError, match="not negative"):
+        MetricGuarantee(uniform(2, epsilon=1)).group_epsilon([-1, 1], [0, 0])
     with pytest.raises(ValueError, match="neighbors must be one of"):
         MetricGuarantee(uniform(3, epsilon=1)).guarantee(neighbors="edge")
     with pytest.raises(IndexError):

@@ -171,6 +171,12 @@ def test_counts_of_every_kind_of_number():
         np.testing.assert_array_equal(counts_of(x, jnp.float32).value, [0, 0, 0, 0, 0, 2.0**40, 2.0**40])
     np.testing.assert_array_equal(counts_of([2**80, 10**400, -(2**70)], jnp.float32).value, [2.0**40, 0, 0])
     np.testing.assert_array_equal(counts_of(jnp.array([2**31 - 1, -(2**31), -5]), jnp.float32).low, [-1, 0, 0])
+    for mixed in ([2**80, np.int64(3), 0, np.float32(0.5)], [5, np.int64(3), 0, np.float32(0.5)]):
+        np.testing.assert_array_equal(counts_of(mixed, jnp.float32).value[1:], [3, 0, 0.5])
+    signaling = np.array([0x7FA00000, 0x40000000], np.uint32).view(np.float32)
+    np.testing.assert_array_equal(counts_of(signaling, jnp.float32).value, [0, 2])
+    near = counts_of([2**40 - 100, 2**40, 2**40 + 2**20], jnp.float32)
+    np.testing.assert_array_equal(np.float64(near.high) + np.float64(near.low), [2**40 - 100, 2**40, 2**40])
     with pytest.raises(TypeError, match="x must hold real numbers"):
         counts_of(["a"], jnp.float32)
     with pytest.raises(ValueError, match="last axis of elements"):

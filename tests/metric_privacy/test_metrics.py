@@ -7,6 +7,7 @@ import pytest
 
 from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
 from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
+from dpjax.metric_privacy.scales import noise_scales
 
 POINTS = np.concatenate([np.random.default_rng(3).normal(size=(2, 6, 2)) * 30, np.zeros((2, 1, 2))], axis=1)
 POINTS[:, 5] = POINTS[:, 2]  # a duplicate
@@ -253,3 +254,46 @@ def test_factors_and_relations():
         jnp.array([[[-74.0, 40.7], [118.2, 34.1]], [[40.7, -74.0], [34.1, -118.2]]]), epsilon=1.0, distance="great_circle"
     )
     np.testing.assert_array_equal(np.isnan(wrong.budgets[:, 0, 1]), [True, False])
+
+
+@pytest.mark.parametrize("make", [from_points, point_metric])
+def test_coordinates_far_from_each_other_keep_their_distances(make):
+    """Float32 alone puts 8 between two points 2 apart: a budget four times too large."""
+    for points, apart in (
+        ([0.0, 1e8 + 3, 1e8 + 5], 2.0),
+        ([-1e5, 0.004, 0.005], 0.001),
+        ([2**62, 2**62 + 2**40 + 1, 2**62 + 2**40 + 3], 2.0),
+    ):
+        column = np.array(points)[:, None]
+        known = make(column, epsilon=1.0)
+        assert known.dtype == jnp.float32
+        np.testing.assert_allclose(known.rows(1, 1)[0, 2], apart, rtol=2e-6 if apart < 1 else 1e-6)
+    assert np.float32(1e8 + 5) - np.float32(1e8 + 3) == 8  # control
+    law = noise_scales([[0.0, 0.0, 1.0]], make(np.array([[0.0], [1e8 + 3], [1e8 + 5]]), epsilon=1.0))
+    assert 1 / float(law[0]) <= 2
+
+
+@pytest.mark.parametrize("make", [from_points, point_metric])
+def test_the_globe_has_no_seams_and_no_distance_is_too_long(make):
+    """One metre to a quarter of the way round, in double precision by the chord; and places with two names."""
+    random = np.random.default_rng(0)
+    steps = 10.0 ** -np.arange(0, 6.0)
+    here = np.stack([random.uniform(-80, 80, 40), random.uniform(-180, 180, 40)], -1)
+    there = here[:, None] + steps[:, None] * random.uniform(-1, 1, (40, 1, 2))
+
+    def unit(points):
+        latitude, longitude = np.deg2rad(points[..., 0]), np.deg2rad(points[..., 1])
+        return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], -1)
+
+    chord = np.linalg.norm(unit(here)[:, None] - unit(there), axis=-1)
+    exact = 2 * 6371.0088 * np.arcsin(chord / 2)
+    pairs = np.stack([np.broadcast_to(here[:, None], there.shape), there], -2)
+    found = np.asarray(make(pairs, epsilon=1.0, distance="great_circle").rows(0, 2), np.float64)[..., 0, 1]
+    assert (found <= exact * (1 + 1e-7)).all()
+    np.testing.assert_allclose(found, exact, rtol=2e-5)
+    one_place = np.array([[[10.0, 180.0], [10.0, -180.0]], [[90.0, 0.0], [90.0, 77.0]], [[-90.0, 3.0], [-90.0, -3.0]]])
+    assert (make(one_place, epsilon=1.0, distance="great_circle").rows(0, 2) == 0).all()
+    radians = np.deg2rad(pairs.astype(np.float32)).astype(np.float32)  # control: rounded before they are subtracted
+    rough = 6371.0088 * np.abs(radians[..., 0, 0] - radians[..., 1, 0])
+    finer = 6371.0088 * np.abs(np.deg2rad(pairs[..., 0, 0] - pairs[..., 1, 0]))
+    assert (rough > 1.01 * finer).any()

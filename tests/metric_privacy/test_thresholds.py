@@ -113,5 +113,7 @@ def test_rounding_leaves_nobody_at_the_threshold_unprotected(make):
         budgets = np.asarray(policy.rows(0, 7))
         np.testing.assert_array_equal(np.diag(budgets, 1), 0.5)
         assert np.isinf(np.diag(budgets, 2)).all()
-    distances = np.diag(np.asarray(make(grid, epsilon=1.0).rows(0, 7)), 1)
+    at_85 = np.array([[0.0, 0.0], [13.0, 84.0]])
+    assert blowfish(make(at_85, epsilon=1.0), epsilon=0.5, threshold=85.0).rows(0, 1)[0, 1] == 0.5
+    distances = np.diag(np.asarray(make(jnp.asarray(grid, jnp.float32), epsilon=1.0).rows(0, 7)), 1)
     assert (distances > np.float32(0.1)).any()  # control: as they are, some are beyond it
