@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.pairs import Pair, exact_product, prefix_sums, product, single, sum_of
-from dpjax.shapes import align, broadcast_rows
+from dpjax.shapes import align, broadcast_rows, concatenate, take
 
 MOST_RECORDS = 2.0**40
 _CELLS = 2**22  # of queries and elements, over the whole batch, that are in work at once
@@ -79,13 +79,8 @@ def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: 
         number = sum_of(counts)
         rank = max(public.ndim, number.high.ndim)
         nobody = single(align(public, rank)).minus(Pair(align(number.high, rank), align(number.low, rank)))
-        batch = nobody.high.shape
-        counts = Pair(
-            *(
-                jnp.concatenate([broadcast_rows(own, batch), more[..., None]], axis=-1)
-                for own, more in zip(counts, nobody, strict=True)
-            )
-        )
+        parts = [concatenate(part, rest[..., None]) for part, rest in zip(counts, nobody, strict=True)]
+        counts = Pair(*parts)
     return counts, public
 
 
@@ -111,7 +106,7 @@ def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
         if prod(query.shape[:-1]) == 1:
             ranked = Pair(*(part[..., order.reshape(size)] for part in counts))
         else:
-            ranked = Pair(*(jnp.take_along_axis(broadcast_rows(part, batch), broadcast_rows(order, batch), -1) for part in counts))
+            ranked = Pair(*(take(part, broadcast_rows(order, batch)) for part in counts))
         below = prefix_sums(ranked).at(slice(1, size))
         return _times(single(values[..., -1]), whole).minus(sum_of(_times(gaps, below)))
 
