@@ -94,7 +94,6 @@ def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
     queries, counts = align(queries, rank + 2), Pair(*(align(part, rank + 1) for part in counts))
     batch = jnp.broadcast_shapes(queries.shape[:-2], counts.high.shape[:-1])
     size = queries.shape[-1]
-    whole = sum_of(counts)
     most, limits = jnp.max(jnp.abs(queries), axis=-1), jnp.finfo(queries.dtype)
     sound = (most == 0) | ((most > float(limits.tiny) * 2.0**40) & (most < float(limits.max) * 2.0**-62))
     queries = jnp.where(sound[..., None], queries, jnp.nan)
@@ -107,8 +106,9 @@ def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
             ranked = Pair(*(part[..., order.reshape(size)] for part in counts))
         else:
             ranked = Pair(*(take(part, broadcast_rows(order, batch)) for part in counts))
-        below = prefix_sums(ranked).at(slice(1, size))
-        return _times(single(values[..., -1]), whole).minus(sum_of(_times(gaps, below)))
+        sums = prefix_sums(ranked)
+        whole = Pair(*(part[..., -1] for part in sums))
+        return _times(single(values[..., -1]), whole).minus(sum_of(_times(gaps, sums.at(slice(1, size)))))
 
     at_once = max(1, _CELLS // max(1, prod(batch) * size))
     found = jax.lax.map(one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2]))
