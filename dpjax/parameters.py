@@ -16,6 +16,8 @@ from jax.typing import ArrayLike
 
 from dpjax.shapes import align
 
+_NUMBERS = (int, float, np.integer, np.floating)
+
 
 def float_array(name: str, value: Any) -> jax.Array:
     """Return ``value`` as a JAX array of float32 or float64, upcasting integers and half precision.
@@ -35,9 +37,6 @@ def float_array(name: str, value: Any) -> jax.Array:
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
     return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
-
-
-_NUMBERS = (int, float, np.integer, np.floating)
 
 
 def host_floats(name: str, value: Any) -> np.ndarray:

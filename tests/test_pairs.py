@@ -34,18 +34,17 @@ def test_products_lose_nothing(x64, dtype):
     assert np.count_nonzero(found.low) > 3000
 
 
-@pytest.mark.slow
 def test_sums_have_twice_the_digits():
-    a, b = numbers(np.float32)
-    terms = Pair(jnp.asarray(a).reshape(8, 500), jnp.asarray(b * 2.0**-60).reshape(8, 500))
+    a, b = numbers(np.float32, 1000)
+    terms = Pair(jnp.asarray(a).reshape(8, 125), jnp.asarray(b * 2.0**-20).reshape(8, 125))
     terms = single(terms.high).plus(single(terms.low))
-    exact = np.array(rational(terms), object).reshape(8, 500)
+    exact = np.array(rational(terms), object).reshape(8, 125)
     whole, running = jax.jit(sum_of)(terms), jax.jit(prefix_sums)(terms)
     for row, parts in enumerate(exact):
         unit = float(sum(abs(part) for part in parts)) * 2.0**-44
-        sums = [sum(parts[:k]) for k in range(501)]
+        sums = [sum(parts[:k]) for k in range(126)]
         assert abs(rational(whole)[row] - sums[-1]) <= unit
-        assert all(abs(u - v) <= unit for u, v in zip(rational(running.at(slice(0, 501)))[row * 501 :], sums, strict=False))
+        assert all(abs(u - v) <= unit for u, v in zip(rational(running.at(slice(0, 126)))[row * 126 :], sums, strict=False))
     assert (sum_of(single(jnp.zeros((3, 0)))).value == 0).all()
 
 

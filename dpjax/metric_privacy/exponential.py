@@ -22,7 +22,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers, linear_answers
 from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import ratio
-from dpjax.metric_privacy.metrics import Metric, fold_rows
+from dpjax.metric_privacy.metrics import Metric, fold_rows, itself
 from dpjax.metric_privacy.points import PointMetric
 from dpjax.pairs import Pair
 from dpjax.shapes import align, broadcast_batch, fits
@@ -200,9 +200,8 @@ def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric | PointMetric) 
     batch = jnp.broadcast_shapes(sensitivity.shape[:-2], metric.batch_shape)
 
     def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-        itself = index[:, None] == jnp.arange(metric.size, dtype=index.dtype)[None, :]
         either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))[..., index, :]
-        change = align(jnp.where(align(itself, either_way.ndim), 0.0, either_way), len(batch) + 2)
+        change = align(jnp.where(align(itself(index, metric.size), either_way.ndim), 0.0, either_way), len(batch) + 2)
         found = ratio(change, align(rows, len(batch) + 2).astype(change.dtype))
         return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import frexp, inf
 from typing import Any
 
 import jax
@@ -88,8 +88,8 @@ class MetricGuarantee:
     def __mul__(self, count: int) -> MetricGuarantee:
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
             raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
-        total = _multiple(self.metric, int(count))
-        return MetricGuarantee(total, None if self.ranges is None else _multiple(self.ranges, int(count)))
+        total = times(self.metric, int(count))
+        return MetricGuarantee(total, None if self.ranges is None else times(self.ranges, int(count)))
 
     __rmul__ = __mul__
 
@@ -219,11 +219,11 @@ def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.where(lost > 0, np.nextafter(found, np.inf), found)
 
 
-def _multiple(metric: Metric, count: int) -> Metric:
-    """The product, rounded up."""
-    budgets = np.asarray(metric.budgets, np.float64)
-    whole = count * budgets
-    if count.bit_count() > 1 and not (metric.dtype == jnp.float32 and count < 2**29):  # else exact
+def times(metric: Metric, factor: float) -> Metric:
+    """Return the metric times a number, rounded up: a promise must not be smaller than it is."""
+    whole = np.asarray(metric.budgets, np.float64) * factor
+    short = metric.dtype == jnp.float32 and factor < 2**29 and factor % 0.5 == 0  # then float64 holds the product
+    if not short and frexp(factor)[0] != 0.5:
         whole = np.where(whole > 0, np.nextafter(whole, np.inf), whole)
     return Metric(_rounded_up(whole, metric.dtype), metric.neighbors)
 

@@ -110,6 +110,8 @@ def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
         whole = Pair(*(part[..., -1] for part in sums))
         return _times(single(values[..., -1]), whole).minus(sum_of(_times(gaps, sums.at(slice(1, size)))))
 
+    if prod(batch) == 0:
+        return single(jnp.zeros((*batch, queries.shape[-2]), queries.dtype))
     at_once = max(1, _CELLS // max(1, prod(batch) * size))
     found = jax.lax.map(one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2]))
     return Pair(*(jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1) for part in found))
@@ -125,7 +127,9 @@ def below_best(scores: Pair) -> jax.Array:
     best = jnp.argmax(scores.value, axis=-1, keepdims=True)
     top = Pair(*(jnp.take_along_axis(part, best, axis=-1) for part in scores))
     none = scores.high == -jnp.inf
-    return jnp.where(none, jnp.inf, top.minus(Pair(jnp.where(none, 0.0, scores.high), scores.low)).value)
+    far = jnp.isfinite(top.high) & jnp.isinf(top.high - scores.high)  # too far for a pair, which would be NaN
+    below = top.minus(Pair(jnp.where(none | far, 0.0, scores.high), scores.low)).value
+    return jnp.where(none, jnp.inf, jnp.where(far, jnp.finfo(below.dtype).max, below))
 
 
 def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:

@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.selection import gumbel_max
-from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.guarantees import MetricGuarantee, times
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
@@ -147,7 +147,7 @@ def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metric
     d-privacy on 2 elements with budgets 2 to 2, n public: 2-DP and 3-bounded-range under swap neighbors
     """
     whole = allowed_by(queries, metric)
-    return MetricGuarantee(whole, ranges=whole * 1.5)
+    return MetricGuarantee(whole, ranges=times(whole, 1.5))
 
 
 @partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))
@@ -252,7 +252,7 @@ def selection_law(x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, roun
     >>> round(float(jnp.log(law.prob(0.0) / law.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
     0.25
     """
-    parameters.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    parameters.instance("selection_law", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     rank = max(counts.high.ndim - 1, public.ndim, len(queries.batch_shape), np.ndim(y) - 1)
     exponents = _exponents(_problem(counts, public, queries, rank), align(jnp.asarray(y, public.dtype), rank + 1), rounds)

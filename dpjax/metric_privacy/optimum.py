@@ -5,7 +5,6 @@ The budgets are linear in u, where the objectives are convex. Pairs that a solut
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import jax
@@ -14,7 +13,7 @@ import numpy as np
 
 from dpjax.metric_privacy.loads import fold_pairs, per_pair, ratio
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.points import PointMetric
+from dpjax.metric_privacy.points import PointMetric, pair_budgets
 from dpjax.metric_privacy.strategies import alone_scales, answered, finished, one_for_all, selected_shares
 from dpjax.shapes import align
 
@@ -67,17 +66,10 @@ def _constraints(shared: jax.Array, metric: Metric | PointMetric, first: jax.Arr
 
 def _budgets(metric: Metric | PointMetric, first: jax.Array, second: jax.Array) -> jax.Array:
     """d(i, j) of pairs ``(..., M)``."""
-    if isinstance(metric, Metric):
-        flat = metric.budgets.reshape(*metric.batch_shape, metric.size**2)
-        return jnp.take_along_axis(flat, first * metric.size + second, axis=-1)
-
-    def of(points: jax.Array) -> jax.Array:
-        return jnp.stack([jnp.take_along_axis(points, i[..., None], axis=-2) for i in (first, second)], axis=-2)
-
-    threshold = None if metric.threshold is None else metric.threshold[..., None]
-    rest = None if metric.rest is None else of(metric.rest)
-    pairs = replace(metric, points=of(metric.points), rest=rest, epsilon=metric.epsilon[..., None], threshold=threshold)
-    return pairs.rows(0, 1)[..., 0, 1]
+    if isinstance(metric, PointMetric):
+        return pair_budgets(metric, first, second)
+    flat = metric.budgets.reshape(*metric.batch_shape, metric.size**2)
+    return jnp.take_along_axis(flat, first * metric.size + second, axis=-1)
 
 
 def _exchange(

@@ -17,8 +17,8 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.metric_privacy.metrics import Metric, Neighbors, absence_of, columns_of, itself, largest_budget, smallest_budget, void
-from dpjax.pairs import Pair
-from dpjax.shapes import align, fits
+from dpjax.pairs import Pair, single
+from dpjax.shapes import align, broadcast_rows, fits
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
 DISTANCES = ("euclidean", "manhattan", "chebyshev", "hamming", "great_circle")
@@ -211,7 +211,10 @@ def point_metric(
     if isinstance(points, jax.Array):
         return PointMetric(_whole(where), rate, share, distance=distance)
     exact = _as_given(points, shifted=distance not in ("hamming", "great_circle"))
-    high = exact.astype(where.dtype)
+    with np.errstate(over="ignore"):
+        high = exact.astype(where.dtype)
+    if not np.all(np.isfinite(high)):
+        raise ValueError(f"points are farther apart than {where.dtype} can say.")
     rest = None if where.dtype == jnp.float64 else jnp.asarray((exact - high).astype(where.dtype))
     return PointMetric(jnp.asarray(high), rate, share, rest=rest, distance=distance)
 
@@ -279,6 +282,39 @@ def _point_rows(metric: PointMetric, start: ArrayLike, count: int) -> jax.Array:
     return jnp.where(align((index == metric.size - 1)[:, None], rank), cost[..., None, :], budgets)
 
 
+def pair_budgets(metric: PointMetric, first: jax.Array, second: jax.Array) -> jax.Array:
+    """Return d(i, j) for pairs of elements ``(..., M)``, whose batch is that of the metric or larger."""
+    batch = jnp.broadcast_shapes(metric.batch_shape, first.shape[:-1])
+    rank, own = len(batch), metric.points.shape[-2]
+    ends = [jnp.broadcast_to(align(index, rank + 1), (*batch, index.shape[-1])) for index in (first, second)]
+
+    def at_ends(points: jax.Array) -> jax.Array:
+        every = jnp.broadcast_to(align(points, rank + 2), (*batch, *points.shape[-2:]))
+        some = [jnp.take_along_axis(every, jnp.minimum(index, own - 1)[..., None], axis=-2) for index in ends]
+        return jnp.stack(some, axis=-2)
+
+    def each(parameter: jax.Array | None) -> jax.Array | None:
+        return None if parameter is None else align(parameter, rank)[..., None]
+
+    two = replace(
+        metric,
+        points=at_ends(metric.points),
+        rest=None if metric.rest is None else at_ends(metric.rest),
+        epsilon=align(metric.epsilon, rank)[..., None],
+        weights=None if metric.weights is None else align(metric.weights, rank + 1)[..., None, :],
+        threshold=each(metric.threshold),
+        absence=None,
+    )
+    budgets = two.rows(0, 1)[..., 0, 1]
+    if metric.absence is None:
+        return budgets
+    cost = broadcast_rows(metric.absence, batch)
+    costs = [jnp.take_along_axis(cost, jnp.minimum(index, own - 1), axis=-1) for index in ends]
+    gone = [index == own for index in ends]
+    alone = jnp.where(gone[0], jnp.where(gone[1], 0.0, costs[1]), costs[0])
+    return jnp.where(gone[0] | gone[1], alone, budgets)
+
+
 @jax.jit
 def _dense(metric: PointMetric) -> Metric:
     whole = metric.rows(0, metric.size)
@@ -332,9 +368,11 @@ def _difference(one: Pair, other: Pair) -> jax.Array:
 
 def _great_circle(here: Pair, there: Pair) -> jax.Array:
     """The haversine formula, a little below the distance rather than above it."""
-    rise, turn = (_difference(*(Pair(*(part[..., k] for part in points)) for points in (here, there))) for k in (0, 1))
-    turn = turn - 360 * jnp.round(turn / 360)  # one meridian can have two names
-    narrow = [jnp.where(jnp.abs(p.high[..., 0]) == 90, 0.0, jnp.cos(jnp.deg2rad(p.high[..., 0]))) for p in (here, there)]
+    latitudes, longitudes = ([Pair(*(part[..., k] for part in points)) for points in (here, there)] for k in (0, 1))
+    rise, around = _difference(*latitudes), longitudes[0].minus(longitudes[1])
+    turn = around.minus(single(360 * jnp.round(around.high / 360))).value  # one meridian can have two names
+    # The cosines of the latitudes, without the rounding of a pole's.
+    narrow = [jnp.sin(jnp.deg2rad((90 - jnp.abs(p.high)) - jnp.sign(p.high) * p.low)) for p in latitudes]
     h = jnp.square(jnp.sin(jnp.deg2rad(rise) / 2)) + narrow[0] * narrow[1] * jnp.square(jnp.sin(jnp.deg2rad(turn) / 2))
     h = jnp.clip(h * (1 - 16 * float(jnp.finfo(h.dtype).eps)), 0.0, 1.0)
     same = h == 0

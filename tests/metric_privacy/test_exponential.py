@@ -1,4 +1,4 @@
-"""The d_X-private exponential mechanism, audited over every histogram of a few records and every move."""
+"""The d-private exponential mechanism, audited over every histogram of a few records and every move."""
 
 import jax
 import jax.numpy as jnp

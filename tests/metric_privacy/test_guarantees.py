@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting.guarantees import Guarantee
-from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.guarantees import MetricGuarantee, times
 from dpjax.metric_privacy.metrics import from_budgets, uniform
 from dpjax.metric_privacy.points import from_points, point_metric
 
@@ -118,12 +118,16 @@ def test_two_policies_that_protect_different_pairs():
     assert [both.between(*pair) for pair in ((0, 1), (1, 2), (0, 2))] == [1.5, 1.0, 1.5]
 
 
-@pytest.mark.parametrize("count", [3, 2**29 + 1])
+@pytest.mark.parametrize("count", [5, 7, 2**29 + 1, 1.5])
 def test_multiples_are_rounded_up(count):
-    budget = Fraction(float(np.float32(0.1)))
-    total = count * MetricGuarantee(uniform(2, epsilon=0.1))
-    assert Fraction(total.between(0, 1)) >= count * budget
-    assert total.between(0, 1) == pytest.approx(0.1 * count, rel=1e-6)
+    budget = np.float32(0.1 if count != 1.5 else 0.7)
+    exact = Fraction(float(budget)) * Fraction(count)
+    total = times(uniform(2, epsilon=budget), count).budgets[0, 1]
+    assert Fraction(float(total)) >= exact
+    assert float(total) == pytest.approx(float(exact), rel=1e-6)
+    assert Fraction(float(np.float32(float(exact)))) < exact  # control: the nearest float is too small
+    if count != 1.5:
+        assert (count * MetricGuarantee(uniform(2, epsilon=budget))).between(0, 1) == float(total)
 
 
 def test_unprotected_pairs():

@@ -218,3 +218,13 @@ def test_integer_scores_are_not_rounded():
         assert np.abs(logs[0] - logs[1]).max() <= 0.5
     rounded = np.float32([large + 1, large + 2])
     assert rounded[0] + 1 != rounded[1]  # control
+
+
+def test_no_datasets_and_scores_too_far_for_a_difference():
+    metric = from_budgets([[0, 1], [1, 0]])
+    none = np.zeros((0, 2))
+    assert metric_laplace(none, [[0.0, 1.0]], metric).mean().shape == (0, 1)
+    assert linear_selection(none, metric, weights=[[0.0, 1.0]]).batch_shape == (0,)
+    assert small_db(none, lipschitz_queries([[0.0, 1.0]], metric), size=2).batch_shape == (0,)
+    law = metric_exponential([3e38, -3e38, -np.inf], metric, sensitivity=[[0, 1], [1, 0]])
+    np.testing.assert_array_equal(law.probabilities(), [1, 0, 0])

@@ -275,25 +275,35 @@ def test_coordinates_far_from_each_other_keep_their_distances(make):
 
 @pytest.mark.parametrize("make", [from_points, point_metric])
 def test_the_globe_has_no_seams_and_no_distance_is_too_long(make):
-    """One metre to a quarter of the way round, in double precision by the chord; and places with two names."""
+    """From a metre to a hundred kilometres, anywhere, over the date line and by the poles, against double precision."""
     random = np.random.default_rng(0)
     steps = 10.0 ** -np.arange(0, 6.0)
-    here = np.stack([random.uniform(-80, 80, 40), random.uniform(-180, 180, 40)], -1)
-    there = here[:, None] + steps[:, None] * random.uniform(-1, 1, (40, 1, 2))
+    anywhere = np.stack([random.uniform(-80, 80, 40), random.uniform(-180, 180, 40)], -1)
+    there = anywhere[:, None] + steps[:, None] * random.uniform(-1, 1, (40, 1, 2))
+    pairs = [np.stack([np.broadcast_to(anywhere[:, None], there.shape), there], -2).reshape(-1, 2, 2)]
+    east = np.stack([random.uniform(-80, 80, (40, 6)), 180 - steps * random.uniform(0, 1, (40, 6))], -1)
+    pairs += [np.stack([east, east * [1, -1] + [0, 1e-5]], -2).reshape(-1, 2, 2)]
+    north = np.stack([90 - steps * random.uniform(0.1, 1, (40, 6)), random.uniform(-180, 180, (40, 6))], -1)
+    pairs += [np.stack([north, north * [1, -1] + [0, 33.0]], -2).reshape(-1, 2, 2) * sign for sign in (1, -1)]
+    pairs = np.concatenate(pairs)
 
-    def unit(points):
-        latitude, longitude = np.deg2rad(points[..., 0]), np.deg2rad(points[..., 1])
-        return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], -1)
+    def chord(pairs):
+        """Of two points, by half angles, as differences of unit vectors are rounded."""
+        latitude, longitude = np.deg2rad(pairs[..., 0]), np.deg2rad(pairs[..., 1])
+        rise = np.sin(np.diff(latitude, axis=-1)[..., 0] / 2)
+        narrow = np.sin(np.deg2rad(90 - np.abs(pairs[..., 0]))).prod(-1)
+        return 2 * np.sqrt(rise**2 + narrow * np.sin(np.diff(longitude, axis=-1)[..., 0] / 2) ** 2)
 
-    chord = np.linalg.norm(unit(here)[:, None] - unit(there), axis=-1)
-    exact = 2 * 6371.0088 * np.arcsin(chord / 2)
-    pairs = np.stack([np.broadcast_to(here[:, None], there.shape), there], -2)
+    exact = 2 * 6371.0088 * np.arcsin(chord(pairs) / 2)
     found = np.asarray(make(pairs, epsilon=1.0, distance="great_circle").rows(0, 2), np.float64)[..., 0, 1]
     assert (found <= exact * (1 + 1e-7)).all()
     np.testing.assert_allclose(found, exact, rtol=2e-5)
+    rough = 2 * 6371.0088 * np.arcsin(chord(pairs.astype(np.float32).astype(np.float64)) / 2)  # control: coordinates in float32
+    assert (rough > 1.01 * exact).any()
     one_place = np.array([[[10.0, 180.0], [10.0, -180.0]], [[90.0, 0.0], [90.0, 77.0]], [[-90.0, 3.0], [-90.0, -3.0]]])
     assert (make(one_place, epsilon=1.0, distance="great_circle").rows(0, 2) == 0).all()
-    radians = np.deg2rad(pairs.astype(np.float32)).astype(np.float32)  # control: rounded before they are subtracted
-    rough = 6371.0088 * np.abs(radians[..., 0, 0] - radians[..., 1, 0])
-    finer = 6371.0088 * np.abs(np.deg2rad(pairs[..., 0, 0] - pairs[..., 1, 0]))
-    assert (rough > 1.01 * finer).any()
+
+
+def test_coordinates_that_float32_cannot_hold_are_refused():
+    with pytest.raises(ValueError, match="farther apart than float32"):
+        from_points([[-3e38], [3e38]], epsilon=1.0)

@@ -21,6 +21,7 @@ from dpjax.metric_privacy.scales import (
     parameter_selection,
     single_query_scale,
 )
+from dpjax.metric_privacy.thresholds import smooth_threshold
 from tests.metric_privacy import instances
 from tests.metric_privacy.instances import K, N
 
@@ -307,3 +308,23 @@ def test_a_thousand_matrices_of_10_x_50(kind, x64):
     ratio = np.sum(np.square(found.scales), -1) / np.sum(third**2, -1)
     assert (0.75 if kind == "real" else 0.9) < ratio.mean() < 0.99
     assert ratio.max() <= 1 + 1e-12
+
+
+def test_the_optimum_for_coordinates_is_that_of_the_matrix(x64):
+    """With nobody, and with batches of budgets, weights and thresholds, and batches as large as the working set of pairs."""
+    random = np.random.default_rng(4)
+    points, values = random.uniform(size=(6, 2)), random.uniform(size=(2, 6))
+    slots = min(4 * 2 + 24, 15) + 2
+    plain = point_metric(points, epsilon=0.5)
+    known = {
+        "nobody": plain.with_absence(random.uniform(0.1, 1.0, 6)),
+        "budgets": plain * np.array([1.0, 2.0]),
+        "weights": point_metric(np.broadcast_to(points, (slots, 6, 2)), epsilon=0.5, weights=random.uniform(size=(slots, 2))),
+        "shared points": point_metric(points, epsilon=0.5, weights=random.uniform(size=(slots, 2))),
+        "thresholds": smooth_threshold(point_metric(points, epsilon=1.0), epsilon=0.5, threshold=np.array([0.1, 0.3, 0.9])),
+        "all": (plain * np.array([[1.0], [2.0]])).with_absence(random.uniform(0.1, 1.0, (2, 3, 6))),
+    }
+    for name, metric in known.items():
+        found, expected = optimal_scales(values, metric), optimal_scales(values, metric.dense())
+        np.testing.assert_allclose(found.scales, expected.scales, rtol=1e-6, err_msg=name)
+        assert np.max(found.gap) < 1e-9, name

@@ -1,4 +1,4 @@
-"""The bounds on d_X-private selections: their constants, their repairs, and that exact laws keep them."""
+"""The bounds on d-private selections: their constants, their repairs, and that exact laws keep them."""
 
 import jax.numpy as jnp
 import numpy as np
