@@ -55,6 +55,7 @@ def test_epsilon_for_error():
             epsilon_for_error(profile, dpjax.piecewise_laplace, change.pop("target"), **change)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [pytest.param("epsilon", marks=pytest.mark.slow), "zcdp"])
 def test_allocation_of_exact_errors(budget):
     """Medians of columns of different spread: better than an even split, and no shift of budget between two improves it."""

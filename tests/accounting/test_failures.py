@@ -121,6 +121,7 @@ def test_a_bounded_range_survives_conditioning():
     assert claims == {(True, 1.0, 0.0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fallback", ["public", "private"])
 def test_a_fixed_number_of_attempts_covers_every_pair(fallback):
     for (epsilon, delta), attempts in itertools.product(CASES, (1, 2, 5)):

@@ -196,6 +196,7 @@ def integral(weights, log_p, log_q, function):
     return weights @ function(log_p, log_q)
 
 
+@pytest.mark.slow
 def test_divergences_against_quadrature(x64):
     """Smooth integrands between edges: 24 nodes are exact to rounding, and beyond 400 the mass is below e^-60."""
     law, _, found = with_tails()

@@ -24,6 +24,7 @@ def pairs(size, count, seed):
     return x, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.2, 3.0])
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
 def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64):

@@ -165,6 +165,7 @@ def test_a_column_without_any_value(answer, ten, neighbors, share):
     assert 1 < row["mean_abs_error"] < 10
 
 
+@pytest.mark.slow
 def test_the_largest_seed(answer, ten):
     common = ("median", ten(), *TEN, "--seed")
     assert answer(*common, 2**32 - 1)["rows"][0]["draws"] != answer(*common, 0)["rows"][0]["draws"]

@@ -139,6 +139,7 @@ def test_the_seed_makes_it_repeatable(run, ten):
     assert run(*command).out != fresh.out
 
 
+@pytest.mark.slow
 def test_labels_cannot_break_the_table(run, write):
     lines = ["a,1", '"two\nlines",1', ",2"] + ["a,3"] * 6
     outcome = run("median", write("\n".join(["group,age", *lines])), *GROUPED, "--neighbors", "add_remove")

@@ -49,6 +49,7 @@ def lln_oracle(z, sigma, power=0):
     return np.sum(np.exp(-y * y / 2 + power * sigma * y - z[..., None] * np.exp(-sigma * y)), axis=-1) / 256 / np.sqrt(2 * np.pi)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [1.75, *(pytest.param(g, marks=pytest.mark.slow) for g in (1.2, 2.0, 2.0001, 4.5))])
 def test_cauchy_agrees_with_quadrature(gamma, x64):
     law = Cauchy(jnp.zeros(()), jnp.ones(()), gamma)

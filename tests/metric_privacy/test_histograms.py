@@ -124,6 +124,7 @@ def test_the_loss_of_selections_stays_within_the_budget():
     assert control.max() > 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["small_db", "mwem"])
 def test_the_loss_of_synthetic_data_stays_within_the_budget(mechanism):
     before, after, budget = datasets()

@@ -79,6 +79,7 @@ def test_transcripts_are_private(x64):
     assert transcript_losses(QUERIES, 0.4, 2, 2) > 1.2
 
 
+@pytest.mark.slow
 def test_measurements_and_selections_follow_their_laws(x64):
     """One round from the inside, at three rounds' scale: 2cT for the noise, exponents over 4cT."""
     draws, rounds, x = 20_000, 3, np.array([3.0, 0.0, 1.0])

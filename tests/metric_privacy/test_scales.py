@@ -310,6 +310,7 @@ def test_a_thousand_matrices_of_10_x_50(kind, x64):
     assert ratio.max() <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_the_optimum_for_coordinates_is_that_of_the_matrix(x64):
     """With nobody, and with batches of budgets, weights and thresholds, and batches as large as the working set of pairs."""
     random = np.random.default_rng(4)

@@ -28,6 +28,7 @@ def is_exact(q, definition, neighbors, n, level):
     return definition == "lower" or neighbors == "swap" or q == Fraction(1, 2) or level < n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definition", ["linear", "lower"])
 @pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_quantiles_are_exact_by_breadth_first_search(neighbors, definition, x64):

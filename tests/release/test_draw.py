@@ -132,6 +132,7 @@ def test_the_same_words_give_the_same_cells_everywhere():
     assert again.cell.dtype == np.int32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [8, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("size", [pytest.param(40, marks=pytest.mark.slow), 2**29])
 @pytest.mark.parametrize("law", LAWS)
@@ -184,6 +185,7 @@ def words_of(pair):
     return np.asarray(pair.high).astype(object) * 2**32 + np.asarray(pair.low).astype(object)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [3, 1000, pytest.param(65_535, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("epsilon", [2.0**-30, 1.0, 64.0])
 def test_weights_are_at_most_two_units_too_small(epsilon, pieces):

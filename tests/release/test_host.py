@@ -41,6 +41,7 @@ def exact_of_median(epsilon, law="owned_cell", neighbors="add_remove"):
     return np.bincount(refined // ranks.denominator, fine, minlength=21)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["owned_cell", pytest.param("cell", marks=pytest.mark.slow)])
 def test_the_median_follows_its_law(law):
     found = release([RECORDS] * 3, statistic="median", epsilon=1.5, grid=GRID, neighbors="add_remove", law=law, draws=30_000)

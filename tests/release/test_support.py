@@ -24,6 +24,7 @@ def is_difference(y, inner):
     return np.mod(y.astype(np.float64), unit) == 0
 
 
+@pytest.mark.slow
 def test_float_draws_give_the_dataset_away():
     """Draws below the smallest record start at it for one dataset and at another record for the other."""
     low = {}
