@@ -25,7 +25,7 @@ def draws_of(law):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n if n == "laplace" else pytest.param(n, marks=pytest.mark.slow) for n in HONEST])
+@pytest.mark.parametrize("name", HONEST)
 def test_honest_mechanisms_stay_below_the_claim(name):
     p, q = draws_of(HONEST[name]())
     assert float(lower_bound(p, q, confidence=SURE).epsilon) <= EPSILON

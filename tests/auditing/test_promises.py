@@ -26,7 +26,7 @@ def pairs(size, count, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.2, 3.0])
-@pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64):
     x, y = pairs(5, 400, 0)
     first, second = (mechanism(median(rows, lower=0, upper=1, neighbors="swap"), epsilon) for rows in (x, y))

@@ -50,7 +50,7 @@ def lln_oracle(z, sigma, power=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gamma", [1.75, *(pytest.param(g, marks=pytest.mark.slow) for g in (1.2, 2.0, 2.0001, 4.5))])
+@pytest.mark.parametrize("gamma", [1.75, 1.2, 2.0, 2.0001, 4.5])
 def test_cauchy_agrees_with_quadrature(gamma, x64):
     law = Cauchy(jnp.zeros(()), jnp.ones(()), gamma)
     body, tail = cauchy_oracle(gamma, POINTS)

@@ -30,7 +30,7 @@ def is_exact(q, definition, neighbors, n, level):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("definition", ["linear", "lower"])
-@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_quantiles_are_exact_by_breadth_first_search(neighbors, definition, x64):
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     x, count = padded(datasets, 3)

@@ -132,7 +132,7 @@ def test_bad_radii_arguments_are_named(arguments, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [-1.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, float("nan"), float("inf")))])
+@pytest.mark.parametrize("step", [-1.0, 0.0, float("nan"), float("inf")])
 def test_a_bad_jax_step_makes_its_own_row_nan(step):
     rows = jnp.array([[1.0, 2, 3, 4, 5], [1, 8, 8, 9, 9]])
     cut = median(rows, lower=0, upper=20, neighbors="swap").truncate(1, step=jnp.array([step, 20.0]))

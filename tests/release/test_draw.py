@@ -133,8 +133,8 @@ def test_the_same_words_give_the_same_cells_everywhere():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", [8, pytest.param(6, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("size", [pytest.param(40, marks=pytest.mark.slow), 2**29])
+@pytest.mark.parametrize("precision", [8, 6])
+@pytest.mark.parametrize("size", [40, 2**29])
 @pytest.mark.parametrize("law", LAWS)
 def test_with_few_bits_the_certified_lanes_are_still_right(law, size, precision):
     """The test of the tests: a device that sees 8 bits of each word leaves many lanes in doubt, and is wrong in none.
@@ -186,7 +186,7 @@ def words_of(pair):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pieces", [3, 1000, pytest.param(65_535, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pieces", [3, 1000, 65_535])
 @pytest.mark.parametrize("epsilon", [2.0**-30, 1.0, 64.0])
 def test_weights_are_at_most_two_units_too_small(epsilon, pieces):
     """In Python integers, at the edges: widths of 1 and 2^31 - 1, none, and all at the end; and no sum passes 62 bits."""

@@ -42,7 +42,7 @@ def exact_of_median(epsilon, law="owned_cell", neighbors="add_remove"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["owned_cell", pytest.param("cell", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("law", ["owned_cell", "cell"])
 def test_the_median_follows_its_law(law):
     found = release([RECORDS] * 3, statistic="median", epsilon=1.5, grid=GRID, neighbors="add_remove", law=law, draws=30_000)
     assert found.cells.shape == (30_000, 3)
