@@ -6,10 +6,11 @@ digits of float32. Sums and differences are rounded alike in every lane of every
 in some lanes and not in others, which ``product`` prevents.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 class Pair(NamedTuple):
@@ -93,6 +94,14 @@ def sum_of(terms: Pair) -> Pair:
         terms = Pair(*(jnp.concatenate(parts, axis=-1) for parts in zip(head.plus(tail), rest, strict=True)))
         size = half + size % 2
     return Pair(terms.high[..., 0], terms.low[..., 0])
+
+
+def split(exact: np.ndarray, dtype: Any) -> Pair:
+    """NumPy's float64 as a pair of narrower floats; what is too large for them is infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        high = exact.astype(dtype)
+        low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
+    return Pair(jnp.asarray(high), jnp.asarray(low))
 
 
 def single(array: jax.Array) -> Pair:

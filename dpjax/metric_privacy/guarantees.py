@@ -222,7 +222,7 @@ def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def times(metric: Metric, factor: float) -> Metric:
     """Return the metric times a number, rounded up: a promise must not be smaller than it is."""
     whole = np.asarray(metric.budgets, np.float64) * factor
-    short = metric.dtype == jnp.float32 and factor < 2**29 and factor % 0.5 == 0  # then float64 holds the product
+    short = metric.dtype == jnp.float32 and factor < 2**28 and factor % 0.5 == 0  # then float64 holds the product
     if not short and frexp(factor)[0] != 0.5:
         whole = np.where(whole > 0, np.nextafter(whole, np.inf), whole)
     return Metric(_rounded_up(whole, metric.dtype), metric.neighbors)

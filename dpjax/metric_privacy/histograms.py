@@ -21,7 +21,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
-from dpjax.pairs import Pair, exact_product, prefix_sums, product, single, sum_of
+from dpjax.pairs import Pair, exact_product, prefix_sums, product, single, split, sum_of
 from dpjax.shapes import align, broadcast_rows, concatenate, take
 
 MOST_RECORDS = 2.0**40
@@ -35,9 +35,7 @@ def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> Pair:
     if not isinstance(value, jax.Array):
         with np.errstate(over="ignore", invalid="ignore"):
             exact = parameters.host_floats(name, value).astype(np.float64)
-            high = exact.astype(dtype)
-            low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
-        return Pair(jnp.asarray(high), jnp.asarray(low))
+        return split(exact, dtype)
     if not jnp.issubdtype(value.dtype, jnp.integer):
         return single(rounded.astype(dtype))
     wide = value.astype(jnp.int32) if value.dtype.itemsize < 4 else value

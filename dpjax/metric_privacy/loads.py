@@ -121,7 +121,7 @@ def fold_pairs(
         apart = jnp.where(own == other, 0.0, jnp.maximum(jnp.abs(own - other), tiny))
         return step(carry, index, apart, rows)
 
-    return fold_rows(metric, initial, block, count=max(1, min(metric.size, _CELLS // lanes)))
+    return fold_rows(metric, initial, block, count=max(1, min(metric.size, _CELLS // max(lanes, 1))))
 
 
 def largest_of(

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from dpjax import parameters
 from dpjax.metric_privacy.metrics import Metric, Neighbors, absence_of, columns_of, itself, largest_budget, smallest_budget, void
-from dpjax.pairs import Pair, single
+from dpjax.pairs import Pair, single, split
 from dpjax.shapes import align, broadcast_rows, fits
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
@@ -210,13 +210,10 @@ def point_metric(
         rate = _unless_missing(rate, share) if isinstance(weights, jax.Array) else rate
     if isinstance(points, jax.Array):
         return PointMetric(_whole(where), rate, share, distance=distance)
-    exact = _as_given(points, shifted=distance not in ("hamming", "great_circle"))
-    with np.errstate(over="ignore"):
-        high = exact.astype(where.dtype)
+    high, low = split(_as_given(points, shifted=distance not in ("hamming", "great_circle")), where.dtype)
     if not np.all(np.isfinite(high)):
         raise ValueError(f"points are farther apart than {where.dtype} can say.")
-    rest = None if where.dtype == jnp.float64 else jnp.asarray((exact - high).astype(where.dtype))
-    return PointMetric(jnp.asarray(high), rate, share, rest=rest, distance=distance)
+    return PointMetric(high, rate, share, rest=None if where.dtype == jnp.float64 else low, distance=distance)
 
 
 def _on_the_globe(points: ArrayLike, where: jax.Array) -> jax.Array:
