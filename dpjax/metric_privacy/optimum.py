@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.metric_privacy.loads import fold_pairs, per_pair, ratio
+from dpjax.metric_privacy.loads import batch_of, fold_pairs, per_pair, ratio
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import PointMetric, pair_budgets
 from dpjax.metric_privacy.strategies import alone_scales, answered, finished, one_for_all, selected_shares
@@ -24,6 +24,9 @@ _STEPS = 80  # of the interior point method: the gap falls about fivefold in eac
 @partial(jax.jit, static_argnames="power")
 def best_scales(values: jax.Array, metric: Metric | PointMetric, weights: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
     """Return scales and gap of :func:`optimal_scales` for values from :func:`prepared`."""
+    batch = batch_of(values, metric)
+    if 0 in batch:
+        return jnp.zeros((*batch, values.shape[-2]), values.dtype), jnp.zeros(batch, values.dtype)
     alone = alone_scales(values, metric)
     alive, shared = answered(values, alone)
     weights = jnp.where(alive, align(weights, alive.ndim), 0.0)

@@ -329,3 +329,8 @@ def test_the_optimum_for_coordinates_is_that_of_the_matrix(x64):
         found, expected = optimal_scales(values, metric), optimal_scales(values, metric.dense())
         np.testing.assert_allclose(found.scales, expected.scales, rtol=1e-6, err_msg=name)
         assert np.max(found.gap) < 1e-9, name
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_matrices_have_no_scales(strategy):
+    assert noise_scales(np.zeros((0, 2, 3)), from_budgets(1 - np.eye(3)), strategy=strategy).shape == (0, 2)
