@@ -82,7 +82,7 @@ def with_scales(
     """The same with scales, which may have more batch axes."""
     values, metric = prepared(queries, metric)
     c = parameters.float_array("scales", scales).astype(values.dtype)
-    if not isinstance(scales, jax.Array) and not np.all(np.asarray(c) >= 0):
+    if not isinstance(scales, jax.Array) and not np.all(parameters.host_floats("scales", scales) >= 0):
         raise ValueError(f"scales must not be negative or NaN, got {scales}.")
     if c.shape[-1:] != values.shape[-2:-1]:
         raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")

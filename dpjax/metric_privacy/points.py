@@ -210,9 +210,10 @@ def point_metric(
         rate = _unless_missing(rate, share) if isinstance(weights, jax.Array) else rate
     if isinstance(points, jax.Array):
         return PointMetric(_whole(where), rate, share, distance=distance)
-    high, low = split(_as_given(points, shifted=distance not in ("hamming", "great_circle")), where.dtype)
-    if not np.all(np.isfinite(high)):
+    exact = _as_given(points, shifted=distance not in ("hamming", "great_circle"))
+    if not np.all(np.abs(exact) <= float(jnp.finfo(where.dtype).max)):
         raise ValueError(f"points are farther apart than {where.dtype} can say.")
+    high, low = split(exact, where.dtype)
     return PointMetric(high, rate, share, rest=None if where.dtype == jnp.float64 else low, distance=distance)
 
 
