@@ -30,8 +30,9 @@ def sample_intervals(
 
     Args:
         key: a scalar typed threefry key.
-        widths: float ``(..., m)``, the lengths; an interval of width 0 (padding, ties) is never chosen.
-        levels: float ``(m,)`` or ``(..., m)``, the level of each interval: how many individuals must change to reach it.
+        widths: float ``(..., m)``, the lengths; an interval of width 0 (padding, ties) is never chosen; a negative one counts as 0.
+        levels: float ``(m,)`` or ``(..., m)``, the level of each interval: how many individuals must change to reach it; one of
+            level ``inf`` is never chosen.
         epsilon: float that broadcasts against the batch shape ``(...)``.
         within: how the point is placed.
         shape: the shape of the draws from each row.
@@ -71,9 +72,10 @@ def _sample(
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape)
     if prod(shape) == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32), jnp.zeros(shape + batch, widths.dtype)
-    line = line_of_intervals(
-        align(widths, len(batch) + 1), align(levels, len(batch) + 1), align(rate, len(batch))[..., None], sloped
-    )
+    lengths, costs = align(widths, len(batch) + 1), align(levels, len(batch) + 1)
+    never = costs == jnp.inf
+    lengths = jnp.where(never | (lengths < 0), 0.0, lengths)
+    line = line_of_intervals(lengths, jnp.where(never, 0.0, costs), align(rate, len(batch))[..., None], sloped)
     index, offset = draw(key, line, prod(shape), "auto")
     return index.reshape(shape + batch), offset.reshape(shape + batch)
 

@@ -15,7 +15,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 
 _LOG2_E = 1.4426950408889634
-_FAR = 2**24  # beyond any exponent that matters; sums of a few stay far inside int32
+_FAR = 2**29  # the largest exponent: differences of two of them, and of one and twice another, stay inside int32
 
 
 class Heights(NamedTuple):
@@ -31,18 +31,23 @@ class Heights(NamedTuple):
 
     @staticmethod
     def of(cost: jax.Array, decay: jax.Array, rate: jax.Array) -> "Heights":
-        """Compute heights with an error of a few units in the last place, however large ``rate * cost`` is.
+        """Compute heights with an error of a few units in the last place, up to a ``rate * cost`` of 3.7e8.
 
         The product is split so that its whole and its fractional part are exact: rounding it once would turn a cost of 50,000
-        into an error of several percent.
+        into an error of several percent. Larger products all count as that one: the costs of a law are then clipped, which
+        leaves neighbours as close as they were. (Clipping the parts, and not their sum, would not.)
         """
+        nats = rate * _LOG2_E
+        about = cost * nats
+        far = abs(about) >= _FAR
         exponent, fraction = jnp.zeros((), jnp.int32), jnp.zeros((), cost.dtype)
-        for a in _halves(cost):
-            for b in _halves(rate * _LOG2_E):
-                product = jnp.clip(a * b, -_FAR, _FAR)
+        for a in _halves(jnp.where(far, 0.0, cost)):
+            for b in _halves(nats):
+                product = a * b
                 whole = jnp.round(product)
-                exponent = exponent + jnp.where(jnp.isnan(whole), 0, whole).astype(jnp.int32)
+                exponent = exponent + jnp.where(jnp.isnan(whole), 0.0, whole).astype(jnp.int32)
                 fraction = fraction + (product - whole)
+        exponent = jnp.where(far, jnp.where(about > 0, _FAR, -_FAR), exponent)
         return Heights(jnp.exp2(-fraction) * piece.mass_fraction(decay), exponent)
 
     def log2_weight(self, width: jax.Array) -> jax.Array:

@@ -72,6 +72,39 @@ def test_laws_with_tails(method):
     assert float(draws.min()) < 0
 
 
+def far_above(cost, method, rate=30.0):
+    """Draws of the pieces 0, 1, 2 whose costs are 0, 1/16 and 1/8 above a common one; the rest of the range is free but empty."""
+    costs = cost + jnp.array([0.0, 0.0625, 0.125], jnp.float32)
+    edges = jnp.array([0.0, 1.0, 2.0, 3.0], jnp.float32)
+    law = PiecewiseExponential(edges, costs, costs, jnp.float32(rate), center=0)
+    return law, law.sample(jax.random.key(7), (20_000,), method=method)
+
+
+@pytest.mark.parametrize("method", ["tree", "table", "gumbel"])
+def test_all_mass_may_lie_behind_millions_of_nats(method):
+    """Long ties: 2^24 bits and more below cost 0 the pieces have the chances that the difference of their costs says."""
+    for cost in (0.0, 100_000.0, 500_000.0, 1_000_000.0):
+        law, draws = far_above(cost, method)
+        assert_follows(draws, law.cdf)
+        assert_rejected(draws, far_above(0.0, method, rate=45.0)[0].cdf)
+
+
+@pytest.mark.slow
+def test_neighbouring_lengths_of_a_long_tie_have_neighbouring_draws():
+    for n in (999_934, 999_935, 999_936):
+        same = np.broadcast_to(np.float32(20), (n,))
+        law = piecewise_laplace(median(same, lower=0, upper=100, neighbors="add_remove", definition="lower"), 100.0)
+        assert float(law.cdf(30.0)) == 1
+        assert float(law.sample(jax.random.key(0), (300,)).max()) < 30
+
+
+def test_intervals_without_a_length_or_infinitely_far_are_never_chosen():
+    widths, levels = jnp.array([-2.0, 1.0, 3.0, 2.0]), jnp.array([0.0, 0.0, jnp.inf, 1.0])
+    index, offset = sample_intervals(jax.random.key(0), widths, levels, epsilon=1.0, shape=(300,))
+    assert sorted(set(np.asarray(index).tolist())) == [1, 3]
+    assert bool(((offset >= 0) & (offset <= 2)).all())
+
+
 @pytest.mark.slow
 def test_pieces_falling_either_way():
     law = PiecewiseExponential(jnp.arange(4.0), jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 0.5, 1.0]), jnp.float32(1.5), center=1)
