@@ -191,17 +191,20 @@ def _size(draws: int, chunk: int, number: int) -> int:
 def _chunks(
     key: jax.Array, rows: Rows, laws: Laws, data: Any, program: ClosedJaxpr | None, chunk: int, edges: np.ndarray | None
 ) -> Chunks:
-    def on_device(key: jax.Array, number: jax.Array, keep: jax.Array, law: PiecewiseExponential, data: Any) -> ChunkSummary:
-        fresh = jax.random.fold_in(key, number)
-        values = sampling.sample(fresh, law, (chunk,), "auto", rows.first_here())
+    # Two programs: in one, XLA's CPU compiler repeats the draws in every sum that takes them, and may not come to an end.
+    def draws_of(key: jax.Array, number: jax.Array, law: PiecewiseExponential) -> jax.Array:
+        return sampling.sample(jax.random.fold_in(key, number), law, (chunk,), "auto", rows.first_here())
+
+    def summary_of(values: jax.Array, keep: jax.Array, data: Any) -> ChunkSummary:
         if program is not None:
-            (values,) = jaxpr_as_fun(program)(jax.lax.optimization_barrier(values), *jax.tree.leaves(data))
-            values = values.astype(law.dtype)
+            (found,) = jaxpr_as_fun(program)(values, *jax.tree.leaves(data))
+            values = found.astype(values.dtype)
         return summarize(values, keep, None if edges is None else jnp.asarray(edges))
 
-    shared, by_row = PartitionSpec(), PartitionSpec(AXIS)
-    compiled = rows.map(on_device, (shared, shared, shared, laws.specs, by_row), by_row)
-    return lambda number, keep: compiled(key, np.uint32(number), np.int32(keep), laws.law, data)
+    shared, by_row, drawn = PartitionSpec(), PartitionSpec(AXIS), PartitionSpec(None, AXIS)
+    sample = rows.map(draws_of, (shared, shared, laws.specs), drawn)
+    summary = rows.map(summary_of, (drawn, shared, by_row), by_row)
+    return lambda number, keep: summary(sample(key, np.uint32(number), laws.law), np.int32(keep), data)
 
 
 def _statistic(

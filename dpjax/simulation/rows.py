@@ -144,12 +144,22 @@ def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Ro
 
     def put(leaf: Any) -> jax.Array:
         xp: Any = jnp if isinstance(leaf, jax.Array) else np
-        leaf = xp.asarray(leaf)
+        leaf = leaf if isinstance(leaf, jax.Array) else _narrowed(leaf)
         if padding:
             leaf = xp.concatenate([leaf, xp.broadcast_to(leaf[-1:], (padding, *leaf.shape[1:]))])
         return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec(AXIS)))
 
     return rows, jax.tree.map(put, data)
+
+
+def _narrowed(leaf: Any) -> np.ndarray:
+    """NumPy data in a dtype that JAX has: too large an integer becomes a float and is not wrapped around, too large a float inf."""
+    leaf = np.asarray(leaf)
+    narrow = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    if leaf.dtype.kind in "iu" and leaf.size and not np.iinfo(narrow).min <= leaf.min() <= leaf.max() <= np.iinfo(narrow).max:
+        narrow = jax.dtypes.canonicalize_dtype(np.float64)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return leaf.astype(narrow)
 
 
 def _local(devices: Devices | None) -> list[jax.Device]:

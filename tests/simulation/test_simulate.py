@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import laplace, median, piecewise_laplace, simulate
+from dpjax import laplace, median, piecewise_laplace, sharded_sample, simulate
 from dpjax.simulation import Progress
 from dpjax.simulation.summaries import State, pairwise_sum, summarize
 from tests.simulation.programs import estimate_sha
@@ -130,6 +130,30 @@ def test_a_row_without_a_law_is_nan_and_the_others_are_not():
     assert np.isnan(estimate.mean).tolist() == [False, True]
     assert np.isnan(estimate.standard_error).tolist() == [False, True]
     assert estimate.counts.sum(-1).tolist() == [100, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", [8, 16, 24, 32])
+def test_small_chunks_of_few_rows_compile(chunk):
+    """In one program with the sums, the draws were compiled without an end."""
+    estimate = simulate(KEY, plain, MEANS, draws=64, chunk=chunk)
+    assert (np.abs(estimate.mean - np.asarray(MEANS)) < 6 * estimate.standard_error).all()
+
+
+@pytest.mark.slow
+def test_large_numbers_of_numpy_become_floats_and_do_not_wrap_around():
+    large = np.array([[3_000_000_000, 3_100_000_000, 2_900_000_000]] * 2)
+
+    def law(x):
+        return piecewise_laplace(median(x, lower=0, upper=4e9, neighbors="swap"), 20.0)
+
+    np.testing.assert_array_equal(sharded_sample(KEY, law, large), law(large).sample(KEY))
+    too_large = np.array([[1e300, 1.0, 2.0]])  # no warning either
+    assert (np.asarray(sharded_sample(KEY, law, too_large)) >= 0).all()
+    small = {"x": np.ones((2, 3)), "count": np.array([1, 2])}
+    seen = []
+    sharded_sample(KEY, lambda data: seen.append(data["count"].dtype) or law(data["x"]), small)
+    assert seen[0] == np.int32  # a count stays a whole number
 
 
 @pytest.mark.slow
