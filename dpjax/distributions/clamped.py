@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.shapes import align
+from dpjax.shapes import align, broadcast_batch
 
 
 @jax.tree_util.register_dataclass
@@ -106,19 +106,27 @@ class Clamped:
 
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``."""
-        low = jnp.broadcast_to(align(self.lower, len(self.batch_shape)), self.batch_shape)
-        return low + self.mean_abs_error(low)
+        law, batch = self.law, self.batch_shape
+        low, high = (broadcast_batch(bound, batch) for bound in (self.lower, self.upper))
+        # From the point of the range that is nearest to the median: what lies on either side of it is small.
+        median = broadcast_batch(law.loc if isinstance(law, SymmetricNoise) else law.quantile(0.5), batch)
+        at = jax.lax.stop_gradient(jnp.clip(median, low, high))  # any point has the same sum
+        return at + (Clamped(law, at, high).mean_abs_error(at) - Clamped(law, low, at).mean_abs_error(at))
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """E|Y - center|, for a ``center`` that broadcasts against ``batch_shape``."""
         at, low, high = self._points("center", center)
         if isinstance(self.law, SymmetricNoise):
             return self.law.clamped_mean_abs_error(at, low, high)
-        below, above = self.law.cdf(low), self.law.survival(high)
-        mass = 1 - below - above
+        below, mass, above = self._masses(low, high)
         inside = self.law.restrict(low, high).mean_abs_error(at)
-        middle = jnp.where(mass > 0, mass * jnp.where(mass > 0, inside, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0))
-        return middle + below * jnp.abs(at - low) + above * jnp.abs(at - high)
+        return _times(mass, inside) + below * jnp.abs(at - low) + above * jnp.abs(at - high)
+
+    def _masses(self, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """P(Y <= low), the rest, and P(Y > high) of the law: the rest as the difference of the smaller tails."""
+        below, above, from_low, to_high = self.law.cdf(low), self.law.survival(high), self.law.survival(low), self.law.cdf(high)
+        rest = jnp.where(from_low < 0.5, from_low - above, jnp.where(to_high < 0.5, to_high - below, 1 - below - above))
+        return below, rest, above
 
     def _points(self, name: str, value: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
         """An argument and the bounds, with as many axes as the batch."""
@@ -129,3 +137,8 @@ class Clamped:
             for one in (array, self.lower, self.upper)
         )
         return array, low, high
+
+
+def _times(mass: jax.Array, value: jax.Array) -> jax.Array:
+    """The product, 0 where there is no mass, and so no value."""
+    return jnp.where(mass > 0, mass * jnp.where(mass > 0, value, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0))

@@ -199,6 +199,17 @@ def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
     np.testing.assert_array_equal(many[:33], draw(loc, scale, (33,)))
 
 
+def test_clamped_means_keep_their_digits_between_distant_bounds():
+    law = laplace(jnp.asarray(0.37), 100.0, sensitivity=1.0)
+    for width in (1.0, 1e3, 1e7, 1e12):
+        np.testing.assert_allclose(Clamped.of(law, lower=-width, upper=width).mean(), 0.37, rtol=1e-6)
+        cauchy = Cauchy(jnp.asarray(0.37), jnp.asarray(1e-3), 4.0)
+        np.testing.assert_allclose(Clamped.of(cauchy, lower=-width, upper=width).mean(), 0.37, rtol=1e-5)
+    far = Clamped.of(laplace(-20.0, 1.0, sensitivity=1.0), lower=0, upper=100)
+    np.testing.assert_allclose(far.mean_abs_error(0.0), np.exp(-20) / 2, rtol=1e-5)
+    np.testing.assert_allclose(far.mean(), np.exp(-20) / 2, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_bad_rows_are_nan_and_alone():
     law = Cauchy(jnp.zeros(3), jnp.array([1.0, jnp.nan, 1.0]))
