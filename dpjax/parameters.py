@@ -96,16 +96,21 @@ def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
 
 
 def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the public bounds of the data: finite, ``lower < upper``, and with a finite width in ``dtype``."""
+    """Return the public bounds of the data: finite, ``lower < upper``, and apart by 2^-102 to 2^102 in float32.
+
+    In float64 the powers are 1000. What is made of the data stays inside the range of the dtype then: pieces that all underflow,
+    or one that overflows, would be a row without a law for some data and not for others.
+    """
     low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
+    most = 2.0**102 if low.dtype == jnp.float32 else 2.0**1000
     if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
         a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
         with np.errstate(over="ignore"):
-            if not np.all((a < b) & np.isfinite(b - a)):
+            if not np.all((b - a >= 1 / most) & (b - a <= most)):
                 raise ValueError(
-                    f"lower must be below upper, and upper - lower finite in {low.dtype}: got lower={lower}, upper={upper}."
+                    f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got lower={lower}, upper={upper}."
                 )
-    ok = (low < high) & jnp.isfinite(high - low)
+    ok = (high - low >= 1 / most) & (high - low <= most)
     return jnp.where(ok, low, jnp.nan), jnp.where(ok, high, jnp.nan)
 
 
@@ -117,9 +122,10 @@ def one_of(name: str, value: Any, options: Collection[str]) -> str:
 
 
 def left_over(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype: Any) -> jax.Array:
-    """Return ``rest(xp, *public)``, which must be positive, for ``xp`` NumPy or JAX.
+    """Return ``rest(xp, *public)``, which must be positive and finite, for ``xp`` NumPy or JAX.
 
-    If all public values are Python or NumPy numbers, it raises where nothing is left; otherwise those rows are NaN.
+    If all public values are Python or NumPy numbers, it raises where nothing is left; otherwise those rows are NaN, and those of
+    public values that are not finite: of an infinite budget nothing would be left of the noise.
 
     Args:
         message: what to say then, with a ``{}`` for each public value and for the rest.
@@ -131,10 +137,13 @@ def left_over(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
         arrays = [jnp.asarray(value).astype(dtype) for value in public]
         rank = max(array.ndim for array in arrays)
         value = rest(jnp, *(align(array, rank) for array in arrays))
-        return jnp.where(value > 0, value, jnp.nan)
+        good = (value > 0) & (value < jnp.inf)
+        for array in arrays:
+            good = good & jnp.isfinite(align(array, rank))
+        return jnp.where(good, value, jnp.nan)
     with np.errstate(all="ignore"):
         concrete = rest(np, *(np.asarray(value, np.float64) for value in public))
-    if not np.all(concrete > 0):
+    if not np.all((concrete > 0) & np.isfinite(concrete)):
         raise ValueError(message.format(*public, concrete))
     return jnp.asarray(concrete, dtype)
 

@@ -75,13 +75,13 @@ def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: An
     0.3735
     """
     kind = jnp.result_type(float) if dtype is None else dtype
-    parameters.probability("delta", delta, kind, below=1.0)
+    failure = parameters.probability("delta", delta, kind, below=1.0)
 
     def rest(xp: Any, epsilon: Any, beta: Any, delta: Any) -> Any:
         return epsilon - xp.maximum(-xp.expm1(beta) * xp.log(delta) - beta, beta)
 
     message = "beta = {1} leaves nothing of epsilon = {0} at delta = {2}: choose a smaller beta (see optimal_beta)."
-    return parameters.left_over(message, rest, epsilon, beta, delta, dtype=kind)
+    return parameters.left_over(message, rest, epsilon, beta, failure if isinstance(delta, jax.Array) else delta, dtype=kind)
 
 
 def optimal_beta(epsilon: jax.Array, delta: jax.Array) -> jax.Array:

@@ -90,7 +90,7 @@ def mean(
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
     if values == "hull" and neighbors == "swap":
         raise ValueError('values="hull" is for add_remove neighbors; under swap the mean has one profile.')
-    arrays = _arguments(x, lower, upper, count, mask, sort, lambda width, size, n: size * n)
+    arrays = _arguments(x, lower, upper, count, mask, sort, lambda width, size, n: (2 * (size + width) * n, width))
     above, below = _mean(*arrays, neighbors, values, sort)
     return _profile(above, below, neighbors, interpolable=values == "extreme")
 
@@ -152,7 +152,7 @@ def sum(  # the name it has in NumPy and JAX
             )
     limit = None if max_count is None else int(max_count)
     least = 1 if neighbors == "swap" else 0
-    arrays = _arguments(x, lower, upper, count, mask, sort, lambda width, size, n: size * (n + (limit or 0)), least)
+    arrays = _arguments(x, lower, upper, count, mask, sort, lambda width, size, n: (2 * size * (n + (limit or n)), width), least)
     above, below, step = _sum(*arrays, neighbors, limit, sort)
     return _profile(above, below, neighbors, step=step)
 
@@ -204,7 +204,11 @@ def variance(
     if neighbors != "swap":
         raise ValueError('variance has a profile under neighbors="swap" only: under add_remove none is known to be exact.')
     keep = levels_kept(truncate)
-    arrays = _arguments(x, lower, upper, count, mask, sort, lambda width, size, n: 4 * width * width * n, 2)
+
+    def squares(width: Any, size: Any, n: int) -> tuple[Any, Any]:
+        return 4 * (n * width) * (n * width), (width / n) * (width / n)
+
+    arrays = _arguments(x, lower, upper, count, mask, sort, squares, 2)
     above, below = _variance(*arrays, keep, sort)
     return _profile(above, below, neighbors)
 
@@ -216,19 +220,29 @@ def _arguments(
     count: ArrayLike | None,
     mask: ArrayLike | None,
     sort: Sort,
-    largest: Callable[[Any, Any, int], Any],
+    range_of: Callable[[Any, Any, int], tuple[Any, Any]],
     least: int = 0,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
-    """Records, which are present, and the bounds. ``largest(width, size, n)`` must not overflow: data never make a NaN."""
+    """Records, which are present, and the bounds.
+
+    ``range_of(width, size, n)`` is the largest number on the way, which must not overflow, and the smallest, which must not vanish:
+    data never make a NaN.
+    """
     parameters.one_of("sort", sort, ("auto", "xla"))
     records, present = present_records(x, count=count, mask=mask, least=least)
     low, high = parameters.bounds(lower, upper, records.dtype)
     n = max(records.shape[-1], 1)
+    tiny = float(jnp.finfo(records.dtype).tiny) * 2.0**20
     if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
         a, b = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
-        if not np.all(largest(b - a, np.maximum(abs(a), abs(b)), n) < float(jnp.finfo(records.dtype).max)):
+        with np.errstate(over="ignore", under="ignore"):
+            most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n)
+        if not np.all(most < float(jnp.finfo(records.dtype).max)):
             raise ValueError(f"bounds too large to add {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
-    fits = jnp.isfinite(largest(high - low, jnp.maximum(abs(low), abs(high)), n))
+        if not np.all(smallest > tiny):
+            raise ValueError(f"bounds too close for {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
+    most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n)
+    fits = jnp.isfinite(most) & (smallest > tiny)
     return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
 
 

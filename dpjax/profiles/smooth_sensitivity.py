@@ -254,13 +254,15 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     A_k = max(U[k+1] - L[k], U[k] - L[k+1]) with U, L the largest and smallest values within k changes.
 
     Args:
-        profile: a profile of batch shape ``(...)`` with levels 0, 1, 2, ... and an end (no steps beyond its last level).
+        profile: a profile of batch shape ``(...)`` with levels 0, 1, 2, ... and an end (no steps beyond its last level), and
+            interpolable: its values interleave between neighbours from level 0 on.
 
     Returns:
         A :class:`LocalSensitivity`; A_0 is exact, the others may be about twice too large.
 
     Raises:
-        ValueError: a profile with fractional levels or with steps.
+        ValueError: a profile with fractional levels, with steps, or that is not interpolable (the hull of a mean leaves out values
+            that neighbours have).
 
     Privacy:
         Within k changes the statistic is in [L[k], U[k]], its neighbours' in [L[k+1], U[k+1]]: A_k is a bound. By Corollary 3.1,
@@ -277,6 +279,10 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     """
     if not profile.integer_levels or profile.step is not None:
         raise ValueError("local_sensitivity_bound needs integer levels that end at a bound: truncate the profile without a step.")
+    if not profile.interpolable:
+        raise ValueError(
+            "the values of this profile are not all that neighbours have, and bound no sensitivity: it is not interpolable."
+        )
     size = max(profile.upper.shape[-1], profile.lower.shape[-1]) + 1
     up, down = _extend(profile.upper, size), _extend(profile.lower, size)
     at_distance = jnp.maximum(up[..., 1:] - down[..., :-1], up[..., :-1] - down[..., 1:])

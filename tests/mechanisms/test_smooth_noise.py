@@ -6,6 +6,7 @@ exact hockey-stick divergence. Laplace-log-normal: Renyi divergences by quadratu
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -228,6 +229,19 @@ def test_errors_come_in_tiers():
     np.testing.assert_array_equal(np.isnan(law.rate[:, 0]), [True, False])
 
 
+@pytest.mark.slow
+def test_an_infinite_budget_or_a_delta_beyond_1_is_no_law():
+    """Without noise the draws would be the statistic itself."""
+    smooth, key = local_of("swap").smooth(0.1), jax.random.key(0)
+    for bad in (jnp.inf, jnp.float32(1e38) * 10):
+        assert np.isnan(smooth_cauchy(smooth, jnp.asarray(bad)).sample(key)).all()
+        assert np.isnan(smooth_laplace(smooth, jnp.asarray(bad), delta=1e-3).sample(key)).all()
+        assert np.isnan(smooth_laplace_log_normal(smooth, jnp.asarray(bad), sigma=0.3).sample(key)).all()
+    for delta in (1.0, 2.0, 50.0):
+        assert np.isnan(smooth_laplace(smooth, 1.0, delta=jnp.asarray(delta)).sample(key)).all()
+    assert np.isfinite(smooth_laplace(smooth, jnp.asarray(3.0), delta=jnp.asarray(0.1)).sample(key)).all()
+
+
 def test_files_say_what_they_cost():
     smooth = local_of("swap").smooth(0.1)
     assert cauchy_file.guarantee(smooth, 1.0).epsilon == 1
@@ -263,10 +277,10 @@ def test_figure_1_of_the_duff_paper_at_fixed_parameters(x64):
 def test_bounds_that_overflow_are_bad_for_every_dataset(law):
     """The scale of 8 records would fit into float32, that of 7 would not: a law for one of them tells them apart."""
     count = np.arange(13)
-    smooth = smooth_sensitivity(
-        np.full(12, 5.0, np.float32), 0.2, lower=0, upper=3e38, neighbors="add_remove", definition="lower", count=count
+    narrow = smooth_sensitivity(
+        np.full(12, 5.0, np.float32), 0.2, lower=0, upper=3e29, neighbors="add_remove", definition="lower", count=count
     )
-    narrow = replace(smooth, upper=jnp.float32(1e30), bound=smooth.bound * np.float32(1e-9))
+    smooth = replace(narrow, upper=jnp.float32(3e38), bound=narrow.bound * np.float32(1e9))
     mechanisms = {
         "cauchy": lambda smooth: smooth_cauchy(smooth, 0.4).scale,
         "laplace": lambda smooth: smooth_laplace(smooth, 2.0, delta=0.3).mean_abs_error(5.0),

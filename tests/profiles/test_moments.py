@@ -453,7 +453,12 @@ def test_gradients_are_finite_with_ties_and_right_without(name, x64):
         (lambda: moments.variance(jnp.ones(3), neighbors="swap", truncate=-1, **BOUNDS), "truncate must be"),
         (lambda: moments.mean(jnp.ones(3), neighbors="swap", values="hull", **BOUNDS), "for add_remove neighbors"),
         (lambda: moments.mean(jnp.ones(3), neighbors="edge", **BOUNDS), "neighbors must be one of"),
-        (lambda: moments.mean(jnp.ones(3), neighbors="swap", lower=0.0, upper=2e38), "too large to add 3 records in float32"),
+        (
+            lambda: moments.sum(jnp.ones(2 * 10**7), neighbors="swap", lower=0.0, upper=5e30),
+            "too large to add 20000000 records in float32",
+        ),
+        (lambda: moments.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3), "too large to add 2000"),
+        (lambda: moments.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3), "too close for 2000"),
         (lambda: moments.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19), "too large to add 3 records"),
         (lambda: moments.sum(jnp.ones(3), neighbors="add_remove", max_count=2, **BOUNDS), "max_count is a static integer"),
         (lambda: moments.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS), "for add_remove neighbors"),

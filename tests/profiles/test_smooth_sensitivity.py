@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import median, order_statistic, quantile
+from dpjax import mean, median, order_statistic, quantile
 from dpjax.profiles.smooth_sensitivity import local_sensitivity, local_sensitivity_bound, smooth_sensitivity
 from tests.support import oracle
 from tests.support.audit import padded
@@ -135,6 +135,13 @@ def test_bounds_from_profiles_are_smooth_too(neighbors, searched, x64):
         assert max(smoothness(bound[i], datasets, neighbors) / beta for i, beta in enumerate(BETAS)) <= 1 + 1e-12
     with pytest.raises(ValueError, match="integer levels"):
         local_sensitivity_bound(median(jnp.ones(3), lower=0, upper=2, neighbors="swap").truncate(1, step=1.0))
+    # The hull leaves out that a record goes: 0.5 becomes 1.0, and it says 1/6.
+    ones = jnp.array([0.0, 1.0])
+    given = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
+    assert float(mean(ones, **given).value - mean(ones[1:], **given).value) == -0.5
+    assert float(local_sensitivity_bound(mean(ones, **given)).at_distance[0]) == 0.5
+    with pytest.raises(ValueError, match="not interpolable"):
+        local_sensitivity_bound(mean(ones, values="hull", **given))
 
 
 def test_control_add_remove_values_under_swap(searched, x64):
