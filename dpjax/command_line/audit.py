@@ -19,7 +19,7 @@ from dpjax.accounting import Guarantee
 from dpjax.auditing.black_box import log_ratio, lower_bound
 from dpjax.auditing.privacy_loss import privacy_loss
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.report import aligned, guarantee_fields, number, versions, wrapped
+from dpjax.command_line.report import aligned, guarantee_fields, number, promised, said_of, versions, wrapped
 from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.mechanisms import (
     duff,
@@ -241,10 +241,10 @@ def as_text(setting: Setting, audits: list[Audit]) -> str:
     table = aligned(
         {
             "mechanism": [a.mechanism for a in audits],
-            "claimed epsilon": [f"{a.guarantee.epsilon:g}" for a in audits],
+            "claimed epsilon": [promised(a.guarantee.epsilon) for a in audits],
             "exact loss": [f"{a.loss:.4f}" for a in audits],
             "from draws": [f"{a.shown:.4f}" for a in audits],
-            "claimed range": [f"{a.guarantee.bounded_range:g}" for a in audits],
+            "claimed range": [promised(a.guarantee.bounded_range) for a in audits],
             "exact range": [f"{a.range:.4f}" for a in audits],
             "worst pair": [" and ".join(_set(data) for data in a.pair) for a in audits],
         },
@@ -255,8 +255,9 @@ def as_text(setting: Setting, audits: list[Audit]) -> str:
     where = versions()
     lines = [
         wrapped(
-            f"Audit at epsilon {setting.epsilon:g} under {setting.neighbors} neighbors: all {len(family.datasets)} datasets of "
-            f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighbouring pairs of them."
+            f"Audit at epsilon {promised(setting.epsilon)} under {setting.neighbors} neighbors: all "
+            f"{len(family.datasets)} datasets of {sizes} records from {_set(VALUES)}, "
+            f"all {family.pairs.shape[1]} neighbouring pairs of them."
         ),
         "",
         *table,
@@ -308,7 +309,8 @@ def _verdict(audits: list[Audit]) -> list[str]:
     if not broken:
         return ["No exact loss or range is above its claim."]
     return [
-        f"BROKEN: {a.mechanism} claims {a.guarantee}, and its exact loss is {a.loss:.4f}, its range {a.range:.4f}." for a in broken
+        f"BROKEN: {a.mechanism} claims {said_of(a.guarantee)}, and its exact loss is {a.loss:.4f}, its range {a.range:.4f}."
+        for a in broken
     ]
 
 

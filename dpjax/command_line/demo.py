@@ -15,7 +15,7 @@ import numpy as np
 from dpjax.accounting import Guarantee
 from dpjax.command_line.choice import MECHANISMS, guarantee_of, law_of
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.report import SIMULATION, aligned, guarantee_fields, number, versions, wrapped
+from dpjax.command_line.report import SIMULATION, aligned, guarantee_fields, number, promised, said_of, versions, wrapped
 from dpjax.command_line.tables import LARGEST
 from dpjax.distributions import PiecewiseExponential
 from dpjax.profiles import SensitivityProfile, median
@@ -126,8 +126,8 @@ def as_text(setting: Setting, measurements: list[Measurement]) -> str:
     where = versions()
     lines = [
         f"One private median of each of {setting.datasets} datasets of {setting.points} points, one call for each mechanism.",
-        f"Data: standard normal, clamped to the bounds [{setting.lower:g}, {setting.upper:g}]. epsilon {setting.epsilon:g}; "
-        f"neighbors {setting.neighbors}; seed {setting.seed}.",
+        f"Data: standard normal, clamped to the bounds [{setting.lower:g}, {setting.upper:g}]. "
+        f"epsilon {promised(setting.epsilon)}; neighbors {setting.neighbors}; seed {setting.seed}.",
         "",
         *table,
         "",
@@ -137,7 +137,7 @@ def as_text(setting: Setting, measurements: list[Measurement]) -> str:
         f"Device {where['device']}; dpjax {where['dpjax_version']}; JAX {where['jax_version']}.",
         "",
         "Guarantee of one draw:",
-        *(f"  {m.mechanism}: {m.guarantee}" for m in measurements),
+        *(f"  {m.mechanism}: {said_of(m.guarantee)}" for m in measurements),
         "",
         wrapped(SIMULATION),
     ]

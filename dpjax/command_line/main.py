@@ -92,8 +92,8 @@ def _bounds(lower: list[float], upper: list[float], columns: Sequence[str]) -> t
 
 
 def _negative(word: str) -> str:
-    """Keep argparse from reading -1e6 as an option: it knows negative numbers without an exponent only."""
-    return f" {word}" if re.fullmatch(r"-(\d+\.?\d*|\.\d+)[eE][+-]?\d+", word) else word
+    """Keep argparse from reading -1e6 or -5. as an option: it knows negative numbers with digits last and no exponent only."""
+    return f" {word}" if re.fullmatch(r"-((\d+\.?\d*|\.\d+)[eE][+-]?\d+|\d+\.)", word) else word
 
 
 def _print(text: str) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.report import aligned, versions, wrapped
+from dpjax.command_line.report import aligned, promised, versions, wrapped
 from dpjax.release import Grid, Quantile, release
+from dpjax.release.result import cost_of
 
 _LEAST = 16  # places for records: their number shows, roughly, in the running time
 
@@ -32,7 +33,7 @@ def run(asked: argparse.Namespace) -> str:
         raise UserError("--by and --groups go together: the groups are public, and not read from the file.")
     if asked.by is not None and asked.neighbors == "swap":
         raise UserError("--by needs --neighbors add_remove: a replaced record can move from one group to another.")
-    groups = [None] if asked.groups is None else list(dict.fromkeys(asked.groups))
+    groups = [None] if asked.groups is None else list(dict.fromkeys(label.strip() for label in asked.groups))  # as the cells are
     records = read(asked.file, asked.column, asked.by, groups, asked.delimiter, not asked.no_header)
     if asked.neighbors == "swap" and records.shape[-1] == 0:
         raise UserError("under swap neighbors the number of records is public, and there is none.")
@@ -51,8 +52,7 @@ def run(asked: argparse.Namespace) -> str:
         )
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
-    total = found.guarantee.epsilon * len(asked.column)
-    return _as_json(asked, found.values, groups, total) if asked.json else _as_text(asked, found.values, groups, total)
+    return _as_json(asked, found.values, groups) if asked.json else _as_text(asked, found.values, groups)
 
 
 def grid_of(step: float, lower: float, upper: float) -> Grid:
@@ -139,18 +139,19 @@ def _number(cell: str) -> float:
         return math.nan
 
 
-def _promise(asked: argparse.Namespace, total: float) -> list[str]:
+def _promise(asked: argparse.Namespace) -> list[str]:
     times = len(asked.column) * asked.draws
-    each = f"Each value costs epsilon = {asked.epsilon:g}; all of it" if times > 1 else "This"
+    each = f"Each value costs epsilon = {promised(asked.epsilon)}; all of it" if times > 1 else "This"
+    total = promised(asked.epsilon, times)
     groups = " Groups share it: one record is in one of them." if asked.by else ""
     return [
-        f"{each} is {total:g}-DP and {total:g}-bounded-range for one record under {asked.neighbors} neighbors.{groups}",
+        f"{each} is {total}-DP and {total}-bounded-range for one record under {asked.neighbors} neighbors.{groups}",
         "The values were drawn exactly, with entropy of the operating system. Not covered: running time, memory, and options that "
         "were chosen by looking at the data (bounds, grid, groups, epsilon).",
     ]
 
 
-def _as_text(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str | None], total: float) -> str:
+def _as_text(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str | None]) -> str:
     rows = [(column, group) for column in asked.column for group in groups]
     shown = values.reshape(asked.draws, -1).T
     fields = {
@@ -161,10 +162,10 @@ def _as_text(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str
     table = aligned({name: cells for name, cells in fields.items() if cells}, left=("column", "group"))
     what = "Median" if asked.quantile == Fraction(1, 2) else f"Quantile {asked.quantile}"
     head = f"{what} ({asked.definition}) on a grid of step {asked.grid_step:.15g} from {asked.lower:.15g} to {asked.upper:.15g}."
-    return "\n\n".join([wrapped(head), "\n".join(table), "\n".join(map(wrapped, _promise(asked, total)))])
+    return "\n\n".join([wrapped(head), "\n".join(table), "\n".join(map(wrapped, _promise(asked)))])
 
 
-def _as_json(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str | None], total: float) -> str:
+def _as_json(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str | None]) -> str:
     shown = values.reshape(asked.draws, len(asked.column), len(groups))
     answer = {
         "simulation": False,
@@ -174,7 +175,7 @@ def _as_json(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str
         "law": asked.law,
         "grid": {"step": asked.grid_step, "lower": asked.lower, "upper": asked.upper},
         "epsilon_of_each": asked.epsilon,
-        "epsilon_of_all": total,
+        "epsilon_of_all": cost_of(asked.epsilon, asked.draws * len(asked.column), asked.neighbors).epsilon,
         **versions(),
         "rows": [
             {"column": column, "group": group, "released": shown[:, i, j].tolist()}

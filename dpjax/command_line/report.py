@@ -6,6 +6,8 @@ import json
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 import jax
@@ -13,6 +15,7 @@ import numpy as np
 
 from dpjax.accounting import Guarantee
 from dpjax.command_line.estimate import Question, Row
+from dpjax.release.result import cost_of
 from dpjax.version import __version__
 
 SIMULATION = (
@@ -32,7 +35,7 @@ def as_text(rows: Sequence[Row], question: Question, by: str | None) -> str:
         "n": [str(row.n) for row in rows],
         "missing": missing and [str(row.missing) for row in rows],
         "mechanism": [row.mechanism for row in rows],
-        "epsilon": [f"{row.epsilon:g}" for row in rows],
+        "epsilon": [promised(row.epsilon) for row in rows],
         "first draw" if many else "draw": [_fixed(row.draws[0], digits[row.column]) for row in rows],
         "mean |error|": [_fixed(row.mean_abs_error, digits[row.column]) for row in rows],
         "measured": many and [_fixed(row.measured_error, digits[row.column]) for row in rows],
@@ -70,7 +73,10 @@ def as_json(rows: Sequence[Row], question: Question) -> str:
                 "mean_abs_error": number(row.mean_abs_error),
                 "interval95": [number(end) for end in row.interval95],
                 "tied_share": number(row.tied_share),
-                "guarantee": {**guarantee_fields(row.guarantee), "total_epsilon": question.draws * row.guarantee.epsilon},
+                "guarantee": {
+                    **guarantee_fields(row.guarantee),
+                    "total_epsilon": cost_of(row.guarantee.epsilon, question.draws, row.guarantee.neighbors).epsilon,
+                },
             }
             for row in rows
         ],
@@ -88,6 +94,30 @@ def versions() -> dict[str, str]:
 def guarantee_fields(guarantee: Guarantee) -> dict[str, Any]:
     """Return a guarantee as JSON has it."""
     return {"epsilon": guarantee.epsilon, "bounded_range": guarantee.bounded_range, "neighbors": guarantee.neighbors}
+
+
+def promised(epsilon: float, times: int = 1) -> str:
+    """Return a privacy parameter as text of at most six digits, so many times, rounded up: no promise is printed too small.
+
+    The parameter is read as the shortest decimal that stands for it, so that 0.1 stays 0.1, and three times 0.1 is 0.3.
+
+    >>> promised(0.5), promised(0.1, 3), promised(0.12345649), promised(0.33333349, 3), promised(1e-7), promised(float("inf"))
+    ('0.5', '0.3', '0.123457', '1.00001', '1e-07', 'inf')
+    """
+    if not math.isfinite(epsilon):
+        return f"{epsilon:g}"
+    exact = Context(prec=60).multiply(Decimal(repr(float(epsilon))), times)
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(exact)):g}"
+
+
+def said_of(guarantee: Guarantee) -> str:
+    """Return the words of a guarantee without a delta, with its numbers as of :func:`promised`.
+
+    >>> said_of(Guarantee(0.12345649, 0.25, "swap"))
+    '0.123457-DP and 0.25-bounded-range under swap neighbors'
+    """
+    epsilon, bounded_range, zcdp = (float(promised(v)) for v in (guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp))
+    return str(replace(guarantee, epsilon=epsilon, bounded_range=bounded_range, zcdp=zcdp))
 
 
 def number(value: float | np.floating) -> float | None:
@@ -161,14 +191,14 @@ def _legend(rows: Sequence[Row], question: Question) -> list[str]:
 
 def _costs(rows: Sequence[Row], question: Question, by: str | None) -> list[str]:
     lines = ["Guarantee of one draw:"]
-    promised: dict[tuple[float, str], list[str]] = {}
+    by_promise: dict[tuple[float, str], list[str]] = {}
     for row in rows:
-        names = promised.setdefault((row.epsilon, str(row.guarantee)), [])
+        names = by_promise.setdefault((row.epsilon, said_of(row.guarantee)), [])
         if row.mechanism not in names:
             names.append(row.mechanism)
-    lines += [f"  epsilon {epsilon:g}: {promise} ({', '.join(names)})" for (epsilon, promise), names in promised.items()]
+    lines += [f"  epsilon {promised(epsilon)}: {promise} ({', '.join(names)})" for (epsilon, promise), names in by_promise.items()]
     if question.draws > 1:
-        totals = ", ".join(f"{question.draws * epsilon:g}-DP" for epsilon in question.epsilons)
+        totals = ", ".join(f"{promised(epsilon, question.draws)}-DP" for epsilon in question.epsilons)
         lines.append(f"{question.draws} draws from the same data cost {question.draws} times that: {totals} in total.")
     if len({(row.column, row.mechanism, row.epsilon) for row in rows}) > 1:
         lines.append("Every further column, mechanism or epsilon asked of the same records adds its own cost.")

@@ -12,7 +12,7 @@ from dpjax.profiles.profile import NEIGHBORS
 from dpjax.release.arguments import check_draws, refuse_traces
 from dpjax.release.choice import WORDS, certified_choice, exact_choice
 from dpjax.release.exact import More
-from dpjax.release.grid import as_array, as_numbers
+from dpjax.release.grid import as_array, as_reals, bare, is_integer
 from dpjax.release.lanes import draw_lanes
 from dpjax.release.result import Release, cost_of
 from dpjax.release.tables import MOST_LEVELS, public_tables, rate_of
@@ -93,9 +93,10 @@ def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
     if array.dtype.kind == "O":
-        if not all(isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_)) for v in array.flat):
+        values = [bare(v) for v in array.flat]
+        if not all(is_integer(v) and not isinstance(v, bool) for v in values):
             raise TypeError("scores must be integers: they are computed, not records, so anything else is a mistake.")
-        return np.array([min(max(int(v), lower), upper) - lower for v in array.flat], np.int64).reshape(array.shape)
+        return np.array([min(max(int(v), lower), upper) - lower for v in values], np.int64).reshape(array.shape)
     if array.dtype.kind not in "iu":
         raise TypeError(f"scores must be integers, got dtype {array.dtype}.")
     # Ends that the dtype does not hold clamp nothing.
@@ -106,12 +107,22 @@ def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
     return np.clip(wide - lower, 0, upper - lower).astype(np.int64)
 
 
-def counts_of(x: np.ndarray, candidates: tuple[float, ...], mask: np.ndarray | None) -> np.ndarray:
-    """How many records equal each candidate, int64 ``(..., k)``."""
-    records, there = as_numbers(x)
-    if mask is not None:
-        there = there & np.broadcast_to(mask, there.shape)
-    return np.stack([np.sum((records == label) & there, axis=-1) for label in candidates], axis=-1)
+def counts_of(x: Any, candidates: tuple[float, ...], mask: np.ndarray | None) -> np.ndarray:
+    """How many records equal each candidate exactly, int64 ``(..., k)``."""
+    records = as_reals(x)
+    there = np.ones(records.shape, bool) if mask is None else mask
+    return np.stack([np.sum(_equal(records, float(label)) & there, axis=-1) for label in candidates], axis=-1)
+
+
+def _equal(records: np.ndarray, label: float) -> np.ndarray:
+    """Which records equal the label, bool; integers as integers, since float64 would round them."""
+    if records.dtype.kind in "iu":
+        limits = np.iinfo(records.dtype)
+        if not label.is_integer() or not limits.min <= int(label) <= limits.max:
+            return np.zeros(records.shape, bool)
+        return records == records.dtype.type(int(label))
+    with np.errstate(invalid="ignore"):  # a signaling NaN
+        return np.equal(records, label, dtype=object).astype(bool) if records.dtype.kind == "O" else records == np.float64(label)
 
 
 def draw_candidates(scores: np.ndarray, epsilon: float, sensitivity: Fraction, most: int, draws: int) -> np.ndarray:

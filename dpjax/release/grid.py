@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -92,18 +94,21 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         The cells, int32, and which records are numbers, bool; a NaN has cell 0. Both of the shape of ``x``.
 
     Raises:
-        TypeError: ``x`` is an array of text or of complex numbers. An object that is no number counts as NaN.
+        TypeError: ``x`` is an array of text or of complex numbers, or a masked array. An object that is no real number counts as
+            NaN.
+        ValueError: rows of different lengths.
 
     >>> to_grid([9.0, 10.7, 11.99, 1e300, float("nan")], Grid(log2_step=-1, lower=10, size=4))[0].tolist()
     [0, 1, 3, 3, 0]
     """
-    array = as_array(x)
+    array = as_reals(x)
     if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) >= 2**53:
         array = array.astype(object)  # float64 would round them
     if array.dtype.kind == "O":
         array = np.array([_line_below(v, grid) for v in array.flat], np.float64).reshape(array.shape)
-    records, there = as_numbers(array)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        records = array.astype(np.float64)
+        there = ~np.isnan(records)
         inside = np.clip(np.where(there, records, grid.lower), grid.lower, grid.upper)
         # Exact: a power of two scales without rounding (but for what underflows), and both are within 2^53 steps of 0.
         steps = np.floor(np.ldexp(inside, -int(grid.log2_step)))
@@ -113,48 +118,99 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
 
 
 def as_array(x: Any) -> np.ndarray:
-    """Return an array as it is, and a list as one of objects: NumPy's dtype for a list depends on all its records at once.
+    """Return an array as it is, and what NumPy has no dtype for as one of objects.
+
+    That is a list, since NumPy's dtype for it depends on all its records at once, and an array of another library with a dtype of
+    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32.
 
     Raises:
+        TypeError: a masked array.
         ValueError: rows of different lengths.
     """
-    if hasattr(x, "dtype"):
-        return np.asarray(x)
-    array = np.asarray(x, dtype=object)
-    if any(isinstance(value, (list, tuple, np.ndarray)) for value in array.flat):
-        raise ValueError("x has rows of different lengths: pad them with NaN.")
+    refuse_masked_arrays(x)
+    if isinstance(getattr(x, "dtype", None), np.dtype):
+        array = np.asarray(x)
+        for kind, wider in ((jnp.floating, np.float32), (jnp.integer, np.int32)):
+            if array.dtype.kind == "V" and jnp.issubdtype(array.dtype, kind):
+                array = array.astype(wider)
+        return array
+    ragged = "x has rows of different lengths: pad them with NaN."
+    try:
+        array = np.asarray(x, dtype=object)
+    except ValueError as error:
+        raise ValueError(ragged) from error
+    if not hasattr(x, "dtype") and any(isinstance(v, (list, tuple)) or _has_axes(v) for v in array.flat):
+        raise ValueError(ragged)
     return array
 
 
-def as_numbers(x: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return records as float64 (the nearest one), and which of them are numbers.
+def refuse_masked_arrays(x: Any) -> None:
+    """Raise for a masked array, or a list of them: their mask would be lost. A masked record in a list is data, and no mistake."""
+    if isinstance(x, np.ma.MaskedArray) and x.ndim:
+        raise TypeError(
+            "masked arrays are refused, since their mask would be lost: pass NaN (.filled(np.nan)) or a mask of its own."
+        )
+    if isinstance(x, (list, tuple)):
+        for part in x:
+            refuse_masked_arrays(part)
+
+
+def as_reals(x: Any) -> np.ndarray:
+    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float.
 
     Raises:
-        TypeError: ``x`` has no numeric dtype.
+        TypeError: ``x`` has a dtype that is not of real numbers, or is a masked array.
+        ValueError: rows of different lengths.
     """
     array = as_array(x)
     if array.dtype.kind == "O":
-        array = np.array([_nearest(v) for v in array.flat], np.float64).reshape(array.shape)
+        found = np.empty(array.size, object)
+        found[:] = [_real(value) for value in array.flat]
+        return found.reshape(array.shape)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"records must be real numbers, got dtype {array.dtype}.")
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        records = array.astype(np.float64)
-    return records, ~np.isnan(records)
+    return array
 
 
-def _nearest(value: Any) -> float:
-    """One object as a float; what is no number is NaN, since a record must not raise."""
+def bare(value: Any) -> Any:
+    """Return an element of an array of objects without the array of no axes that it may stand in; None for a masked one."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return None if np.ma.is_masked(value) else np.asarray(value)[()]
+    return value
+
+
+def is_integer(value: Any) -> bool:
+    """Whether an object is an integer. A time difference is none, though NumPy counts it among them."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64)
+
+
+def _has_axes(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, jax.Array)) and value.ndim > 0
+
+
+def _real(value: Any) -> int | float:
+    """One object as a Python integer, or else as the nearest float; NaN if it is no real number, since a record must not raise."""
+    if type(value) in (int, float):
+        return value
+    value = bare(value)
     try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except (TypeError, ValueError):
+        kind = getattr(getattr(value, "dtype", None), "kind", None)
+        # Some arrays, and numbers with an imaginary part, would become a float with a warning, and times would in some units.
+        if isinstance(value, np.ndarray) or getattr(value, "ndim", 0) != 0 or kind in ("c", "m", "M"):
+            return math.nan
+        if is_integer(value):
+            return int(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    except Exception:  # whatever an object does that is asked for its value
         return math.nan
 
 
-def _line_below(value: Any, grid: Grid) -> float:
-    """One object, within the grid and rounded down to it if it is an integer, before it becomes a float."""
-    if not isinstance(value, (int, np.integer)):
-        return _nearest(value)
-    inside = Fraction(min(max(int(value), math.floor(grid.lower)), math.ceil(grid.upper)))
+def _line_below(number: int | float, grid: Grid) -> float:
+    """One number, within the grid and rounded down to it if it is an integer, before it becomes a float."""
+    if isinstance(number, float):
+        return number
+    inside = Fraction(min(max(number, math.floor(grid.lower)), math.ceil(grid.upper)))
     return float(inside // grid._step * grid._step) if inside >= Fraction(grid.lower) else grid.lower

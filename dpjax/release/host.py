@@ -18,7 +18,7 @@ from dpjax.release.grid import Grid, as_array
 from dpjax.release.knots import Knots
 from dpjax.release.lanes import draw_lanes
 from dpjax.release.law import GridLaw
-from dpjax.release.request import Request, as_bool
+from dpjax.release.request import Request, as_mask
 from dpjax.release.result import Release, cost_of
 from dpjax.release.statistics import Mode, Statistic
 from dpjax.release.tables import LAWS, public_tables, rate_of
@@ -64,7 +64,7 @@ def release(
         A :class:`Release`.
 
     Raises:
-        TypeError: under a trace, or ``x`` is not numeric.
+        TypeError: under a trace, ``x`` is not numeric or a masked array, or ``n_max`` is no integer.
         ValueError: a bad public parameter. Records never raise.
 
     Privacy:
@@ -104,11 +104,11 @@ def release(
             raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
         if persons is not None:
             raise ValueError("persons are for a Total under add_remove neighbors.")
-        counts = counts_of(array, statistic.candidates, None if mask is None else as_bool(mask))
+        counts = counts_of(array, statistic.candidates, None if mask is None else as_mask(mask, array))
         alike = Fraction(1, 2) if neighbors == "add_remove" else Fraction(1)  # all counts change in the same direction
         found = draw_candidates(counts, float(epsilon), alike, array.shape[-1], number)
         return Release(found, np.asarray(statistic.candidates, np.float64)[found], promise, None, None, number)
-    asked = Request.of(x, array, statistic, grid, neighbors, law, n_max, mask, persons)
+    asked = Request.of(array, statistic, grid, neighbors, law, n_max, mask, persons)
     _, refined, total = asked.knots(slice(0, 0))
     drawn = _draw(asked, float(epsilon), number).reshape(number, *array.shape[:-1]) // refined
     # A sum of n records starts at n times the lower bound.
@@ -166,7 +166,7 @@ def exact_law(
         raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
     parameters.one_of("law", law, ("auto", *LAWS))
-    asked = Request.of(x, array, statistic, grid, neighbors, law, n_max, mask, persons)
+    asked = Request.of(array, statistic, grid, neighbors, law, n_max, mask, persons)
     knots, refined, _ = asked.knots(slice(0, 1))
     return GridLaw(Knots(knots.lower[0], knots.upper[0]), float(epsilon), asked.law, refined)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.release.grid import as_array
+from dpjax.release.grid import as_array, bare, is_integer
 
 
 def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -15,17 +15,14 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     An object is an id if it is an integer or a text; it never raises.
 
     Raises:
-        TypeError: an array of floats or of another dtype that does not hold ids.
+        TypeError: an array of floats or of another dtype that does not hold ids, or a masked array.
+        ValueError: rows of different lengths.
     """
     array = as_array(ids)
     if array.dtype.kind == "O":
         known: dict[Any, int] = {}
-        codes = [
-            known.setdefault(int(v) if isinstance(v, (int, np.integer)) else str(v), len(known))
-            if isinstance(v, (int, np.integer, str))
-            else -1
-            for v in array.flat
-        ]
+        ids_of = [int(v) if is_integer(v) else str(v) if isinstance(v, str) else None for v in map(bare, array.flat)]
+        codes = [-1 if v is None else known.setdefault(v, len(known)) for v in ids_of]
         found = np.array(codes, np.int64).reshape(array.shape)
     elif array.dtype.kind in "iuUSb":
         found = np.unique(array, return_inverse=True)[1].reshape(array.shape).astype(np.int64)

@@ -40,13 +40,14 @@ def order_knots(cells: np.ndarray, there: np.ndarray, ranks: Ranks, *, high: int
     """
     n_max = cells.shape[-1]
     refined = 1 if ranks.definition == "lower" else ranks.denominator
-    if high * refined >= 2**31:
-        raise ValueError(f"{high} cells refined by {refined} are more than 2^31 - 1: take a coarser grid.")
     if ranks.denominator * (n_max + 2) >= 2**31:
         raise ValueError(
             f"q has the denominator {ranks.denominator}, too large for exact ranks of {n_max} records; "
             "give a short decimal or a Fraction such as Fraction(1, 3)."
         )
+    if high * refined >= 2**31:
+        instead = "" if refined <= 2 else ", or a q with a smaller denominator, such as Fraction(1, 3) for 0.3333"
+        raise ValueError(f"{high} cells refined by {refined} are more than 2^31 - 1: take a coarser grid{instead}.")
     ordered = np.sort(np.where(there, cells, high).astype(np.int64), axis=-1)
     edge = np.zeros((*cells.shape[:-1], 1), np.int64)
     x = np.concatenate([edge, ordered, edge + high], axis=-1)

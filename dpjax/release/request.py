@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax.profiles.profile import Neighbors
-from dpjax.release.grid import Grid, as_array, to_grid
+from dpjax.release.grid import Grid, as_array, refuse_masked_arrays, to_grid
 from dpjax.release.identities import codes_of, totals_of_persons
 from dpjax.release.knots import Knots
 from dpjax.release.statistics import Distinct, Statistic, Total, knots_of
@@ -21,7 +22,7 @@ class Request:
     """Records as rows, and everything public.
 
     Attributes:
-        records: ``(rows, n)``, of the dtype that was given.
+        records: ``(rows, n)``, as an array of NumPy's.
         there: bool ``(rows, n)``, the mask; None for all.
         persons: ids ``(rows, n)``, whose record it is; None where a record is a person.
         statistic: what is released.
@@ -42,7 +43,6 @@ class Request:
 
     @staticmethod
     def of(
-        x: Any,
         array: np.ndarray,
         statistic: Statistic,
         grid: Grid | None,
@@ -55,27 +55,28 @@ class Request:
         """Check what the records cannot change, and shape the rest.
 
         Raises:
-            TypeError: a grid that is none.
+            TypeError: a grid that is none, or an ``n_max`` that is no integer.
             ValueError: options that do not go together, or shapes that do not fit.
         """
         if neighbors == "swap" and not (mask is None and n_max is None):
             raise ValueError("mask and n_max are for add_remove neighbors: under swap the number of records is public.")
-        if n_max is not None and int(n_max) < array.shape[-1]:
+        room = None if n_max is None else _integer("n_max", n_max)
+        if room is not None and room < array.shape[-1]:
             raise ValueError(f"x has room for {array.shape[-1]} records, more than n_max = {n_max}.")
         if persons is not None and not (isinstance(statistic, Total) and neighbors == "add_remove"):
             raise ValueError("persons are for a Total under add_remove neighbors.")
         if law == "auto":
-            law = "cell" if jnp.issubdtype(getattr(x, "dtype", np.int64), jnp.floating) else "owned_cell"
+            law = "cell" if jnp.issubdtype(array.dtype, jnp.floating) else "owned_cell"
         rows = (int(np.prod(array.shape[:-1], dtype=np.int64)), array.shape[-1])
         return Request(
             array.reshape(rows),
-            None if mask is None else _like(array, "mask", as_bool(mask)).reshape(rows),
+            None if mask is None else as_mask(mask, array).reshape(rows),
             None if persons is None else _like(array, "persons", as_array(persons)).reshape(rows),
             statistic,
             _grid_of(statistic, grid),
             neighbors,
             law,
-            None if n_max is None else int(n_max),
+            room,
         )
 
     def knots(self, some: slice) -> tuple[Knots, int, bool]:
@@ -95,12 +96,22 @@ class Request:
         return knots_of(cells, there, self.statistic, self.grid, self.law, self.neighbors)
 
 
-def as_bool(mask: Any) -> np.ndarray:
-    """Return a mask as an array, or raise."""
+def as_mask(mask: Any, array: np.ndarray) -> np.ndarray:
+    """Return a mask of the shape of ``array``, or raise."""
+    refuse_masked_arrays(mask)
     given = np.asarray(mask)
     if given.dtype != np.bool_:
         raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
-    return given
+    return _like(array, "mask", given)
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except TypeError:
+        pass
+    raise TypeError(f"{name} must be an integer, got {value!r}.")
 
 
 def _like(array: np.ndarray, name: str, given: np.ndarray) -> np.ndarray:

@@ -88,7 +88,11 @@ class Mode:
     """The most frequent of finitely many public candidates; a record that equals none counts for none.
 
     Attributes:
-        candidates: finite numbers, distinct and increasing; chosen without the data.
+        candidates: finite numbers, distinct and increasing, which float64 holds; chosen without the data. Integers are compared
+            with them exactly, however large they are.
+
+    Raises:
+        ValueError: other candidates.
     """
 
     candidates: tuple[float, ...]
@@ -97,6 +101,9 @@ class Mode:
         labels = np.asarray(self.candidates, np.float64)
         if labels.ndim != 1 or labels.size == 0 or not np.isfinite(labels).all() or not np.all(np.diff(labels) > 0):
             raise ValueError(f"candidates must be finite, distinct and increasing, got {self.candidates}.")
+        for given, label in zip(self.candidates, labels.tolist(), strict=True):
+            if isinstance(given, (int, np.integer)) and int(given) != label:
+                raise ValueError(f"candidates must be numbers that float64 holds, got {given}.")
 
 
 MEDIAN = Quantile(Fraction(1, 2))

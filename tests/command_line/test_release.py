@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -128,3 +129,28 @@ def test_blank_lines_are_records_too(tmp_path):
         path.write_text(f"1\n{blank}\n5\n")
         found = release.read(str(path), ["1"], None, [None], ",", False)
         np.testing.assert_array_equal(found, [[[1.0, np.nan, 5.0]]])
+
+
+def test_what_a_release_costs_is_never_printed_too_small(capsys, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["age,size", *(f"{i},{i}" for i in range(9)), ""]))
+    _, out, _ = run(capsys, path, "--column", "age", *GRID, "--epsilon", "0.12345649")
+    assert "This is 0.123457-DP and 0.123457-bounded-range for one record" in " ".join(out.split())
+    two = ("--column", "age", "size", *GRID, "--draws", "5", "--epsilon", "0.1")
+    _, out, _ = run(capsys, path, *two)
+    assert "Each value costs epsilon = 0.1; all of it is 1-DP and 1-bounded-range" in " ".join(out.split())
+    _, out, _ = run(capsys, path, *two, "--json")
+    assert Fraction(json.loads(out)["epsilon_of_all"]) >= 10 * Fraction(0.1) > 1
+
+
+def test_negative_numbers_as_people_write_them(capsys, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["age,region", "0,-5.", "1,-1e6", "2,-7", ""]))
+    for lower in ("-5", "-5.", "-5.0", "-5e0", "-.5e1", "-5.e0"):
+        code, out, err = run(capsys, path, "--column", "age", "--lower", lower, "--upper", "5", "--grid-step", "1")
+        assert (code, err) == (0, "")
+        assert "from -5 to 5" in out
+    # Labels are compared without blanks around them, like the cells.
+    groups = ("--by", "region", "--groups", "-5.", "-1e6", "-7")
+    _, out, _ = run(capsys, path, "--column", "age", *GRID, *groups, "--json")
+    assert [row["group"] for row in json.loads(out)["rows"]] == ["-5.", "-1e6", "-7"]

@@ -1,8 +1,13 @@
 """The text: which columns it has, what it says of ties, missing cells, groups and privacy; and that JSON says the same."""
 
 import re
+from fractions import Fraction
 
+import numpy as np
 import pytest
+
+from dpjax.accounting import Guarantee
+from dpjax.command_line.report import promised, said_of
 
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
 GROUPED = ("--column", "age", "--by", "group", "--lower", 0, "--upper", 100, "--epsilon", 0.5, 2)
@@ -144,3 +149,27 @@ def test_labels_cannot_break_the_table(run, write):
     lines = ["a,1", '"two\nlines",1', ",2"] + ["a,3"] * 6
     outcome = run("median", write("\n".join(["group,age", *lines])), *GROUPED, "--neighbors", "add_remove")
     assert [row["group"] for row in outcome.table] == ["(empty)", "(empty)", "a", "a", "'two\\nlines'", "'two\\nlines'"]
+
+
+def test_promises_are_never_printed_too_small():
+    for epsilon in (0.1, 0.5, 0.3, 1.0, 2.0**-30, 64.0, 1e-5, 0.012345, 123456.0):
+        assert promised(epsilon) == f"{epsilon:g}" or float(promised(epsilon)) > epsilon
+    assert [promised(e) for e in (0.1, 0.123456, 100.0, 1e6)] == ["0.1", "0.123456", "100", "1e+06"]
+    assert [promised(0.1, times) for times in (3, 7, 10)] == ["0.3", "0.7", "1"]  # 3 * 0.1 is above 0.3 in floats
+    for epsilon in np.random.default_rng(0).uniform(0, 3, 300).tolist():
+        for times in (1, 3, 1000):
+            printed, exact = promised(epsilon, times), Fraction(repr(epsilon)) * times
+            assert exact <= Fraction(printed) <= exact * (1 + Fraction(1, 10**5))
+            assert len(printed.lstrip("0.").replace(".", "")) <= 6
+    assert said_of(Guarantee(1 / 3, float("inf"), "swap")) == "0.333334-DP under swap neighbors"
+
+
+def test_guarantees_and_totals_are_rounded_up(run, answer, ten):
+    command = ("median", ten(), *TEN, "--epsilon", 0.33333349, "--draws", 3, "--seed", 1)
+    said = run(*command).words
+    assert "epsilon 0.333334: 0.333334-DP and 0.333334-bounded-range under add_remove neighbors (piecewise_laplace)" in said
+    assert "3 draws from the same data cost 3 times that: 1.00001-DP in total." in said
+    (row,) = answer(*command)["rows"]
+    assert Fraction(row["guarantee"]["total_epsilon"]) >= 3 * Fraction(0.33333349)
+    (row,) = answer(*(*command, "--epsilon", 0.1, "--draws", 5))["rows"]
+    assert 5 * 0.1 < 5 * Fraction(0.1) <= Fraction(row["guarantee"]["total_epsilon"])

@@ -3,10 +3,12 @@
 from fractions import Fraction
 from math import floor
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.release.grid import Grid, to_grid
+from dpjax.release.grid import Grid, as_array, to_grid
+from dpjax.release.identities import codes_of
 
 GRIDS = [Grid(0, 0, 121), Grid(-7, -3.5, 1000), Grid(10, -(2**20), 4096), Grid(-40, 0, 2**31 - 2)]
 
@@ -65,3 +67,94 @@ def test_bad_grids_are_named():
     with pytest.raises(TypeError, match="real numbers"):
         to_grid(np.array(["a"]), Grid(0, 0, 10))
     assert not to_grid(["a"], Grid(0, 0, 10))[1].any()  # a record in a list is missing: the list has no dtype that is public
+
+
+class Hostile:
+    """An object that fails however it is asked for its value."""
+
+    def __float__(self):
+        raise ZeroDivisionError
+
+    @property
+    def dtype(self):
+        raise KeyError
+
+
+class Foreign:
+    """An array of another library: a dtype of its own, and a conversion by NumPy's protocol."""
+
+    dtype = "Int64"
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
+NO_NUMBERS = {
+    "days": np.timedelta64(1, "D"),
+    "nanoseconds": np.timedelta64(1, "ns"),
+    "a date": np.datetime64("2020-01-01", "ns"),
+    "complex": 1 + 2j,
+    "NumPy's complex": np.complex128(1 + 2j),
+    "complex in an array": np.array(1j),
+    "complex in an array of objects": np.array(np.complex128(1j), object),
+    "JAX's complex": jnp.complex64(1j),
+    "masked": np.ma.masked,
+    "masked in an array": np.ma.array(1.0, mask=True),
+    "a record": np.zeros(1, "f8,f8")[0],
+    "hostile": Hostile(),
+}
+
+
+@pytest.mark.parametrize("name", NO_NUMBERS)
+def test_an_object_that_is_no_real_number_is_missing(name):
+    """Without an error or a warning, and whatever stands beside it."""
+    for records in ([[1, NO_NUMBERS[name], 3]], [[1.5, NO_NUMBERS[name], "x"]]):
+        cells, there = to_grid(records, Grid(0, 0, 8))
+        assert there.tolist() == [[True, False, records[0][2] == 3]]
+        assert cells[0, :2].tolist() == [1, 0]
+    assert codes_of([7, NO_NUMBERS[name], "x"])[1].tolist() == [True, False, True]
+
+
+def test_numbers_in_arrays_without_axes_are_numbers():
+    grid = Grid(30, 0, 2**31 - 2)
+    for value, cell in ((np.array(2**60 - 1), 2**30 - 1), (np.array(2.0**60), 2**30), (np.ma.array(2**31), 2), (np.True_, 0)):
+        cells, there = to_grid([[value, 2**30]], grid)
+        assert cells.tolist() == [[cell, 1]]
+        assert there.all()
+    codes, there = codes_of([np.array(3), 3, np.array("3"), "3"])
+    assert codes.tolist() == [0, 0, 1, 1]
+    assert there.all()
+    for records in ([np.ones(2), np.ones(3)], [np.ones((2, 3)), np.ones((2, 4))], [1.0, jnp.ones(2)], [[1, 2], [3]]):
+        with pytest.raises(ValueError, match="different lengths"):
+            to_grid(records, Grid(0, 0, 8))
+    one = np.empty(2, object)
+    one[:] = [np.ones(1), 3]
+    assert to_grid(one, Grid(0, 0, 8))[1].tolist() == [False, True]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "int4", "bool"])
+def test_narrow_numbers(dtype):
+    assert to_grid(jnp.array([0, 1, 1], dtype), Grid(-1, 0, 8))[0].tolist() == [0, 2, 2]
+    assert to_grid(np.asarray(jnp.array([0, 1, 1], dtype)), Grid(-1, 0, 8))[0].tolist() == [0, 2, 2]
+
+
+def test_arrays_of_other_libraries_are_arrays_of_objects():
+    for values in ([2**60 - 1, 2, 3], [2**60 - 1, None, 3]):  # of one dtype, whatever the records are
+        array = as_array(Foreign(values))
+        assert array.dtype == object
+        cells, there = to_grid(Foreign(values), Grid(30, 0, 2**31 - 2))
+        assert cells.tolist() == [2**30 - 1, 0, 0]
+        assert there.tolist() == [True, values[1] is not None, True]
+    assert codes_of(Foreign(["a", None, "b", "a"]))[0].tolist() == [0, -1, 1, 0]
+
+
+def test_masked_arrays_are_refused():
+    masked = np.ma.array([1.0, 2.0, 3.0], mask=[True, False, False])
+    for x in (masked, [masked, masked], [[masked]], np.ma.array([1, 2])):
+        with pytest.raises(TypeError, match=r"mask.*filled\(np\.nan\)"):
+            to_grid(x, Grid(0, 0, 8))
+    assert to_grid(masked.filled(np.nan), Grid(0, 0, 8))[1].tolist() == [False, True, True]
+    assert to_grid([1.0, np.ma.masked], Grid(0, 0, 8))[1].tolist() == [True, False]  # one record of a list is data

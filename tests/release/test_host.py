@@ -155,7 +155,8 @@ def test_bad_parameters_and_traces_are_refused():
         ({"statistic": "mode"}, "statistic"),
         ({"statistic": OrderStatistic(9)}, "rank"),
         ({"statistic": Quantile(1.5)}, "between 0 and 1"),
-        ({"statistic": Quantile(Fraction(1, 2**28 + 1)), "grid": Grid(0, 0, 100)}, "2\\^31"),
+        ({"statistic": Quantile(Fraction(1, 2**28 + 1)), "grid": Grid(0, 0, 100)}, "denominator"),
+        ({"statistic": Quantile(Fraction(1, 2**20 + 1)), "grid": Grid(0, 0, 2**12)}, "2\\^31.*smaller denominator"),
         ({"statistic": "sum", "neighbors": "add_remove"}, "swap"),
         ({"n_max": 9}, "add_remove"),
         ({"neighbors": "add_remove", "n_max": 3}, "n_max"),
@@ -164,6 +165,9 @@ def test_bad_parameters_and_traces_are_refused():
             release(RECORDS, **(common | change))
     with pytest.raises(TypeError, match="Grid"):
         release(RECORDS, **(common | {"grid": 4}))
+    for n_max in (9.7, "x", True, np.array([9])):
+        with pytest.raises(TypeError, match="n_max must be an integer"):
+            release(RECORDS, **(common | {"neighbors": "add_remove", "n_max": n_max}))
     for run in (
         lambda: jax.jit(lambda x: release(x, **common).values)(RECORDS),
         lambda: jax.jit(lambda: release(RECORDS, **common).values)(),
@@ -193,6 +197,47 @@ def test_modes_follow_the_exponential_mechanism(neighbors):
     for bad in ((), (1.0, 1.0), (2.0, 1.0), (float("nan"),)):
         with pytest.raises(ValueError, match="candidates"):
             Mode(bad)
+
+
+def test_modes_count_what_equals_a_candidate_exactly():
+    odd = 2**53 + 1  # float64 would round it to 2^53
+    common = {"statistic": Mode((0, 2**53)), "epsilon": 5.0, "neighbors": "swap", "draws": 200}
+    for other in (np.int64, np.uint64, object, list, np.longdouble):
+        exact = other is not np.longdouble or np.longdouble(odd) != np.longdouble(2**53)  # some have no more digits than float64
+        for value, equal in ((odd, not exact), (2**53, True)):
+            x = [[value] * 40] if other is list else np.array([[value] * 40], other)
+            assert (np.mean(release(x, **common).values == 2**53) > 0.9) == equal
+    counts = host.counts_of
+    for x in (np.array([3, 200], np.uint8), np.array([3.0, 200.0], np.float16), [3, 200.0], np.array([3, 200], object)):
+        assert counts(x, (-1.0, 2.5, 3.0, 200.0, 256.0, 1e300), None).tolist() == [0, 0, 1, 1, 0, 0]
+    assert counts([2**2000, None, "x", float("nan"), 3], (0.0, 3.0), None).tolist() == [0, 1]
+    assert counts(np.array([True, False, True]), (0.0, 1.0), None).tolist() == [1, 2]
+    assert counts(np.array([0x7FF0000000000001], np.uint64).view(np.float64), (0.0,), None).tolist() == [0]
+    for candidates in ((0, odd), (np.int64(odd), 2.0**60)):
+        with pytest.raises(ValueError, match="float64 holds"):
+            Mode(candidates)
+
+
+def test_masks_that_do_not_fit_are_named():
+    for statistic, grid in ((Mode((1.0, 2.0)), None), ("median", GRID)):
+        common = {"statistic": statistic, "grid": grid, "epsilon": 1.0, "neighbors": "add_remove"}
+        with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not fit x of shape \(3,\)"):
+            release(np.ones(3), mask=[True, False], **common)
+        with pytest.raises(TypeError, match="masked arrays"):
+            release(np.ones(3), mask=np.ma.array([True, False, True]), **common)
+        assert release(np.ones((2, 3)), mask=[True, False, True], **common).cells.shape == (1, 2)
+
+
+def test_the_law_of_arrays_that_numpy_does_not_know():
+    class Foreign:
+        dtype = "Float64"
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([12.0, None, 14.0], dtype=dtype)
+
+    common = {"statistic": "median", "epsilon": 1.0, "grid": GRID, "neighbors": "swap"}
+    for x, law in ((jnp.ones(3, jnp.bfloat16), "cell"), (jnp.ones(3, jnp.int4), "owned_cell"), (Foreign(), "owned_cell")):
+        assert release(x, **common).law == exact_law(x, **common).law == law
 
 
 STATISTICS = {
@@ -257,7 +302,7 @@ def test_the_cells_of_a_list_do_not_depend_on_each_other():
 def test_ranks_that_would_overflow_are_refused():
     """A float 1/3 has a denominator of 10^16: products with it wrap around in 64 bits."""
     for definition in ("lower", "linear"):
-        with pytest.raises(ValueError, match=r"denominator|2\^31"):
+        with pytest.raises(ValueError, match=r"denominator 10000000000000000.*Fraction\(1, 3\)"):
             release(np.zeros(3000), statistic=Quantile(1 / 3, definition), epsilon=1.0, grid=GRID, neighbors="swap")
     x = np.full(3000, np.nan)
     x[:2767] = 20.0
