@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.closed_forms import Masses, Pieces, resolve
-from dpjax.distributions.finite import Finite, _above_least
+from dpjax.distributions.finite import Finite, above_least
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.shapes import align, broadcast_rows, concatenate, take
 
@@ -80,7 +80,7 @@ def of_candidates(p: Finite, q: Finite) -> Segments:
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     costs = []
     for law in (p, q):
-        above = broadcast_rows(_above_least(law.cost), batch)
+        above = broadcast_rows(above_least(law.cost), batch)
         there = above < jnp.inf
         above = jnp.where(above == jnp.inf, 0.0, above)
         rate = align(law.rate, len(batch))[..., None]

@@ -179,7 +179,7 @@ class Finite:
         return align(array, max(array.ndim, len(self.batch_shape)))
 
 
-def _above_least(cost: jax.Array) -> jax.Array:
+def above_least(cost: jax.Array) -> jax.Array:
     """The cost above the smallest of its row: a product of large costs with the rate would be rounded by more than it decides.
 
     Infinite stays infinite; NaN everywhere in a row without a finite cost, or with a cost of -inf or NaN.
@@ -192,7 +192,7 @@ def _above_least(cost: jax.Array) -> jax.Array:
 @jax.jit
 def _log_probabilities(law: Finite) -> jax.Array:
     batch = law.batch_shape
-    above = broadcast_rows(_above_least(law.cost), batch)
+    above = broadcast_rows(above_least(law.cost), batch)
     absent = above == jnp.inf
     weighted = -jnp.where(absent, 0.0, above) * align(law.rate, len(batch))[..., None]
     return jax.nn.log_softmax(jnp.where(absent & ~jnp.isnan(weighted), -jnp.inf, weighted), axis=-1)
@@ -250,7 +250,7 @@ def _sample_index(key: jax.Array, law: Finite, shape: tuple[int, ...]) -> jax.Ar
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32)
     rate = broadcast_batch(law.rate, batch)[..., None]  # rows that differ in their values only draw separately too
-    above = _above_least(align(law.cost, len(batch) + 1))
+    above = above_least(align(law.cost, len(batch) + 1))
     absent = above == jnp.inf
     widths = jnp.where(absent, 0.0, jnp.where(jnp.isnan(above), jnp.nan, 1.0)).astype(law.dtype)
     line = line_of_intervals(widths, jnp.where(absent, 0.0, above), rate, False)

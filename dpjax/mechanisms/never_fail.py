@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import TypeVar
 
 import jax
@@ -21,11 +22,13 @@ from jax.typing import ArrayLike
 from dpjax import parameters
 from dpjax.accounting.failures import Bound, Fallback, number_of_attempts, retry_until_success
 from dpjax.accounting.guarantees import Guarantee
-from dpjax.distributions.finite import Finite
+from dpjax.distributions.finite import Finite, above_least
+from dpjax.distributions.selection import pad, pair_sums
 from dpjax.random.keys import check_key
 from dpjax.shapes import align, broadcast_batch, broadcast_rows
 
 Outcome = TypeVar("Outcome")
+_LANES = 32  # log and exp differ in their last bits between the lanes of a row that is not a multiple of this
 
 
 def never_fail(
@@ -144,13 +147,34 @@ def never_fail_law(law: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, a
 @partial(jax.jit, static_argnames=("attempts",))
 def _never_fail_law(law: Finite, acceptance: jax.Array, fallback: jax.Array, attempts: int) -> Finite:
     batch = jnp.broadcast_shapes(law.batch_shape, acceptance.shape[:-1], fallback.shape)
-    rank = len(batch) + 1
-    accepted = align(jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0)), rank)
-    log_mass = align(law.log_probabilities(), rank)
-    reachable = log_mass != -jnp.inf
-    mass = jnp.where(reachable, jnp.exp(jnp.where(reachable, log_mass, 0.0)), 0.0)
-    success = broadcast_rows(jnp.sum(mass * accepted, axis=-1, keepdims=True), batch)
-    failure = broadcast_rows(jnp.sum(mass * (1 - accepted), axis=-1, keepdims=True), batch)
+    rank, size = len(batch) + 1, law.values.shape[-1]
+    # Rows of a multiple of 32 candidates, products that no sum absorbs, and sums of neighbours: no further row changes a bit.
+    accepted = jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0))
+    accepted = align(jnp.pad(accepted, [(0, 0)] * (accepted.ndim - 1) + [(0, -size % _LANES)]), rank)
+    cost = jnp.pad(law.cost, [(0, 0)] * (law.cost.ndim - 1) + [(0, -size % _LANES)], constant_values=jnp.inf)
+    above = align(above_least(cost), rank)
+    reachable = above != jnp.inf
+    log_weight = -jnp.abs(jnp.where(reachable, above, 0.0) * align(law.rate, rank - 1)[..., None])
+    weight = jnp.where(reachable, jnp.exp(log_weight), 0.0)
+    sums = (_sum(weight), _sum(jnp.abs(weight * accepted)), _sum(jnp.abs(weight * (1 - accepted))))
+    total, success, failure = (pad(broadcast_rows(part, batch).reshape(-1), _LANES) for part in sums)
+    log_total, log_leftover, log_repeats = (
+        column[: prod(batch)].reshape(*batch, 1) for column in _of_all_attempts(total, success, failure, attempts)
+    )
+    kept = reachable & (accepted > 0)
+    log_kept = (jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0))) + (log_repeats - log_total)
+    own = jnp.where(kept | jnp.isnan(log_repeats), -log_kept, jnp.inf)[..., :size]
+    cost = jnp.concatenate([own, -log_leftover], axis=-1)
+    ends = broadcast_batch(fallback, batch)[..., None]
+    values = jnp.concatenate([broadcast_rows(law.values, batch), ends], axis=-1)
+    return Finite(values, cost, jnp.ones((), law.dtype))
+
+
+def _of_all_attempts(
+    total: jax.Array, accepted: jax.Array, rejected: jax.Array, attempts: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """From sums of weights, ``(rows,)``: the logarithms of the total, of P(no success), and of the expected number of attempts."""
+    success, failure = accepted / total, rejected / total
     # The logarithm of q from whichever of q and 1 - q is the smaller; the masks keep the derivatives finite.
     likely = success > failure
     log_failure = jnp.where(
@@ -163,12 +187,14 @@ def _never_fail_law(law: Finite, acceptance: jax.Array, fallback: jax.Array, att
     made = jnp.where(certain, 1.0, -jnp.expm1(attempts * jnp.where(certain, -1.0, log_failure)))
     positive = success > 0
     log_repeats = jnp.log(jnp.where(positive, made / jnp.where(positive, success, 1.0), 1.0))
-    kept = reachable & (accepted > 0)
-    log_kept = jnp.where(kept, log_mass, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_repeats
-    cost = jnp.concatenate([jnp.where(kept | jnp.isnan(log_repeats), -log_kept, jnp.inf), -log_leftover], axis=-1)
-    ends = broadcast_batch(fallback, batch)[..., None]
-    values = jnp.concatenate([broadcast_rows(law.values, batch), ends], axis=-1)
-    return Finite(values, cost, jnp.ones((), law.dtype))
+    return jnp.log(total), log_leftover, log_repeats
+
+
+def _sum(weights: jax.Array) -> jax.Array:
+    """The sum over the last axis, ``(..., 1)``, by adds of neighbours: no row and no zero at the end changes it."""
+    while weights.shape[-1] > 1:
+        weights = pair_sums(weights if weights.shape[-1] % 2 == 0 else pad(weights, 2))
+    return weights
 
 
 def guarantee(attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp") -> Guarantee:

@@ -89,6 +89,22 @@ def test_draws_follow_the_law_and_what_comes_with_them_stays_together():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_the_law_does_not_change_with_further_rows_or_excluded_candidates():
+    scores = jax.random.normal(jax.random.key(333), (2048, 333))
+    accepted = jnp.where(jnp.arange(333) % 3 == 0, jnp.float32(0.7), 0.0)
+
+    def costs(scores, accepted):
+        law = never_fail_law(exponential(scores, 1.0, sensitivity=1.0), accepted, fallback=0.0, attempts=5)
+        return np.asarray(law.cost)
+
+    plain = costs(scores[:7], accepted)
+    np.testing.assert_array_equal(costs(scores, accepted)[:7], plain)
+    np.testing.assert_array_equal(costs(scores[:1], accepted), plain[:1])
+    wider = costs(jnp.pad(scores[:7], [(0, 0), (0, 200)], constant_values=-jnp.inf), jnp.pad(accepted, (0, 200)))
+    np.testing.assert_array_equal(np.delete(wider, np.s_[333:533], axis=1), plain)
+
+
 def test_keys_map_and_single_draws_are_those_of_the_batch():
     def draw(key):
         return exponential_noise(key, ())
