@@ -86,4 +86,4 @@ def test_a_killed_run_goes_on_to_the_numbers_of_an_uninterrupted_one(tmp_path):
 
 @pytest.mark.slow
 def test_sorting_on_eight_devices_does_not_hang():
-    assert result(start("stress", 64, 50_001, 20, flags=EIGHT)) == {"different": 1}
+    assert result(start("stress", 64, 50_001, 8, flags=EIGHT)) == {"different": 1}
