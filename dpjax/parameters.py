@@ -39,6 +39,13 @@ def float_array(name: str, value: Any) -> jax.Array:
     return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
 
 
+def float_dtype(*values: Any) -> Any:
+    """Return the dtype to compute in: the widest float among JAX arrays, at least float32; the default where there is none."""
+    found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
+    widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
+    return widest if widest.itemsize >= 4 else jnp.dtype("float32")
+
+
 def host_floats(name: str, value: Any) -> np.ndarray:
     """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
     value = np.asarray(value)

@@ -186,7 +186,7 @@ def allocate(
     parameters.one_of("budget", budget, ("epsilon", "zcdp"))
     if isinstance(queries, bool) or not isinstance(queries, int) or queries < 1:
         raise ValueError(f"queries must be an integer from 1 on, got {queries!r}.")
-    dtype = total.dtype if isinstance(total, jax.Array) else jnp.result_type(float)
+    dtype = parameters.float_dtype(total)
     whole = parameters.positive("total", total, dtype)[..., None]
     root, power = (1.0, 0.5) if budget == "epsilon" else (0.5, 2 / 3)
 

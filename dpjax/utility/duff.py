@@ -281,10 +281,7 @@ _MAY_BE_ZERO = ("level_measure", "smooth_sensitivity")
 
 def _aligned(**arguments: ArrayLike) -> list[jax.Array]:
     """Check public numbers and give them one rank and dtype."""
-    dtypes = [
-        value.dtype for value in arguments.values() if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
-    ]
-    dtype = max([d for d in dtypes if d.itemsize >= 4], key=lambda d: d.itemsize, default=jnp.result_type(float))
+    dtype = parameters.float_dtype(*arguments.values())
     checked = [
         (parameters.nonnegative if name in _MAY_BE_ZERO else parameters.positive)(name, value, dtype)
         for name, value in arguments.items()
