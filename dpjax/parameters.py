@@ -65,6 +65,13 @@ def _nearest_float(number: float) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
+def codes(given: jax.Array | np.ndarray) -> jax.Array:
+    """Return integers as int32, and -1 for those that are negative or do not fit: they must not wrap around into the range."""
+    xp: Any = jnp if isinstance(given, jax.Array) else np
+    held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
+    return jnp.asarray(xp.where(held, given.astype(np.int32), np.int32(-1)))
+
+
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public parameter that must be finite and above zero (see the tiers above)."""
     least = float(np.finfo(dtype).tiny)  # XLA takes a smaller one for zero

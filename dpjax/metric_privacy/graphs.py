@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dpjax import parameters
 from dpjax.metric_privacy.metrics import Metric, budget_array
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.shapes import align
@@ -55,7 +56,7 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
         cost = cost[None]
     if cost.shape[-1] not in (1, given.shape[0]):
         raise ValueError(f"{given.shape[0]} edges need as many budgets, or one for all; got shape {cost.shape}.")
-    return _of_edges(jnp.asarray(given, jnp.int32), cost, int(size))
+    return _of_edges(parameters.codes(given), cost, int(size))
 
 
 @partial(jax.jit, static_argnames="size")
