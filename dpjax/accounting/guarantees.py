@@ -74,7 +74,7 @@ class Guarantee:
             promises.append(f"{self.zcdp:g}-zCDP")
         if self.renyi:
             promises.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
-        return f"{' and '.join(promises)} under {self.neighbors} neighbors"
+        return f"{' and '.join(promises) or 'no promise'} under {self.neighbors} neighbors"
 
     def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
         """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
