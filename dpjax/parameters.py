@@ -6,6 +6,7 @@
 3. Data never raises: an error that depends on a record discloses it.
 """
 
+import operator
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -153,6 +154,26 @@ def left_over(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
     return jnp.asarray(concrete, dtype)
 
 
+def whole(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
+    """Return a static integer of Python, NumPy or JAX as a Python integer, or raise ``ValueError``; a bool is no number.
+
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        least: the smallest that is allowed.
+        most: the largest, if there is one.
+        must: what it must be, in words, where "an integer from 1 on" or "an integer from 0 to 9" does not say it well.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:  # traced values too
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        must = must or f"an integer from {least} {'on' if most is None else f'to {most}'}"
+        raise ValueError(f"{name} must be {must}, got {value!r}.")
+    return number
+
+
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise where an argument is of another type, and say where that type comes from."""
     if not isinstance(value, kind):
@@ -167,8 +188,10 @@ def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> j
         array = value.astype(dtype)
         return jnp.where(test(array, jnp), array, jnp.nan)
     given = np.asarray(value)
-    if given.dtype.kind not in "biuf":
-        raise TypeError(kind)
+    try:
+        given = host_floats(name, given)
+    except TypeError:
+        raise TypeError(kind) from None
     with np.errstate(over="ignore", under="ignore"):
         concrete = given.astype(np.float64).astype(dtype)
     if not np.all(test(concrete, np)):

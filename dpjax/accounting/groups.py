@@ -34,8 +34,7 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     1.5-DP and 1.5-bounded-range under swap neighbors
     """
     parameters.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"size must be an integer from 1 on, got {size!r}.")
+    size = parameters.whole("size", size, 1)
     delta = 0.0
     if guarantee.delta:
         delta = (

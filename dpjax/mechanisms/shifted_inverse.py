@@ -184,9 +184,7 @@ def num_candidates_over(failure: float, num_candidates: int) -> float:
     """Return the number of candidates divided by the failure probability, both checked."""
     if not 0 < failure < 1:
         raise ValueError(f"failure must be strictly between 0 and 1, got {failure}.")
-    if isinstance(num_candidates, bool) or not isinstance(num_candidates, (int, np.integer)) or num_candidates < 1:
-        raise ValueError(f"num_candidates must be an integer from 1 on, got {num_candidates!r}.")
-    return num_candidates / failure
+    return parameters.whole("num_candidates", num_candidates, 1) / failure
 
 
 def guarantee(down: DownSensitivity, epsilon: float) -> Guarantee:
