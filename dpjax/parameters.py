@@ -6,6 +6,7 @@
 3. Data never raises: an error that depends on a record discloses it.
 """
 
+import operator
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -39,6 +40,13 @@ def float_array(name: str, value: Any) -> jax.Array:
     return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
 
 
+def float_dtype(*values: Any) -> Any:
+    """Return the dtype to compute in: the widest float among JAX arrays, at least float32; the default where there is none."""
+    found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
+    widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
+    return widest if widest.itemsize >= 4 else jnp.dtype("float32")
+
+
 def host_floats(name: str, value: Any) -> np.ndarray:
     """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
     value = np.asarray(value)
@@ -56,6 +64,13 @@ def _nearest_float(number: float) -> float:
         return float(number)
     except OverflowError:
         return float("inf") if number > 0 else float("-inf")
+
+
+def codes(given: jax.Array | np.ndarray) -> jax.Array:
+    """Return integers as int32, and -1 for those that are negative or do not fit: they must not wrap around into the range."""
+    xp: Any = jnp if isinstance(given, jax.Array) else np
+    held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
+    return jnp.asarray(xp.where(held, given.astype(np.int32), np.int32(-1)))
 
 
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
@@ -148,6 +163,26 @@ def left_over(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
     return jnp.asarray(concrete, dtype)
 
 
+def whole(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
+    """Return a static integer of Python, NumPy or JAX as a Python integer, or raise ``ValueError``; a bool is no number.
+
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        least: the smallest that is allowed.
+        most: the largest, if there is one.
+        must: what it must be, in words, where "an integer from 1 on" or "an integer from 0 to 9" does not say it well.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:  # traced values too
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        must = must or f"an integer from {least} {'on' if most is None else f'to {most}'}"
+        raise ValueError(f"{name} must be {must}, got {value!r}.")
+    return number
+
+
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise where an argument is of another type, and say where that type comes from."""
     if not isinstance(value, kind):
@@ -162,8 +197,10 @@ def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> j
         array = value.astype(dtype)
         return jnp.where(test(array, jnp), array, jnp.nan)
     given = np.asarray(value)
-    if given.dtype.kind not in "biuf":
-        raise TypeError(kind)
+    try:
+        given = host_floats(name, given)
+    except TypeError:
+        raise TypeError(kind) from None
     with np.errstate(over="ignore", under="ignore"):
         concrete = given.astype(np.float64).astype(dtype)
     if not np.all(test(concrete, np)):

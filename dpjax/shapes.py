@@ -47,6 +47,17 @@ def row(array: jax.Array, batch: tuple[int, ...], number: jax.Array) -> jax.Arra
     return array.reshape(prod(own), array.shape[-1])[index]
 
 
+def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:
+    """Raise where the shape of a public parameter does not broadcast to that of something else, which it cannot widen."""
+    for name, shape in public.items():
+        try:
+            fitting = jnp.broadcast_shapes(batch, shape) == batch
+        except ValueError:
+            fitting = False
+        if not fitting:
+            raise ValueError(f"{name} of shape {shape} does not broadcast to the shape {batch} of {of}.")
+
+
 def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
     """Raise where the shape of a public parameter does not broadcast against the batch."""
     for name, shape in public.items():

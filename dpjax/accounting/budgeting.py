@@ -51,8 +51,7 @@ def epsilon_per_query(
     """
     if promise not in ("pure", "bounded_range"):
         raise ValueError(f'promise must be "pure" or "bounded_range", got {promise!r}.')
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"count must be an integer from 1 on, got {count!r}.")
+    count = parameters.whole("count", count, 1)
     if not (0 < epsilon < inf and 0 <= delta < 1):
         raise ValueError(f"epsilon must be finite and positive, and delta in [0, 1), got {epsilon} and {delta}.")
 
@@ -184,9 +183,8 @@ def allocate(
     [1.0, 2.0, 3.0]
     """
     parameters.one_of("budget", budget, ("epsilon", "zcdp"))
-    if isinstance(queries, bool) or not isinstance(queries, int) or queries < 1:
-        raise ValueError(f"queries must be an integer from 1 on, got {queries!r}.")
-    dtype = total.dtype if isinstance(total, jax.Array) else jnp.result_type(float)
+    queries = parameters.whole("queries", queries, 1)
+    dtype = parameters.float_dtype(total)
     whole = parameters.positive("total", total, dtype)[..., None]
     root, power = (1.0, 0.5) if budget == "epsilon" else (0.5, 2 / 3)
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from dpjax import parameters
 from dpjax.accounting.binomial import log_mass
 
 Queries = Literal["fixed", "adaptive"]
@@ -255,9 +256,8 @@ def _checked(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[flo
         raise TypeError(f"epsilons must be numbers, got {list(epsilons)}.")
     if not all(0 < float(epsilon) < math.inf for epsilon in epsilons):
         raise ValueError(f"epsilons must be finite and positive, got {list(epsilons)}.")
-    if not all(isinstance(count, (int, np.integer)) and not isinstance(count, bool) and count >= 1 for count in counts):
-        raise ValueError(f"counts must be integers from 1 on, got {list(counts)}.")
-    return [(float(epsilon), int(count)) for epsilon, count in zip(epsilons, counts, strict=True)]
+    whole = [parameters.whole("counts", count, 1, must="integers from 1 on") for count in counts]
+    return [(float(epsilon), count) for epsilon, count in zip(epsilons, whole, strict=True)]
 
 
 def _check_epsilon(epsilon: float) -> float:

@@ -202,7 +202,7 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     >>> round(float(epsilon_of_zcdp(0.5, delta=1e-6)), 4)
     5.2215
     """
-    dtype = _dtype(zcdp, delta)
+    dtype = parameters.float_dtype(zcdp, delta)
     cost, failure = parameters.positive("zcdp", zcdp, dtype), parameters.probability("delta", delta, dtype, below=1.0)
     return _epsilon_of_zcdp(cost, failure)
 
@@ -231,7 +231,7 @@ def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
     >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
     0.017985
     """
-    dtype = _dtype(zcdp, epsilon)
+    dtype = parameters.float_dtype(zcdp, epsilon)
     cost = parameters.positive("zcdp", zcdp, dtype)
     target = parameters.nonnegative("epsilon", epsilon, dtype)
     return _delta_of_zcdp(cost, target)
@@ -267,7 +267,7 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
     >>> round(float(epsilon_of_rdp(lambda order: 10 * rdp_of_bounded_range(0.5, order=order), delta=1e-6)), 3)
     3.632
     """
-    failure = parameters.probability("delta", delta, _dtype(delta), below=1.0)
+    failure = parameters.probability("delta", delta, parameters.float_dtype(delta), below=1.0)
     batch = jnp.broadcast_shapes(shape, failure.shape)
     nats = -jnp.log(align(failure, len(batch)))
 
@@ -298,7 +298,7 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
     True
     """
-    target = parameters.nonnegative("epsilon", epsilon, _dtype(epsilon))
+    target = parameters.nonnegative("epsilon", epsilon, parameters.float_dtype(epsilon))
     batch = jnp.broadcast_shapes(shape, target.shape)
     at = align(target, len(batch))[..., None]
 
@@ -332,7 +332,7 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     0.3446
     """
     parameters.one_of("conversion", conversion, ("tight", "classical"))
-    dtype = _dtype(epsilon)
+    dtype = parameters.float_dtype(epsilon)
     budget, failure = parameters.positive("epsilon", epsilon, dtype), parameters.probability("delta", delta, dtype, below=1.0)
     rank = max(budget.ndim, failure.ndim)
     budget, nats = align(budget, rank), -jnp.log(align(failure, rank))
@@ -357,7 +357,7 @@ def _at_best_order(objective: Callable[[jax.Array, jax.Array], jax.Array], shape
 
 
 def _at_orders(formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike) -> jax.Array:
-    dtype = _dtype(epsilon, order)
+    dtype = parameters.float_dtype(epsilon, order)
     budget = parameters.positive("epsilon", epsilon, dtype)
     at = parameters.above_one("order", order, dtype)
     return _broadcast(formula, budget, at)
@@ -370,11 +370,4 @@ def _broadcast(formula: Callable[..., jax.Array], *values: jax.Array) -> jax.Arr
 
 
 def _positive(name: str, value: ArrayLike) -> jax.Array:
-    return parameters.positive(name, value, _dtype(value))
-
-
-def _dtype(*values: ArrayLike) -> Any:
-    """The widest float dtype among JAX arrays, at least float32; the default otherwise."""
-    found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
-    widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
-    return widest if widest.itemsize >= 4 else jnp.dtype("float32")
+    return parameters.positive(name, value, parameters.float_dtype(value))

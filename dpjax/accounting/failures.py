@@ -234,6 +234,4 @@ def _failure(failure: float) -> float:
 
 def number_of_attempts(attempts: int) -> int:
     """Return a static number of attempts, at least 1; raise where it is none."""
-    if isinstance(attempts, bool) or not hasattr(attempts, "__index__") or attempts < 1:
-        raise ValueError(f"attempts must be an integer from 1 on, got {attempts!r}.")
-    return int(attempts)
+    return parameters.whole("attempts", attempts, 1)

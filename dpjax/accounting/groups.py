@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, fsum, inf
 from typing import Literal
+
+import numpy as np
 
 from dpjax import parameters
 from dpjax.accounting.guarantees import Guarantee
@@ -31,8 +34,7 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     1.5-DP and 1.5-bounded-range under swap neighbors
     """
     parameters.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"size must be an integer from 1 on, got {size!r}.")
+    size = parameters.whole("size", size, 1)
     delta = 0.0
     if guarantee.delta:
         delta = (
@@ -54,7 +56,9 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
             record's number only, so that a replaced record stays in its part.
 
     Returns:
-        A :class:`Guarantee`: the largest of each promise.
+        A :class:`Guarantee`: the largest of each promise, and of the zCDP that each part's promises imply. Where a part has a curve
+        of Renyi divergences and no part has a delta, the largest of the parts' at each order, too: neighbours differ in one part,
+        so the privacy loss of all parts together is that of one.
 
     Raises:
         ValueError: none, different relations, an unknown option, or swap neighbours by value.
@@ -82,4 +86,15 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     def largest(name: str) -> float:
         return max(float(getattr(guarantee, name)) for guarantee in guarantees)
 
-    return Guarantee(largest("epsilon"), largest("bounded_range"), relations[0], largest("delta"), largest("zcdp"))
+    kept = Guarantee(largest("epsilon"), largest("bounded_range"), relations[0], largest("delta"), largest("zcdp"))
+    rho = max(part.zcdp if part.delta else part.rho for part in guarantees)
+    if rho < kept.rho or kept.delta:
+        kept = replace(kept, zcdp=rho)
+    orders = np.array(sorted({order for part in guarantees for order, _ in part.renyi}))
+    if kept.delta or not orders.size:
+        return kept
+    divergences = np.maximum.accumulate(np.max([part.rdp(orders) for part in guarantees], axis=0))  # rising but for rounding
+    if not np.any(divergences < kept.rdp(orders)):
+        return kept
+    known = divergences < inf
+    return replace(kept, renyi=tuple(zip(orders[known].tolist(), divergences[known].tolist(), strict=True)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpjax import parameters
 from dpjax.accounting import composition, formulas
 
 RELATIONS = ("add_remove", "swap", "edge")
@@ -74,7 +75,7 @@ class Guarantee:
             promises.append(f"{self.zcdp:g}-zCDP")
         if self.renyi:
             promises.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
-        return f"{' and '.join(promises)} under {self.neighbors} neighbors"
+        return f"{' and '.join(promises) or 'no promise'} under {self.neighbors} neighbors"
 
     def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
         """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
@@ -182,7 +183,7 @@ class Composition:
         for guarantee, count in self.parts:
             if not isinstance(guarantee, Guarantee):
                 raise TypeError(f"parts are pairs of a Guarantee and a number, got {type(guarantee).__name__}.")
-            _count(count)
+            parameters.whole("a number of mechanisms", count, 1)
         relations = sorted({guarantee.neighbors for guarantee, _ in self.parts})
         if len(relations) > 1:
             raise ValueError(
@@ -202,7 +203,7 @@ class Composition:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, count: int) -> Composition:
-        times = _count(count)
+        times = parameters.whole("a number of mechanisms", count, 1)
         return Composition(tuple((guarantee, number * times) for guarantee, number in self.parts))
 
     __rmul__ = __mul__
@@ -374,12 +375,6 @@ def _total(numbers: Iterable[float]) -> float:
         return fsum(numbers)
     except OverflowError:
         return inf
-
-
-def _count(count: int) -> int:
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
-    return int(count)
 
 
 def concrete_epsilon(epsilon: float) -> float:

@@ -156,8 +156,7 @@ def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
 
 
 def _checked(epsilon: ArrayLike, probability: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    found = [value.dtype for value in (epsilon, probability) if isinstance(value, jax.Array)]
-    dtype = max((d for d in found if jnp.issubdtype(d, jnp.floating)), key=lambda d: d.itemsize, default=jnp.result_type(float))
+    dtype = parameters.float_dtype(epsilon, probability)
     budget, share = parameters.positive("epsilon", epsilon, dtype), parameters.share("probability", probability, dtype)
     rank = max(budget.ndim, share.ndim)
     return align(budget, rank), align(share, rank)

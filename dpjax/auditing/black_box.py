@@ -204,6 +204,8 @@ class _Event:
 
 def _choose(p: Array, q: Array, delta: float) -> _Event:
     """The event with the best ratio of Wilson limits, closed forms that are near Clopper and Pearson's; any choice is valid."""
+    if p.shape[1] == 0:
+        return _Event(np.empty(0), np.empty(0), np.empty(0, bool), np.empty(0, bool))
     pooled = np.sort(np.concatenate([p, q]), axis=0)
     share = np.concatenate([2.0 ** -np.arange(2, 2 + _TAIL), np.linspace(0, 1, _UNIFORM), 1 - 2.0 ** -np.arange(2, 2 + _TAIL)])
     ends = pooled[np.unique(np.round(share * (len(pooled) - 1)).astype(int))]

@@ -119,9 +119,7 @@ def worst_neighbor(
     """
     parameters.one_of("neighbors", neighbors, NEIGHBORS)
     records, there = present_records(x, count=count, mask=mask)
-    for name, size, least in (("refine", refine, 0), ("chunk_size", chunk_size, 1)):
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < least:
-            raise ValueError(f"{name} must be an integer from {least}, got {size!r}.")
+    refine, chunk_size = parameters.whole("refine", refine, 0), parameters.whole("chunk_size", chunk_size, 1)
     if records.ndim != 1 or (there is not None and there.ndim != 1):
         raise ValueError(f"worst_neighbor takes one dataset of shape (n,), got {records.shape}: the search is itself a batch.")
     bounds = parameters.bounds(lower, upper, records.dtype)

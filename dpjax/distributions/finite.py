@@ -55,7 +55,7 @@ class Finite:
     @property
     def dtype(self) -> Any:
         """The dtype of the values and of every result."""
-        return self.values.dtype
+        return jax.dtypes.canonicalize_dtype(self.values.dtype)  # NumPy fields may be wider than JAX's
 
     def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         """Draw values; see :meth:`sample_index`.
@@ -76,7 +76,7 @@ class Finite:
         if index.size == 0:
             return jnp.zeros(index.shape, self.dtype)
         flat = jnp.moveaxis(index.reshape(prod(shape), *batch), 0, -1)
-        points = jnp.moveaxis(take(self.values, jnp.maximum(flat, 0)), -1, 0).reshape(index.shape)
+        points = jnp.moveaxis(take(jnp.asarray(self.values), jnp.maximum(flat, 0)), -1, 0).reshape(index.shape)
         return jnp.where(index >= 0, points, jnp.nan)
 
     def sample_index(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:

@@ -89,12 +89,12 @@ class SymmetricNoise:
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``; NaN if it does not exist."""
         loc, scale = self._fields()
-        return jnp.where(self._mean_abs() < jnp.inf, loc + 0 * scale, jnp.nan)
+        return jnp.where(broadcast_batch(self._mean_abs(), self.batch_shape) < jnp.inf, loc + 0 * scale, jnp.nan)
 
     def variance(self) -> jax.Array:
         """E[(Y - loc)^2], of shape ``batch_shape``; infinite if it does not exist."""
         _, scale = self._fields()
-        return jnp.square(scale) * self._mean_square()
+        return jnp.square(scale) * broadcast_batch(self._mean_square(), self.batch_shape)
 
     def stddev(self) -> jax.Array:
         """The standard deviation, of shape ``batch_shape``."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import parameters
@@ -28,7 +29,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.never_fail import never_fail, never_fail_law
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, broadcast_batch
+from dpjax.shapes import align, broadcast_batch, fits_into
 
 Outcome = TypeVar("Outcome")
 
@@ -52,7 +53,8 @@ def bounded_loss(
         draw: one attempt of the mechanism: a function of a key, to an array or a pytree of arrays.
         loss: from an outcome to float ``(...)``, read from the data too; the axes that all arrays of the outcome begin with. A loss
             of NaN is a failure.
-        target: alpha, public, the loss that an attempt stays within but for its failure probability; broadcasts against the loss.
+        target: alpha, public, the loss that an attempt stays within but for its failure probability; broadcasts to the shape of the
+            loss, which it cannot widen.
         epsilon: positive, of the truncated Laplace noise on the loss; broadcasts likewise.
         delta: in (0, 1/2), of that noise; broadcasts likewise.
         sensitivity: positive, of the loss of every outcome, as a function of the data; broadcasts likewise.
@@ -85,6 +87,8 @@ def bounded_loss(
     """
     like = jax.eval_shape(lambda key: loss(draw(key)), check_key(key))
     dtype = like.dtype if jnp.issubdtype(like.dtype, jnp.floating) else jnp.result_type(float)
+    for name, value in (("target", target), ("epsilon", epsilon), ("delta", delta), ("sensitivity", sensitivity)):
+        fits_into(like.shape, "the loss", **{name: np.shape(value)})
     test = _Test.of(target, epsilon, delta, sensitivity, dtype)
 
     def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import parameters
@@ -48,7 +47,7 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     parameters.one_of("noise", noise, ("cauchy", "laplace", "laplace_log_normal"))
     if (delta is None) != (noise == "cauchy"):
         raise ValueError(f"delta is for the noises that need one, and only for them: got delta={delta} for {noise!r}.")
-    dtype = epsilon.dtype if isinstance(epsilon, jax.Array) else jnp.result_type(float)
+    dtype = parameters.float_dtype(epsilon)
     budget = parameters.positive("epsilon", epsilon, dtype)
     if delta is None:
         return smooth_cauchy.optimal_beta(budget, gamma)

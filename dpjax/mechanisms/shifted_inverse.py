@@ -141,9 +141,11 @@ def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
     if values.ndim != 1 or values.shape[0] == 0:
         raise ValueError(f"candidates need one axis and at least one value, got shape {values.shape}.")
     if not isinstance(candidates, jax.Array):
-        given = np.asarray(candidates, np.float64)
-        if not (np.all(np.isfinite(given)) and np.all(np.diff(given) > 0)):
-            raise ValueError("candidates must be finite and increasing.")
+        given = parameters.host_floats("candidates", candidates)
+        with np.errstate(over="ignore"):
+            representable = np.all(np.isfinite(given.astype(dtype)))
+        if not (representable and np.all(given[1:] > given[:-1])):
+            raise ValueError(f"candidates must be finite and increasing (in {jnp.dtype(dtype).name}).")
     # Out of order they would still be private, but nothing that is promised of them would hold.
     good = jnp.all(jnp.isfinite(values)) & jnp.all(values[1:] >= values[:-1])
     return jnp.where(good, values, jnp.nan)
@@ -182,9 +184,7 @@ def num_candidates_over(failure: float, num_candidates: int) -> float:
     """Return the number of candidates divided by the failure probability, both checked."""
     if not 0 < failure < 1:
         raise ValueError(f"failure must be strictly between 0 and 1, got {failure}.")
-    if isinstance(num_candidates, bool) or not isinstance(num_candidates, (int, np.integer)) or num_candidates < 1:
-        raise ValueError(f"num_candidates must be an integer from 1 on, got {num_candidates!r}.")
-    return num_candidates / failure
+    return parameters.whole("num_candidates", num_candidates, 1) / failure
 
 
 def guarantee(down: DownSensitivity, epsilon: float) -> Guarantee:

@@ -91,7 +91,7 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     >>> round(float(optimal_sigma(0.5, beta=0.1)), 4)
     0.3298
     """
-    dtype = zcdp.dtype if isinstance(zcdp, jax.Array) else jnp.result_type(float)
+    dtype = parameters.float_dtype(zcdp)
     rho, smoothness = parameters.positive("zcdp", zcdp, dtype), parameters.positive("beta", beta, dtype)
     rank = max(rho.ndim, smoothness.ndim)
     least = align(smoothness, rank) / jnp.sqrt(2 * align(rho, rank))

@@ -99,7 +99,7 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
             )
         if isinstance(given, np.ndarray) and not np.all((given[..., a] >= 0) & (given[..., a] < value.shape[-1])):
             raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, those with a budget.")
-    return _by_value(jnp.asarray(given, jnp.int32), each, rule)
+    return _by_value(parameters.codes(given), each, rule)
 
 
 def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:

@@ -86,10 +86,8 @@ class MetricGuarantee:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, count: int) -> MetricGuarantee:
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise ValueError(f"a number of mechanisms must be an integer from 1 on, got {count!r}.")
-        total = times(self.metric, int(count))
-        return MetricGuarantee(total, None if self.ranges is None else times(self.ranges, int(count)))
+        number = parameters.whole("a number of mechanisms", count, 1)
+        return MetricGuarantee(times(self.metric, number), None if self.ranges is None else times(self.ranges, number))
 
     __rmul__ = __mul__
 

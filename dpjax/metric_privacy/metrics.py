@@ -228,9 +228,8 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
     >>> uniform(2, epsilon=0.5).budgets.tolist()
     [[0.0, 0.5], [0.5, 0.0]]
     """
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise ValueError(f"size must be an integer from 1 on, got {size!r}.")
-    return Metric(_uniform(parameters.positive("epsilon", epsilon, parameters.float_array("epsilon", epsilon).dtype), int(size)))
+    size = parameters.whole("size", size, 1)
+    return Metric(_uniform(parameters.positive("epsilon", epsilon, parameters.float_array("epsilon", epsilon).dtype), size))
 
 
 def fold_rows(

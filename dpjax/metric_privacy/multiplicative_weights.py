@@ -117,12 +117,10 @@ def mwem(
     (1000, True)
     """
     parameters.one_of("output", output, OUTPUTS)
-    for name, value in (("rounds", rounds), ("passes", passes)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be an integer from 1 on, got {value!r}.")
+    rounds, passes = parameters.whole("rounds", rounds, 1), parameters.whole("passes", passes, 1)
     parameters.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
-    return _run(check_key(key), counts, public, queries, int(rounds), tuple(shape), output, int(passes))
+    return _run(check_key(key), counts, public, queries, rounds, tuple(shape), output, passes)
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> MetricGuarantee:

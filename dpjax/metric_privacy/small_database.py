@@ -91,7 +91,7 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     >>> small_databases(3, 2).tolist()
     [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
     """
-    _at_least_one(num_elements=num_elements, size=size)
+    num_elements, size = parameters.whole("num_elements", num_elements, 1), parameters.whole("size", size, 1)
     count = comb(num_elements + size - 1, size)
     if count > MOST_DATABASES:
         raise ValueError(
@@ -129,7 +129,7 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     >>> small_db_size(10, alpha=0.5), small_db_size(1, alpha=0.5)
     (10, 2)
     """
-    _at_least_one(num_queries=num_queries)
+    num_queries = parameters.whole("num_queries", num_queries, 1)
     for name, value in (("alpha", alpha), ("spread", spread)):
         if not 0 < value < inf:
             raise ValueError(f"{name} must be finite and positive, got {value}.")
@@ -158,12 +158,6 @@ def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metric
     """
     whole = allowed_by(queries, metric)
     return MetricGuarantee(whole, ranges=whole)
-
-
-def _at_least_one(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be an integer from 1 on, got {value!r}.")
 
 
 @jax.jit

@@ -77,10 +77,13 @@ def triangle_count(
     ([2.0, 4.0, 6.0], 2.0)
     """
     linked = parameters.float_array("adjacency", adjacency)
+    if not isinstance(adjacency, jax.Array):  # compared before a narrower dtype takes a small entry for 0
+        given = parameters.host_floats("adjacency", adjacency)
+        linked = jnp.asarray((given != 0) & ~np.isnan(given)).astype(linked.dtype)
     if linked.ndim < 2 or linked.shape[-1] != linked.shape[-2]:
         raise ValueError(f"adjacency must be square on its last two axes, got the shape {linked.shape}.")
     num_nodes = linked.shape[-1]
-    _check(num_nodes, "adjacency has", num_levels, neighbors, sensitivity)
+    num_levels = _check(num_nodes, "adjacency has", num_levels, neighbors, sensitivity)
     if comb(num_nodes, 3) > jnp.iinfo(jnp.result_type(int)).max:
         raise ValueError(
             f"{num_nodes} nodes can have more triangles than 32-bit integers count: enable jax_enable_x64, "
@@ -130,6 +133,7 @@ def triangle_count_of_edges(
     """
     if isinstance(edges, jax.core.Tracer):
         raise TypeError("triangle_count_of_edges works on the host and cannot be traced: call it outside jit, vmap and grad.")
+    num_nodes = parameters.whole("num_nodes", num_nodes, 0)
     pairs = np.asarray(edges)
     if pairs.size == 0:
         pairs = np.empty((0, 2), np.int64)
@@ -139,18 +143,17 @@ def triangle_count_of_edges(
         raise TypeError(f"edges must hold integers, got dtype {pairs.dtype}.")
     if pairs.ndim != 2 or pairs.shape[-1] != 2:
         raise ValueError(f"edges must have the shape (m, 2), got {pairs.shape}.")
-    _check(num_nodes, "num_nodes is", num_levels, neighbors, sensitivity)
+    num_levels = _check(num_nodes, "num_nodes is", num_levels, neighbors, sensitivity)
     value, common, either = _pairs_of_edges(pairs.astype(np.int64), num_nodes)
     return _profile(value, _radii(common, either, num_nodes, num_levels, sensitivity, np), num_nodes)
 
 
-def _check(num_nodes: int, where: str, num_levels: int, neighbors: str, sensitivity: str) -> None:
+def _check(num_nodes: int, where: str, num_levels: int, neighbors: str, sensitivity: str) -> int:
     parameters.one_of("neighbors", neighbors, ("edge",))
     parameters.one_of("sensitivity", sensitivity, ("exact", "cheap"))
     if num_nodes < 3:
         raise ValueError(f"triangles need at least 3 nodes, {where} {num_nodes}.")
-    if isinstance(num_levels, bool) or not isinstance(num_levels, (int, np.integer)) or num_levels < 1:
-        raise ValueError(f"num_levels must be a positive integer, got {num_levels!r}.")
+    return parameters.whole("num_levels", num_levels, 1, must="a positive integer")
 
 
 def _profile(value: ArrayLike, radii: ArrayLike, num_nodes: int) -> SensitivityProfile:

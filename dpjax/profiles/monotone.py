@@ -20,7 +20,6 @@ epsilon. (That does not hold for profiles in general.)
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -91,7 +90,7 @@ class DownSensitivity:
 
     def at(self, level: int) -> jax.Array:
         """h(level) for a static level from 0 on. It is not private."""
-        return self.values[..., min(operator.index(level), self.values.shape[-1] - 1)]
+        return self.values[..., min(parameters.whole("level", level, 0), self.values.shape[-1] - 1)]
 
     def down_sensitivity(self, level: int) -> jax.Array:
         """DS^level of the post's Equation 1: how far removing that many people can lower the statistic. It is not private."""
@@ -138,9 +137,7 @@ class DownSensitivity:
 
 def check_shift(tau: int) -> int:
     """Return a static tau of a shift, or raise."""
-    if isinstance(tau, bool) or not isinstance(tau, (int, np.integer)) or tau < 1:
-        raise ValueError(f"tau must be an integer from 1 on, chosen without the data, got {tau!r}.")
-    return int(tau)
+    return parameters.whole("tau", tau, 1, must="an integer from 1 on, chosen without the data")
 
 
 def maximum(

@@ -252,9 +252,8 @@ def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -
 
 def ranks_of_order_statistic(rank: int, n: int) -> Ranks:
     """Return where the profile of the record of a fixed rank reads, or raise for a rank outside 1..n."""
-    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 1 <= rank <= n:
-        raise ValueError(f"rank must be an integer from 1 to the {n} records on the last axis of x, got {rank!r}.")
-    return Ranks(per_record=0, constant=int(rank), step=1, denominator=1, definition="lower")
+    rank = parameters.whole("rank", rank, 1, n, must=f"an integer from 1 to the {n} records on the last axis of x")
+    return Ranks(per_record=0, constant=rank, step=1, denominator=1, definition="lower")
 
 
 def _fraction(q: Any) -> Fraction:

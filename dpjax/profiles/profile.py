@@ -107,9 +107,9 @@ class SensitivityProfile:
             A profile with the same relation and range of the output.
 
         Raises:
-            ValueError: a ``k`` below 0, a ``step`` that is not positive, ``num_steps`` without a step, a jump to a bound
-                that does not exist, or a step after fractional levels (a value can move by more than a fraction of the step in
-                that fraction of a level).
+            ValueError: a ``k`` or ``num_steps`` that is not a whole number or too small, a ``step`` that is not positive,
+                ``num_steps`` without a step, a jump to a bound that does not exist, or a step after fractional levels (a value can
+                move by more than a fraction of the step in that fraction of a level).
 
         Privacy:
             Keeps Corollary 3.1 if k and step are public and step is at least the global sensitivity. Entries that are further
@@ -124,8 +124,11 @@ class SensitivityProfile:
         >>> median(jnp.arange(1.0, 10.0), lower=0, upper=100, neighbors="swap").truncate(1).upper.tolist()
         [5.0, 6.0, 100.0]
         """
-        if k < 0 or (num_steps is not None and (step is None or num_steps < 1 or int(num_steps) != num_steps)):
-            raise ValueError(f"truncate needs k >= 0, and num_steps >= 1 only beside a step: got k={k}, num_steps={num_steps}.")
+        k = parameters.whole("k", k, 0, must="an integer, k >= 0")
+        if num_steps is not None:
+            num_steps = parameters.whole("num_steps", num_steps, 1, must="an integer, num_steps >= 1")
+            if step is None:
+                raise ValueError(f"num_steps says how many steps truncate adds: give a step, too, got num_steps={num_steps}.")
         support = self.support
         if not self.integer_levels:
             return self._cap(k, step)
@@ -298,8 +301,8 @@ def from_local_sensitivity(
     >>> profile.upper.tolist()
     [5.0, 6.0, 8.0, 10.0]
     """
-    if num_levels is not None and (isinstance(num_levels, bool) or not isinstance(num_levels, int) or num_levels < 1):
-        raise ValueError(f"num_levels must be a positive integer, got {num_levels!r}.")
+    if num_levels is not None:
+        num_levels = parameters.whole("num_levels", num_levels, 1, must="a positive integer")
     center = parameters.float_array("value", value)
     if callable(local_sensitivity_at):
         if num_levels is None:

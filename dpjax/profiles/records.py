@@ -47,9 +47,7 @@ def presence(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None
 
 def levels_kept(truncate: int | None) -> int | None:
     """Return the static number of levels to keep, or raise."""
-    if truncate is not None and (isinstance(truncate, bool) or not isinstance(truncate, (int, np.integer)) or truncate < 0):
-        raise ValueError(f"truncate must be None or an integer from 0, got {truncate!r}.")
-    return None if truncate is None else int(truncate)
+    return None if truncate is None else parameters.whole("truncate", truncate, 0, must="None or an integer from 0")
 
 
 def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:

@@ -64,11 +64,16 @@ def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
     Returns:
         A pair of arrays of that shape and the given dtype.
 
+    Raises:
+        TypeError: another dtype: half precision holds neither 2^-65 nor words of 32 bits.
+
     >>> import jax.numpy as jnp
     >>> pair = uniform_from_words(Words(jnp.uint32(0), jnp.uint32(0)), jnp.float32)
     >>> float(pair.value) == 2.0**-65, float(pair.complement)
     (True, 1.0)
     """
+    if jnp.dtype(dtype) not in (jnp.float32, jnp.float64):
+        raise TypeError(f"uniforms, and the noise made of them, are float32 or float64, got dtype {jnp.dtype(dtype)}.")
 
     def fraction(high: jax.Array, low: jax.Array) -> jax.Array:
         # Both products are by powers of two and therefore exact: only the conversions and the sums round.

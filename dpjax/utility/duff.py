@@ -37,14 +37,15 @@ def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
     """Return lambda(H_t), the length of the outputs that at most ``t`` changes reach: {y: u_d(y) >= -t}.
 
     Args:
-        profile: a sensitivity profile of batch shape ``(...)``, without steps.
+        profile: a sensitivity profile of batch shape ``(...)``, with integer levels and without steps.
         t: not negative, broadcasts against the batch shape.
 
     Returns:
         Float of the broadcast shape. It is not private.
 
     Raises:
-        ValueError: a profile with steps, a negative ``t`` (as a Python or NumPy value).
+        ValueError: a profile with steps or with fractional levels, which pass ``t`` between two of its values; a negative ``t`` (as
+            a Python or NumPy value).
 
     Privacy:
         None: a number for analysis.
@@ -58,8 +59,8 @@ def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
     >>> level_measure(even, jnp.array([1.0, 2.0, 7.0])).tolist()
     [1.0, 2.0, 7.0]
     """
-    if profile.step is not None:
-        raise ValueError("level_measure needs a profile that ends at its bounds, without steps.")
+    if not profile.integer_levels or profile.step is not None:
+        raise ValueError("level_measure needs a profile with integer levels that ends at its bounds, without steps.")
     return _level_measure(profile, parameters.nonnegative("t", t, profile.dtype))
 
 
@@ -281,10 +282,7 @@ _MAY_BE_ZERO = ("level_measure", "smooth_sensitivity")
 
 def _aligned(**arguments: ArrayLike) -> list[jax.Array]:
     """Check public numbers and give them one rank and dtype."""
-    dtypes = [
-        value.dtype for value in arguments.values() if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
-    ]
-    dtype = max([d for d in dtypes if d.itemsize >= 4], key=lambda d: d.itemsize, default=jnp.result_type(float))
+    dtype = parameters.float_dtype(*arguments.values())
     checked = [
         (parameters.nonnegative if name in _MAY_BE_ZERO else parameters.positive)(name, value, dtype)
         for name, value in arguments.items()

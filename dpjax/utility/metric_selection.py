@@ -6,6 +6,7 @@ between the queries asked and those answered. Where the paper's statement fails,
 
 from math import ceil, comb, floor, inf, log, sqrt
 
+from dpjax import parameters
 from dpjax.metric_privacy.lipschitz import unit_price
 
 
@@ -37,7 +38,7 @@ def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, 
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
     5.0752
     """
-    _integers(num_candidates=num_candidates, num_best=num_best)
+    num_candidates, num_best = _integers(num_candidates=num_candidates, num_best=num_best)
     if num_best > num_candidates:
         raise ValueError(f"num_best must be at most num_candidates, got {num_best} of {num_candidates}.")
     _check(scale=scale, failure=failure, mismatch=mismatch)
@@ -86,7 +87,7 @@ def small_db_error(
     >>> round(small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3)
     34.825
     """
-    _integers(num_elements=num_elements, num_queries=num_queries, size=size)
+    num_elements, num_queries, size = _integers(num_elements=num_elements, num_queries=num_queries, size=size)
     _check(scale=scale, failure=failure, mismatch=mismatch, num_records=num_records, spread=spread)
     best = spread * sqrt(log(2 * num_queries) / (2 * size))
     choices = log(comb(num_elements + size - 1, size))
@@ -123,7 +124,7 @@ def small_db_bound(
     >>> round(small_db_bound(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 3)
     32.924
     """
-    _integers(num_elements=num_elements, num_queries=num_queries)
+    num_elements, num_queries = _integers(num_elements=num_elements, num_queries=num_queries)
     _check(scale=scale, failure=failure, mismatch=mismatch, num_records=num_records)
     unit = unit_price("small_db", num_elements, num_queries, failure)
     return float(num_records * mismatch + unit * (scale * num_records**2) ** (1 / 3))
@@ -181,7 +182,7 @@ def mwem_error(
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
     """
-    _integers(num_elements=num_elements, num_queries=num_queries, rounds=rounds)
+    num_elements, num_queries, rounds = _integers(num_elements=num_elements, num_queries=num_queries, rounds=rounds)
     _check(scale=scale, failure=0.5 if failure is None else failure, mismatch=mismatch, num_records=num_records)
     nats = log(num_queries) if failure is None else log(2 * rounds / failure)
     learnt = 2 * num_records * sqrt(log(num_elements) / rounds)
@@ -210,7 +211,7 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
     >>> mwem_rounds(10_000, num_elements=20, num_queries=200, scale=0.1)
     220
     """
-    _integers(num_elements=num_elements, num_queries=num_queries)
+    num_elements, num_queries = _integers(num_elements=num_elements, num_queries=num_queries)
     _check(scale=scale, num_records=num_records)
     if num_queries < 2:
         raise ValueError("num_queries must be at least 2: for one query the bound falls with the number of rounds for ever.")
@@ -222,10 +223,8 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
     return min((max(1, floor(best)), max(1, ceil(best))), key=error)
 
 
-def _integers(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be an integer from 1 on, got {value!r}.")
+def _integers(**numbers: int) -> list[int]:
+    return [parameters.whole(name, value, 1) for name, value in numbers.items()]
 
 
 def _check(**numbers: float) -> None:

@@ -88,3 +88,13 @@ def test_allocation_of_rows_and_refusals():
     for change, message in (({"total": -1.0}, "total"), ({"queries": 0}, "queries"), ({"budget": "rdp"}, "budget")):
         with pytest.raises(ValueError, match=message):
             allocate(lambda e: 1 / e, **({"total": 1.0, "queries": 2} | change))
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16, jnp.float16])
+def test_a_narrow_total_is_split_in_float32(dtype):
+    def errors(epsilon):
+        return jnp.array([1.0, 4.0, 9.0]) / epsilon
+
+    found = allocate(errors, jnp.asarray(6, dtype), queries=3)
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, allocate(errors, 6.0, queries=3))

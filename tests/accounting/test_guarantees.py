@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dpjax
+from dpjax import accounting
 from dpjax.accounting import Composition, Guarantee, PrivacyFilter, composition, for_groups, formulas, parallel, poisson_subsample
 
 PURE = Guarantee(0.3, inf, "swap")
@@ -159,7 +160,7 @@ def test_groups():
 
 def test_parallel():
     first, second = Guarantee(0.5, 0.5, "add_remove"), Guarantee(0.2, 0.9, "add_remove", delta=0.0, zcdp=0.01)
-    assert parallel(first, second, membership="by_value") == Guarantee(0.5, 0.9, "add_remove")
+    assert parallel(first, second, membership="by_value") == Guarantee(0.5, 0.9, "add_remove", zcdp=0.5**2 / 8)
     with pytest.raises(ValueError, match="move"):
         parallel(PURE, RANGE, membership="by_value")
     assert parallel(PURE, RANGE, membership="by_position") == Guarantee(0.3, inf, "swap")
@@ -169,6 +170,64 @@ def test_parallel():
         parallel(membership="by_position")
     with pytest.raises(ValueError, match="membership"):
         parallel(PURE, membership="disjoint")
+
+
+def renyi(p, q, orders):
+    """The larger of the Renyi divergences of two discrete laws in both directions."""
+    a = orders[:, None]
+    sums = [np.logaddexp.reduce(a * np.log(one) + (1 - a) * np.log(other), axis=1) for one, other in ((p, q), (q, p))]
+    return np.maximum(*sums) / (orders - 1)
+
+
+def joint_renyi(first, second, orders):
+    """Of two parts drawn independently, over the neighbours that differ in either of them."""
+    (p, q), (r, s) = first, second
+    before = np.outer(p, r).ravel()
+    return np.maximum(renyi(before, np.outer(q, r).ravel(), orders), renyi(before, np.outer(p, s).ravel(), orders))
+
+
+def test_parallel_keeps_zcdp():
+    found = parallel(Guarantee(1.0, 1.0, "swap"), Guarantee(inf, inf, "swap", zcdp=0.1), membership="by_position")
+    assert found == Guarantee(inf, inf, "swap", zcdp=0.125)
+    one = np.array([0.5, 0.5])
+    ranged = one, one * np.exp([0.0, 1.0]) / np.sum(one * np.exp([0.0, 1.0]))  # of range 1
+    coin = np.array([1.0, np.exp(accounting.pure_of_zcdp(0.1).item())])
+    coin /= coin.sum()
+    orders = 1 + np.geomspace(1e-3, 100, 200)
+    each = joint_renyi(ranged, (coin, coin[::-1]), orders) / orders
+    assert 0.1 < np.max(each) <= found.rho
+    loose = Guarantee(1.0, inf, "swap", delta=1e-6)
+    assert parallel(loose, RANGE, membership="by_position") == loose  # its zCDP leaves out the delta
+    both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.3)
+    assert parallel(both, RANGE, membership="by_position") == both
+
+
+def test_parallel_keeps_curves():
+    """The exact divergences of two pairs of laws whose curves cross."""
+    coin, rare = (np.array([0.7, 0.3]), np.array([0.3, 0.7])), (np.array([0.98, 0.02]), np.array([0.999, 0.001]))
+    unknown = Guarantee(inf, inf, "swap")
+    parts = [unknown.with_curve(lambda orders, pair=pair: renyi(*pair, orders) * (1 + 1e-12)) for pair in (coin, rare)]
+    found = parallel(*parts, membership="by_position")
+    orders = 1 + np.geomspace(1e-3, 200, 999)
+    exact = joint_renyi(coin, rare, orders)
+    assert (exact <= found.rdp(orders) * (1 + 1e-9)).all()
+    points, kept = np.array(found.renyi).T
+    np.testing.assert_allclose(kept, joint_renyi(coin, rare, points), rtol=1e-9)
+    for part in parts:  # neither curve alone would do
+        assert (exact > 1.05 * part.rdp(orders)).any()
+    # Of a part without a curve, what its other promises imply.
+    mixed = parallel(parts[1], Guarantee(0.5, 0.5, "swap"), membership="by_position")
+    np.testing.assert_array_equal(mixed.rdp(orders), np.maximum(mixed.rdp(orders), Guarantee(0.5, 0.5, "swap").rdp(orders)))
+    assert len(mixed.renyi) == 128
+    assert parallel(parts[0], unknown, membership="by_position") == unknown
+    assert parallel(parts[0], Guarantee(0.5, inf, "swap", delta=1e-6), membership="by_position").renyi == ()
+    short = Guarantee(inf, inf, "swap", renyi=((2.0, 0.1), (8.0, 5.0)))
+    last = parallel(parts[0], short, membership="by_position").renyi[-1]
+    assert last == (8.0, 5.0)
+
+
+def test_a_promise_of_nothing_says_so():
+    assert str(Guarantee(inf, inf, "swap")) == "no promise under swap neighbors"
 
 
 def test_swap_by_value_would_break_the_largest():

@@ -52,6 +52,15 @@ def test_inverse_limits_and_gradients():
     assert np.isnan(accounting.subsampled_epsilon(1.0, probability=jnp.asarray(1.5)))
 
 
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16, jnp.float16])
+def test_narrow_arrays_are_computed_in_float32(dtype):
+    for function in (accounting.subsampled_epsilon, accounting.epsilon_before_sampling, accounting.sampling_efficiency):
+        found = function(jnp.asarray(2, dtype), probability=0.25)
+        assert found.dtype == jnp.float32
+        assert found == function(2.0, probability=0.25)
+        assert function(2.0, probability=jnp.asarray(1, dtype)) == function(2.0, probability=1.0)
+
+
 def subsampled_laws(data, epsilon, probability):
     """The exponential mechanism for the most frequent of three values, on a Poisson subsample, by enumeration."""
     law = np.zeros(3)

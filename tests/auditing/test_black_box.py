@@ -153,6 +153,16 @@ def test_hostile_draws_are_outcomes_like_others():
     assert tiny.epsilon == 0
 
 
+def test_an_empty_batch_has_an_empty_bound():
+    for shape in ((0,), (3, 0), (0, 2)):
+        found = lower_bound(np.zeros((4, *shape)), np.zeros((5, *shape)), delta=0.1)
+        for name in ("epsilon", "low", "high", "inside", "forward", "count_p", "count_q"):
+            assert getattr(found, name).shape == shape
+        assert (found.tested_p, found.tested_q) == (2, 3)
+        assert found.epsilon.dtype == found.low.dtype == np.float64
+        assert found.inside.dtype == found.forward.dtype == bool
+
+
 def test_mistakes_raise():
     x = np.zeros((10, 2))
     for arguments, words in (

@@ -211,6 +211,22 @@ def test_fields_broadcast_and_laws_pass_through_vmap_and_jit():
         _ = Finite(jnp.zeros(3), jnp.zeros(4), jnp.float32(1.0)).batch_shape
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fields_of_numpy(dtype):
+    """A law that was brought to the host, or made there in float64."""
+    fields = np.array(VALUES, dtype), np.array(COSTS, dtype), np.asarray(0.5, dtype)
+    law, same = Finite(*fields), Finite(*map(jnp.asarray, fields))
+    key = jax.random.key(0)
+    for shape in ((), (3,), (0,)):
+        np.testing.assert_array_equal(law.sample(key, shape), same.sample(key, shape))
+        np.testing.assert_array_equal(law.sample_index(key, shape), same.sample_index(key, shape))
+    assert law.dtype == same.dtype == jnp.float32
+    for name in ("mean", "variance", "entropy", "probabilities"):
+        np.testing.assert_array_equal(getattr(law, name)(), getattr(same, name)())
+    for name, at in (("cdf", 2.0), ("prob", VALUES[0]), ("quantile", 0.5), ("mean_abs_error", 1.0)):
+        np.testing.assert_array_equal(getattr(law, name)(at), getattr(same, name)(at))
+
+
 def test_values_may_be_out_of_order_and_equal(x64):
     """Weights 2^-cost as exact fractions."""
     law = Finite(jnp.array([5.0, 1.0, 5.0]), jnp.array([1.0, 2.0, 3.0]), jnp.log(2.0))

@@ -222,6 +222,19 @@ def test_bad_rows_are_nan_and_alone():
         Clamped.of(law, lower=1, upper=0)
 
 
+def test_moments_of_a_sigma_with_fewer_axes_than_the_batch():
+    scale = jnp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    sigma = jnp.array([0.0, 0.5, 1.0])
+    for loc in (jnp.zeros(()), jnp.zeros((2, 3)), jnp.zeros((1, 3))):
+        law, whole = LaplaceLogNormal(loc, scale, sigma), LaplaceLogNormal(loc, scale, jnp.broadcast_to(sigma, (2, 3)))
+        for name in ("mean", "variance", "stddev"):
+            np.testing.assert_array_equal(getattr(law, name)(), getattr(whole, name)())
+        for center in (jnp.float32(1.0), jnp.ones((4, 1, 1))):
+            np.testing.assert_array_equal(law.mean_squared_error(center), whole.mean_squared_error(center))
+    few = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), sigma[:, None])
+    assert few.mean().shape == few.variance().shape == (3, 1)
+
+
 @some()
 def test_gradients_agree_with_differences(name, x64):
     """With respect to loc and scale, of everything that is smooth in them."""

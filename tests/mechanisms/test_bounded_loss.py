@@ -133,6 +133,15 @@ def test_draws_follow_the_law():
         assert counts[5:8].sum() == 0  # twice the margin is 4.5
 
 
+def test_public_parameters_do_not_widen_the_loss():
+    good = {"target": 1.0, "epsilon": 1.0, "delta": 0.1, "sensitivity": 1.0}
+    for shape, wide in (((), (2,)), ((3,), (2, 3)), ((3,), (2,))):
+        options = {"draw": lambda key, shape=shape: jax.random.uniform(key, shape), "loss": lambda y: y}
+        for name, value in good.items():
+            with pytest.raises(ValueError, match=f"^{name} of shape .* does not broadcast to the shape .* of the loss"):
+                bounded_loss(jax.random.key(0), **options, **(good | {name: jnp.full(wide, value)}), fallback=0.0, attempts=2)
+
+
 @pytest.mark.slow
 def test_a_bad_parameter_spoils_its_own_row():
     def run(key, epsilon, target):

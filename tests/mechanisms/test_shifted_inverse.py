@@ -292,6 +292,11 @@ def test_bad_parameters_raise():
     for bad in ([2.0, 1.0], [1.0, 1.0], [0.0, np.inf], [np.nan]):
         with pytest.raises(ValueError, match="increasing"):
             shifted_inverse(down, 1.0, tau=2, candidates=bad)
+    for large in ([0.0, 1e39], np.array([-1e39, 0.0]), [0, 10**60]):  # infinite in float32
+        with pytest.raises(ValueError, match=r"finite and increasing \(in float32\)"):
+            shifted_inverse(down, 1.0, tau=2, candidates=large)
+    ends = np.array([-3e38, 3e38], np.float32)  # though their difference is not finite
+    assert np.isfinite(shifted_inverse(down, 1.0, tau=2, candidates=ends).values).all()
     for shape in ((0,), (2, 2), ()):
         with pytest.raises(ValueError, match="one axis"):
             shifted_inverse(down, 1.0, tau=2, candidates=np.zeros(shape))

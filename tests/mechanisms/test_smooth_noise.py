@@ -303,3 +303,15 @@ def test_long_ties_do_not_make_the_noise_collapse():
         steps = np.diff(np.log(np.asarray(smooth.bound, np.float64)))
         assert np.abs(steps).max() <= 0.1 * (1 + 1e-3)
         assert np.abs(steps).min() > 0.01  # the datasets do differ
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16, jnp.float16])
+def test_best_parameters_of_narrow_arrays_are_float32(dtype):
+    one = jnp.asarray(1, dtype)
+    for noise, delta in (("cauchy", None), ("laplace", 1e-6), ("laplace_log_normal", 1e-6)):
+        found = optimal_beta(one, noise=noise, delta=delta)
+        assert found.dtype == jnp.float32
+        assert found == optimal_beta(1.0, noise=noise, delta=delta)
+    assert optimal_sigma(one, beta=0.1).dtype == jnp.float32
+    assert optimal_sigma(one, beta=0.1) == optimal_sigma(1.0, beta=0.1) != 0
+    assert optimal_sigma(1.0, beta=one) == optimal_sigma(1.0, beta=1.0)

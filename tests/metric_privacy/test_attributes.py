@@ -128,6 +128,17 @@ def test_narrow_integers_do_not_overflow():
     np.testing.assert_array_equal(from_dates(days, epsilon=1.0).budgets, apart)
 
 
+def test_codes_that_int32_does_not_hold_do_not_wrap_around(x64):
+    for code in (2**32, 2**32 + 1, -(2**32)):
+        found = value_budgets(jnp.array([[0], [code]]), budgets=[[1.0, 2.0]], rule="sum").budgets
+        assert np.isnan(found).all()
+    found = value_budgets(jnp.array([[[0], [1]], [[0], [2**32 - 1]]], jnp.uint32), budgets=[[1.0, 2.0]], rule="sum").budgets
+    np.testing.assert_array_equal(found[0], [[0, 3], [3, 0]])
+    assert np.isnan(found[1]).all()
+    found = value_budgets(jnp.array([[0], [1]], jnp.uint8), budgets=[jnp.ones(300)], rule="sum").budgets
+    np.testing.assert_array_equal(found, [[0, 2], [2, 0]])
+
+
 def test_moments_of_a_century_are_told_apart_by_seconds():
     """In float32 days, one second would be nothing or 2.6 seconds within a year, and five minutes within a century."""
     for span in (364, 36524):

@@ -79,3 +79,15 @@ def test_hostile_graphs():
     assert np.isnan(spoilt[1:]).all()
     for edge in ([0, 2], [-1, 0]):
         assert np.isnan(from_graph(jnp.array([edge]), size=2, budgets=1.0).budgets).all()
+
+
+def test_nodes_that_int32_does_not_hold_do_not_wrap_around(x64):
+    for edge in ([0, 2**32 + 1], [2**32, 1], [-(2**32), 1]):
+        assert np.isnan(from_graph(jnp.array([edge]), size=3, budgets=1.0).budgets).all()
+        with pytest.raises(ValueError, match="edges must join nodes"):
+            from_graph([edge], size=3, budgets=1.0)
+    assert np.isnan(from_graph(jnp.array([[0, 2**32 - 1]], jnp.uint32), size=3, budgets=1.0).budgets).all()
+    chain = jnp.stack([jnp.arange(299), jnp.arange(1, 300)], axis=-1)
+    for dtype in (jnp.uint16, jnp.int64, jnp.uint64):
+        assert float(from_graph(chain.astype(dtype), size=300, budgets=1.0).budgets[0, -1]) == 299.0
+    assert float(from_graph(jnp.array([[0, 255]], jnp.uint8), size=300, budgets=1.0).budgets[0, 255]) == 1.0

@@ -209,6 +209,14 @@ def test_any_matrix_is_a_graph():
     assert batch.value[1].tolist() == [0, 0, 0, 0]
 
 
+def test_entries_that_a_narrower_float_takes_for_zero_are_edges():
+    for entry in (1e-50, -1e-310, np.float32(1e-40), 10**30):
+        graph = np.triu(np.full((4, 4), entry), 1)
+        assert triangle_count(graph, num_levels=1, neighbors="edge").value == 4
+        assert triangle_count(graph.tolist(), num_levels=1, neighbors="edge").dtype == jnp.float32
+    assert triangle_count(np.full((4, 4), np.nan), num_levels=1, neighbors="edge").value == 0
+
+
 @pytest.mark.slow
 def test_a_dtype_is_kept_and_padding_is_a_node_without_edges(x64):
     graph = np.ones((4, 4))

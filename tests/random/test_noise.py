@@ -63,3 +63,14 @@ def test_laws(dtype, x64):
     assert_follows(gumbel(key, shape, dtype), lambda y: np.exp(-np.exp(-y)))
     assert_rejected(exponential(key, shape, dtype), lambda y: -np.expm1(-1.1 * y))
     assert_rejected(gumbel(key, shape, dtype), lambda y: np.exp(-1.1 * np.exp(-y)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.int32, jnp.uint32, jnp.bool_, jnp.complex64])
+def test_other_dtypes_are_refused(dtype):
+    key = jax.random.key(0)
+    for draw in (uniform, exponential, gumbel):
+        with pytest.raises(TypeError, match="float32 or float64"):
+            draw(key, (4,), dtype)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        uniform_from_words(ALL_WORDS, dtype)
+    assert gumbel(key, (4,), float).dtype == jnp.float32

@@ -81,6 +81,13 @@ def _outside(law, low, high):
     return law.cdf(low) + law.survival(high)
 
 
+def test_level_sets_of_fractional_levels_are_refused():
+    for neighbors in ("swap", "add_remove"):
+        continuous = median(jnp.array([1.0, 2.0, 4.0, 8.0]), lower=0, upper=9, neighbors=neighbors, definition="continuous")
+        with pytest.raises(ValueError, match="integer levels"):
+            level_measure(continuous, 1.0)
+
+
 @pytest.mark.slow
 def test_level_sets(setting):
     profile, _, data = setting
