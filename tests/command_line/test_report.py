@@ -164,6 +164,7 @@ def test_promises_are_never_printed_too_small():
     assert said_of(Guarantee(1 / 3, float("inf"), "swap")) == "0.333334-DP under swap neighbors"
 
 
+@pytest.mark.slow
 def test_guarantees_and_totals_are_rounded_up(run, answer, ten):
     command = ("median", ten(), *TEN, "--epsilon", 0.33333349, "--draws", 3, "--seed", 1)
     said = run(*command).words
