@@ -41,8 +41,8 @@ def triangle_count(
 
     Args:
         adjacency: ``(..., n, n)``, bool or numbers, n >= 3. There is an edge between i and j if either of the entries ij and ji is
-            neither 0 nor NaN; the diagonal is ignored. A smaller graph is padded with nodes without edges; n is then
-            the public number of nodes.
+            neither 0 nor NaN (XLA takes a subnormal number of a JAX array for 0); the diagonal is ignored. A smaller graph is
+            padded with nodes without edges; n is then the public number of nodes.
         num_levels: static, how many radii. 150/epsilon leaves nothing to what follows; more costs time only. Piecewise
             Laplace is good with 40/epsilon.
         neighbors: ``"edge"``: one edge more or less between the n nodes. Nodes are not hidden.
