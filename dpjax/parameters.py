@@ -49,6 +49,10 @@ def float_dtype(*values: Any) -> Any:
 
 def host_floats(name: str, value: Any) -> np.ndarray:
     """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost: give {name}.filled(np.nan), or a mask where one is taken."
+        )
     value = np.asarray(value)
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)

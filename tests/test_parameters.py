@@ -103,3 +103,11 @@ def test_integers_beyond_64_bits_are_floats():
     for wrong in ("1", None, [1, None], 1j, b"1", [10**20, "1"]):
         with pytest.raises(TypeError, match="scale must be a real number or an array of them"):
             parameters.finite("scale", wrong, jnp.float32)
+
+
+def test_a_masked_array_would_lose_its_mask():
+    masked = np.ma.array([1.0, 2.0, 90.0], mask=[False, False, True])
+    with pytest.raises(TypeError, match="masked array"):
+        dpjax.median(masked, lower=0, upper=99, neighbors="add_remove")
+    filled = dpjax.median(masked.filled(np.nan), lower=0, upper=99, neighbors="add_remove")
+    assert float(filled.value) == float(dpjax.median([1.0, 2.0], lower=0, upper=99, neighbors="add_remove").value)

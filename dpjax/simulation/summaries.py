@@ -4,7 +4,8 @@ Bitwise the same on any number of devices: sums over a chunk are explicit pairwi
 merge goes chunk by chunk in order. Accuracy: a chunk is first centred on its own mean, so an offset of the data costs nothing, and
 the mean of n values is off by at most (log2(n) + 4) u times their mean absolute deviation, the sum of squares by that relative
 error, where u is 2^-24 for float32. At 2^20 draws a chunk that is below 1.5e-6 of a standard deviation: less than the standard
-error of the mean up to 4e11 draws. Deviations are also scaled by their range, so that no square over- or underflows.
+error of the mean up to 4e11 draws. Deviations are also scaled by their range, so that no square over- or underflows
+in float32; in float64 the variance does where it is no float64.
 """
 
 from __future__ import annotations
@@ -100,11 +101,12 @@ class State(NamedTuple):
             squares = np.square(spread) * np.maximum(second - first * first / size, 0.0)
             total = self.draws + size
             step = mean - self.mean
+            apart = step * step * (self.draws * (size / total)) if self.draws else 0.0  # which may be infinite, and 0 inf is NaN
             return State(
                 chunks=self.chunks + 1,
                 draws=total,
                 mean=mean if self.draws == 0 else self.mean + step * (size / total),
-                squares=self.squares + squares + step * step * (self.draws * (size / total)),
+                squares=self.squares + squares + apart,
                 minimum=np.minimum(self.minimum, chunk.minimum),
                 maximum=np.maximum(self.maximum, chunk.maximum),
                 counts=None if self.counts is None else self.counts + np.asarray(chunk.counts, np.int64),

@@ -156,6 +156,12 @@ def test_large_numbers_of_numpy_become_floats_and_do_not_wrap_around():
     assert seen[0] == np.int32  # a count stays a whole number
 
 
+def test_the_first_chunk_does_not_overflow_by_its_distance_from_nothing(x64):
+    values = jnp.array([[1e200], [1.5e200]])
+    chunk = jax.tree.map(np.asarray, jax.jit(summarize)(values, jnp.int32(2), None))._replace(spread=np.array([1.0]))
+    assert np.isfinite(State.empty((1,), None).merge(chunk, 2).estimate(None).variance).all()
+
+
 @pytest.mark.slow
 def test_one_draw_has_no_standard_error():
     assert np.isnan(simulate(KEY, plain, MEANS, draws=1, chunk=4).standard_error).all()
