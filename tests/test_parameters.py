@@ -68,7 +68,9 @@ TAKERS = {
 }
 
 
-@pytest.mark.parametrize("name", TAKERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in ("guesses", "refine") else name for name in TAKERS]
+)
 def test_whole_numbers(name):
     take, least = TAKERS[name]
     words = name.split()[-1]

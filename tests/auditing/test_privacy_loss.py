@@ -209,6 +209,7 @@ def test_divergences_against_quadrature(x64):
         np.testing.assert_allclose(values, expected, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_properties_of_the_privacy_profile(x64):
     _, loss, found = with_tails()
     delta = {direction: found["delta_" + direction][5:] for direction in ("forward", "backward")}

@@ -211,6 +211,7 @@ def test_fields_broadcast_and_laws_pass_through_vmap_and_jit():
         _ = Finite(jnp.zeros(3), jnp.zeros(4), jnp.float32(1.0)).batch_shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_fields_of_numpy(dtype):
     """A law that was brought to the host, or made there in float64."""

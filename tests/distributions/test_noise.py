@@ -199,6 +199,7 @@ def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
     np.testing.assert_array_equal(many[:33], draw(loc, scale, (33,)))
 
 
+@pytest.mark.slow
 def test_clamped_means_keep_their_digits_between_distant_bounds():
     law = laplace(jnp.asarray(0.37), 100.0, sensitivity=1.0)
     for width in (1.0, 1e3, 1e7, 1e12):

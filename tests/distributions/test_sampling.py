@@ -80,7 +80,7 @@ def far_above(cost, method, rate=30.0):
     return law, law.sample(jax.random.key(7), (20_000,), method=method)
 
 
-@pytest.mark.parametrize("method", ["tree", "table", "gumbel"])
+@pytest.mark.parametrize("method", ["tree", *(pytest.param(name, marks=pytest.mark.slow) for name in ("table", "gumbel"))])
 def test_all_mass_may_lie_behind_millions_of_nats(method):
     """Long ties: 2^24 bits and more below cost 0 the pieces have the chances that the difference of their costs says."""
     for cost in (0.0, 100_000.0, 500_000.0, 1_000_000.0):
