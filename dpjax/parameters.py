@@ -115,13 +115,13 @@ def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
 
 
 def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the public bounds of the data: finite, ``lower < upper``, and apart by 2^-102 to 2^102 in float32.
+    """Return the public bounds of the data: finite, ``lower < upper``, and apart by 2^-104 to 2^104 in float32.
 
     In float64 the powers are 1000. What is made of the data stays inside the range of the dtype then: pieces that all underflow,
     or one that overflows, would be a row without a law for some data and not for others.
     """
     low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
-    most = 2.0**102 if low.dtype == jnp.float32 else 2.0**1000
+    most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000
     if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
         a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
         with np.errstate(over="ignore"):
