@@ -515,3 +515,13 @@ def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctl
         naive = (np.sort(x, axis=-1)[:, level:].sum(-1, dtype=np.float32) + np.float32(level * high)) / np.float32(201)
         if low == 1e6:
             assert (naive != np.asarray(swap.upper[:, level])).any()
+
+
+def test_bounds_as_jax_arrays_that_could_overflow_or_vanish_are_bad_for_every_dataset():
+    """Otherwise 500 records at the upper bound would have a law, and 501 would not."""
+    for upper, good in ((2e17, False), (1e-15, False), (1.0, True)):
+        for ones in (0, 500, 501, 2000):
+            x = np.where(np.arange(2000) < ones, upper, 0.0).astype(np.float32)
+            found = moments.variance(x, lower=jnp.float32(0.0), upper=jnp.float32(upper), neighbors="swap", truncate=1)
+            assert np.isfinite(found.upper).all() == good
+            assert np.isnan(found.upper).all() != good
