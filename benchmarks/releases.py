@@ -16,10 +16,10 @@ import numpy as np
 import contestants
 import harness
 import peers
-from dpjax.profiles.order_statistics import ranks_of_quantile
 from dpjax.release import Grid, certified_draw, order_knots, public_tables, release, to_grid
 from dpjax.release.draw import WORDS
 from dpjax.release.lanes import words_of
+from dpjax.statistics.quantiles import ranks_of_quantile
 from harness import Built, Case, Contestant
 
 LOG2_STEP = -20

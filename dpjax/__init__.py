@@ -3,7 +3,22 @@
 data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --key--> draws
 """
 
-from dpjax import accounting, auditing, distributions, mechanisms, metric_privacy, profiles, random, release, simulation, utility
+import importlib
+from typing import Any
+
+from dpjax import (
+    accounting,
+    auditing,
+    bounds,
+    distributions,
+    mechanisms,
+    metric_privacy,
+    random,
+    release,
+    sensitivity,
+    simulation,
+    statistics,
+)
 from dpjax.accounting import Guarantee
 from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -22,16 +37,19 @@ from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
 from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
-from dpjax.profiles import (
+from dpjax.sensitivity import (
     CandidateScores,
     DownSensitivity,
     LocalSensitivity,
     SensitivityProfile,
     SmoothSensitivity,
-    candidate_counts,
-    distinct_count,
     from_local_sensitivity,
     from_radii,
+)
+from dpjax.simulation import sharded_sample, simulate
+from dpjax.statistics import (
+    candidate_counts,
+    distinct_count,
     local_sensitivity,
     maximum,
     mean,
@@ -46,7 +64,6 @@ from dpjax.profiles import (
     user_sum,
     variance,
 )
-from dpjax.simulation import sharded_sample, simulate
 from dpjax.version import __version__
 
 __all__ = [
@@ -67,6 +84,7 @@ __all__ = [
     "accounting",
     "auditing",
     "bounded_noise_laplace",
+    "bounds",
     "candidate_counts",
     "distinct_count",
     "distributions",
@@ -92,13 +110,13 @@ __all__ = [
     "order_statistic",
     "permute_and_flip",
     "piecewise_laplace",
-    "profiles",
     "propose_test_release",
     "quantile",
     "random",
     "release",
     "sample_intervals",
     "search_shift_for",
+    "sensitivity",
     "sharded_sample",
     "shift_for",
     "shifted_inverse",
@@ -108,9 +126,16 @@ __all__ = [
     "smooth_laplace",
     "smooth_laplace_log_normal",
     "smooth_sensitivity",
+    "statistics",
     "triangle_count",
     "triangle_count_of_edges",
     "user_sum",
-    "utility",
     "variance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the packages that were renamed in 0.2 under their old names; each warns."""
+    if name in ("profiles", "utility"):
+        return importlib.import_module(f"dpjax.{name}")
+    raise AttributeError(f"module 'dpjax' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The suite runs with implicit promotion of ranks and dtypes forbidden; tests that need float64 ask for the fixture ``x64``."""
+"""The suite runs with implicit promotion of dtypes forbidden; tests that need float64 ask for the fixture ``x64``."""
 
 import os
 import pathlib
@@ -6,7 +6,6 @@ import pathlib
 import jax
 import pytest
 
-jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 

@@ -105,7 +105,7 @@ PIPELINES = {
         triangle_count(jnp.maximum(x[..., :, None] * x[..., None, :] - 0.3, 0.0), num_levels=8, neighbors="edge"), eps
     ),
     "plm of a mean": lambda x, eps, a, b: piecewise_laplace(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove"), eps),
-    "plm of a sum": lambda x, eps, a, b: piecewise_laplace(dpjax.profiles.sum(x, lower=a, upper=b, neighbors="swap"), eps),
+    "plm of a sum": lambda x, eps, a, b: piecewise_laplace(dpjax.statistics.sum(x, lower=a, upper=b, neighbors="swap"), eps),
     "duff of a mean": lambda x, eps, a, b: duff(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps),
     "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(variance(x, lower=a, upper=b, neighbors="swap"), eps),
     "clamped smooth cauchy": lambda x, eps, a, b: Clamped.of(

@@ -41,13 +41,15 @@ def test_the_table_names_everything_public():
     modules = {
         "accounting",
         "auditing",
+        "bounds",
         "distributions",
         "mechanisms",
         "metric_privacy",
-        "profiles",
         "random",
         "release",
+        "sensitivity",
         "simulation",
+        "statistics",
     }
     for name in set(dpjax.__all__) - modules - {"__version__", "Guarantee", "SensitivityProfile", "Tails"}:
         assert f"`{name}" in README, name

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dpjax.utility.selection as promised
+import dpjax.bounds.selection as promised
 import output
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.noisy_tree import noisy_tree, tree_rounds

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Composition, Guarantee
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 _HALVINGS = 60
 
@@ -51,7 +51,7 @@ def epsilon_per_query(
     """
     if promise not in ("pure", "bounded_range"):
         raise ValueError(f'promise must be "pure" or "bounded_range", got {promise!r}.')
-    count = parameters.whole("count", count, 1)
+    count = checks.static_integer("count", count, 1)
     if not (0 < epsilon < inf and 0 <= delta < 1):
         raise ValueError(f"epsilon must be finite and positive, and delta in [0, 1), got {epsilon} and {delta}.")
 
@@ -122,7 +122,7 @@ def epsilon_for_error(
     1.0
     """
     value = profile.value
-    aim = parameters.positive("target", target, value.dtype)
+    aim = checks.positive("target", target, value.dtype)
     if not 0 < lower < upper:
         raise ValueError(f"lower must be positive and below upper, got {lower} and {upper}.")
     batch = jnp.broadcast_shapes(value.shape, aim.shape)
@@ -182,10 +182,10 @@ def allocate(
     >>> allocate(lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon, 6.0, queries=3).round(4).tolist()
     [1.0, 2.0, 3.0]
     """
-    parameters.one_of("budget", budget, ("epsilon", "zcdp"))
-    queries = parameters.whole("queries", queries, 1)
-    dtype = parameters.float_dtype(total)
-    whole = parameters.positive("total", total, dtype)[..., None]
+    checks.one_of("budget", budget, ("epsilon", "zcdp"))
+    queries = checks.static_integer("queries", queries, 1)
+    dtype = checks.float_dtype(total)
+    whole = checks.positive("total", total, dtype)[..., None]
     root, power = (1.0, 0.5) if budget == "epsilon" else (0.5, 2 / 3)
 
     def of(shares: jax.Array) -> jax.Array:

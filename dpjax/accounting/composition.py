@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.binomial import log_mass
 
 Queries = Literal["fixed", "adaptive"]
@@ -256,7 +256,7 @@ def _checked(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[flo
         raise TypeError(f"epsilons must be numbers, got {list(epsilons)}.")
     if not all(0 < float(epsilon) < math.inf for epsilon in epsilons):
         raise ValueError(f"epsilons must be finite and positive, got {list(epsilons)}.")
-    whole = [parameters.whole("counts", count, 1, must="integers from 1 on") for count in counts]
+    whole = [checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts]
     return [(float(epsilon), count) for epsilon, count in zip(epsilons, whole, strict=True)]
 
 

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting import formulas
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 
 def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
@@ -202,8 +202,8 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     >>> round(float(epsilon_of_zcdp(0.5, delta=1e-6)), 4)
     5.2215
     """
-    dtype = parameters.float_dtype(zcdp, delta)
-    cost, failure = parameters.positive("zcdp", zcdp, dtype), parameters.probability("delta", delta, dtype, below=1.0)
+    dtype = checks.float_dtype(zcdp, delta)
+    cost, failure = checks.positive("zcdp", zcdp, dtype), checks.probability("delta", delta, dtype, below=1.0)
     return _epsilon_of_zcdp(cost, failure)
 
 
@@ -231,9 +231,9 @@ def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
     >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
     0.017985
     """
-    dtype = parameters.float_dtype(zcdp, epsilon)
-    cost = parameters.positive("zcdp", zcdp, dtype)
-    target = parameters.nonnegative("epsilon", epsilon, dtype)
+    dtype = checks.float_dtype(zcdp, epsilon)
+    cost = checks.positive("zcdp", zcdp, dtype)
+    target = checks.nonnegative("epsilon", epsilon, dtype)
     return _delta_of_zcdp(cost, target)
 
 
@@ -267,7 +267,7 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
     >>> round(float(epsilon_of_rdp(lambda order: 10 * rdp_of_bounded_range(0.5, order=order), delta=1e-6)), 3)
     3.632
     """
-    failure = parameters.probability("delta", delta, parameters.float_dtype(delta), below=1.0)
+    failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)
     batch = jnp.broadcast_shapes(shape, failure.shape)
     nats = -jnp.log(align(failure, len(batch)))
 
@@ -298,7 +298,7 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
     True
     """
-    target = parameters.nonnegative("epsilon", epsilon, parameters.float_dtype(epsilon))
+    target = checks.nonnegative("epsilon", epsilon, checks.float_dtype(epsilon))
     batch = jnp.broadcast_shapes(shape, target.shape)
     at = align(target, len(batch))[..., None]
 
@@ -331,9 +331,9 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     >>> round(float((2 * zcdp_of(1.0, delta=1e-3)) ** 0.5), 4)
     0.3446
     """
-    parameters.one_of("conversion", conversion, ("tight", "classical"))
-    dtype = parameters.float_dtype(epsilon)
-    budget, failure = parameters.positive("epsilon", epsilon, dtype), parameters.probability("delta", delta, dtype, below=1.0)
+    checks.one_of("conversion", conversion, ("tight", "classical"))
+    dtype = checks.float_dtype(epsilon)
+    budget, failure = checks.positive("epsilon", epsilon, dtype), checks.probability("delta", delta, dtype, below=1.0)
     rank = max(budget.ndim, failure.ndim)
     budget, nats = align(budget, rank), -jnp.log(align(failure, rank))
     classical = jnp.square(budget / (jnp.sqrt(nats + budget) + jnp.sqrt(nats)))
@@ -357,9 +357,9 @@ def _at_best_order(objective: Callable[[jax.Array, jax.Array], jax.Array], shape
 
 
 def _at_orders(formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike) -> jax.Array:
-    dtype = parameters.float_dtype(epsilon, order)
-    budget = parameters.positive("epsilon", epsilon, dtype)
-    at = parameters.above_one("order", order, dtype)
+    dtype = checks.float_dtype(epsilon, order)
+    budget = checks.positive("epsilon", epsilon, dtype)
+    at = checks.above_one("order", order, dtype)
     return _broadcast(formula, budget, at)
 
 
@@ -370,4 +370,4 @@ def _broadcast(formula: Callable[..., jax.Array], *values: jax.Array) -> jax.Arr
 
 
 def _positive(name: str, value: ArrayLike) -> jax.Array:
-    return parameters.positive(name, value, parameters.float_dtype(value))
+    return checks.positive(name, value, checks.float_dtype(value))

@@ -35,7 +35,7 @@ from math import ceil, exp, expm1, inf, log, log1p
 from sys import float_info
 from typing import Literal
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee
 
 Bound = Literal["sharp", "published"]
@@ -73,7 +73,7 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
     (1, 3.71828e-06)-DP under swap neighbors
     """
     beta = _checked(guarantee, failure)
-    parameters.one_of("test", test, ("private", "public"))
+    checks.one_of("test", test, ("private", "public"))
     other = exp(min(guarantee.epsilon + log(beta), 1.0)) if beta and test == "private" else 0.0  # e^epsilon failure, at most e
     return _approximate(guarantee, guarantee.epsilon, guarantee.delta + beta + other)
 
@@ -150,7 +150,7 @@ def retry_until_success(
     (1, 1e-09)-DP under swap neighbors
     """
     beta, count = _checked(guarantee, failure), number_of_attempts(attempts)
-    parameters.one_of("fallback", fallback, ("public", "private"))
+    checks.one_of("fallback", fallback, ("public", "private"))
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
@@ -193,7 +193,7 @@ def attempts_for(failure: float, *, leftover: float) -> int:
 
 def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
     """The epsilon of the law given success."""
-    parameters.one_of("bound", bound, ("sharp", "published"))
+    checks.one_of("bound", bound, ("sharp", "published"))
     epsilon, delta, success = guarantee.epsilon, guarantee.delta, 1 - beta
     if bound == "published":
         return 2 * epsilon - log(1 - delta / success)
@@ -217,7 +217,7 @@ def _approximate(guarantee: Guarantee, epsilon: float, delta: float) -> Guarante
 
 
 def _checked(guarantee: Guarantee, failure: float) -> float:
-    parameters.instance("this", guarantee, Guarantee, "what one attempt costs")
+    checks.instance("this", guarantee, Guarantee, "what one attempt costs")
     beta = _failure(failure)
     if not guarantee.epsilon < inf:
         raise ValueError(f"a guarantee with a finite epsilon is needed, got {guarantee}: convert it first.")
@@ -234,4 +234,4 @@ def _failure(failure: float) -> float:
 
 def number_of_attempts(attempts: int) -> int:
     """Return a static number of attempts, at least 1; raise where it is none."""
-    return parameters.whole("attempts", attempts, 1)
+    return checks.static_integer("attempts", attempts, 1)

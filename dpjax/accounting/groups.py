@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee
 
 
@@ -33,8 +33,8 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     >>> print(for_groups(Guarantee(0.5, 0.5, "swap"), size=3))
     1.5-DP and 1.5-bounded-range under swap neighbors
     """
-    parameters.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
-    size = parameters.whole("size", size, 1)
+    checks.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
+    size = checks.static_integer("size", size, 1)
     delta = 0.0
     if guarantee.delta:
         delta = (
@@ -73,7 +73,7 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     if membership not in ("by_value", "by_position"):
         raise ValueError(f'membership must be "by_value" or "by_position", got {membership!r}.')
     for part in guarantees:
-        parameters.instance("parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()")
+        checks.instance("parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()")
     relations = sorted({guarantee.neighbors for guarantee in guarantees})
     if len(relations) != 1:
         raise ValueError(f"parallel composition needs guarantees under one relation, got {relations}.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting import composition, formulas
 
 RELATIONS = ("add_remove", "swap", "edge")
@@ -183,7 +183,7 @@ class Composition:
         for guarantee, count in self.parts:
             if not isinstance(guarantee, Guarantee):
                 raise TypeError(f"parts are pairs of a Guarantee and a number, got {type(guarantee).__name__}.")
-            parameters.whole("a number of mechanisms", count, 1)
+            checks.static_integer("a number of mechanisms", count, 1)
         relations = sorted({guarantee.neighbors for guarantee, _ in self.parts})
         if len(relations) > 1:
             raise ValueError(
@@ -203,7 +203,7 @@ class Composition:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, count: int) -> Composition:
-        times = parameters.whole("a number of mechanisms", count, 1)
+        times = checks.static_integer("a number of mechanisms", count, 1)
         return Composition(tuple((guarantee, number * times) for guarantee, number in self.parts))
 
     __rmul__ = __mul__

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 
 def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
@@ -136,7 +136,7 @@ def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
     >>> print(poisson_subsample(Guarantee(1.0, 1.0, "add_remove"), probability=0.1))
     0.158565-DP and 0.31713-bounded-range under add_remove neighbors
     """
-    parameters.instance("poisson_subsample", guarantee, Guarantee, "what the mechanism costs; of a Composition, its guarantee()")
+    checks.instance("poisson_subsample", guarantee, Guarantee, "what the mechanism costs; of a Composition, its guarantee()")
     if guarantee.neighbors != "add_remove":
         raise ValueError(
             f"Poisson subsampling amplifies under add_remove neighbors, this guarantee is under {guarantee.neighbors}."
@@ -156,7 +156,7 @@ def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
 
 
 def _checked(epsilon: ArrayLike, probability: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    dtype = parameters.float_dtype(epsilon, probability)
-    budget, share = parameters.positive("epsilon", epsilon, dtype), parameters.share("probability", probability, dtype)
+    dtype = checks.float_dtype(epsilon, probability)
+    budget, share = checks.positive("epsilon", epsilon, dtype), checks.proportion("probability", probability, dtype)
     rank = max(budget.ndim, share.ndim)
     return align(budget, rank), align(share, rank)

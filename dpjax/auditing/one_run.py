@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.binomial import Array, mass, upper_tail
 from dpjax.auditing.black_box import check_confidence, check_delta
 from dpjax.distributions.finite import Finite
@@ -191,7 +191,7 @@ def audit_in_one_run(
     if len(shape) != 1 or law_out.batch_shape != shape:
         raise ValueError(f"laws need one batch shape (m,), got {shape} with the canary and {law_out.batch_shape} without it.")
     (canaries,) = shape
-    guesses = parameters.whole("guesses", guesses, 1, canaries, must=f"a whole number from 1 to the {canaries} canaries")
+    guesses = checks.static_integer("guesses", guesses, 1, canaries, must=f"a whole number from 1 to the {canaries} canaries")
     correct = int(correct_guesses(check_key(key), law_in, law_out, guesses))
     bound = epsilon_lower_bound(correct, guesses, confidence=confidence, canaries=canaries, delta=delta)
     return OneRunAudit(float(bound), correct, guesses, canaries, float(confidence), float(delta))

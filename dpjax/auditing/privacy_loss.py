@@ -21,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.auditing import segments
 from dpjax.auditing.segments import Segments
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.truncated_exponential import log_integral, mean_position
-from dpjax.shapes import align, fits
+from dpjax.numerics.batching import align, fits
 
 Direction = Literal["both", "forward", "backward"]
 DIRECTIONS = ("both", "forward", "backward")
@@ -102,8 +102,8 @@ class PrivacyLoss:
         Raises:
             ValueError: a bad ``epsilon`` or ``direction``.
         """
-        at = self._points("epsilon", parameters.nonnegative("epsilon", epsilon, self.dtype))
-        return _delta(self, at, parameters.one_of("direction", direction, DIRECTIONS))
+        at = self._points("epsilon", checks.nonnegative("epsilon", epsilon, self.dtype))
+        return _delta(self, at, checks.one_of("direction", direction, DIRECTIONS))
 
     def epsilon_at(self, delta: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """The least epsilon of (epsilon, delta)-differential privacy, the inverse of :meth:`delta`.
@@ -121,8 +121,8 @@ class PrivacyLoss:
         Raises:
             ValueError: a bad ``delta`` or ``direction``.
         """
-        at = self._points("delta", parameters.probability("delta", delta, self.dtype, below=1.0))
-        return _epsilon_at(self, at, parameters.one_of("direction", direction, DIRECTIONS))
+        at = self._points("delta", checks.probability("delta", delta, self.dtype, below=1.0))
+        return _epsilon_at(self, at, checks.one_of("direction", direction, DIRECTIONS))
 
     def renyi(self, order: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """The Renyi divergence log(integral of p^order q^(1 - order)) / (order - 1), accurate to rounding over order - 1.
@@ -140,11 +140,11 @@ class PrivacyLoss:
         References:
             Mironov (2017), Definition 3.
         """
-        above = parameters.positive("order", order, self.dtype) - 1
+        above = checks.positive("order", order, self.dtype) - 1
         if not isinstance(order, jax.Array) and not np.all(np.asarray(order) > 1):
             raise ValueError(f"order must be above 1 (order 1 is kl), got {order}.")
         above = self._points("order", jnp.where(above > 0, above, jnp.nan))
-        return _renyi(self, above, parameters.one_of("direction", direction, DIRECTIONS))
+        return _renyi(self, above, checks.one_of("direction", direction, DIRECTIONS))
 
     def kl(self, *, direction: Direction = "both") -> jax.Array:
         """The Kullback-Leibler divergence E[log p/q], the Renyi divergence of order 1, of shape ``batch_shape``.
@@ -152,7 +152,7 @@ class PrivacyLoss:
         Raises:
             ValueError: a bad ``direction``.
         """
-        return _kl(self, parameters.one_of("direction", direction, DIRECTIONS))
+        return _kl(self, checks.one_of("direction", direction, DIRECTIONS))
 
     def _points(self, name: str, array: jax.Array) -> jax.Array:
         fits(self.batch_shape, **{name: array.shape})
@@ -203,7 +203,7 @@ def privacy_loss(
         jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     except ValueError:
         raise ValueError(f"the batch shapes {p.batch_shape} of p and {q.batch_shape} of q do not broadcast.") from None
-    width = parameters.nonnegative("resolution", 16 * jnp.finfo(p.dtype).eps if resolution is None else resolution, p.dtype)
+    width = checks.nonnegative("resolution", 16 * jnp.finfo(p.dtype).eps if resolution is None else resolution, p.dtype)
     if isinstance(p, PiecewiseExponential) and isinstance(q, PiecewiseExponential):
         return _of_lines(p, q, width)
     if isinstance(p, Finite) and isinstance(q, Finite):

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from dpjax.distributions.closed_forms import Masses, Pieces, resolve
 from dpjax.distributions.finite import Finite, above_least
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.shapes import align, broadcast_rows, concatenate, take
+from dpjax.numerics.batching import align, broadcast_rows, concatenate, take
 
 
 class Segments(NamedTuple):

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.profiles.profile import NEIGHBORS, Neighbors
-from dpjax.profiles.records import present_records
+from dpjax.sensitivity.profile import NEIGHBORS, Neighbors
+from dpjax.statistics.records import present_records
 
 Law = PiecewiseExponential | Finite
 LawOf = Callable[[jax.Array, jax.Array | None], Law]
@@ -117,12 +117,12 @@ def worst_neighbor(
     >>> bool(worst.score <= 1.0 + 1e-5), worst.x.shape
     (True, (4,))
     """
-    parameters.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, NEIGHBORS)
     records, there = present_records(x, count=count, mask=mask)
-    refine, chunk_size = parameters.whole("refine", refine, 0), parameters.whole("chunk_size", chunk_size, 1)
+    refine, chunk_size = checks.static_integer("refine", refine, 0), checks.static_integer("chunk_size", chunk_size, 1)
     if records.ndim != 1 or (there is not None and there.ndim != 1):
         raise ValueError(f"worst_neighbor takes one dataset of shape (n,), got {records.shape}: the search is itself a batch.")
-    bounds = parameters.bounds(lower, upper, records.dtype)
+    bounds = checks.bounds(lower, upper, records.dtype)
     if bounds[0].ndim or bounds[1].ndim:
         raise ValueError("lower and upper of worst_neighbor are scalars: it takes one dataset.")
     data, present = _dataset(np.asarray(records), None if there is None else np.asarray(there), np.asarray(bounds[0]), neighbors)
@@ -183,7 +183,7 @@ def _dataset(
 def _grid(records: np.ndarray, law: Law, values: ArrayLike | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """The values to try, ascending: those given, or the bounds, the records and the law's breakpoints, and the middles between."""
     if values is not None:
-        given = np.asarray(parameters.float_array("values", values), records.dtype)
+        given = np.asarray(checks.float_array("values", values), records.dtype)
         if given.ndim != 1 or np.isnan(given).any():
             raise ValueError("values must be real numbers of shape (k,).")
         return np.unique(np.clip(given, low, high))

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from dpjax.command_line.choice import MECHANISMS
 from dpjax.command_line.errors import UserError
-from dpjax.profiles.profile import NEIGHBORS
+from dpjax.sensitivity.profile import NEIGHBORS
 from dpjax.version import __version__
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}

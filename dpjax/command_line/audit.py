@@ -30,9 +30,9 @@ from dpjax.mechanisms import (
     piecewise_laplace,
     shifted_inverse,
 )
-from dpjax.profiles import candidate_counts, maximum, mean, median, quantile
-from dpjax.profiles.profile import Neighbors
-from dpjax.shapes import broadcast_rows
+from dpjax.numerics.batching import broadcast_rows
+from dpjax.sensitivity.profile import Neighbors
+from dpjax.statistics import candidate_counts, maximum, mean, median, quantile
 
 VALUES = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOWER, UPPER, RECORDS = VALUES[0], VALUES[-1], 4

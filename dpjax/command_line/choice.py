@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from dpjax.accounting import Guarantee
 from dpjax.distributions import PiecewiseExponential
 from dpjax.mechanisms import inverse_sensitivity, laplace, piecewise_laplace
-from dpjax.profiles import SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 
 MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
 

@@ -18,8 +18,8 @@ from dpjax.command_line.errors import UserError
 from dpjax.command_line.report import SIMULATION, aligned, guarantee_fields, number, promised, said_of, versions, wrapped
 from dpjax.command_line.tables import LARGEST
 from dpjax.distributions import PiecewiseExponential
-from dpjax.profiles import SensitivityProfile, median
-from dpjax.profiles.profile import Neighbors
+from dpjax.sensitivity.profile import Neighbors, SensitivityProfile
+from dpjax.statistics import median
 
 RUNS = 3
 

@@ -13,9 +13,9 @@ from dpjax.accounting import Guarantee
 from dpjax.command_line.choice import MECHANISMS, guarantee_of, law_of
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.tables import LARGEST, Table
-from dpjax.profiles import SensitivityProfile, quantile
-from dpjax.profiles.order_statistics import Definition
-from dpjax.profiles.profile import Neighbors
+from dpjax.sensitivity.profile import Neighbors, SensitivityProfile
+from dpjax.statistics import quantile
+from dpjax.statistics.quantiles import Definition
 
 TIED_SHARE = 0.1  # from this share of the records on, a row says that its statistic is tied
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.shapes import align, broadcast_batch
+from dpjax.numerics.batching import align, broadcast_batch
 
 
 @jax.tree_util.register_dataclass
@@ -49,7 +49,7 @@ class Clamped:
         """
         if not isinstance(law, (PiecewiseExponential, SymmetricNoise)):
             raise TypeError(f"Clamped takes a law with a density on the line, got {type(law).__name__}.")
-        return Clamped(law, *parameters.bounds(lower, upper, law.dtype))
+        return Clamped(law, *checks.bounds(lower, upper, law.dtype))
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ class Clamped:
 
     def _points(self, name: str, value: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
         """An argument and the bounds, with as many axes as the batch."""
-        array = parameters.float_array(name, value).astype(self.dtype)
+        array = checks.float_array(name, value).astype(self.dtype)
         shape = np.broadcast_shapes(array.shape, self.batch_shape)
         array, low, high = (
             jnp.broadcast_to(align(one, len(shape)), np.broadcast_shapes(align(one, len(shape)).shape, self.batch_shape))

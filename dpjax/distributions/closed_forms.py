@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.intervals import line_of_intervals
 from dpjax.distributions.sampling import draw
+from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, take
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, broadcast_batch, broadcast_rows, take
 
 
 @jax.tree_util.register_dataclass
@@ -108,7 +108,7 @@ class Finite:
 
         Candidates of probability 0 do not count, whatever g is there.
         """
-        at = parameters.float_array("function_values", function_values).astype(self.dtype)
+        at = checks.float_array("function_values", function_values).astype(self.dtype)
         return _expectation(self, align(at, max(len(self.batch_shape) + 1, at.ndim)))
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -175,7 +175,7 @@ class Finite:
         return align(self.values, at.ndim) - at
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
-        array = parameters.float_array(name, value).astype(self.dtype)
+        array = checks.float_array(name, value).astype(self.dtype)
         return align(array, max(array.ndim, len(self.batch_shape)))
 
 

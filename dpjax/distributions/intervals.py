@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.sampling import Line, draw
+from dpjax.numerics.batching import align, row, take
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, row, take
 
 
 def sample_intervals(
@@ -57,11 +57,11 @@ def sample_intervals(
     >>> int(index) in (1, 2), 0 <= float(offset) <= 2
     (True, True)
     """
-    parameters.one_of("within", within, ("exponential", "uniform"))
-    widths, levels = parameters.float_array("widths", widths), parameters.float_array("levels", levels)
+    checks.one_of("within", within, ("exponential", "uniform"))
+    widths, levels = checks.float_array("widths", widths), checks.float_array("levels", levels)
     if widths.ndim == 0 or levels.ndim == 0 or widths.shape[-1] == 0 or levels.shape[-1] != widths.shape[-1]:
         raise ValueError(f"widths and levels need the same last axis, got shapes {widths.shape} and {levels.shape}.")
-    rate = parameters.positive("epsilon", epsilon, widths.dtype) / 2
+    rate = checks.positive("epsilon", epsilon, widths.dtype) / 2
     return _sample(check_key(key), widths, levels.astype(widths.dtype), rate, within == "exponential", tuple(shape))
 
 

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
-from dpjax.distributions.selection import pad
+from dpjax import checks
+from dpjax.numerics.batching import align, broadcast_batch
+from dpjax.numerics.sums import pad
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
 from dpjax.random.noise import UniformPair, uniform_from_words
-from dpjax.shapes import align, broadcast_batch
 
 _LANES = 32  # XLA's vector loop and its remainder loop round differently: transcendental functions run over multiples of this
 
@@ -117,7 +117,7 @@ class SymmetricNoise:
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
         """A float argument in the law's dtype, with as many axes as the batch."""
-        array = parameters.float_array(name, value).astype(self.dtype)
+        array = checks.float_array(name, value).astype(self.dtype)
         return align(array, max(array.ndim, len(self.batch_shape)))
 
     def _fields(self) -> tuple[jax.Array, jax.Array]:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions import closed_forms, sampling
+from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, concatenate
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, broadcast_batch, broadcast_rows, concatenate
 
 
 @jax.tree_util.register_dataclass
@@ -114,7 +114,7 @@ class PiecewiseExponential:
             TypeError: ``key`` is not a typed key.
             ValueError: another kind of key, or an unknown method.
         """
-        parameters.one_of("method", method, ("auto", "tree", "table", "gumbel"))
+        checks.one_of("method", method, ("auto", "tree", "table", "gumbel"))
         shape = tuple(shape)
         return sampling.sample(check_key(key), self, shape, method)
 
@@ -216,7 +216,7 @@ class PiecewiseExponential:
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
         """A float argument in the law's dtype, with as many axes as the batch."""
-        array = parameters.float_array(name, value).astype(self.dtype)
+        array = checks.float_array(name, value).astype(self.dtype)
         return align(array, max(array.ndim, len(self.batch_shape)))
 
 

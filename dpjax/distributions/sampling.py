@@ -19,12 +19,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.selection import FAN_OUT, BlockTree, gumbel_max, pad, search, tabulate, ticket
+from dpjax.distributions.selection import FAN_OUT, BlockTree, gumbel_max, search, tabulate, ticket
 from dpjax.distributions.weights import Heights
+from dpjax.numerics.batching import align, broadcast_batch, row, take
+from dpjax.numerics.sums import pad
+from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in, fold_in_range, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
-from dpjax.random.two_words import Words
-from dpjax.shapes import align, broadcast_batch, row, take
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential

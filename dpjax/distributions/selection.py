@@ -22,9 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.random import two_words
-from dpjax.random.two_words import Words
-from dpjax.shapes import concatenate, take
+from dpjax.numerics import two_words
+from dpjax.numerics.batching import concatenate, take
+from dpjax.numerics.sums import pad, pair_sums
+from dpjax.numerics.two_words import Words
 
 FAN_OUT = 32
 
@@ -91,22 +92,11 @@ def near_share(size: Words, near: jax.Array, far: jax.Array) -> Words:
     return two_words.select(near <= far, smaller, two_words.subtract(size, smaller))
 
 
-def pair_sums(weights: jax.Array) -> jax.Array:
-    """Add neighbours on the last axis."""
-    return weights[..., 0::2] + weights[..., 1::2]
-
-
 def block_sums(weights: jax.Array) -> jax.Array:
     """Add blocks of 32 on the last axis, in pairs of pairs."""
     for _ in range(2):  # two levels at a time take half as many passes through memory
         weights = (weights[..., 0::4] + weights[..., 1::4]) + (weights[..., 2::4] + weights[..., 3::4])
     return pair_sums(weights)
-
-
-def pad(array: jax.Array, multiple: int) -> jax.Array:
-    """Pad the last axis with zeros to a multiple, at least once."""
-    size = max(1, -(-array.shape[-1] // multiple)) * multiple
-    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])])
 
 
 class BlockTree(NamedTuple):

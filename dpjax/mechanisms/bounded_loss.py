@@ -21,15 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, condition_on_success, retry_until_success
 from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.never_fail import never_fail, never_fail_law
+from dpjax.numerics.batching import align, broadcast_batch, fits_into
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, broadcast_batch, fits_into
 
 Outcome = TypeVar("Outcome")
 
@@ -153,8 +153,8 @@ def bounded_loss_law(
     >>> round(float(out.prob(1.0)), 4), float(out.prob(2.0))
     (0.4997, 0.0)
     """
-    parameters.instance("bounded_loss_law", law, Finite, "such as dpjax.exponential(...)")
-    found = parameters.float_array("losses", losses).astype(law.dtype)
+    checks.instance("bounded_loss_law", law, Finite, "such as dpjax.exponential(...)")
+    found = checks.float_array("losses", losses).astype(law.dtype)
     test = _Test.of(target, epsilon, delta, sensitivity, law.dtype)
     out = never_fail_law(law, test.acceptance(found), fallback=fallback, attempts=attempts)
     broken = align(test.broken(), out.cost.ndim - 1)[..., None]
@@ -172,10 +172,10 @@ class _Test(NamedTuple):
     @staticmethod
     def of(target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any) -> _Test:
         given = (
-            parameters.finite("target", target, dtype),
-            parameters.positive("epsilon", epsilon, dtype),
-            parameters.probability("delta", delta, dtype, below=0.5),
-            parameters.positive("sensitivity", sensitivity, dtype),
+            checks.finite("target", target, dtype),
+            checks.positive("epsilon", epsilon, dtype),
+            checks.probability("delta", delta, dtype, below=0.5),
+            checks.positive("sensitivity", sensitivity, dtype),
         )
         shape = jnp.broadcast_shapes(*(parameter.shape for parameter in given))
         return _Test(*(broadcast_batch(parameter, shape) for parameter in given))

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 
 def bounded_noise_laplace(
@@ -50,10 +50,10 @@ def bounded_noise_laplace(
     >>> [round(float(edge), 3) for edge in law.edges], float(law.mean())
     ([3.243, 10.0, 16.757], 10.0)
     """
-    center = parameters.float_array("value", value)
-    rate = parameters.positive("epsilon", epsilon, center.dtype)
-    scale = parameters.positive("sensitivity", sensitivity, center.dtype)
-    failure = parameters.probability("delta", delta, center.dtype, below=0.5)
+    center = checks.float_array("value", value)
+    rate = checks.positive("epsilon", epsilon, center.dtype)
+    scale = checks.positive("sensitivity", sensitivity, center.dtype)
+    failure = checks.probability("delta", delta, center.dtype, below=0.5)
     rank = max(array.ndim for array in (center, rate, scale, failure))
     center, epsilon_, scale, failure = (align(array, rank) for array in (center, rate, scale, failure))
     # log(1 + (e^epsilon - 1) / (2 delta)) without overflow, and exact for small epsilon.

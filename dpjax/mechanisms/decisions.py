@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 
 Noise = Literal["laplace", "gaussian"]
@@ -25,7 +25,7 @@ def noise_of(epsilon: Any, zcdp: Any) -> tuple[Noise, Any]:
 
 def noise_scale(noise: Noise, budget: Any, *, rounds: int, dtype: Any) -> jax.Array:
     """Return the scale of the noise of each of so many queries of sensitivity 1: rounds/epsilon, or sqrt(rounds/(2 zcdp))."""
-    cost = parameters.positive("epsilon" if noise == "laplace" else "zcdp", budget, dtype)
+    cost = checks.positive("epsilon" if noise == "laplace" else "zcdp", budget, dtype)
     return rounds / cost if noise == "laplace" else jnp.sqrt(rounds / (2 * cost))
 
 

@@ -2,14 +2,14 @@
 
 The utility of an output is minus the number of records to add or remove before the statistic takes it; its sensitivity is 1. On the
 line (lower median, mean) that is inverse sensitivity, for the mode the exponential mechanism over candidates: this file gives the
-paper's name to both and keeps its neighbour relation. Its utility bounds are in ``dpjax/utility/duff.py``.
+paper's name to both and keeps its neighbour relation. Its utility bounds are in ``dpjax/bounds/duff.py``.
 
 Slips of the paper: in the median's second case "k even" should read "n even" (as printed, a part of [y_n, b] has no utility where n
 and n/2 are even). In Section 5 the density is proportional to exp(+epsilon u_d/2), not exp(-epsilon u_d/2). That each A_k is a
 single interval holds for the median under add/remove, not under swap, nor for the mean. The mode's n_x - n_max is the distance if
-datasets may have several modes (see :func:`dpjax.profiles.counts.mode`). The mean needs no dynamic program (nor is it greedy);
+datasets may have several modes (see :func:`dpjax.statistics.mode.mode`). The mean needs no dynamic program (nor is it greedy);
 see its profile. The mode spends only epsilon/2 of its epsilon: n_max is common to all candidates and cancels, and the counts alone
-have sensitivity 1/2 up to a common shift (:func:`dpjax.profiles.counts.candidate_counts`).
+have sensitivity 1/2 up to a common shift (:func:`dpjax.statistics.mode.candidate_counts`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
-from dpjax.profiles.profile import SensitivityProfile
-from dpjax.profiles.scores import CandidateScores
+from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.scores import CandidateScores
 
 
 @overload

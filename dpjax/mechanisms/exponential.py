@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.finite import Finite
-from dpjax.profiles.profile import RELATIONS, SensitivityProfile
-from dpjax.profiles.scores import CandidateScores
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
+from dpjax.sensitivity.profile import RELATIONS, SensitivityProfile
+from dpjax.sensitivity.scores import CandidateScores
 
 
 def exponential(
@@ -60,8 +60,8 @@ def exponential(
     True
     """
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="exponential")
-    rate = parameters.positive("epsilon", epsilon, given.dtype)
-    scale = parameters.positive("sensitivity", given.sensitivity, given.dtype)
+    rate = checks.positive("epsilon", epsilon, given.dtype)
+    scale = checks.positive("sensitivity", given.sensitivity, given.dtype)
     return _law(given.scores, given.candidates, rate, scale)
 
 
@@ -84,15 +84,15 @@ def candidate_scores(
         raise TypeError(f"{caller} takes scores of candidates; for a SensitivityProfile see inverse_sensitivity.")
     if sensitivity is None:
         raise ValueError(f"{caller} needs the sensitivity of an array of scores: sensitivity=..., or CandidateScores.")
-    array = parameters.float_array("scores", scores)
+    array = checks.float_array("scores", scores)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
     if candidates is None:
         labels = jnp.arange(array.shape[-1], dtype=array.dtype)
     else:
-        labels = parameters.float_array("candidates", candidates).astype(array.dtype)
+        labels = checks.float_array("candidates", candidates).astype(array.dtype)
     # The relation is not used for the law; guarantee() asks for it.
-    found = CandidateScores(array, labels, parameters.positive("sensitivity", sensitivity, array.dtype), neighbors="add_remove")
+    found = CandidateScores(array, labels, checks.positive("sensitivity", sensitivity, array.dtype), neighbors="add_remove")
     _ = found.batch_shape
     return found
 
@@ -118,4 +118,4 @@ def relation_of(scores: CandidateScores | ArrayLike, neighbors: str | None) -> s
         if neighbors not in (None, scores.neighbors):
             raise ValueError(f"these scores hold under {scores.neighbors} neighbors, not {neighbors}.")
         return scores.neighbors
-    return parameters.one_of("neighbors", neighbors, RELATIONS)
+    return checks.one_of("neighbors", neighbors, RELATIONS)

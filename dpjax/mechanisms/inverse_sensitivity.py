@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import PROFILES, Support, law_on_line
-from dpjax.profiles.profile import SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def inverse_sensitivity(
@@ -50,7 +50,7 @@ def inverse_sensitivity(
     >>> bool(jnp.isclose(law.prob(1.5) / law.prob(0.5), jnp.exp(0.5)))
     True
     """
-    parameters.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
+    checks.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
     if not profile.integer_levels:
         raise ValueError("inverse sensitivity needs integer levels: this profile's are fractional. Use piecewise_laplace.")
     if profile.step is not None:

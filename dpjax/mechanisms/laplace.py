@@ -11,10 +11,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 
 def laplace(
@@ -55,14 +55,14 @@ def laplace(
     """
     if (lower is None) != (upper is None):
         raise ValueError("laplace takes both lower and upper, or neither.")
-    center = parameters.float_array("value", value)
-    rate = parameters.positive("epsilon", epsilon, center.dtype)
-    scale = parameters.positive("sensitivity", sensitivity, center.dtype)
+    center = checks.float_array("value", value)
+    rate = checks.positive("epsilon", epsilon, center.dtype)
+    scale = checks.positive("sensitivity", sensitivity, center.dtype)
     tails = Tails(jnp.zeros_like(scale), scale, jnp.zeros_like(scale), scale)
     none = jnp.zeros((0,), center.dtype)
     if lower is None or upper is None:
         return PiecewiseExponential(center[..., None], none, none, rate, tails)
-    low, high = parameters.bounds(lower, upper, center.dtype)
+    low, high = checks.bounds(lower, upper, center.dtype)
     rank = max(center.ndim, low.ndim, high.ndim)
     center = jnp.clip(*(align(a, rank) for a in (center, low, high)))
     return PiecewiseExponential(center[..., None], none, none, rate / 2, tails).restrict(low, high)

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.profiles.profile import SensitivityProfile
-from dpjax.shapes import align, broadcast_rows, concatenate, fits
+from dpjax.numerics.batching import align, broadcast_rows, concatenate, fits
+from dpjax.sensitivity.profile import SensitivityProfile
 
 Support = Literal["restricted", "extended"]
 PROFILES = "from a statistic such as dpjax.median; of a DownSensitivity, .shift(tau)"
@@ -45,10 +45,10 @@ def law_on_line(
         None by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at most 1 between neighbours, which the
         mechanism that gives the costs must show.
     """
-    parameters.one_of("support", support, ("restricted", "extended"))
-    rate = parameters.positive("epsilon", epsilon, profile.dtype) / 2
+    checks.one_of("support", support, ("restricted", "extended"))
+    rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
     smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
-    radius = parameters.nonnegative("rho", rho, profile.dtype) if smooth else None
+    radius = checks.nonnegative("rho", rho, profile.dtype) if smooth else None
     fits(profile.batch_shape, epsilon=rate.shape, rho=() if radius is None else radius.shape)
     return _law(profile, rate, radius, piece_costs, flat_cost, support)
 

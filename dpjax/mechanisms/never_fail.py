@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, number_of_attempts, retry_until_success
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite, above_least
-from dpjax.distributions.selection import pad, pair_sums
+from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows
+from dpjax.numerics.sums import pad, pair_sums
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, broadcast_batch, broadcast_rows
 
 Outcome = TypeVar("Outcome")
 _LANES = 32  # log and exp differ in their last bits between the lanes of a row that is not a multiple of this
@@ -135,12 +135,12 @@ def never_fail_law(law: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, a
     >>> [round(float(p), 4) for p in never_fail_law(law, [1, 0, 0], fallback=9.0, attempts=2).probabilities()]
     [0.5556, 0.0, 0.0, 0.4444]
     """
-    parameters.instance("never_fail_law", law, Finite, "such as dpjax.exponential(...)")
+    checks.instance("never_fail_law", law, Finite, "such as dpjax.exponential(...)")
     count = number_of_attempts(attempts)
-    accepted = parameters.float_array("acceptance", acceptance).astype(law.dtype)
+    accepted = checks.float_array("acceptance", acceptance).astype(law.dtype)
     if accepted.ndim == 0 or accepted.shape[-1] != law.values.shape[-1]:
         raise ValueError(f"{law.values.shape[-1]} candidates need as many acceptance probabilities, got shape {accepted.shape}.")
-    last = parameters.float_array("fallback", fallback).astype(law.dtype)
+    last = checks.float_array("fallback", fallback).astype(law.dtype)
     return _never_fail_law(law, accepted, last, count)
 
 

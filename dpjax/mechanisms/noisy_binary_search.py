@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
 from dpjax.mechanisms.shifted_inverse import Candidates, finite_range, num_candidates_over, removals
-from dpjax.profiles.monotone import DownSensitivity
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
+from dpjax.sensitivity.down import DownSensitivity
 
 _LANES = 32  # log and exp differ in their last bits between the lanes of a row that is not a multiple of this
 
@@ -78,7 +78,7 @@ def noisy_binary_search(
         Theorem 6 (a shift of 2^O(log*) for approximate DP) is not implemented.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.monotone import maximum
+    >>> from dpjax.statistics.monotone import maximum
     >>> down = maximum(jnp.arange(100.0), lower=0, upper=1e6)
     >>> law = noisy_binary_search(down, tau=20, candidates=jnp.arange(-1.0, 1000.0), epsilon=2.0)
     >>> 60 < float(law.quantile(0.5)) < 99
@@ -88,7 +88,7 @@ def noisy_binary_search(
     values = finite_range(candidates, down.dtype)
     rounds = max(search_rounds(values.shape[0]), 1)
     scale = noise_scale(noise, parameter, rounds=rounds, dtype=down.dtype)
-    threshold = parameters.positive("tau", tau, down.dtype)
+    threshold = checks.positive("tau", tau, down.dtype)
     return Finite(values, _cost(down, values, threshold, scale, noise), jnp.ones((), down.dtype))
 
 
@@ -203,7 +203,7 @@ def guarantee(down: DownSensitivity, *, num_candidates: int, epsilon: float | No
     """Return what one draw of :func:`noisy_binary_search` costs.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.monotone import maximum
+    >>> from dpjax.statistics.monotone import maximum
     >>> down = maximum(jnp.arange(9.0), lower=0, upper=99)
     >>> print(guarantee(down, num_candidates=17, epsilon=1.0))
     1-DP and 2-bounded-range and 0.125-zCDP under add_remove neighbors

@@ -20,14 +20,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
 from dpjax.mechanisms.exponential import candidate_scores, relation_of
 from dpjax.mechanisms.shifted_inverse import num_candidates_over
-from dpjax.profiles.scores import CandidateScores
-from dpjax.shapes import align, broadcast_rows
+from dpjax.numerics.batching import align, broadcast_rows
+from dpjax.sensitivity.scores import CandidateScores
 
 _LANES = 32  # log and exp differ in their last bits between the lanes of a row that is not a multiple of this
 
@@ -86,7 +86,7 @@ def noisy_tree(
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="noisy_tree")
     rounds = max(tree_rounds(given.scores.shape[-1]), 1)
     scale = noise_scale(noise, budget, rounds=rounds, dtype=given.dtype)
-    unit = parameters.positive("sensitivity", given.sensitivity, given.dtype)
+    unit = checks.positive("sensitivity", given.sensitivity, given.dtype)
     rank = max(scale.ndim, unit.ndim)
     cost = _cost(given.scores, align(scale, rank) * align(unit, rank), noise)
     return Finite(given.candidates, cost, jnp.ones((), given.dtype))
@@ -170,6 +170,6 @@ def guarantee(
     0.5-zCDP under swap neighbors
     """
     noise, budget = noise_of(epsilon, zcdp)
-    given: Any = scores.scores if isinstance(scores, CandidateScores) else parameters.float_array("scores", scores)
+    given: Any = scores.scores if isinstance(scores, CandidateScores) else checks.float_array("scores", scores)
     rounds = max(tree_rounds(given.shape[-1]), 1)
     return guarantee_of(noise, budget, rounds=rounds, neighbors=relation_of(scores, neighbors))

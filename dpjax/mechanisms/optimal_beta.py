@@ -7,10 +7,10 @@ from typing import Literal
 import jax
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.conversions import zcdp_of
 from dpjax.mechanisms import smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 Noise = Literal["cauchy", "laplace", "laplace_log_normal"]
 
@@ -44,15 +44,15 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     >>> round(float(optimal_beta(1.0, noise="cauchy")), 4), round(float(optimal_beta(1.0, noise="laplace", delta=1e-3)), 4)
     (0.382, 0.076)
     """
-    parameters.one_of("noise", noise, ("cauchy", "laplace", "laplace_log_normal"))
+    checks.one_of("noise", noise, ("cauchy", "laplace", "laplace_log_normal"))
     if (delta is None) != (noise == "cauchy"):
         raise ValueError(f"delta is for the noises that need one, and only for them: got delta={delta} for {noise!r}.")
-    dtype = parameters.float_dtype(epsilon)
-    budget = parameters.positive("epsilon", epsilon, dtype)
+    dtype = checks.float_dtype(epsilon)
+    budget = checks.positive("epsilon", epsilon, dtype)
     if delta is None:
         return smooth_cauchy.optimal_beta(budget, gamma)
     if noise == "laplace":
-        failure = parameters.probability("delta", delta, dtype, below=1.0)
+        failure = checks.probability("delta", delta, dtype, below=1.0)
         rank = max(budget.ndim, failure.ndim)
         return smooth_laplace.optimal_beta(align(budget, rank), align(failure, rank))
     return smooth_laplace_log_normal.optimal_beta(zcdp_of(epsilon, delta=delta))

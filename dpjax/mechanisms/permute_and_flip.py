@@ -26,12 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores, relation_of
-from dpjax.profiles.scores import CandidateScores
-from dpjax.shapes import align, broadcast_rows
+from dpjax.numerics.batching import align, broadcast_rows
+from dpjax.sensitivity.scores import CandidateScores
 
 _LANES = 32
 
@@ -75,8 +75,8 @@ def permute_and_flip(
     [0.25, 0.75]
     """
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="permute_and_flip")
-    rate = parameters.positive("epsilon", epsilon, given.dtype)
-    scale = parameters.positive("sensitivity", given.sensitivity, given.dtype)
+    rate = checks.positive("epsilon", epsilon, given.dtype)
+    scale = checks.positive("sensitivity", given.sensitivity, given.dtype)
     return _law(given.scores, given.candidates, rate, scale)
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import jax
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import PROFILES, Support, law_on_line
-from dpjax.profiles.profile import SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def piecewise_laplace(
@@ -53,7 +53,7 @@ def piecewise_laplace(
     >>> round(float(law.mean_abs_error(50.0)), 2)
     1.0
     """
-    parameters.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
+    checks.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
     if not profile.interpolable:
         raise ValueError(
             "this profile is not interpolable: linear interpolation between its values is not private. Use inverse_sensitivity."

@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
-from dpjax.profiles.smooth_sensitivity import LocalSensitivity
+from dpjax.numerics.batching import align, broadcast_batch
 from dpjax.random.keys import check_key
-from dpjax.shapes import align, broadcast_batch
+from dpjax.sensitivity.local import LocalSensitivity
 
 
 @jax.tree_util.register_dataclass
@@ -89,7 +89,7 @@ class ProposeTestRelease:
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """E|Y - center| given an answer, for a ``center`` that broadcasts against ``batch_shape``."""
-        at = parameters.float_array("center", center).astype(self.dtype)
+        at = checks.float_array("center", center).astype(self.dtype)
         rank = max(at.ndim, len(self.batch_shape))
         error = self.answer.mean_abs_error(align(at, rank))
         return jnp.broadcast_to(error, jnp.broadcast_shapes(error.shape, self.batch_shape))
@@ -124,18 +124,18 @@ def propose_test_release(
         Dwork and Lei (2009); Gillenwater and Munoz Medina, Section 3.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import local_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import local_sensitivity
     >>> local = local_sensitivity(jnp.linspace(0, 1, 101), lower=0, upper=1, neighbors="add_remove", definition="lower")
     >>> law = propose_test_release(local, 2.0, delta=1e-6, proposal=0.205)
     >>> round(float(law.no_answer_probability()), 5), round(float(law.mean_abs_error(0.5)), 3)
     (0.00052, 0.205)
     """
-    parameters.instance("propose_test_release", local, LocalSensitivity, "see dpjax.local_sensitivity")
+    checks.instance("propose_test_release", local, LocalSensitivity, "see dpjax.local_sensitivity")
     dtype = local.dtype
-    budget = parameters.positive("epsilon", epsilon, dtype)
-    failure = parameters.probability("delta", delta, dtype, below=0.5)
-    size = parameters.positive("proposal", proposal, dtype)
-    share = parameters.probability("test_share", test_share, dtype, below=1.0)
+    budget = checks.positive("epsilon", epsilon, dtype)
+    failure = checks.probability("delta", delta, dtype, below=0.5)
+    size = checks.positive("proposal", proposal, dtype)
+    share = checks.probability("test_share", test_share, dtype, below=1.0)
     rank = max(array.ndim for array in (budget, failure, size, share))
     budget, failure, share = (align(array, rank) for array in (budget, failure, share))
     test_epsilon = budget * share
@@ -163,7 +163,7 @@ def guarantee(local: LocalSensitivity, epsilon: float, *, delta: float) -> Guara
     """Return what one draw of :func:`propose_test_release` costs.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import local_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import local_sensitivity
     >>> print(guarantee(local_sensitivity(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """

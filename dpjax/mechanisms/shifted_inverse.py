@@ -21,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import Support
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
-from dpjax.profiles.monotone import DownSensitivity, check_shift
+from dpjax.sensitivity.down import DownSensitivity, check_shift
 
 Candidates = jax.Array | np.ndarray | Sequence[float]
 
@@ -94,7 +94,7 @@ def shifted_inverse(
         Theorem 6 (a shift of 2^O(log*) for approximate DP) is not implemented.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.monotone import maximum
+    >>> from dpjax.statistics.monotone import maximum
     >>> down = maximum(jnp.arange(100.0), lower=0, upper=1000)
     >>> law = shifted_inverse(down, 2.0, tau=10)
     >>> 80 < float(law.quantile(0.5)) < 95
@@ -108,7 +108,7 @@ def shifted_inverse(
         raise ValueError("rho smooths the law on the line; with candidates ties need no smoothing, leave it out.")
     check_shift(tau)
     values = finite_range(candidates, down.dtype)
-    rate = parameters.positive("epsilon", epsilon, down.dtype) / 2
+    rate = checks.positive("epsilon", epsilon, down.dtype) / 2
     return Finite(values, _cost(down, values, float(tau)), rate)
 
 
@@ -136,12 +136,12 @@ def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
-    """Return public candidates as a float array ``(k,)``; see :mod:`dpjax.parameters` for the tiers."""
-    values = parameters.float_array("candidates", candidates).astype(dtype)
+    """Return public candidates as a float array ``(k,)``; see :mod:`dpjax.checks` for the tiers."""
+    values = checks.float_array("candidates", candidates).astype(dtype)
     if values.ndim != 1 or values.shape[0] == 0:
         raise ValueError(f"candidates need one axis and at least one value, got shape {values.shape}.")
     if not isinstance(candidates, jax.Array):
-        given = parameters.host_floats("candidates", candidates)
+        given = checks.host_floats("candidates", candidates)
         with np.errstate(over="ignore"):
             representable = np.all(np.isfinite(given.astype(dtype)))
         if not (representable and np.all(given[1:] > given[:-1])):
@@ -184,14 +184,14 @@ def num_candidates_over(failure: float, num_candidates: int) -> float:
     """Return the number of candidates divided by the failure probability, both checked."""
     if not 0 < failure < 1:
         raise ValueError(f"failure must be strictly between 0 and 1, got {failure}.")
-    return parameters.whole("num_candidates", num_candidates, 1) / failure
+    return checks.static_integer("num_candidates", num_candidates, 1) / failure
 
 
 def guarantee(down: DownSensitivity, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`shifted_inverse` costs.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.monotone import maximum
+    >>> from dpjax.statistics.monotone import maximum
     >>> print(guarantee(maximum(jnp.arange(9.0), lower=0, upper=99), 0.5))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.cauchy import Cauchy
-from dpjax.profiles.smooth_sensitivity import SmoothSensitivity, representable
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
+from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 Calibration = Literal["tight", "published"]
 
@@ -55,13 +55,13 @@ def smooth_cauchy(
         Nissim, Raskhodnikova and Smith (2007), Lemmas 2.6 and 2.7; Gillenwater and Munoz Medina, Proposition 3.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.5, lower=0, upper=100, neighbors="add_remove")
     >>> smooth_cauchy(smooth, 1.0).scale.item() == smooth.bound.item() / 0.5
     True
     """
-    parameters.instance("smooth_cauchy", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
-    parameters.positive("epsilon", epsilon, smooth.dtype)
+    checks.instance("smooth_cauchy", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
+    checks.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype)
     alpha = representable(smooth, alpha)
     rank = max(alpha.ndim, smooth.bound.ndim)
@@ -87,7 +87,7 @@ def alpha_of(
     >>> float(alpha_of(1.0, beta=0.25)), float(alpha_of(3.0, beta=0.5, calibration="published"))
     (0.75, 0.5)
     """
-    parameters.one_of("calibration", calibration, ("tight", "published"))
+    checks.one_of("calibration", calibration, ("tight", "published"))
     shift, stretch = constants(gamma)
 
     def rest(xp: Any, epsilon: Any, beta: Any) -> Any:
@@ -97,7 +97,7 @@ def alpha_of(
         return xp.where(beta <= published * (1 + 1e-6), published, -beta)  # the same number, rounded in float32, is meant
 
     message = "beta = {1} leaves nothing of epsilon = {0} for the noise: choose a smaller beta (see optimal_beta)."
-    return parameters.left_over(message, rest, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
+    return checks.remaining(message, rest, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
 
 
 def optimal_beta(epsilon: jax.Array, gamma: float) -> jax.Array:
@@ -128,13 +128,13 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
         Gillenwater and Munoz Medina, Equation 4 and Proposition 7.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
     >>> error = cauchy_tail_bound(smooth, 1.0, failure=0.1)
     >>> round(float(smooth_cauchy(smooth, 1.0, calibration="published").survival(50.0 + error)), 6)
     0.05
     """
-    eta = parameters.probability("failure", failure, smooth.dtype, below=1.0)
+    eta = checks.probability("failure", failure, smooth.dtype, below=1.0)
     scale = smooth_cauchy(smooth, epsilon, calibration="published").scale
     rank = max(eta.ndim, scale.ndim)
     return align(scale, rank) / jnp.tan(pi / 2 * align(eta, rank))
@@ -144,7 +144,7 @@ def guarantee(smooth: SmoothSensitivity, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`smooth_cauchy` costs.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """

@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.profiles.smooth_sensitivity import SmoothSensitivity, representable
+from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 _STEPS = 60
 
@@ -53,14 +53,14 @@ def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: Arra
 
     >>> import jax.numpy as jnp
     >>> from dpjax.mechanisms.smooth_laplace import alpha_of
-    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
     >>> law = smooth_laplace(smooth, 1.0, delta=1e-3)
     >>> bool(jnp.isclose(law.mean_abs_error(50.0), smooth.bound / alpha_of(1.0, beta=0.1, delta=1e-3)))
     True
     """
-    parameters.instance("smooth_laplace", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
-    parameters.positive("epsilon", epsilon, smooth.dtype)
+    checks.instance("smooth_laplace", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
+    checks.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, delta=delta, dtype=smooth.dtype)
     alpha = representable(smooth, alpha)
     tails = Tails(jnp.zeros_like(smooth.bound), smooth.bound, jnp.zeros_like(smooth.bound), smooth.bound)
@@ -75,13 +75,13 @@ def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: An
     0.3735
     """
     kind = jnp.result_type(float) if dtype is None else dtype
-    failure = parameters.probability("delta", delta, kind, below=1.0)
+    failure = checks.probability("delta", delta, kind, below=1.0)
 
     def rest(xp: Any, epsilon: Any, beta: Any, delta: Any) -> Any:
         return epsilon - xp.maximum(-xp.expm1(beta) * xp.log(delta) - beta, beta)
 
     message = "beta = {1} leaves nothing of epsilon = {0} at delta = {2}: choose a smaller beta (see optimal_beta)."
-    return parameters.left_over(message, rest, epsilon, beta, failure if isinstance(delta, jax.Array) else delta, dtype=kind)
+    return checks.remaining(message, rest, epsilon, beta, failure if isinstance(delta, jax.Array) else delta, dtype=kind)
 
 
 def optimal_beta(epsilon: jax.Array, delta: jax.Array) -> jax.Array:
@@ -113,7 +113,7 @@ def guarantee(smooth: SmoothSensitivity, epsilon: float, *, delta: float) -> Gua
     """Return what one draw of :func:`smooth_laplace` costs.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
-from dpjax.profiles.smooth_sensitivity import SmoothSensitivity, representable
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
+from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 
 def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sigma: ArrayLike) -> LaplaceLogNormal:
@@ -49,21 +49,21 @@ def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sig
         Bun and Steinke (2019), Section 3; Gillenwater and Munoz Medina, Section 6 (where sigma is counted twice).
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
     >>> law = smooth_laplace_log_normal(smooth, 0.5, sigma=0.3)
     >>> round(float(law.scale * (1 - 0.1 / 0.3) / jnp.exp(1.5 * 0.3**2) / smooth.bound), 5)
     1.0
     """
-    parameters.instance("smooth_laplace_log_normal", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
-    parameters.positive("zcdp", zcdp, smooth.dtype)
-    spread = parameters.positive("sigma", sigma, smooth.dtype)
+    checks.instance("smooth_laplace_log_normal", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
+    checks.positive("zcdp", zcdp, smooth.dtype)
+    spread = checks.positive("sigma", sigma, smooth.dtype)
 
     def rest(xp: Any, zcdp: Any, beta: Any, sigma: Any) -> Any:
         return (xp.sqrt(2 * zcdp) - beta / sigma) * xp.exp(-1.5 * xp.square(sigma))
 
     message = "beta = {1} leaves nothing of zcdp = {0} at sigma = {2}: choose a smaller beta or a larger sigma."
-    s = parameters.left_over(message, rest, zcdp, smooth.beta, sigma, dtype=smooth.dtype)
+    s = checks.remaining(message, rest, zcdp, smooth.beta, sigma, dtype=smooth.dtype)
     s = representable(smooth, s)
     rank = max(s.ndim, smooth.bound.ndim)
     return LaplaceLogNormal(smooth.value, align(smooth.bound, rank) / align(s, rank), spread)
@@ -91,8 +91,8 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     >>> round(float(optimal_sigma(0.5, beta=0.1)), 4)
     0.3298
     """
-    dtype = parameters.float_dtype(zcdp)
-    rho, smoothness = parameters.positive("zcdp", zcdp, dtype), parameters.positive("beta", beta, dtype)
+    dtype = checks.float_dtype(zcdp)
+    rho, smoothness = checks.positive("zcdp", zcdp, dtype), checks.positive("beta", beta, dtype)
     rank = max(rho.ndim, smoothness.ndim)
     least = align(smoothness, rank) / jnp.sqrt(2 * align(rho, rank))
     sigma = least + jnp.cbrt(least / 4)  # above the root, where the cubic is convex: Newton's method falls to it
@@ -129,7 +129,7 @@ def guarantee(smooth: SmoothSensitivity, zcdp: float) -> Guarantee:
     Where ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it implies these.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.profiles.smooth_sensitivity import smooth_sensitivity
+    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 0.1))
     0.1-zCDP under swap neighbors
     """

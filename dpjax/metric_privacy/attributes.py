@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric, budget_array
 from dpjax.metric_privacy.points import from_points, from_smallest
-from dpjax.shapes import align, broadcast_batch, broadcast_rows, fits, take
+from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, fits, take
 
 Rule = Literal["sum", "min"]
 
@@ -83,7 +83,7 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
     >>> value_budgets([[0], [1], [2]], budgets=[[1.0, 2.0, 4.0]], rule="sum").budgets.tolist()
     [[0.0, 3.0, 5.0], [3.0, 0.0, 6.0], [5.0, 6.0, 0.0]]
     """
-    parameters.one_of("rule", rule, ("sum", "min"))
+    checks.one_of("rule", rule, ("sum", "min"))
     given = records if isinstance(records, jax.Array) else np.asarray(records)
     if given.dtype.kind not in "iu":
         raise TypeError(f"records must be integer codes of values, got dtype {given.dtype}.")
@@ -99,7 +99,7 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
             )
         if isinstance(given, np.ndarray) and not np.all((given[..., a] >= 0) & (given[..., a] < value.shape[-1])):
             raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, those with a budget.")
-    return _by_value(parameters.codes(given), each, rule)
+    return _by_value(checks.codes(given), each, rule)
 
 
 def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
@@ -142,7 +142,7 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
         microseconds = given.dtype.kind == "M"
         since = from_smallest(given.view(np.int64) if microseconds else given, -1)
         days = since / (86400 * 10**6) if microseconds else since
-    parameters.finite("dates", days, jnp.result_type(float))
+    checks.finite("dates", days, jnp.result_type(float))
     return from_points(days[..., None], epsilon=epsilon, distance="manhattan")
 
 
@@ -175,7 +175,7 @@ def product(*metrics: Metric) -> Metric:
     if not metrics:
         raise ValueError("product needs at least one metric.")
     for metric in metrics:
-        parameters.instance("product", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
+        checks.instance("product", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
         if metric.neighbors == "add_remove":
             raise ValueError("take the product without nobody, and add it afterwards: product(...).with_absence(...).")
     jnp.broadcast_shapes(*(metric.batch_shape for metric in metrics))

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers, linear_answers
@@ -24,8 +24,8 @@ from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import ratio
 from dpjax.metric_privacy.metrics import Metric, fold_rows, itself
 from dpjax.metric_privacy.points import PointMetric
-from dpjax.pairs import Pair
-from dpjax.shapes import align, broadcast_batch, fits
+from dpjax.numerics.batching import align, broadcast_batch, fits
+from dpjax.numerics.double_float import Pair
 
 
 def metric_exponential(
@@ -68,7 +68,7 @@ def metric_exponential(
     shape, dtype = points.high.shape, points.high.dtype
     if shape[-1:] in ((), (0,)):
         raise ValueError(f"scores need a last axis with at least one candidate, got shape {shape}.")
-    given = parameters.nonnegative("sensitivity", sensitivity, dtype)
+    given = checks.nonnegative("sensitivity", sensitivity, dtype)
     if given.shape[-2:] != (metric.size, metric.size):
         raise ValueError(f"sensitivity must be of shape (..., {metric.size}, {metric.size}), got {given.shape}.")
     labels = _labels(candidates, shape[-1], dtype)
@@ -166,17 +166,17 @@ def guarantee(metric: Metric | PointMetric) -> MetricGuarantee:
 
 
 def _weights(weights: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
-    given = parameters.float_array("weights", weights)
+    given = checks.float_array("weights", weights)
     if given.ndim < 2 or 0 in given.shape[-2:]:
         raise ValueError(f"weights must be of shape (..., R, N) with R, N >= 1, got {given.shape}.")
     given = given.astype(jnp.promote_types(given.dtype, metric.dtype))
-    return metric.columns(parameters.finite("weights", given if isinstance(weights, jax.Array) else weights, given.dtype))
+    return metric.columns(checks.finite("weights", given if isinstance(weights, jax.Array) else weights, given.dtype))
 
 
 def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.Array:
     if candidates is None:
         return jnp.arange(count, dtype=dtype)
-    labels = parameters.float_array("candidates", candidates).astype(dtype)
+    labels = checks.float_array("candidates", candidates).astype(dtype)
     if labels.shape[-1:] != (count,):
         raise ValueError(f"{count} scores need {count} candidates, got shape {labels.shape}.")
     return labels

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric, budget_array
 from dpjax.metric_privacy.shortest_paths import shortest_paths
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 
 def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
@@ -47,7 +47,7 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
         raise TypeError(f"edges must be pairs of integers, got dtype {given.dtype}.")
     if given.ndim != 2 or given.shape[-1] != 2:
         raise ValueError(f"edges must be of shape (E, 2), got {given.shape}.")
-    size = parameters.whole("size", size, 1)
+    size = checks.static_integer("size", size, 1)
     if isinstance(given, np.ndarray) and not np.all((given >= 0) & (given < size)):
         raise ValueError(f"edges must join nodes from 0 to {size - 1}.")
     cost = budget_array("budgets", budgets)
@@ -55,7 +55,7 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
         cost = cost[None]
     if cost.shape[-1] not in (1, given.shape[0]):
         raise ValueError(f"{given.shape[0]} edges need as many budgets, or one for all; got shape {cost.shape}.")
-    return _of_edges(parameters.codes(given), cost, size)
+    return _of_edges(checks.codes(given), cost, size)
 
 
 @partial(jax.jit, static_argnames="size")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.accounting.guarantees import Composition, Guarantee
 from dpjax.metric_privacy.metrics import Metric, Neighbors
 
@@ -54,7 +54,7 @@ class MetricGuarantee:
         for name, metric in (("metric", self.metric), ("ranges", self.ranges)):
             if metric is None:
                 continue
-            parameters.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
+            checks.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
             if isinstance(metric.budgets, jax.core.Tracer):
                 raise TypeError(f"a guarantee is about one concrete metric, and {name} is traced.")
             if metric.batch_shape:
@@ -86,7 +86,7 @@ class MetricGuarantee:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, count: int) -> MetricGuarantee:
-        number = parameters.whole("a number of mechanisms", count, 1)
+        number = checks.static_integer("a number of mechanisms", count, 1)
         return MetricGuarantee(times(self.metric, number), None if self.ranges is None else times(self.ranges, number))
 
     __rmul__ = __mul__
@@ -153,7 +153,7 @@ class MetricGuarantee:
         >>> print(MetricGuarantee(known.with_absence(0.5)).guarantee(neighbors="add_remove"))
         0.5-DP and 1-bounded-range under add_remove neighbors
         """
-        parameters.one_of("neighbors", neighbors, ("swap", "add_remove"))
+        checks.one_of("neighbors", neighbors, ("swap", "add_remove"))
         if neighbors == "add_remove" and self.neighbors == "swap":
             raise ValueError("this metric takes n as public: make n private with metric.with_absence(...).")
         at: Any = np.s_[-1, :-1] if neighbors == "add_remove" else np.s_[:, :]

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
-from dpjax.pairs import Pair, exact_product, prefix_sums, product, single, split, sum_of
-from dpjax.shapes import align, broadcast_rows, concatenate, take
+from dpjax import checks
+from dpjax.numerics.batching import align, broadcast_rows, concatenate, take
+from dpjax.numerics.double_float import Pair, exact_product, prefix_sums, product, single, split, sum_of
 
 MOST_RECORDS = 2.0**40
 _CELLS = 2**22  # of queries and elements, over the whole batch, that are in work at once
@@ -30,11 +30,11 @@ _CELLS = 2**22  # of queries and elements, over the whole batch, that are in wor
 
 def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> Pair:
     """Return data without rounding, in the wider of their own dtype and ``dtype``: integers too, up to 2^48 in float32."""
-    rounded = parameters.float_array(name, value)
+    rounded = checks.float_array(name, value)
     dtype = jnp.promote_types(rounded.dtype, dtype)
     if not isinstance(value, jax.Array):
         with np.errstate(over="ignore", invalid="ignore"):
-            exact = parameters.host_floats(name, value).astype(np.float64)
+            exact = checks.host_floats(name, value).astype(np.float64)
         return split(exact, dtype)
     if not jnp.issubdtype(value.dtype, jnp.integer):
         return single(rounded.astype(dtype))
@@ -72,7 +72,7 @@ def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: 
         if neighbors == "add_remove":
             raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
         return counts, sum_of(counts).value
-    public = parameters.positive("total", total, counts.high.dtype)
+    public = checks.positive("total", total, counts.high.dtype)
     if neighbors == "add_remove":
         number = sum_of(counts)
         rank = max(public.ndim, number.high.ndim)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -24,8 +24,8 @@ from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import PointMetric
 from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
-from dpjax.pairs import Pair
-from dpjax.shapes import align, fits
+from dpjax.numerics.batching import align, fits
+from dpjax.numerics.double_float import Pair
 
 
 @jax.tree_util.register_dataclass
@@ -101,7 +101,7 @@ class LaplaceAnswers:
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The inverse of :meth:`cdf`; NaN outside [0, 1]."""
-        level = parameters.float_array("p", p).astype(self.dtype)
+        level = checks.float_array("p", p).astype(self.dtype)
         level = align(level, max(level.ndim, len(self.batch_shape)))
         inside = (level >= 0) & (level <= 1)
         exact = align(self.values, level.ndim)
@@ -138,7 +138,7 @@ class LaplaceAnswers:
 
     def _at(self, y: ArrayLike) -> jax.Array:
         """How far a point is above the values."""
-        point = parameters.float_array("y", y).astype(self.dtype)
+        point = checks.float_array("y", y).astype(self.dtype)
         rank = max(point.ndim, len(self.batch_shape))
         return align(point, rank) - align(self.values, rank)
 
@@ -196,15 +196,15 @@ def metric_laplace(
     if scales is None:
         c = noise_scales(queries, metric, strategy=strategy)
     else:
-        parameters.one_of("strategy", strategy, STRATEGIES)
+        checks.one_of("strategy", strategy, STRATEGIES)
         spent = load(queries, scales, metric)
-        c = parameters.float_array("scales", scales).astype(spent.dtype)
+        c = checks.float_array("scales", scales).astype(spent.dtype)
         if not isinstance(scales, jax.Array) and not isinstance(spent, jax.core.Tracer) and bool(jnp.any(spent > 1)):
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
         c = jnp.where(align(spent <= 1, max(spent.ndim, c.ndim - 1))[..., None], align(c, max(spent.ndim + 1, c.ndim)), jnp.nan)
     counts = counts_of(x, c.dtype)
     fits(counts.high.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
-    return _answers(counts, parameters.finite("queries", queries, c.dtype), c)
+    return _answers(counts, checks.finite("queries", queries, c.dtype), c)
 
 
 @jax.jit

@@ -25,12 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.histograms import evaluate
 from dpjax.metric_privacy.loads import ratio
 from dpjax.metric_privacy.metrics import Metric, fold_rows
 from dpjax.metric_privacy.points import PointMetric
-from dpjax.shapes import align, broadcast_batch
+from dpjax.numerics.batching import align, broadcast_batch
 
 Mechanism = Literal["small_db", "mwem"]
 MECHANISMS = ("small_db", "mwem")
@@ -149,7 +149,7 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric | PointMetric, *, scal
     [[0.25, 0.75]]
     """
     values = _values(queries, metric)
-    return _envelope(values, metric, parameters.positive("scale", scale, values.dtype))
+    return _envelope(values, metric, checks.positive("scale", scale, values.dtype))
 
 
 def fit_lipschitz_queries(
@@ -196,7 +196,7 @@ def fit_lipschitz_queries(
     """
     values = _values(queries, metric)
     if isinstance(price, str):
-        parameters.one_of("price", price, MECHANISMS)
+        checks.one_of("price", price, MECHANISMS)
         factor: ArrayLike = unit_price(price, values.shape[-1], values.shape[-2], failure)
     else:
         factor = price
@@ -204,8 +204,8 @@ def fit_lipschitz_queries(
         raise ValueError(
             "MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers."
         )
-    records = parameters.positive("num_records", num_records, values.dtype)
-    cost = parameters.nonnegative("price", factor, values.dtype)
+    records = checks.positive("num_records", num_records, values.dtype)
+    cost = checks.nonnegative("price", factor, values.dtype)
     return _fit(values, metric.dense() if isinstance(metric, PointMetric) else metric, records, cost)
 
 
@@ -239,7 +239,7 @@ def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> jax.Array:
     >>> float(mismatch([[0.0, 1.0]], lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5)))
     0.25
     """
-    given = parameters.float_array("queries", queries).astype(fitted.dtype)
+    given = checks.float_array("queries", queries).astype(fitted.dtype)
     if fitted.neighbors == "add_remove":
         given = jnp.concatenate([given, jnp.zeros_like(given[..., :1])], axis=-1)
     rank = max(given.ndim, fitted.values.ndim)
@@ -290,11 +290,11 @@ def rounded_up(scale: jax.Array, largest: jax.Array) -> jax.Array:
 
 
 def _values(queries: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
-    given = parameters.float_array("queries", queries)
+    given = checks.float_array("queries", queries)
     if given.ndim < 2 or 0 in given.shape[-2:]:
         raise ValueError(f"queries must be of shape (..., K, N) with K, N >= 1, got {given.shape}.")
     given = given.astype(jnp.promote_types(given.dtype, metric.dtype))
-    checked = parameters.finite("queries", given if isinstance(queries, jax.Array) else queries, given.dtype)
+    checked = checks.finite("queries", given if isinstance(queries, jax.Array) else queries, given.dtype)
     return metric.columns(checked)
 
 

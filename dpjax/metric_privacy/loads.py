@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric, fold_rows
 from dpjax.metric_privacy.points import PointMetric
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 _CELLS = 2**20  # differences of query values in a block of rows: little enough for a cache
 
@@ -61,8 +61,8 @@ def prepared(queries: ArrayLike, metric: Metric | PointMetric) -> tuple[jax.Arra
     """Queries and metric in one dtype and of one batch rank, with a 0 for "nobody"."""
     if not isinstance(metric, (Metric, PointMetric)):
         raise TypeError(f"a Metric is needed here (from_points, from_budgets, ...), got {type(metric).__name__}.")
-    dtype = jnp.promote_types(parameters.float_array("queries", queries).dtype, metric.dtype)
-    values = parameters.finite("queries", queries, dtype)
+    dtype = jnp.promote_types(checks.float_array("queries", queries).dtype, metric.dtype)
+    values = checks.finite("queries", queries, dtype)
     if values.ndim < 2 or values.shape[-2] == 0:
         raise ValueError(f"queries must be of shape (..., K, N) with K >= 1, got {values.shape}.")
     values = metric.columns(values)
@@ -81,8 +81,8 @@ def with_scales(
 ) -> tuple[jax.Array, jax.Array, Metric | PointMetric]:
     """The same with scales, which may have more batch axes."""
     values, metric = prepared(queries, metric)
-    c = parameters.float_array("scales", scales).astype(values.dtype)
-    if not isinstance(scales, jax.Array) and not np.all(parameters.host_floats("scales", scales) >= 0):
+    c = checks.float_array("scales", scales).astype(values.dtype)
+    if not isinstance(scales, jax.Array) and not np.all(checks.host_floats("scales", scales) >= 0):
         raise ValueError(f"scales must not be negative or NaN, got {scales}.")
     if c.shape[-1:] != values.shape[-2:-1]:
         raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")

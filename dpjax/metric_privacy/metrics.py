@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.shortest_paths import shortest_paths
-from dpjax.shapes import align, broadcast_rows, fits
+from dpjax.numerics.batching import align, broadcast_rows, fits
 
 Neighbors = Literal["swap", "add_remove"]
 NEIGHBORS = ("swap", "add_remove")
@@ -84,7 +84,7 @@ class Metric:
     neighbors: Neighbors = field(default="swap", metadata={"static": True})
 
     def __post_init__(self) -> None:
-        parameters.one_of("neighbors", self.neighbors, NEIGHBORS)
+        checks.one_of("neighbors", self.neighbors, NEIGHBORS)
 
     @property
     def size(self) -> int:
@@ -169,7 +169,7 @@ class Metric:
 
     def __mul__(self, factor: ArrayLike) -> Metric:
         """All budgets times a positive factor, which broadcasts against the batch."""
-        return replace(self, budgets=_scaled(self.budgets, parameters.positive("factor", factor, self.dtype)))
+        return replace(self, budgets=_scaled(self.budgets, checks.positive("factor", factor, self.dtype)))
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # NumPy's arrays leave their product with a metric to the metric
@@ -198,7 +198,7 @@ def from_budgets(budgets: ArrayLike) -> Metric:
     >>> from_budgets([[0, 1], [1, 0]]).size
     2
     """
-    given = parameters.float_array("budgets", budgets)
+    given = checks.float_array("budgets", budgets)
     if given.ndim < 2 or given.shape[-1] != given.shape[-2] or given.shape[-1] == 0:
         raise ValueError(f"budgets must be square, (..., N, N) with N >= 1, got shape {given.shape}.")
     if not isinstance(budgets, jax.Array) and (wrong := _first_wrong(np.asarray(budgets, np.float64), given.dtype)):
@@ -228,8 +228,8 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
     >>> uniform(2, epsilon=0.5).budgets.tolist()
     [[0.0, 0.5], [0.5, 0.0]]
     """
-    size = parameters.whole("size", size, 1)
-    return Metric(_uniform(parameters.positive("epsilon", epsilon, parameters.float_array("epsilon", epsilon).dtype), size))
+    size = checks.static_integer("size", size, 1)
+    return Metric(_uniform(checks.positive("epsilon", epsilon, checks.float_array("epsilon", epsilon).dtype), size))
 
 
 def fold_rows(
@@ -318,7 +318,7 @@ def absence_of(metric: Budgets, budgets: ArrayLike) -> jax.Array:
 
 def budget_array(name: str, value: ArrayLike) -> jax.Array:
     """Return budgets that may be infinite; negative ones and NaN raise, or in a JAX array become NaN."""
-    array = parameters.float_array(name, value)
+    array = checks.float_array(name, value)
     if isinstance(value, jax.Array):
         return jnp.where(array >= 0, array, jnp.nan)
     if not np.all(np.asarray(value, np.float64) >= 0):

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.selection import gumbel_max
 from dpjax.metric_privacy.guarantees import MetricGuarantee, times
@@ -32,11 +32,11 @@ from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import PointMetric
-from dpjax.pairs import Pair, single
+from dpjax.numerics.batching import align
+from dpjax.numerics.double_float import Pair, single
+from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
 from dpjax.random.noise import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
-from dpjax.random.two_words import Words
-from dpjax.shapes import align
 
 Output = Literal["average", "last"]
 OUTPUTS = ("average", "last")
@@ -116,9 +116,9 @@ def mwem(
     >>> round(float(y.sum())), bool((abs(queries.answers(y) - queries.answers(x)) < 20).all())
     (1000, True)
     """
-    parameters.one_of("output", output, OUTPUTS)
-    rounds, passes = parameters.whole("rounds", rounds, 1), parameters.whole("passes", passes, 1)
-    parameters.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    checks.one_of("output", output, OUTPUTS)
+    rounds, passes = checks.static_integer("rounds", rounds, 1), checks.static_integer("passes", passes, 1)
+    checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     return _run(check_key(key), counts, public, queries, rounds, tuple(shape), output, passes)
 
@@ -250,7 +250,7 @@ def selection_law(x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, roun
     >>> round(float(jnp.log(law.prob(0.0) / law.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
     0.25
     """
-    parameters.instance("selection_law", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    checks.instance("selection_law", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     rank = max(counts.high.ndim - 1, public.ndim, len(queries.batch_shape), np.ndim(y) - 1)
     exponents = _exponents(_problem(counts, public, queries, rank), align(jnp.asarray(y, public.dtype), rank + 1), rounds)

@@ -15,7 +15,7 @@ from dpjax.metric_privacy.loads import batch_of, fold_pairs, per_pair, ratio
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import PointMetric, pair_budgets
 from dpjax.metric_privacy.strategies import alone_scales, answered, finished, one_for_all, selected_shares
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 _EXCHANGES = 30  # of the working set of pairs; a few suffice
 _STEPS = 80  # of the interior point method: the gap falls about fivefold in each, less where scales span many powers of ten

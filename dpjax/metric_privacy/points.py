@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric, Neighbors, absence_of, columns_of, itself, largest_budget, smallest_budget, void
-from dpjax.pairs import Pair, single, split
-from dpjax.shapes import align, broadcast_rows, fits
+from dpjax.numerics.batching import align, broadcast_rows, fits
+from dpjax.numerics.double_float import Pair, single, split
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
 DISTANCES = ("euclidean", "manhattan", "chebyshev", "hamming", "great_circle")
@@ -114,7 +114,7 @@ class PointMetric:
 
     def __mul__(self, factor: ArrayLike) -> PointMetric:
         """All budgets times a positive factor, which broadcasts against the batch."""
-        scale = parameters.positive("factor", factor, self.dtype)
+        scale = checks.positive("factor", factor, self.dtype)
         rank = max(self.epsilon.ndim, scale.ndim)
         absence = self.absence
         if absence is not None:
@@ -192,19 +192,19 @@ def point_metric(
     >>> float(point_metric([[0.0], [1.0], [3.0]], epsilon=0.5).largest)
     1.5
     """
-    parameters.one_of("distance", distance, DISTANCES)
-    where = parameters.finite("points", points, parameters.float_array("points", points).dtype)
+    checks.one_of("distance", distance, DISTANCES)
+    where = checks.finite("points", points, checks.float_array("points", points).dtype)
     if where.ndim < 2 or 0 in where.shape[-2:]:
         raise ValueError(f"points must be of shape (..., N, D) with N, D >= 1, got {where.shape}.")
     if distance == "great_circle" and (where.shape[-1] != 2 or weights is not None):
         raise ValueError(f"great-circle points are pairs of latitude and longitude without weights, got shape {where.shape}.")
     if distance == "great_circle":
         where = _on_the_globe(points, where)
-    rate = parameters.positive("epsilon", epsilon, where.dtype)
+    rate = checks.positive("epsilon", epsilon, where.dtype)
     fits(where.shape[:-2], epsilon=rate.shape)
     share = None
     if weights is not None:
-        share = parameters.nonnegative("weights", weights, where.dtype)
+        share = checks.nonnegative("weights", weights, where.dtype)
         if share.shape[-1:] != where.shape[-1:]:
             raise ValueError(f"{where.shape[-1]} coordinates need as many weights, got shape {share.shape}.")
         rate = _unless_missing(rate, share) if isinstance(weights, jax.Array) else rate

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.loads import aligned, largest_load, prepared
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.optimum import best_scales
 from dpjax.metric_privacy.strategies import common_scales
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 Loss = Literal["squared", "absolute", "maximum"]
 Bias = Literal["all_elements", "worst_element"]
@@ -106,15 +106,15 @@ def fit_queries(
     >>> bool(fit.scales[0] < 30), bool(fit.objective < 0.5 * fit.closed_form)
     (True, True)
     """
-    parameters.one_of("loss", loss, LOSSES)
-    parameters.one_of("bias", bias, BIASES)
-    parameters.instance("fit_queries", metric, Metric, "point_metric(...).dense() for one of coordinates")
+    checks.one_of("loss", loss, LOSSES)
+    checks.one_of("bias", bias, BIASES)
+    checks.instance("fit_queries", metric, Metric, "point_metric(...).dense() for one of coordinates")
     if metric.neighbors != "swap":
         raise ValueError("fit_queries needs a public number of records: a metric without nobody.")
     if not 0 < float(failure) < 1:
         raise ValueError(f"failure must be between 0 and 1, got {failure}.")
     values, known = prepared(queries, metric)
-    n = parameters.positive("num_records", num_records, values.dtype)
+    n = checks.positive("num_records", num_records, values.dtype)
     rank = max(n.ndim, values.ndim - 2)
     bias = "worst_element" if loss == "maximum" else bias  # one and the same
     return _fit(align(values, rank + 2), aligned(known, rank), align(n, rank), loss, bias, float(failure))

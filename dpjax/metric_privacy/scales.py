@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.loads import largest_of, prepared, with_scales
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.optimum import best_scales
 from dpjax.metric_privacy.points import PointMetric
 from dpjax.metric_privacy.strategies import common_scales, equal_shares, scales_in_rounds
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 Strategy = Literal["equal_shares", "common", "parameter_selection", "optimal"]
 Objective = Literal["squared", "absolute", "geometric_mean"]
@@ -110,7 +110,7 @@ def noise_scales(queries: ArrayLike, metric: Metric | PointMetric, *, strategy: 
     >>> [[round(float(c), 4) for c in noise_scales(queries, metric, strategy=s)] for s in STRATEGIES]
     [[2.0, 1.4], [1.7, 1.7], [2.0, 1.4], [1.7884, 1.5879]]
     """
-    parameters.one_of("strategy", strategy, STRATEGIES)
+    checks.one_of("strategy", strategy, STRATEGIES)
     if strategy == "optimal":
         return optimal_scales(queries, metric).scales
     values, metric = prepared(queries, metric)
@@ -193,9 +193,9 @@ def optimal_scales(
     >>> [round(float(c), 2) for c in best.scales], bool(best.gap < 1e-4)
     ([5.0, 10.0], True)
     """
-    parameters.one_of("objective", objective, tuple(POWERS))
+    checks.one_of("objective", objective, tuple(POWERS))
     values, metric = prepared(queries, metric)
-    w = jnp.ones((1,), values.dtype) if weights is None else parameters.positive("weights", weights, values.dtype)
+    w = jnp.ones((1,), values.dtype) if weights is None else checks.positive("weights", weights, values.dtype)
     if w.ndim == 0 or w.shape[-1] not in (1, values.shape[-2]):
         raise ValueError(f"weights must be of shape (..., {values.shape[-2]}), got {w.shape}.")
     return OptimalScales(*best_scales(values, metric, w, POWERS[objective]))

@@ -19,15 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import PointMetric
-from dpjax.pairs import Pair, larger, single
-from dpjax.shapes import align, broadcast_rows
+from dpjax.numerics.batching import align, broadcast_rows
+from dpjax.numerics.double_float import Pair, larger, single
 
 MOST_DATABASES = 200_000
 
@@ -70,7 +70,7 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
     [0.9523, 0.0474, 0.0003]
     """
     databases = small_databases(queries.size, size)
-    parameters.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     return _law(counts, public, queries, jnp.asarray(databases, public.dtype), jnp.asarray(size, public.dtype))
 
@@ -91,7 +91,7 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     >>> small_databases(3, 2).tolist()
     [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
     """
-    num_elements, size = parameters.whole("num_elements", num_elements, 1), parameters.whole("size", size, 1)
+    num_elements, size = checks.static_integer("num_elements", num_elements, 1), checks.static_integer("size", size, 1)
     count = comb(num_elements + size - 1, size)
     if count > MOST_DATABASES:
         raise ValueError(
@@ -129,7 +129,7 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     >>> small_db_size(10, alpha=0.5), small_db_size(1, alpha=0.5)
     (10, 2)
     """
-    num_queries = parameters.whole("num_queries", num_queries, 1)
+    num_queries = checks.static_integer("num_queries", num_queries, 1)
     for name, value in (("alpha", alpha), ("spread", spread)):
         if not 0 < value < inf:
             raise ValueError(f"{name} must be finite and positive, got {value}.")

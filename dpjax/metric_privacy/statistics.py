@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.loads import aligned, prepared
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries
 from dpjax.metric_privacy.strategies import common_scales
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 
 class FittedMeans(NamedTuple):
@@ -73,9 +73,9 @@ def fit_statistics(
     >>> bool(fit.objective < 0.8 * fit.closed_form)
     True
     """
-    given = parameters.float_array("values", values)
-    n = parameters.positive("num_records", num_records, given.dtype)
-    given = parameters.finite("values", values, given.dtype)
+    given = checks.float_array("values", values)
+    n = checks.positive("num_records", num_records, given.dtype)
+    given = checks.finite("values", values, given.dtype)
     rank = max(given.ndim, n.ndim + 2)
     shared = align(given, rank) / align(n[..., None, None], rank)
     return fit_queries(shared, metric, num_records=n, loss=loss, bias="worst_element", failure=failure)
@@ -115,12 +115,12 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
     >>> [round(float(v), 3) for v in fit.values], round(float(fit.scales), 3), round(float(fit.objective), 3)
     ([0.49, 0.51, 1.51], 0.051, 0.541)
     """
-    parameters.instance("fit_marginals", metric, Metric, "point_metric(...).dense() for one of coordinates")
+    checks.instance("fit_marginals", metric, Metric, "point_metric(...).dense() for one of coordinates")
     if metric.neighbors != "swap":
         raise ValueError("fit_marginals needs a public number of records: a metric without nobody.")
     given = jnp.expand_dims(values, -2) if isinstance(values, jax.Array) else np.asarray(values)[..., None, :]
     queries, known = prepared(given, metric)
-    n = parameters.positive("num_records", num_records, queries.dtype)
+    n = checks.positive("num_records", num_records, queries.dtype)
     rank = max(n.ndim, queries.ndim - 2)
     return _fit_marginals(align(queries, rank + 2), aligned(known, rank), align(n, rank))
 

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import Form, PointMetric, at_threshold
-from dpjax.shapes import align, fits
+from dpjax.numerics.batching import align, fits
 
 AnyMetric = TypeVar("AnyMetric", Metric, PointMetric)
 
@@ -91,8 +91,8 @@ def _at(distances: AnyMetric, epsilon: ArrayLike, threshold: ArrayLike, form: Fo
         raise ValueError(
             "give the distances without the element nobody, and add it to the policy: blowfish(...).with_absence(...)."
         )
-    rate = parameters.positive("epsilon", epsilon, distances.dtype)
-    limit = parameters.positive("threshold", threshold, distances.dtype)
+    rate = checks.positive("epsilon", epsilon, distances.dtype)
+    limit = checks.positive("threshold", threshold, distances.dtype)
     fits(distances.batch_shape, epsilon=rate.shape)
     fits(jnp.broadcast_shapes(distances.batch_shape, rate.shape), threshold=limit.shape)
     if isinstance(distances, PointMetric):

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import parameters
+from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import PointMetric
-from dpjax.shapes import align
+from dpjax.numerics.batching import align
 
 _MOST = 2**31 - 1
 
@@ -111,7 +111,7 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
         raise TypeError(
             "points without a threshold are a metric by construction; to check the matrix, give validate points.dense()."
         )
-    budgets = metric.budgets if isinstance(metric, Metric) else parameters.float_array("metric", metric)
+    budgets = metric.budgets if isinstance(metric, Metric) else checks.float_array("metric", metric)
     if budgets.ndim < 2 or budgets.shape[-1] != budgets.shape[-2] or budgets.shape[-1] == 0:
         raise ValueError(f"budgets must be square, (..., N, N) with N >= 1, got shape {budgets.shape}.")
     slack = 16 * float(np.finfo(budgets.dtype).eps) if tolerance is None else float(tolerance)

@@ -1,5 +1,6 @@
 """Words, uniform pairs, and Gumbel and exponential noise with full-precision tails, one key a row."""
 
+from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, row_keys
 from dpjax.random.noise import (
     UniformPair,
@@ -11,7 +12,6 @@ from dpjax.random.noise import (
     uniform_from_words,
     words,
 )
-from dpjax.random.two_words import Words
 
 __all__ = [
     "UniformPair",

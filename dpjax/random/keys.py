@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from dpjax.numerics.two_words import Words
 from dpjax.random.threefry import threefry
-from dpjax.random.two_words import Words
 
 
 def check_key(key: Any) -> jax.Array:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in_range, row_words
-from dpjax.random.two_words import Words
 
 
 class UniformPair(NamedTuple):

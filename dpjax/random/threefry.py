@@ -6,7 +6,7 @@ one of its two words away, and because on the CPU its loop runs through memory, 
 
 import jax.numpy as jnp
 
-from dpjax.random.two_words import Words
+from dpjax.numerics.two_words import Words
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

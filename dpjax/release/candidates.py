@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpjax import parameters
-from dpjax.profiles.profile import NEIGHBORS
+from dpjax import checks
 from dpjax.release.arguments import check_draws, refuse_traces
 from dpjax.release.choice import WORDS, certified_choice, exact_choice
 from dpjax.release.exact import More
@@ -16,6 +15,7 @@ from dpjax.release.grid import as_array, as_reals, bare, is_integer
 from dpjax.release.lanes import draw_lanes
 from dpjax.release.result import Release, cost_of
 from dpjax.release.tables import MOST_LEVELS, public_tables, rate_of
+from dpjax.sensitivity.profile import NEIGHBORS
 
 
 def release_choice(
@@ -64,7 +64,7 @@ def release_choice(
     2-DP and 2-bounded-range under swap neighbors
     ([[1]], None)
     """
-    relation = parameters.one_of("neighbors", neighbors, (*NEIGHBORS, "edge"))
+    relation = checks.one_of("neighbors", neighbors, (*NEIGHBORS, "edge"))
     number = check_draws(draws)
     for name, value in (("lower", lower), ("upper", upper)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

@@ -8,11 +8,11 @@ from fractions import Fraction
 import jax
 import jax.numpy as jnp
 
-from dpjax.random.two_words import Words
+from dpjax.numerics.batching import align
+from dpjax.numerics.two_words import Words
 from dpjax.release.draw import Draw, choose, weigh
 from dpjax.release.exact import Bits, More, piece_of
 from dpjax.release.tables import Tables, rate_of
-from dpjax.shapes import align
 
 WORDS = 2  # of a lane
 

@@ -26,10 +26,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.random.two_words import Words, add, at_most, select, subtract
+from dpjax.numerics.batching import align
+from dpjax.numerics.two_words import Words, add, at_most, bit_length, select, shift_right, subtract, times_word, upper_product
 from dpjax.release.tables import DIGITS, Law, Tables
-from dpjax.release.wide import bit_length, shift_right, times_word, upper_product
-from dpjax.shapes import align
 
 WORDS = 2 + DIGITS + 1  # of a lane: the piece, the digits, the rest
 _BLOCK = 64

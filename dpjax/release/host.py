@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpjax import parameters
-from dpjax.profiles.profile import NEIGHBORS
+from dpjax import checks
 from dpjax.release.arguments import check_draws, refuse_traces
 from dpjax.release.candidates import counts_of, draw_candidates
 from dpjax.release.draw import WORDS, certified_draw
@@ -22,6 +21,7 @@ from dpjax.release.request import Request, as_mask
 from dpjax.release.result import Release, cost_of
 from dpjax.release.statistics import Mode, Statistic
 from dpjax.release.tables import LAWS, public_tables, rate_of
+from dpjax.sensitivity.profile import NEIGHBORS
 
 
 def release(
@@ -85,8 +85,8 @@ def release(
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors
     """
-    parameters.one_of("neighbors", neighbors, NEIGHBORS)
-    parameters.one_of("law", law, ("auto", *LAWS))
+    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("law", law, ("auto", *LAWS))
     number = check_draws(draws)
     rate_of(epsilon)
     if isinstance(statistic, Mode):
@@ -164,8 +164,8 @@ def exact_law(
     array = as_array(x)
     if isinstance(statistic, Mode) or array.ndim != 1:
         raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
-    parameters.one_of("neighbors", neighbors, NEIGHBORS)
-    parameters.one_of("law", law, ("auto", *LAWS))
+    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("law", law, ("auto", *LAWS))
     asked = Request.of(array, statistic, grid, neighbors, law, n_max, mask, persons)
     knots, refined, _ = asked.knots(slice(0, 1))
     return GridLaw(Knots(knots.lower[0], knots.upper[0]), float(epsilon), asked.law, refined)

@@ -1,6 +1,6 @@
 """From records on the grid to the integer values that a statistic can take after 0, 1, 2, ... individuals change, on the host.
 
-The same statistics as in ``dpjax.profiles``, in integers: their values interleave between neighbours (Corollary 3.1), and integer
+The same statistics as in ``dpjax.statistics``, in integers: their values interleave between neighbours (Corollary 3.1), and integer
 interleaving is all that either law on the grid needs.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpjax.profiles.order_statistics import Ranks
+from dpjax.statistics.quantiles import Ranks
 
 
 class Knots(NamedTuple):
@@ -31,7 +31,7 @@ def order_knots(cells: np.ndarray, there: np.ndarray, ranks: Ranks, *, high: int
     Args:
         cells: int32 ``(..., n)``, from 0 to ``high``.
         there: bool ``(..., n)``, which records are present.
-        ranks: where to read, as in ``dpjax.profiles``.
+        ranks: where to read, as in ``dpjax.statistics``.
         high: the largest value; 0 is the smallest.
         count_is_public: whether all rows have n records, whatever ``there`` says (swap).
 

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from dpjax import parameters
-from dpjax.profiles.monotone import check_shift
-from dpjax.profiles.order_statistics import Ranks, ranks_of_order_statistic, ranks_of_quantile
-from dpjax.profiles.profile import Neighbors
+from dpjax import checks
 from dpjax.release.grid import Grid
 from dpjax.release.knots import Knots, distinct_knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.tables import Law
+from dpjax.sensitivity.down import check_shift
+from dpjax.sensitivity.profile import Neighbors
+from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def knots_of(
     if statistic == "median":
         statistic = MEDIAN
     if isinstance(statistic, Quantile):
-        parameters.one_of("definition", statistic.definition, ("linear", "lower"))
+        checks.one_of("definition", statistic.definition, ("linear", "lower"))
         ranks: Ranks = ranks_of_quantile(statistic.q, definition=statistic.definition, neighbors=neighbors)
     elif isinstance(statistic, OrderStatistic):
         ranks = ranks_of_order_statistic(statistic.rank, n)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 
 from dpjax import exponential, laplace, median, permute_and_flip, piecewise_laplace
-from dpjax.profiles.counts import candidate_counts
+from dpjax.statistics.mode import candidate_counts
 
 EPSILON = 1.0
 SWAP = jnp.array([[0.0, 2, 2, 2], [2.0, 2, 2, 20]])  # piecewise Laplace loses 0.897 there at epsilon 1, wherever the draw is

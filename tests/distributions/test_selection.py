@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.distributions.selection import BlockTree, gumbel_max, near_share, pad, search, tabulate
+from dpjax.distributions.selection import BlockTree, gumbel_max, near_share, search, tabulate
+from dpjax.numerics.sums import pad
 from dpjax.random import Words, gumbel_from_uniform, uniform_from_words
 
 WHOLE = 2**63

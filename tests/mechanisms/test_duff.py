@@ -12,7 +12,7 @@ from dpjax import inverse_sensitivity, median, piecewise_laplace
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.mechanisms.duff import duff, guarantee
 from dpjax.mechanisms.exponential import exponential
-from dpjax.profiles.counts import mode
+from dpjax.statistics.mode import mode
 from tests.support import oracle
 from tests.support.audit import audit, padded
 

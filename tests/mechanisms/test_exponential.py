@@ -10,9 +10,9 @@ import pytest
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.selection import gumbel_max
 from dpjax.mechanisms.exponential import exponential, guarantee
-from dpjax.profiles.counts import candidate_counts, mode
-from dpjax.profiles.scores import CandidateScores
 from dpjax.random import gumbel_from_uniform, uniform
+from dpjax.sensitivity.scores import CandidateScores
+from dpjax.statistics.mode import candidate_counts, mode
 from tests.support import oracle, statistics
 from tests.support.audit import Audit, padded
 

@@ -12,7 +12,8 @@ import pytest
 
 from dpjax import Guarantee
 from dpjax.mechanisms.noisy_binary_search import guarantee, noisy_binary_search, search_rounds, search_shift_for
-from dpjax.profiles.monotone import DownSensitivity, maximum
+from dpjax.sensitivity.down import DownSensitivity
+from dpjax.statistics.monotone import maximum
 from tests.support.removals import DEFINITIONS, down_sensitivity_of, finite_losses, log_probabilities, neighbouring
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 

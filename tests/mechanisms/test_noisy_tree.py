@@ -10,8 +10,8 @@ import pytest
 
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.mechanisms.noisy_tree import guarantee, noisy_tree, tree_rounds
-from dpjax.profiles.counts import candidate_counts
-from dpjax.profiles.scores import CandidateScores
+from dpjax.sensitivity.scores import CandidateScores
+from dpjax.statistics.mode import candidate_counts
 from tests.support.removals import finite_losses, log_probabilities
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 

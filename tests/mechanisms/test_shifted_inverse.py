@@ -13,7 +13,8 @@ import pytest
 from dpjax import Guarantee, inverse_sensitivity, order_statistic, piecewise_laplace
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.shifted_inverse import guarantee, removals, shift_for, shifted_inverse
-from dpjax.profiles.monotone import DownSensitivity, distinct_count, maximum, nonnegative_sum, user_sum
+from dpjax.sensitivity.down import DownSensitivity
+from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import oracle
 from tests.support.audit import audit
 from tests.support.removals import (

@@ -20,7 +20,7 @@ from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.smooth_cauchy import cauchy_tail_bound, constants, smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
 from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
-from dpjax.profiles.smooth_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
 from tests.support import oracle
 from tests.support.audit import padded
 from tests.support.hockey_stick import hockey_stick

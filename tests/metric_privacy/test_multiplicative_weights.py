@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.bounds.metric_selection import mwem_error, mwem_rounds
 from dpjax.metric_privacy import multiplicative_weights as module
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.metrics import from_budgets
 from dpjax.metric_privacy.multiplicative_weights import guarantee, mwem, selection_law
 from dpjax.metric_privacy.points import from_points
-from dpjax.pairs import single
+from dpjax.numerics.double_float import single
 from dpjax.random import words
-from dpjax.utility.metric_selection import mwem_error, mwem_rounds
 from tests.support import statistics
 from tests.support.histograms import histograms, moves
 

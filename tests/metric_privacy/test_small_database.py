@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.bounds.metric_selection import small_db_alpha, small_db_bound, small_db_error
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries
 from dpjax.metric_privacy.metrics import from_budgets
 from dpjax.metric_privacy.small_database import guarantee, small_databases, small_db, small_db_size
-from dpjax.utility.metric_selection import small_db_alpha, small_db_bound, small_db_error
 from tests.support.histograms import histograms, losses
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "D2_small_db.json").read_text())["smalldb"]

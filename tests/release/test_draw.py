@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.random.two_words import Words
+from dpjax.numerics.two_words import Words
 from dpjax.release.draw import WORDS, certified_draw, weigh
 from dpjax.release.exact import host_exact, pieces_of, weights_of
 from dpjax.release.knots import Knots

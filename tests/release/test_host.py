@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.profiles.order_statistics import ranks_of_quantile
 from dpjax.release import (
     Distinct,
     Grid,
@@ -26,6 +25,7 @@ from dpjax.release import (
     to_grid,
 )
 from dpjax.release.draw import Draw
+from dpjax.statistics.quantiles import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 GRID = Grid(log2_step=0, lower=10, size=21)

@@ -5,12 +5,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpjax.profiles.order_statistics import ranks_of_order_statistic, ranks_of_quantile
 from dpjax.release.exact import pieces_of
 from dpjax.release.identities import totals_of_persons
 from dpjax.release.knots import Knots, distinct_knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.law import log_pmf
 from dpjax.release.tables import LAWS
+from dpjax.statistics.quantiles import ranks_of_order_statistic, ranks_of_quantile
 
 TOP = 4  # records are 0..4
 EPSILON = 1.0

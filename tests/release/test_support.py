@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from dpjax import median, piecewise_laplace
-from dpjax.profiles.order_statistics import ranks_of_quantile
 from dpjax.release import Grid, Knots, log_pmf, order_knots, release
+from dpjax.statistics.quantiles import ranks_of_quantile
 
 # Neighbours under swap: one record moves, and with it the lower median of nine.
 FIRST = np.array([0.1, 0.2, 0.3, 0.5, 0.61, 0.7, 0.8, 0.9, 0.95])

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.profiles.monotone import DownSensitivity, distinct_count, maximum, nonnegative_sum
+from dpjax.sensitivity.down import DownSensitivity
+from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum
 from tests.support import oracle
 from tests.support.audit import padded
 

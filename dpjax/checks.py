@@ -1,0 +1,212 @@
+"""Public parameters and arrays at the door of the library, in the three tiers that every function keeps.
+
+1. Static facts (dtype, rank, an unknown option) raise when the function is called or traced.
+2. A public parameter given as a Python or NumPy value is checked at once and raises ``ValueError``; the same parameter
+   given as a JAX array cannot be looked at under a trace, so a bad value becomes NaN for its own batch element.
+3. Data never raises: an error that depends on a record discloses it.
+"""
+
+import operator
+from collections.abc import Callable, Collection
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax.numerics.batching import align
+
+_NUMBERS = (int, float, np.integer, np.floating)
+
+
+def float_array(name: str, value: Any) -> jax.Array:
+    """Return ``value`` as a JAX array of float32 or float64, upcasting integers and half precision.
+
+    Integers become the default float (float32, or float64 with x64 enabled) before JAX sees them, so that a large
+    Python or NumPy integer is rounded and never wrapped around.
+    """
+    if not isinstance(value, jax.Array):
+        value = host_floats(name, value)
+        if value.dtype.itemsize > jnp.result_type(float).itemsize:
+            # 1e300 becomes inf in float32, a signaling NaN a quiet one, without a warning that depends on the data.
+            with np.errstate(over="ignore", invalid="ignore"):
+                value = value.astype(jnp.result_type(float))
+    array = jnp.asarray(value)
+    if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_:
+        return array.astype(jnp.result_type(float))
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
+    return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+
+
+def float_dtype(*values: Any) -> Any:
+    """Return the dtype to compute in: the widest float among JAX arrays, at least float32; the default where there is none."""
+    found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
+    widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
+    return widest if widest.itemsize >= 4 else jnp.dtype("float32")
+
+
+def host_floats(name: str, value: Any) -> np.ndarray:
+    """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost: give {name}.filled(np.nan), or a mask where one is taken."
+        )
+    value = np.asarray(value)
+    if value.dtype.kind in "biu":
+        value = value.astype(np.float64)
+    elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits
+        value = np.array([_nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+    return value
+
+
+def _nearest_float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def codes(given: jax.Array | np.ndarray) -> jax.Array:
+    """Return integers as int32, and -1 for those that are negative or do not fit: they must not wrap around into the range."""
+    xp: Any = jnp if isinstance(given, jax.Array) else np
+    held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
+    return jnp.asarray(xp.where(held, given.astype(np.int32), np.int32(-1)))
+
+
+def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite and above zero (see the tiers above)."""
+    least = float(np.finfo(dtype).tiny)  # XLA takes a smaller one for zero
+    return _checked(name, value, dtype, "finite and positive", lambda v, xp: xp.isfinite(v) & (v >= least))
+
+
+def nonnegative(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite and not below zero (see the tiers above)."""
+    return _checked(name, value, dtype, "finite and not negative", lambda v, xp: xp.isfinite(v) & (v >= 0))
+
+
+def finite(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite (see the tiers above)."""
+    return _checked(name, value, dtype, "finite", lambda v, xp: xp.isfinite(v))
+
+
+def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
+    """Return a public probability strictly between 0 and ``below`` (see the tiers of ``dpjax.checks``)."""
+    if isinstance(value, jax.Array):
+        array = positive(name, value, dtype)
+        return jnp.where(array < below, array, jnp.nan)
+    if not np.all(np.asarray(value) < below):
+        raise ValueError(f"{name} must be positive and below {below:g}, got {value}.")
+    return positive(name, value, dtype)
+
+
+def proportion(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public probability above 0 and at most 1."""
+    least = float(np.finfo(dtype).tiny)  # XLA takes a smaller one for zero
+    return _checked(name, value, dtype, "above 0 and at most 1", lambda v, xp: (v >= least) & (v <= 1))
+
+
+def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+    """Return a public parameter that must be finite and above 1, such as the order of a Renyi divergence."""
+    return _checked(name, value, dtype, "finite and above 1", lambda v, xp: xp.isfinite(v) & (v > 1))
+
+
+def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Return the public bounds of the data: finite, ``lower < upper``, and apart by 2^-104 to 2^104 in float32.
+
+    In float64 the powers are 1000. What is made of the data stays inside the range of the dtype then: pieces that all underflow,
+    or one that overflows, would be a row without a law for some data and not for others.
+    """
+    low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
+    most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000
+    if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
+        a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
+        with np.errstate(over="ignore"):
+            if not np.all((b - a >= 1 / most) & (b - a <= most)):
+                raise ValueError(
+                    f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got lower={lower}, upper={upper}."
+                )
+    ok = (high - low >= 1 / most) & (high - low <= most)
+    return jnp.where(ok, low, jnp.nan), jnp.where(ok, high, jnp.nan)
+
+
+def one_of(name: str, value: Any, options: Collection[str]) -> str:
+    """Return a static option, or raise with the list of what is known."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+    return str(value)
+
+
+def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype: Any) -> jax.Array:
+    """Return ``rest(xp, *public)``, which must be positive and finite, for ``xp`` NumPy or JAX.
+
+    If all public values are Python or NumPy numbers, it raises where nothing is left; otherwise those rows are NaN, and those of
+    public values that are not finite: of an infinite budget nothing would be left of the noise.
+
+    Args:
+        message: what to say then, with a ``{}`` for each public value and for the rest.
+        rest: the computation.
+        public: numbers that broadcast against each other.
+        dtype: of the result.
+    """
+    if any(isinstance(value, jax.Array) for value in public):
+        arrays = [jnp.asarray(value).astype(dtype) for value in public]
+        rank = max(array.ndim for array in arrays)
+        value = rest(jnp, *(align(array, rank) for array in arrays))
+        good = (value > 0) & (value < jnp.inf)
+        for array in arrays:
+            good = good & jnp.isfinite(align(array, rank))
+        return jnp.where(good, value, jnp.nan)
+    with np.errstate(all="ignore"):
+        concrete = rest(np, *(np.asarray(value, np.float64) for value in public))
+    if not np.all((concrete > 0) & np.isfinite(concrete)):
+        raise ValueError(message.format(*public, concrete))
+    return jnp.asarray(concrete, dtype)
+
+
+def static_integer(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
+    """Return a static integer of Python, NumPy or JAX as a Python integer, or raise ``ValueError``; a bool is no number.
+
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        least: the smallest that is allowed.
+        most: the largest, if there is one.
+        must: what it must be, in words, where "an integer from 1 on" or "an integer from 0 to 9" does not say it well.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:  # traced values too
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        must = must or f"an integer from {least} {'on' if most is None else f'to {most}'}"
+        raise ValueError(f"{name} must be {must}, got {value!r}.")
+    return number
+
+
+def instance(caller: str, value: Any, kind: type, hint: str) -> None:
+    """Raise where an argument is of another type, and say where that type comes from."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
+
+
+def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> jax.Array:
+    kind = f"{name} must be a real number or an array of them, got {value!r}."
+    if isinstance(value, jax.Array):
+        if jnp.issubdtype(value.dtype, jnp.complexfloating):
+            raise TypeError(kind)
+        array = value.astype(dtype)
+        return jnp.where(test(array, jnp), array, jnp.nan)
+    given = np.asarray(value)
+    try:
+        given = host_floats(name, given)
+    except TypeError:
+        raise TypeError(kind) from None
+    with np.errstate(over="ignore", under="ignore"):
+        concrete = given.astype(np.float64).astype(dtype)
+    if not np.all(test(concrete, np)):
+        raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
+    return jnp.asarray(concrete)

@@ -1,0 +1,18 @@
+"""What a mechanism needs to know about a statistic on a dataset: how far it moves when 1, 2, ... individuals change."""
+
+from dpjax.sensitivity.down import DownSensitivity
+from dpjax.sensitivity.local import LocalSensitivity, local_sensitivity_bound
+from dpjax.sensitivity.profile import SensitivityProfile, from_local_sensitivity, from_radii
+from dpjax.sensitivity.scores import CandidateScores
+from dpjax.sensitivity.smooth import SmoothSensitivity
+
+__all__ = [
+    "CandidateScores",
+    "DownSensitivity",
+    "LocalSensitivity",
+    "SensitivityProfile",
+    "SmoothSensitivity",
+    "from_local_sensitivity",
+    "from_radii",
+    "local_sensitivity_bound",
+]

@@ -1,0 +1,134 @@
+"""Statistics that can only fall when people leave: their values after the worst l removals, and the profile around a shifted level.
+
+Adding one person can raise a maximum or a sum by any amount, but removing people can lower it no further than the data at hand
+allow. With
+
+    h(l) = min{f(z): z a subset of x with at most l people removed},   h(0) = f(x),   h(l) = f(empty) for l >= n,
+
+and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 and 2, read backwards):
+
+    statistic          h(l)                                                   people
+    maximum            the (l+1)-th largest record                            one record each
+    distinct count     the values left after the rarest l records are gone    one record each
+    nonnegative sum    the total without the l largest records                one record each
+    user sum           the total without the l largest persons' totals        many rows each
+
+A person replaced is one removed and one added, which move h in opposite directions: through y = x without the old one,
+h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person more or less is so for one replaced, at the same
+epsilon. (That does not hold for profiles in general.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import checks
+from dpjax.numerics.batching import concatenate
+from dpjax.sensitivity.profile import Neighbors, SensitivityProfile
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class DownSensitivity:
+    """The values that a monotone statistic keeps at least, after 0, 1, 2, ... people leave.
+
+    ``values[..., l]`` is h(l). The statistics of this module make it; for a monotone function of your own it is your promise that
+    ``values`` are exactly these minima, or at least that h_x(l+1) <= h_x'(l) <= h_x(l) for x' = x minus one person, and that the
+    last value is the same for all datasets. It is a pytree and differentiable in the data; leading axes are a batch.
+
+    Attributes:
+        values: float ``(..., L+1)``, nonincreasing from f(x) to f(empty), which is public; h stays there beyond level L.
+        upper: float ``(...)``, public upper bound of the statistic's range.
+
+    References:
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equations 1 and 4; Fang, Dong and Yi (2022).
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax.statistics.monotone import maximum
+    >>> down = maximum(jnp.array([3.0, 9.0, 4.0]), lower=0, upper=100)
+    >>> down.values.tolist(), float(down.value), float(down.down_sensitivity(1))
+    ([9.0, 4.0, 3.0, 0.0], 9.0, 5.0)
+    """
+
+    values: jax.Array
+    upper: jax.Array
+
+    @property
+    def value(self) -> jax.Array:
+        """The statistic itself, f(x), of shape ``batch_shape``. It is not private."""
+        return self.values[..., 0]
+
+    @property
+    def lower(self) -> jax.Array:
+        """The value of the empty dataset, public, of the values' leading shape."""
+        return self.values[..., -1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The leading axes."""
+        return jnp.broadcast_shapes(self.values.shape[:-1], self.upper.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The relation of the guarantees, one person more or less; they also hold for one person replaced."""
+        return "add_remove"
+
+    def at(self, level: int) -> jax.Array:
+        """h(level) for a static level from 0 on. It is not private."""
+        return self.values[..., min(checks.static_integer("level", level, 0), self.values.shape[-1] - 1)]
+
+    def down_sensitivity(self, level: int) -> jax.Array:
+        """DS^level of the post's Equation 1: how far removing that many people can lower the statistic. It is not private."""
+        return self.value - self.at(level)
+
+    def shift(self, tau: int) -> SensitivityProfile:
+        """Return the sensitivity profile around h(tau), which makes any mechanism on the line a shifted inverse sensitivity.
+
+        With H the linear interpolation of h: upwards H(tau - s) at level s = 1..tau and then the bound, downwards H(tau + s).
+        ``inverse_sensitivity`` on it is the step version, ``piecewise_laplace`` the interpolated one
+        (:func:`dpjax.mechanisms.shifted_inverse.shifted_inverse`). For the maximum it is the profile of the (tau+1)-th largest
+        record, counted from the top.
+
+        Args:
+            tau: static, at least 1, and chosen without the data: ``shift_for`` of the mechanism's module.
+
+        Returns:
+            A profile of the same batch shape, with integer levels, that may be interpolated.
+
+        Raises:
+            ValueError: ``tau`` is not an integer from 1 on.
+
+        Privacy:
+            For x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) at whole levels, so H_x(s+1) <= H_x'(s) <= H_x(s) at all
+            real s >= 0 (the two share their fractional part). Hence upwards H_x'(tau - s) <= H_x(tau - s) <= H_x'(tau - (s+1)),
+            and the bound is the largest value of all; downwards H_x'(tau + s) >= H_x(tau + s + 1) and
+            H_x(tau + s) >= H_x'(tau + s). So the values at level s never lie beyond those of the neighbour at level s+1, on
+            either side and in both directions: Corollary 3.1, also between whole levels.
+
+        >>> import jax.numpy as jnp
+        >>> from dpjax.statistics.monotone import maximum
+        >>> profile = maximum(jnp.array([1.0, 5.0, 7.0, 8.0]), lower=0, upper=100).shift(2)
+        >>> profile.upper.tolist(), profile.lower.tolist()
+        ([5.0, 7.0, 8.0, 100.0], [5.0, 1.0, 0.0])
+        """
+        tau = check_shift(tau)
+        missing = max(tau + 1 - self.values.shape[-1], 0)
+        values = concatenate(self.values, jnp.repeat(self.values[..., -1:], missing, axis=-1))
+        upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
+        lower = values[..., tau:]
+        upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=self.dtype) for side in (upper, lower))
+        return SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=self.neighbors)
+
+
+def check_shift(tau: int) -> int:
+    """Return a static tau of a shift, or raise."""
+    return checks.static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")

@@ -1,0 +1,315 @@
+"""Statistics that can only fall when people leave: their values after the worst l removals, and the profile around a shifted level.
+
+Adding one person can raise a maximum or a sum by any amount, but removing people can lower it no further than the data at hand
+allow. With
+
+    h(l) = min{f(z): z a subset of x with at most l people removed},   h(0) = f(x),   h(l) = f(empty) for l >= n,
+
+and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 and 2, read backwards):
+
+    statistic          h(l)                                                   people
+    maximum            the (l+1)-th largest record                            one record each
+    distinct count     the values left after the rarest l records are gone    one record each
+    nonnegative sum    the total without the l largest records                one record each
+    user sum           the total without the l largest persons' totals        many rows each
+
+A person replaced is one removed and one added, which move h in opposite directions: through y = x without the old one,
+h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person more or less is so for one replaced, at the same
+epsilon. (That does not hold for profiles in general.)
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, take
+from dpjax.numerics.sums import running
+from dpjax.sensitivity.down import DownSensitivity
+from dpjax.statistics.records import beyond_64_bits, presence, present_records
+from dpjax.statistics.sorting import Sort, order
+
+
+def maximum(
+    x: ArrayLike,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    sort: Sort = "auto",
+) -> DownSensitivity:
+    """Return the down sensitivity of the largest record: h(l) is the (l+1)-th largest, and ``lower`` when all are gone.
+
+    Args:
+        x: float ``(..., n)``, one record a person on the last axis. A NaN record is absent.
+        lower: public, ``(...)``: records are clamped to it, and it is the maximum of no records.
+        upper: public, ``(...)``: records are clamped to it.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
+        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+        sort: as in :func:`dpjax.quantile`.
+
+    Returns:
+        A :class:`DownSensitivity` with n+1 values.
+
+    Raises:
+        TypeError: ``x`` is not numeric.
+        ValueError: ``lower >= upper``, an unknown option, both ``count`` and ``mask``.
+
+    Privacy:
+        Valid for one record more or less. Public: the bounds and the shape of ``x``; the number of records is not.
+
+    References:
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
+
+    >>> import jax.numpy as jnp
+    >>> maximum(jnp.array([3.0, 9.0, 4.0, 9.0]), lower=0, upper=100, count=3).values.tolist()
+    [9.0, 4.0, 3.0, 0.0, 0.0]
+    """
+    records, present = _records(x, count, mask, sort)
+    low, high = checks.bounds(lower, upper, records.dtype)
+    return DownSensitivity(_maximum(records, present, low, high, sort), high)
+
+
+def nonnegative_sum(
+    x: ArrayLike,
+    *,
+    upper: ArrayLike,
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    sort: Sort = "auto",
+) -> DownSensitivity:
+    """Return the down sensitivity of ``min(upper, sum(x))``: h(l) is the sum without the l largest records, at most ``upper``.
+
+    No bound on one record is needed, which is the point of the shifted mechanisms; ``upper`` bounds the total.
+
+    Args:
+        x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0, NaN records are absent.
+        upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
+        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+        sort: as in :func:`dpjax.quantile`.
+
+    Returns:
+        A :class:`DownSensitivity` with n+1 values from f(x) to 0.
+
+    Raises:
+        TypeError: ``x`` is not numeric.
+        ValueError: an ``upper`` that is not positive, an unknown option, both ``count`` and ``mask``.
+
+    Privacy:
+        Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of records is not. Sums are
+        rounded: the values are those of records moved by a few units in the last place of the total.
+
+    References:
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
+
+    >>> import jax.numpy as jnp
+    >>> nonnegative_sum(jnp.array([1.0, 50.0, 2.0, -4.0]), upper=20).values.tolist()
+    [20.0, 3.0, 1.0, 0.0, 0.0]
+    """
+    records, present = _records(x, count, mask, sort)
+    high = checks.positive("upper", upper, records.dtype)
+    return DownSensitivity(_sum(records, present, high, sort), high)
+
+
+def user_sum(
+    values: ArrayLike,
+    person_ids: ArrayLike,
+    *,
+    upper: ArrayLike,
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    sort: Sort = "auto",
+) -> DownSensitivity:
+    """Return the down sensitivity of the total over many rows a person: h(l) leaves out the l persons with the largest totals.
+
+    Args:
+        values: float ``(..., m)``, one amount a row. Negative amounts count as 0, NaN rows are absent.
+        person_ids: int ``(..., m)``, whose row it is: any integers, in any order.
+        upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
+        count: int ``(...)``, how many leading rows are present.
+        mask: bool ``(..., m)``, which rows are present; instead of ``count``.
+        sort: as in :func:`dpjax.quantile`; rows are grouped by XLA in any case.
+
+    Returns:
+        A :class:`DownSensitivity` with m+1 values from f(x) to 0.
+
+    Raises:
+        TypeError: ``values`` are not numeric, or ``person_ids`` are not integers.
+        ValueError: shapes that do not fit, an ``upper`` that is not positive, an unknown option, both ``count`` and ``mask``.
+
+    Privacy:
+        Valid for one person more or less, with all of that person's rows. Public: ``upper`` and m, the capacity in rows; the
+        numbers of rows and of persons are not. A person's total does not depend on the other rows, not even in its last bit.
+
+    References:
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity" (user-level privacy); Fang, Dong and Yi (2022).
+
+    >>> import jax.numpy as jnp
+    >>> user_sum(jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3]), upper=100).values.tolist()
+    [12.0, 3.0, 0.0, 0.0, 0.0]
+    """
+    records, present = _records(values, count, mask, sort)
+    high = checks.positive("upper", upper, records.dtype)
+    words = _words("person_ids", person_ids, records.shape[-1])
+    return DownSensitivity(_user_sum(records, words, present, high, sort), high)
+
+
+def distinct_count(
+    ids: ArrayLike, *, upper: ArrayLike, count: ArrayLike | None = None, mask: ArrayLike | None = None
+) -> DownSensitivity:
+    """Return the down sensitivity of the number of different ids, at most ``upper``, where each person has one id.
+
+    Removing people lowers it fastest if the rarest ids go first: h(l) is the number of ids less the number of the rarest ones
+    whose multiplicities sum to at most l.
+
+    Args:
+        ids: int ``(..., n)``, one id a person on the last axis: any integers.
+        upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
+        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
+        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+
+    Returns:
+        A :class:`DownSensitivity` with n+1 values from f(x) to 0, in the default float.
+
+    Raises:
+        TypeError: ``ids`` are not integers.
+        ValueError: an ``upper`` that is not positive, both ``count`` and ``mask``.
+
+    Privacy:
+        Valid for one record more or less. Public: ``upper`` and the shape of ``ids``; the number of records is not.
+
+    References:
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
+
+    >>> import jax.numpy as jnp
+    >>> distinct_count(jnp.array([4, 4, 4, 9, 9, 1]), upper=10).values.tolist()
+    [3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.0]
+    """
+    if np.ndim(ids) == 0:
+        raise ValueError("ids need an axis of individuals (the last one); got a scalar.")
+    words = _words("ids", ids, np.shape(ids)[-1])
+    present = presence(words[0], count, mask)
+    high = checks.positive("upper", upper, jnp.result_type(float))
+    return DownSensitivity(_distinct(words, present, high), high)
+
+
+def _records(x: ArrayLike, count: ArrayLike | None, mask: ArrayLike | None, sort: Sort) -> tuple[jax.Array, jax.Array | None]:
+    checks.one_of("sort", sort, ("auto", "xla"))
+    return present_records(x, count=count, mask=mask)
+
+
+def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
+    """Return integers as arrays that JAX holds without loss: two words each, where its integers have 32 bits and these have 64."""
+    array = ids if isinstance(ids, jax.Array) else np.asarray(ids)
+    if not isinstance(ids, (jax.Array, np.ndarray)) and (exact := beyond_64_bits(ids, np.asarray(array))) is not None:
+        array = np.unique(exact, return_inverse=True)[1].reshape(exact.shape)  # ids are compared, nothing else
+    if not jnp.issubdtype(array.dtype, jnp.integer):
+        raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
+    if array.ndim == 0 or array.shape[-1] != size:
+        raise ValueError(f"{name} need a last axis of {size}, got shape {array.shape}.")
+    if isinstance(array, np.ndarray) and array.dtype.itemsize > jnp.result_type(int).itemsize:
+        bits = array.astype(np.uint64)
+        return jnp.asarray((bits >> np.uint64(32)).astype(np.uint32)), jnp.asarray(bits.astype(np.uint32))
+    return (jnp.asarray(array),)
+
+
+@partial(jax.jit, static_argnames=("sort",))
+def _maximum(records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, sort: Sort) -> jax.Array:
+    ordered, n = _ordered(records, present, low, high, sort)
+    return take(ordered, _from_the_top(n, ordered.shape[-1] - 1))
+
+
+@partial(jax.jit, static_argnames=("sort",))
+def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array, sort: Sort) -> jax.Array:
+    """The sum of the n-l smallest records.
+
+    Clamping records to the bound of the sum changes nothing: a record beyond it makes the sum ``high`` either way.
+    """
+    ordered, n = _ordered(records, present, jnp.zeros_like(high), high, sort)
+    ordered = ordered[..., :-1]
+    index = jnp.arange(ordered.shape[-1], dtype=jnp.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
+    sums = running(ordered, index, jnp.add)
+    # Sums of more records are larger but for the rounding of different orders of addition.
+    sums = running(sums, index, lambda own, before: jnp.where(before > own, before, own))
+    return jnp.minimum(take(sums, _from_the_top(n, sums.shape[-1])), align(high, sums.ndim - 1)[..., None])
+
+
+@partial(jax.jit, static_argnames=("sort",))
+def _user_sum(
+    amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array, sort: Sort
+) -> jax.Array:
+    there = ~jnp.isnan(amounts) if present is None else _align_and(~jnp.isnan(amounts), present)
+    shape = jnp.broadcast_shapes(there.shape, *(word.shape for word in words))
+    amounts, there, *words_ = (broadcast_rows(array, shape[:-1]) for array in (amounts, there, *words))
+    amounts = jnp.maximum(jnp.where(there, amounts, 0.0), 0.0)
+    # The amount is the last key, so that a person's total does not depend on the order of the rows.
+    absent, *words_, amounts = jax.lax.sort((_flag(~there), *words_, amounts), num_keys=len(words_) + 2)
+    first = _starts(absent, words_)
+    index = jnp.broadcast_to(jnp.arange(shape[-1], dtype=jnp.int32), shape)
+    # Added in pairs that depend on the place within the person only: the total is the same, bit for bit, whatever stands around.
+    totals = running(amounts, index - jax.lax.cummax(jnp.where(first, index, 0), axis=first.ndim - 1), jnp.add)
+    last = jnp.concatenate([first[..., 1:], jnp.ones_like(first[..., :1])], axis=-1) & (absent == 0)
+    return _sum(totals, last, high, sort)
+
+
+@jax.jit
+def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array) -> jax.Array:
+    there = jnp.ones(words[0].shape, jnp.bool_) if present is None else _align_and(jnp.ones(words[0].shape, jnp.bool_), present)
+    batch, n_max = jnp.broadcast_shapes(there.shape[:-1], high.shape), there.shape[-1]
+    absent, *sorted_words = jax.lax.sort(
+        (_flag(~broadcast_rows(there, batch)), *(broadcast_rows(word, batch) for word in words)), num_keys=len(words) + 1
+    )
+    first = _starts(absent, sorted_words) & (absent == 0)
+    index = jnp.broadcast_to(jnp.arange(n_max, dtype=jnp.int32), first.shape)
+    # Where an id ends: at the next start, which is the smallest start after it, or where the absent begin.
+    n = jnp.sum(absent == 0, axis=-1, keepdims=True, dtype=jnp.int32)
+    nobody = np.int32(n_max + 1)
+    starts = jnp.sort(jnp.where(first, index, nobody), axis=-1)
+    ends = jnp.minimum(jnp.concatenate([starts[..., 1:], jnp.full_like(n, nobody)], axis=-1), n)
+    multiplicity = jnp.sort(jnp.where(starts < nobody, ends - starts, nobody), axis=-1)
+    real = multiplicity < nobody
+    gone_after = jnp.where(real, jnp.cumsum(jnp.where(real, multiplicity, 0), axis=-1, dtype=jnp.int32), nobody)
+    # How many ids are gone after l removals: a histogram of those levels, summed. Integers, so the order does not matter.
+    row = jnp.arange(np.prod(batch, dtype=int), dtype=jnp.int32).reshape((*batch, 1)) * (nobody + 1)
+    histogram = jnp.zeros((*batch, n_max + 2), jnp.int32).reshape(-1).at[row + gone_after].add(1).reshape((*batch, n_max + 2))
+    gone = jnp.cumsum(histogram[..., :-1], axis=-1, dtype=jnp.int32)
+    left = jnp.sum(first, axis=-1, keepdims=True, dtype=jnp.int32) - gone
+    return jnp.minimum(left.astype(high.dtype), broadcast_batch(high, batch)[..., None])
+
+
+def _ordered(
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, sort: Sort
+) -> tuple[jax.Array, jax.Array]:
+    """Sorted records, from x[0] = low to x[n_max + 1] = high, and how many are present."""
+    leading = [low.shape, high.shape] + ([] if present is None else [present.shape[:-1]])
+    batch = jnp.broadcast_shapes(records.shape[:-1], *leading)
+    records, low, high = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None]))
+    there = None if present is None else broadcast_rows(present, batch)
+    return order(records, there, low, high, missing="absent", window=None, sort=sort)
+
+
+def _from_the_top(n: jax.Array, size: int) -> jax.Array:
+    """The indices n, n-1, ..., not below 0."""
+    return jnp.maximum(n - jnp.arange(size, dtype=jnp.int32).reshape((1,) * (n.ndim - 1) + (-1,)), 0)
+
+
+def _starts(absent: jax.Array, words: list[jax.Array]) -> jax.Array:
+    """Which of the sorted entries differ from the one before."""
+    differs = [word[..., 1:] != word[..., :-1] for word in (absent, *words)]
+    return jnp.concatenate([jnp.ones_like(absent[..., :1], jnp.bool_), jnp.any(jnp.stack(differs), axis=0)], axis=-1)
+
+
+def _flag(absent: jax.Array) -> jax.Array:
+    return absent.astype(jnp.int32)
+
+
+def _align_and(a: jax.Array, b: jax.Array) -> jax.Array:
+    rank = max(a.ndim, b.ndim)
+    return align(a, rank) & align(b, rank)

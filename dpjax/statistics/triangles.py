@@ -1,0 +1,246 @@
+"""Triangles of a graph under edge neighbours: the local sensitivity at every distance, as radii of a profile.
+
+The edge between i and j closes a triangle with every common neighbour of them, so the local sensitivity of the count is the largest
+number a_ij of common neighbours over all pairs, adjacent or not. Let b_ij be the number of further nodes adjacent to exactly one
+of i and j. One new edge makes one of those b_ij a common neighbour; any other node needs two. So
+
+    A_k = max over i != j of  min(a_ij + floor((k + min(k, b_ij)) / 2), n - 2)
+
+is the largest local sensitivity within k edges of the graph. It is attained, not only a bound, and R_l = A_{l-1} are radii of
+Definition 5.1. A pair counts only through (a_ij, b_ij), so all pairs are first reduced to the largest b for each a.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import comb, prod
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.sensitivity.profile import SensitivityProfile, from_radii
+from dpjax.statistics.records import beyond_64_bits
+
+Sensitivity = Literal["exact", "cheap"]
+_BLOCK = 2**21  # paths of two edges that are sorted at a time
+
+
+def triangle_count(
+    adjacency: ArrayLike, *, num_levels: int, neighbors: Literal["edge"], sensitivity: Sensitivity = "exact"
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the number of triangles, from adjacency matrices.
+
+    The values are the count plus and minus R_1, R_1 + R_2, and so on. ``sensitivity="exact"``: R_l = A_{l-1}, the largest local
+    sensitivity within l-1 edges (see the head of this file). ``"cheap"``: R_l = min(A_0 + l - 1, n - 2), never smaller, from the
+    local sensitivity alone: one edge changes every a_ij by at most 1, hence their maximum too. After ``num_levels`` radii every
+    level is n-2 long, the global sensitivity, until the bounds 0 and n(n-1)(n-2)/6.
+
+    Args:
+        adjacency: ``(..., n, n)``, bool or numbers, n >= 3. There is an edge between i and j if either of the entries ij and ji is
+            neither 0 nor NaN (XLA takes a subnormal number of a JAX array for 0); the diagonal is ignored. A smaller graph is
+            padded with nodes without edges; n is then the public number of nodes.
+        num_levels: static, how many radii. 150/epsilon leaves nothing to what follows; more costs time only. Piecewise
+            Laplace is good with 40/epsilon.
+        neighbors: ``"edge"``: one edge more or less between the n nodes. Nodes are not hidden.
+        sensitivity: which radii.
+
+    Returns:
+        A profile of batch shape ``(...)`` with integer levels. Inverse sensitivity refuses its endless steps: for it, write
+        ``.truncate(num_levels)``, or ``.truncate(num_levels, step=n - 2, num_steps=...)``. Without its bounds
+        (``dataclasses.replace(profile, bounds=None)``) piecewise Laplace is on the whole line; its draws may then be clamped to
+        the bounds, which is better where the noise is much larger than the count.
+
+    Raises:
+        TypeError: ``adjacency`` is not numeric.
+        ValueError: it is not square or has fewer than 3 nodes; a bad ``num_levels``, ``neighbors`` or ``sensitivity``; more than
+            2345 nodes in 32 bits, where the count could overflow.
+
+    Privacy:
+        For mechanisms on this profile: epsilon-DP and epsilon-bounded-range under edge neighbours, by Definition 5.1:
+        R_l(x) <= R_{l+1}(x'), since all that is within l-1 edges of x is within l edges of x'. Public: the number of nodes and
+        ``num_levels``. Corollary 5.1 as printed takes A_l for R_l; A_{l-1} is enough. Counts and radii are exact integers before
+        they become floats; in float32 their sums are exact below 2^24, and beyond it the warning of
+        :func:`dpjax.from_radii` holds: enable float64.
+
+    References:
+        Nissim, Raskhodnikova and Smith (2007), Section 3.2 (the number of triangles); Durfee (2025), Definition 5.1,
+        Corollaries 5.1 and 5.2.
+
+    >>> import jax.numpy as jnp
+    >>> square_with_a_diagonal = jnp.array([[0, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 1], [1, 0, 1, 0]])
+    >>> profile = triangle_count(square_with_a_diagonal, num_levels=2, neighbors="edge")
+    >>> profile.upper.tolist(), float(profile.step)
+    ([2.0, 4.0, 6.0], 2.0)
+    """
+    linked = checks.float_array("adjacency", adjacency)
+    if not isinstance(adjacency, jax.Array):  # compared before a narrower dtype takes a small entry for 0
+        given = checks.host_floats("adjacency", adjacency)
+        linked = jnp.asarray((given != 0) & ~np.isnan(given)).astype(linked.dtype)
+    if linked.ndim < 2 or linked.shape[-1] != linked.shape[-2]:
+        raise ValueError(f"adjacency must be square on its last two axes, got the shape {linked.shape}.")
+    num_nodes = linked.shape[-1]
+    num_levels = _check(num_nodes, "adjacency has", num_levels, neighbors, sensitivity)
+    if comb(num_nodes, 3) > jnp.iinfo(jnp.result_type(int)).max:
+        raise ValueError(
+            f"{num_nodes} nodes can have more triangles than 32-bit integers count: enable jax_enable_x64, "
+            "or use triangle_count_of_edges."
+        )
+    value, radii = _of_adjacency(linked, num_levels, sensitivity)
+    return _profile(value.astype(linked.dtype), radii.astype(linked.dtype), num_nodes)
+
+
+def triangle_count_of_edges(
+    edges: ArrayLike,
+    *,
+    num_nodes: int,
+    num_levels: int,
+    neighbors: Literal["edge"],
+    sensitivity: Sensitivity = "exact",
+) -> SensitivityProfile:
+    """Return the profile of :func:`triangle_count` from a list of edges, for graphs too large for a matrix.
+
+    The same formula and the same numbers. Works on the host with NumPy, in time and memory that follow the number of paths of two
+    edges, not the number of pairs of nodes: pairs without a common neighbour count through the one with the largest b.
+
+    Args:
+        edges: integers ``(m, 2)``, numbers of nodes from 0. Directions, repeated edges and edges from a node to itself
+            are ignored, and so are edges that name a node outside 0..num_nodes-1.
+        num_nodes: n, public, at least 3.
+        num_levels: static, as in :func:`triangle_count`.
+        neighbors: ``"edge"``: one edge more or less between the n nodes. Nodes are not hidden.
+        sensitivity: as in :func:`triangle_count`.
+
+    Returns:
+        A profile without batch axes.
+
+    Raises:
+        TypeError: ``edges`` are not integers, or are traced by JAX.
+        ValueError: they are not ``(m, 2)``; fewer than 3 nodes; a bad ``num_levels``, ``neighbors`` or ``sensitivity``.
+
+    Privacy:
+        As :func:`triangle_count`. The time that this function takes depends on the graph.
+
+    References:
+        As :func:`triangle_count`.
+
+    >>> profile = triangle_count_of_edges([[0, 1], [1, 2], [2, 0], [2, 3]], num_nodes=5, num_levels=3, neighbors="edge")
+    >>> profile.upper.tolist(), profile.lower.tolist()
+    ([1.0, 2.0, 4.0, 6.0], [1.0, 0.0, -2.0, -4.0])
+    """
+    if isinstance(edges, jax.core.Tracer):
+        raise TypeError("triangle_count_of_edges works on the host and cannot be traced: call it outside jit, vmap and grad.")
+    num_nodes = checks.static_integer("num_nodes", num_nodes, 0)
+    pairs = np.asarray(edges)
+    if pairs.size == 0:
+        pairs = np.empty((0, 2), np.int64)
+    if not isinstance(edges, np.ndarray) and (exact := beyond_64_bits(edges, pairs)) is not None:
+        pairs = np.where((exact >= 0) & (exact < num_nodes), exact, -1).astype(np.int64)
+    if pairs.dtype.kind not in "iu":
+        raise TypeError(f"edges must hold integers, got dtype {pairs.dtype}.")
+    if pairs.ndim != 2 or pairs.shape[-1] != 2:
+        raise ValueError(f"edges must have the shape (m, 2), got {pairs.shape}.")
+    num_levels = _check(num_nodes, "num_nodes is", num_levels, neighbors, sensitivity)
+    value, common, either = _pairs_of_edges(pairs.astype(np.int64), num_nodes)
+    return _profile(value, _radii(common, either, num_nodes, num_levels, sensitivity, np), num_nodes)
+
+
+def _check(num_nodes: int, where: str, num_levels: int, neighbors: str, sensitivity: str) -> int:
+    checks.one_of("neighbors", neighbors, ("edge",))
+    checks.one_of("sensitivity", sensitivity, ("exact", "cheap"))
+    if num_nodes < 3:
+        raise ValueError(f"triangles need at least 3 nodes, {where} {num_nodes}.")
+    return checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
+
+
+def _profile(value: ArrayLike, radii: ArrayLike, num_nodes: int) -> SensitivityProfile:
+    most = float(comb(num_nodes, 3))
+    return from_radii(value, radii, neighbors="edge", lower=0.0, upper=most, step=float(num_nodes - 2))
+
+
+def _radii(common: Any, either: Any, num_nodes: int, num_levels: int, sensitivity: str, xp: Any) -> Any:
+    """R_1, R_2, ..., ``(..., num_levels)``, for NumPy or JAX arrays.
+
+    ``either`` holds b, or -1 for no pair, for the values a in ``common``; both ``(..., p)``. Where every change
+    makes a common neighbour, A_k is a + k: the cheap radius.
+    """
+    common, either = common[..., None, :], either[..., None, :]
+    distance = xp.arange(num_levels, dtype=common.dtype).reshape((1,) * (common.ndim - 2) + (num_levels, 1))
+    helpful = xp.minimum(distance, either) if sensitivity == "exact" else distance
+    reached = xp.where(either < 0, 0, common + (distance + helpful) // 2)
+    return xp.minimum(xp.max(reached, axis=-1), num_nodes - 2)
+
+
+@partial(jax.jit, static_argnames=("num_levels", "sensitivity"))
+def _of_adjacency(adjacency: jax.Array, num_levels: int, sensitivity: str) -> tuple[jax.Array, jax.Array]:
+    """The count and the radii of every graph, in integers."""
+    n, batch = adjacency.shape[-1], adjacency.shape[:-2]
+    off_diagonal = ~jnp.eye(n, dtype=jnp.bool_).reshape((1,) * len(batch) + (n, n))
+    linked = jnp.abs(adjacency) > 0  # NaN is not
+    linked = (linked | jnp.swapaxes(linked, -1, -2)) & off_diagonal
+    zeros_and_ones = linked.astype(adjacency.dtype)
+    # Products of 0 and 1 are exact in every precision, and sums of them below 2^24 in float32; integers would miss fast kernels.
+    paths = jnp.matmul(zeros_and_ones, zeros_and_ones, precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
+    common = jnp.where(off_diagonal, paths, 0)
+    degree = jnp.sum(linked, axis=-1, dtype=jnp.int32)
+    either = degree[..., :, None] + degree[..., None, :] - 2 * (paths + linked.astype(jnp.int32))
+    six = jnp.sum(jnp.where(linked, common, 0), axis=-1)  # every triangle is met six times in all; divide before it overflows
+    value = jnp.sum(six // 6, axis=-1, dtype=jnp.result_type(int)) + jnp.sum(six % 6, axis=-1, dtype=jnp.result_type(int)) // 6
+    # The diagonal takes part as a = b = 0, which no pair of nodes is below.
+    graph = jnp.arange(prod(batch), dtype=jnp.int32).reshape((*batch, 1, 1)) * (n - 1)
+    largest = jnp.full((prod(batch) * (n - 1),), -1, jnp.int32).at[(graph + common).reshape(-1)].max(either.reshape(-1))
+    values = jnp.arange(n - 1, dtype=jnp.int32).reshape((1,) * len(batch) + (n - 1,))
+    return value, _radii(values, largest.reshape((*batch, n - 1)), n, num_levels, sensitivity, jnp)
+
+
+def _pairs_of_edges(edges: np.ndarray, n: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """The number of triangles, and a and b of the pairs that no other pair of nodes is above in both."""
+    inside = np.all((edges >= 0) & (edges < n), axis=1) & (edges[:, 0] != edges[:, 1])
+    once = np.unique(edges[inside].min(axis=1) * n + edges[inside].max(axis=1))
+    ends = np.stack([once // n, once % n])
+    degree = np.bincount(ends.reshape(-1), minlength=n)
+    # Nodes are renamed by falling degree: of the nodes that a pair may be made with, the first is then the best.
+    order = np.argsort(-degree, kind="stable")
+    degree, name = degree[order], np.empty(n, np.int64)
+    name[order] = np.arange(n)
+    low, high = name[ends]
+    source, target = np.divmod(np.sort(np.concatenate([low * n + high, high * n + low])), n)
+    first = np.concatenate([[0], np.cumsum(degree)])
+    opposite = np.empty_like(source)  # where the same edge stands in the other direction
+    opposite[np.argsort(target, kind="stable")] = np.arange(source.size)
+    # From i over v to all j > i: what follows i in the sorted list of v, so that every path of two edges is met once.
+    length = first[target + 1] - 1 - opposite
+    work = np.concatenate([[0], np.cumsum(length + 1)])[first]
+
+    largest, three = np.full(int(degree[0]) + 1, -1, np.int64), 0
+    begin = 0
+    while begin < n:
+        end = max(begin + 1, int(np.searchsorted(work, work[begin] + _BLOCK, side="right")) - 1)
+        here = slice(first[begin], first[end])
+        own = (source[here] * n + target[here])[target[here] > source[here]]
+        start = opposite[here] + 1 - (np.cumsum(length[here]) - length[here])
+        last = target[np.repeat(start, length[here]) + np.arange(length[here].sum())]
+        met = np.sort(np.concatenate([np.repeat(source[here], length[here]) * n + last, own]))
+        change = np.flatnonzero(np.diff(met, prepend=-1))
+        pair, common = met[change], np.diff(change, append=met.size)
+        linked = np.zeros(pair.size, np.int64)
+        linked[np.searchsorted(pair, own)] = 1
+        common -= linked
+        three += int(np.sum(common * linked))  # every triangle has three edges
+        i, j = np.divmod(pair, n)
+        np.maximum.at(largest, common, degree[i] + degree[j] - 2 * (common + linked))
+        # All other pairs have a = 0 and no edge: of those of i, the best is with the first node after i that was not met.
+        count = np.bincount(i - begin, minlength=end - begin)
+        place = np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
+        in_a_row = np.bincount((i - begin)[j == i + 1 + place], minlength=end - begin)
+        missed = np.arange(begin, end) + 1 + in_a_row
+        alone = missed < n
+        if np.any(alone):
+            largest[0] = max(largest[0], np.max((degree[begin:end] + degree[np.minimum(missed, n - 1)])[alone]))
+        begin = end
+    best_beyond = np.maximum.accumulate(np.append(largest, -1)[::-1])[::-1][1:]
+    kept = np.flatnonzero(largest > best_beyond)
+    return three // 3, kept, largest[kept]

@@ -1,0 +1,130 @@
+"""NumPy's side and XLA's side of one sort: the same values, counts, windows and derivatives."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import median, order_statistic, quantile
+from dpjax.statistics import sorting
+from dpjax.statistics.sorting import Window, order
+
+
+def records(n, rows=5, seed=0):
+    """Ties, NaN, both zeros, infinities and values beyond the bounds."""
+    rng = np.random.default_rng(seed)
+    x = np.round(rng.normal(size=(rows, n)), 1)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    x[rng.random(x.shape) < 0.1] = -0.0
+    x[rng.random(x.shape) < 0.1] = 0.0
+    x[rng.random(x.shape) < 0.05] = np.inf
+    x[rng.random(x.shape) < 0.05] = -np.inf
+    return x.astype(np.float32), rng.random(x.shape) < 0.7
+
+
+@partial(jax.jit, static_argnames=("missing", "window", "sort"))
+def ordered(x, present, missing, window, sort):
+    low, high = (jnp.full((*x.shape[:-1], 1), end) for end in (-1.5, 1.25))
+    return order(x, present, low, high, missing=missing, window=window, sort=sort)
+
+
+def expected(x, present, missing, window):
+    """One record at a time, in Python."""
+    rows, counts = [], []
+    for row, there in zip(x.tolist(), present.tolist(), strict=True):
+        kept = []
+        for value, is_there in zip(row, there, strict=True):
+            if is_there and not (np.isnan(value) and missing == "absent"):
+                kept.append(min(max(-1.5 if np.isnan(value) else value, -1.5), 1.25))
+        whole = [-1.5, *sorted(kept), *[1.25] * (len(row) + 1 - len(kept))]
+        first = 0 if window is None else int(window.first(np.int32(len(kept)), len(row), np))
+        rows.append(whole if window is None else whole[first : first + window.width])
+        counts.append([len(kept)])
+    return np.array(rows, np.float32), np.array(counts)
+
+
+WINDOWS = [None, Window(1, -3, 2, 6), Window(0, 1, 1, 3), Window(2, -9, 2, 9), Window(1, -40, 1, 38)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["absent", "low"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_both_sides_are_the_sort_by_hand(missing, masked):
+    x, present = records(36)
+    for window in WINDOWS:
+        values, counts = expected(x, present if masked else np.ones_like(present), missing, window)
+        for sort in ("auto", "xla"):
+            got, n = ordered(x, present if masked else None, missing, window, sort)
+            np.testing.assert_array_equal(got, values)
+            np.testing.assert_array_equal(n, counts)
+            assert not np.signbit(np.asarray(got)[np.asarray(got) == 0]).any()
+
+
+def test_blocks_threads_and_selection_change_nothing(monkeypatch):
+    x, present = records(200, rows=40)
+    for window in (None, Window(1, -9, 2, 12), Window(1, 150, 1, 30)):
+        arguments = np.full((40, 1), -1.5, np.float32), np.full((40, 1), 1.25, np.float32), x, present
+        plain = sorting._on_host(*arguments, missing="absent", window=window)
+        with monkeypatch.context() as patch:
+            patch.setattr(sorting, "_BLOCK", 1000)
+            patch.setattr(sorting, "_SELECT", 10)
+            parts = sorting._on_host(*arguments, missing="absent", window=window)
+        np.testing.assert_array_equal(plain.view(np.int32), parts.view(np.int32))
+
+
+@pytest.mark.slow
+def test_the_derivative_is_that_of_xla_s_sort():
+    x, _ = records(30, rows=3, seed=1)
+    x = np.where(np.isfinite(x), x, 0.3).astype(np.float32) + np.arange(90, dtype=np.float32).reshape(3, 30) * 1e-4
+    weights = jnp.arange(1.0, 33.0)
+
+    def value(x, bound, sort, truncate=None):
+        profile = median(x, lower=-bound, upper=bound, neighbors="add_remove", sort=sort, truncate=truncate)
+        return jnp.sum(profile.upper * weights[None, : profile.upper.shape[-1]]) - jnp.sum(jnp.square(profile.lower))
+
+    gradient = jax.jit(jax.grad(value, argnums=(0, 1)), static_argnames=("sort", "truncate"))
+    for truncate in (None, 5):
+        by_numpy, by_xla = (gradient(x, 1.1, sort=sort, truncate=truncate) for sort in ("auto", "xla"))
+        for one, other in zip(by_numpy, by_xla, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+            assert float(jnp.abs(one).sum()) > 1
+
+
+def test_vmap_over_rows_is_the_batch():
+    x, _ = records(25)
+    whole = median(x, lower=-1, upper=1, neighbors="add_remove").upper
+    mapped = jax.jit(jax.vmap(lambda row: median(row, lower=-1, upper=1, neighbors="add_remove").upper))(x)
+    np.testing.assert_array_equal(whole, mapped)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
+def test_truncate_reads_what_truncation_keeps(neighbors):
+    x, _ = records(40)
+    count = np.array([40, 39, 17, 1, 0], np.int32)
+    makers = [
+        partial(median, x, count=count),
+        partial(quantile, x, 0.9, definition="lower", count=count),
+        partial(quantile, x, 0.25, count=None),
+        partial(order_statistic, x, 3, count=count),
+    ]
+    for make in makers:
+        for k in (0, 1, 7, 19, 41, 500):
+            fewer = make(lower=-1, upper=1, neighbors=neighbors, truncate=k)
+            after = make(lower=-1, upper=1, neighbors=neighbors).truncate(k)
+            assert jax.tree.structure(fewer) == jax.tree.structure(after)
+            for one, other in zip(jax.tree.leaves(fewer), jax.tree.leaves(after), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("truncate", [-1, 2.5, True, "3"])
+def test_a_bad_truncate_is_named(truncate):
+    with pytest.raises(ValueError, match="truncate must be None or an integer from 0"):
+        median(jnp.arange(5.0), lower=0, upper=4, neighbors="swap", truncate=truncate)
+
+
+def test_an_unknown_sort_is_named():
+    with pytest.raises(ValueError, match="sort must be one of 'auto', 'xla'"):
+        median(jnp.arange(5.0), lower=0, upper=4, neighbors="swap", sort="numpy")
