@@ -8,7 +8,7 @@
 
 import operator
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,9 @@ from jax.typing import ArrayLike
 
 from dpjax.numerics.batching import align
 
+Neighbors = Literal["add_remove", "swap", "edge"]
+NEIGHBORS = ("add_remove", "swap")  # of a table of records
+RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -210,3 +213,36 @@ def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> j
     if not np.all(test(concrete, np)):
         raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
     return jnp.asarray(concrete)
+
+
+def concrete_epsilon(epsilon: float) -> float:
+    """Return a positive finite epsilon as a Python float: a guarantee is a fact about public numbers, not about arrays.
+
+    Raises:
+        TypeError: it is an array of several, or traced.
+        ValueError: it is not finite and positive.
+    """
+    value = _concrete("epsilon", epsilon)
+    if not 0 < value < float("inf"):
+        raise ValueError(f"epsilon must be finite and positive, got {epsilon}.")
+    return value
+
+
+def concrete_delta(delta: float) -> float:
+    """Return a delta strictly between 0 and 1 as a Python float.
+
+    Raises:
+        TypeError: it is an array of several, or traced.
+        ValueError: it is not between them.
+    """
+    value = _concrete("delta", delta)
+    if not 0 < value < 1:
+        raise ValueError(f"delta must be between 0 and 1, got {delta}.")
+    return value
+
+
+def _concrete(name: str, value: float) -> float:
+    try:
+        return float(value)
+    except TypeError:  # JAX's error for a traced value is one too
+        raise TypeError(f"a guarantee is about one concrete {name}, not about an array or a traced value; got {value!r}.") from None

@@ -13,8 +13,6 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import composition, formulas
 
-RELATIONS = ("add_remove", "swap", "edge")
-
 
 @dataclass(frozen=True)
 class Guarantee:
@@ -62,8 +60,8 @@ class Guarantee:
         if not (ordered and np.all(np.isfinite(points)) and np.all(orders > 1) and np.all(divergences >= 0)):
             raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
         object.__setattr__(self, "renyi", points)
-        if self.neighbors not in RELATIONS:
-            raise ValueError(f"neighbors must be one of {', '.join(RELATIONS)}, got {self.neighbors!r}.")
+        if self.neighbors not in checks.RELATIONS:
+            raise ValueError(f"neighbors must be one of {', '.join(checks.RELATIONS)}, got {self.neighbors!r}.")
 
     def __str__(self) -> str:
         promises = []
@@ -375,36 +373,3 @@ def _total(numbers: Iterable[float]) -> float:
         return fsum(numbers)
     except OverflowError:
         return inf
-
-
-def concrete_epsilon(epsilon: float) -> float:
-    """Return a positive finite epsilon as a Python float: a guarantee is a fact about public numbers, not about arrays.
-
-    Raises:
-        TypeError: it is an array of several, or traced.
-        ValueError: it is not finite and positive.
-    """
-    value = _concrete("epsilon", epsilon)
-    if not 0 < value < float("inf"):
-        raise ValueError(f"epsilon must be finite and positive, got {epsilon}.")
-    return value
-
-
-def concrete_delta(delta: float) -> float:
-    """Return a delta strictly between 0 and 1 as a Python float.
-
-    Raises:
-        TypeError: it is an array of several, or traced.
-        ValueError: it is not between them.
-    """
-    value = _concrete("delta", delta)
-    if not 0 < value < 1:
-        raise ValueError(f"delta must be between 0 and 1, got {delta}.")
-    return value
-
-
-def _concrete(name: str, value: float) -> float:
-    try:
-        return float(value)
-    except TypeError:  # JAX's error for a traced value is one too
-        raise TypeError(f"a guarantee is about one concrete {name}, not about an array or a traced value; got {value!r}.") from None

@@ -18,9 +18,9 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
+from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.sensitivity.profile import NEIGHBORS, Neighbors
 from dpjax.statistics.records import present_records
 
 Law = PiecewiseExponential | Finite
@@ -117,7 +117,7 @@ def worst_neighbor(
     >>> bool(worst.score <= 1.0 + 1e-5), worst.x.shape
     (True, (4,))
     """
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     records, there = present_records(x, count=count, mask=mask)
     refine, chunk_size = checks.static_integer("refine", refine, 0), checks.static_integer("chunk_size", chunk_size, 1)
     if records.ndim != 1 or (there is not None and there.ndim != 1):

@@ -16,7 +16,7 @@ from math import floor, log
 import jax
 import jax.numpy as jnp
 
-from dpjax.accounting.guarantees import concrete_epsilon
+from dpjax import checks
 from dpjax.mechanisms.shifted_inverse import num_candidates_over
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
@@ -47,7 +47,7 @@ def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
     >>> round(loss_bound(1.0, num_candidates=100, failure=0.05), 2)
     15.2
     """
-    return 2 / concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))
+    return 2 / checks.concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))
 
 
 def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_candidates: int, failure: float) -> jax.Array:

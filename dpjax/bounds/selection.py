@@ -8,7 +8,7 @@ is worth to it, and permute and flip no more.
 
 from math import e, inf, log, sqrt
 
-from dpjax.accounting.guarantees import concrete_epsilon
+from dpjax import checks
 from dpjax.mechanisms.decisions import noise_of
 from dpjax.mechanisms.noisy_tree import tree_rounds
 from dpjax.mechanisms.shifted_inverse import num_candidates_over
@@ -48,7 +48,7 @@ def noisy_tree_excess(
     (10.75, 36.79)
     """
     noise, budget = noise_of(epsilon, zcdp)
-    rounds, cost, unit = tree_rounds(num_candidates), concrete_epsilon(budget), _positive(sensitivity)
+    rounds, cost, unit = tree_rounds(num_candidates), checks.concrete_epsilon(budget), _positive(sensitivity)
     if noise == "gaussian":
         return 2 * rounds * sqrt(rounds / (2 * cost)) * GAUSSIAN_WORST * unit
     return 2 * rounds * (rounds / cost) * LAPLACE_WORST * unit
@@ -80,7 +80,7 @@ def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: floa
     13.86
     """
     num_candidates_over(0.5, num_candidates)
-    return 2 * _positive(sensitivity) / concrete_epsilon(epsilon) * log(num_candidates)
+    return 2 * _positive(sensitivity) / checks.concrete_epsilon(epsilon) * log(num_candidates)
 
 
 def _positive(sensitivity: float) -> float:

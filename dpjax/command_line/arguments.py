@@ -8,9 +8,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NoReturn
 
+from dpjax import checks
 from dpjax.command_line.choice import MECHANISMS
 from dpjax.command_line.errors import UserError
-from dpjax.sensitivity.profile import NEIGHBORS
 from dpjax.version import __version__
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
@@ -133,7 +133,7 @@ def _add_file_options(command: Parser) -> None:
         "The bounds are public: choose them without looking at the data.",
     )
     add("--upper", nargs="+", type=_finite, required=True, metavar="B", help="Upper bound of the data; as --lower.")
-    add("--neighbors", choices=NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
+    add("--neighbors", choices=checks.NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
     add("--epsilon", nargs="+", type=_positive, default=[1.0], metavar="E", help="Privacy of one draw, one or several (default 1).")
     add(
         "--mechanism",
@@ -187,7 +187,7 @@ def _add_release_options(command: Parser) -> None:
         metavar="S",
         help="The step of the grid, a power of two: 1 for whole numbers. Records and results are rounded down to it. Public.",
     )
-    add("--neighbors", choices=NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
+    add("--neighbors", choices=checks.NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one value (default 1).")
     add(
         "--law",
@@ -207,7 +207,7 @@ def _add_demo_options(command: Parser) -> None:
     add("--datasets", type=_integer(2, None), default=4096, metavar="N", help="How many datasets (default 4096).")
     add("--points", type=_integer(1, None), default=1001, metavar="N", help="How many records in each (default 1001).")
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one draw (default 1).")
-    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
+    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
     add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
     add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
     add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the data and of the draws (default 0).")
@@ -217,7 +217,7 @@ def _add_demo_options(command: Parser) -> None:
 def _add_audit_options(command: Parser) -> None:
     add = command.add_argument
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="The epsilon that every mechanism is asked for (default 1).")
-    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
+    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
     add("--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each law of a pair (default 100000).")
     add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the draws (default 0).")
     add("--json", action="store_true", help="Print one JSON object instead of the table.")

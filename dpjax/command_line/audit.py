@@ -18,6 +18,7 @@ import numpy as np
 from dpjax.accounting import Guarantee
 from dpjax.auditing.black_box import log_ratio, lower_bound
 from dpjax.auditing.privacy_loss import privacy_loss
+from dpjax.checks import Neighbors
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.report import aligned, guarantee_fields, number, promised, said_of, versions, wrapped
 from dpjax.distributions import Finite, PiecewiseExponential
@@ -31,7 +32,6 @@ from dpjax.mechanisms import (
     shifted_inverse,
 )
 from dpjax.numerics.batching import broadcast_rows
-from dpjax.sensitivity.profile import Neighbors
 from dpjax.statistics import candidate_counts, maximum, mean, median, quantile
 
 VALUES = (0.0, 1.0, 5.0, 6.0, 20.0)

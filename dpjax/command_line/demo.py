@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.accounting import Guarantee
+from dpjax.checks import Neighbors
 from dpjax.command_line.choice import MECHANISMS, guarantee_of, law_of
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.report import SIMULATION, aligned, guarantee_fields, number, promised, said_of, versions, wrapped
 from dpjax.command_line.tables import LARGEST
 from dpjax.distributions import PiecewiseExponential
-from dpjax.sensitivity.profile import Neighbors, SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.statistics import median
 
 RUNS = 3

@@ -10,10 +10,11 @@ import jax
 import numpy as np
 
 from dpjax.accounting import Guarantee
+from dpjax.checks import Neighbors
 from dpjax.command_line.choice import MECHANISMS, guarantee_of, law_of
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.tables import LARGEST, Table
-from dpjax.sensitivity.profile import Neighbors, SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.statistics import quantile
 from dpjax.statistics.quantiles import Definition
 

@@ -23,7 +23,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, condition_on_success, retry_until_success
-from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -229,7 +229,7 @@ def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     >>> round(loss_margin(epsilon=1.0, delta=1e-6), 3)
     13.664
     """
-    rate, failure = concrete_epsilon(epsilon), concrete_delta(delta)
+    rate, failure = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
     if not (failure < 0.5 and 0 < sensitivity < inf):
         raise ValueError(f"delta must be below 1/2 and sensitivity finite and positive, got {delta} and {sensitivity}.")
     return sensitivity * (1 + log1p(-expm1(-rate) * (1 / (2 * failure) - 1)) / rate)
@@ -265,7 +265,10 @@ def guarantee(
     (2.09173, 2.11111e-06)-DP under swap neighbors
     """
     both = Guarantee(
-        attempt.epsilon + concrete_epsilon(epsilon), inf, attempt.neighbors, delta=attempt.delta + concrete_delta(delta)
+        attempt.epsilon + checks.concrete_epsilon(epsilon),
+        inf,
+        attempt.neighbors,
+        delta=attempt.delta + checks.concrete_delta(delta),
     )
     if attempts is None:
         return condition_on_success(both, failure, bound=bound)

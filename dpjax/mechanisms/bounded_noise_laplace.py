@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.numerics.batching import align
 
@@ -76,4 +76,4 @@ def guarantee(epsilon: float, *, delta: float, neighbors: str) -> Guarantee:
     >>> print(guarantee(1.0, delta=1e-6, neighbors="swap"))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), float("inf"), neighbors, delta=concrete_delta(delta))
+    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), neighbors, delta=checks.concrete_delta(delta))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 
 Noise = Literal["laplace", "gaussian"]
 
@@ -38,7 +38,7 @@ def log_cdf(t: jax.Array, noise: Noise) -> jax.Array:
 
 def guarantee_of(noise: Noise, budget: float, *, rounds: int, neighbors: str) -> Guarantee:
     """Return what so many decisions cost, each a Laplace query at epsilon/rounds or a Gaussian one at zcdp/rounds."""
-    cost = concrete_epsilon(budget)
+    cost = checks.concrete_epsilon(budget)
     if noise == "gaussian":
         return Guarantee(inf, inf, neighbors, zcdp=cost)
     return Guarantee(cost, 2 * cost, neighbors, zcdp=cost**2 / (2 * rounds))

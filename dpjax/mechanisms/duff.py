@@ -20,7 +20,8 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax import checks
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.exponential import exponential
@@ -83,7 +84,7 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
     2-DP and 2-bounded-range under add_remove neighbors
     """
     _check(statistic)
-    return Guarantee(concrete_epsilon(epsilon), concrete_epsilon(epsilon), statistic.neighbors)
+    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), statistic.neighbors)
 
 
 def _check(statistic: SensitivityProfile | CandidateScores) -> None:

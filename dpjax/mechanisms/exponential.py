@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.numerics.batching import align
-from dpjax.sensitivity.profile import RELATIONS, SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.scores import CandidateScores
 
 
@@ -109,7 +109,7 @@ def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, neighbors:
     >>> print(guarantee(jnp.array([0.0, 2.0]), 1.0, neighbors="swap"))
     1-DP and 1-bounded-range under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), concrete_epsilon(epsilon), relation_of(scores, neighbors))
+    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), relation_of(scores, neighbors))
 
 
 def relation_of(scores: CandidateScores | ArrayLike, neighbors: str | None) -> str:
@@ -118,4 +118,4 @@ def relation_of(scores: CandidateScores | ArrayLike, neighbors: str | None) -> s
         if neighbors not in (None, scores.neighbors):
             raise ValueError(f"these scores hold under {scores.neighbors} neighbors, not {neighbors}.")
         return scores.neighbors
-    return checks.one_of("neighbors", neighbors, RELATIONS)
+    return checks.one_of("neighbors", neighbors, checks.RELATIONS)

@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import PROFILES, Support, law_on_line
 from dpjax.sensitivity.profile import SensitivityProfile
@@ -78,4 +78,4 @@ def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
     >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove"), 2))
     2-DP and 2-bounded-range under add_remove neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), concrete_epsilon(epsilon), profile.neighbors)
+    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), profile.neighbors)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.numerics.batching import align
 
@@ -79,5 +79,5 @@ def guarantee(epsilon: float, *, neighbors: str, bounded: bool) -> Guarantee:
     >>> print(guarantee(1.0, neighbors="swap", bounded=False))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = concrete_epsilon(epsilon)
+    cost = checks.concrete_epsilon(epsilon)
     return Guarantee(cost, cost if bounded else 2 * cost, neighbors)

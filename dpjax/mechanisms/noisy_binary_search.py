@@ -19,7 +19,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
 from dpjax.mechanisms.shifted_inverse import Candidates, finite_range, num_candidates_over, removals
@@ -193,7 +193,7 @@ def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | No
     noise, parameter = noise_of(epsilon, zcdp)
     num_candidates_over(failure, num_candidates)
     rounds = max(search_rounds(num_candidates), 1)
-    cost = concrete_epsilon(parameter)
+    cost = checks.concrete_epsilon(parameter)
     if noise == "laplace":
         return rounds / cost * log(rounds / failure)
     return sqrt(rounds / cost * log(rounds / failure))

@@ -27,7 +27,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores, relation_of
 from dpjax.numerics.batching import align, broadcast_rows
@@ -133,5 +133,5 @@ def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, neighbors:
     >>> print(guarantee(jnp.array([0.0, 2.0]), 1.0, neighbors="swap"))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = concrete_epsilon(epsilon)
+    cost = checks.concrete_epsilon(epsilon)
     return Guarantee(cost, 2 * cost, relation_of(scores, neighbors))

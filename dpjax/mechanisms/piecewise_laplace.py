@@ -12,7 +12,7 @@ import jax
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import PROFILES, Support, law_on_line
 from dpjax.sensitivity.profile import SensitivityProfile
@@ -73,4 +73,4 @@ def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
     >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), concrete_epsilon(epsilon), profile.neighbors)
+    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), profile.neighbors)

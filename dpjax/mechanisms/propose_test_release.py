@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.numerics.batching import align, broadcast_batch
@@ -167,4 +167,4 @@ def guarantee(local: LocalSensitivity, epsilon: float, *, delta: float) -> Guara
     >>> print(guarantee(local_sensitivity(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), float("inf"), local.neighbors, delta=concrete_delta(delta))
+    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), local.neighbors, delta=checks.concrete_delta(delta))

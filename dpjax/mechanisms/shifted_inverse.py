@@ -22,7 +22,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import Support
@@ -177,7 +177,7 @@ def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     >>> shift_for(1.0, num_candidates=1000, failure=0.05)
     20
     """
-    return max(1, ceil(2 / concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))))
+    return max(1, ceil(2 / checks.concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))))
 
 
 def num_candidates_over(failure: float, num_candidates: int) -> float:
@@ -195,4 +195,4 @@ def guarantee(down: DownSensitivity, epsilon: float) -> Guarantee:
     >>> print(guarantee(maximum(jnp.arange(9.0), lower=0, upper=99), 0.5))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), concrete_epsilon(epsilon), down.neighbors)
+    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), down.neighbors)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.numerics.batching import align
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
@@ -148,4 +148,4 @@ def guarantee(smooth: SmoothSensitivity, epsilon: float) -> Guarantee:
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), 2 * concrete_epsilon(epsilon), smooth.neighbors)
+    return Guarantee(checks.concrete_epsilon(epsilon), 2 * checks.concrete_epsilon(epsilon), smooth.neighbors)

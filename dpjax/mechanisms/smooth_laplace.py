@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_delta, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
@@ -117,4 +117,4 @@ def guarantee(smooth: SmoothSensitivity, epsilon: float, *, delta: float) -> Gua
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(concrete_epsilon(epsilon), float("inf"), smooth.neighbors, delta=concrete_delta(delta))
+    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), smooth.neighbors, delta=checks.concrete_delta(delta))

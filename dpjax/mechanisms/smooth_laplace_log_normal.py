@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee, concrete_epsilon
+from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.numerics.batching import align
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
@@ -133,4 +133,4 @@ def guarantee(smooth: SmoothSensitivity, zcdp: float) -> Guarantee:
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 0.1))
     0.1-zCDP under swap neighbors
     """
-    return Guarantee(float("inf"), float("inf"), smooth.neighbors, zcdp=concrete_epsilon(zcdp))
+    return Guarantee(float("inf"), float("inf"), smooth.neighbors, zcdp=checks.concrete_epsilon(zcdp))

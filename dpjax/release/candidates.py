@@ -15,7 +15,6 @@ from dpjax.release.grid import as_array, as_reals, bare, is_integer
 from dpjax.release.lanes import draw_lanes
 from dpjax.release.result import Release, cost_of
 from dpjax.release.tables import MOST_LEVELS, public_tables, rate_of
-from dpjax.sensitivity.profile import NEIGHBORS
 
 
 def release_choice(
@@ -64,7 +63,7 @@ def release_choice(
     2-DP and 2-bounded-range under swap neighbors
     ([[1]], None)
     """
-    relation = checks.one_of("neighbors", neighbors, (*NEIGHBORS, "edge"))
+    relation = checks.one_of("neighbors", neighbors, (*checks.NEIGHBORS, "edge"))
     number = check_draws(draws)
     for name, value in (("lower", lower), ("upper", upper)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

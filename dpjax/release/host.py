@@ -21,7 +21,6 @@ from dpjax.release.request import Request, as_mask
 from dpjax.release.result import Release, cost_of
 from dpjax.release.statistics import Mode, Statistic
 from dpjax.release.tables import LAWS, public_tables, rate_of
-from dpjax.sensitivity.profile import NEIGHBORS
 
 
 def release(
@@ -85,7 +84,7 @@ def release(
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors
     """
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     checks.one_of("law", law, ("auto", *LAWS))
     number = check_draws(draws)
     rate_of(epsilon)
@@ -164,7 +163,7 @@ def exact_law(
     array = as_array(x)
     if isinstance(statistic, Mode) or array.ndim != 1:
         raise ValueError("exact_law takes one dataset (n,), and every statistic but a mode (see dpjax.exponential).")
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     checks.one_of("law", law, ("auto", *LAWS))
     asked = Request.of(array, statistic, grid, neighbors, law, n_max, mask, persons)
     knots, refined, _ = asked.knots(slice(0, 1))

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.checks import Neighbors
 from dpjax.release.grid import Grid, as_array, refuse_masked_arrays, to_grid
 from dpjax.release.identities import codes_of, totals_of_persons
 from dpjax.release.knots import Knots
 from dpjax.release.statistics import Distinct, Statistic, Total, knots_of
 from dpjax.release.tables import Law
-from dpjax.sensitivity.profile import Neighbors
 
 
 @dataclass(frozen=True)

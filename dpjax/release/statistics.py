@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.release.grid import Grid
 from dpjax.release.knots import Knots, distinct_knots, maximum_knots, order_knots, sum_knots, total_knots
 from dpjax.release.tables import Law
 from dpjax.sensitivity.down import check_shift
-from dpjax.sensitivity.profile import Neighbors
 from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
 
 

@@ -27,8 +27,9 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate
-from dpjax.sensitivity.profile import Neighbors, SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 
 
 @jax.tree_util.register_dataclass

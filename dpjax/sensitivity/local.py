@@ -11,7 +11,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.sensitivity.profile import Neighbors, SensitivityProfile
+from dpjax.checks import Neighbors
+from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.smooth import SmoothSensitivity, smooth_bound
 
 

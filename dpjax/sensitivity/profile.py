@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.numerics.batching import align, broadcast_batch, concatenate
-
-Neighbors = Literal["add_remove", "swap", "edge"]
-NEIGHBORS = ("add_remove", "swap")  # of a table of records
-RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 
 
 @jax.tree_util.register_dataclass
@@ -227,7 +224,7 @@ def from_radii(
     >>> profile.upper.tolist(), profile.lower.tolist()
     ([5.0, 6.0, 8.0, 10.0], [5.0, 4.0, 2.0, 0.0])
     """
-    checks.one_of("neighbors", neighbors, RELATIONS)
+    checks.one_of("neighbors", neighbors, checks.RELATIONS)
     if (lower is None) != (upper is None):
         raise ValueError("from_radii takes both lower and upper, or neither.")
     if lower is None and step is None:

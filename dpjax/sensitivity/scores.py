@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dpjax.sensitivity.profile import Neighbors
+from dpjax.checks import Neighbors
 
 
 @jax.tree_util.register_dataclass

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.checks import Neighbors
 from dpjax.numerics.batching import align
 from dpjax.numerics.sums import LANES
-from dpjax.sensitivity.profile import Neighbors
 
 
 @jax.tree_util.register_dataclass

@@ -25,9 +25,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_batch, broadcast_rows, take
 from dpjax.sensitivity.local import LocalSensitivity, extend
-from dpjax.sensitivity.profile import NEIGHBORS, Neighbors
 from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.statistics.quantiles import Definition, median, order_statistic
 from dpjax.statistics.records import presence
@@ -134,7 +134,7 @@ def local_sensitivity(
     [10.0, 15.0, 40.0, 50.0]
     """
     checks.one_of("definition", definition, ("linear", "lower"))
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if rank is not None and neighbors != "swap":
         raise ValueError("rank is for swap neighbors only; local_sensitivity_bound of an order_statistic's profile is for both.")
     given: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "count": count, "mask": mask, "sort": sort}

@@ -25,8 +25,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.numerics.batching import align, broadcast_rows, concatenate
-from dpjax.sensitivity.profile import NEIGHBORS, Neighbors
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.records import present_records
 
@@ -125,7 +125,7 @@ def _read(
     x: ArrayLike, candidates: ArrayLike, neighbors: Neighbors, count: ArrayLike | None, mask: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array]:
     """The counts, int32 ``(..., k)``, and the candidates."""
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     records, present = present_records(x, count=count, mask=mask)
     labels = checks.float_array("candidates", candidates).astype(records.dtype)
     if labels.ndim == 0 or labels.shape[-1] == 0:

@@ -27,9 +27,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.double_float import Pair, exact_product, prefix_sums, product, single
-from dpjax.sensitivity.profile import NEIGHBORS, Neighbors, SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.statistics.records import levels_kept, present_records
 from dpjax.statistics.sorting import Sort, order
 
@@ -87,7 +88,7 @@ def mean(
     ([3.0, 5.25, 7.25, 9.0, 10.0], [3.0, 1.5, 0.75, 0.25, 0.0])
     """
     checks.one_of("values", values, ("extreme", "hull"))
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if values == "hull" and neighbors == "swap":
         raise ValueError('values="hull" is for add_remove neighbors; under swap the mean has one profile.')
     arrays = _arguments(x, lower, upper, count, mask, sort, lambda width, size, n: (2 * (size + width) * n, width))
@@ -142,7 +143,7 @@ def sum(  # the name it has in NumPy and JAX
     >>> profile.upper.tolist(), profile.lower.tolist(), float(profile.step)
     ([-1.0, 1.0, 2.0], [-1.0, -4.0, -7.0], 3.0)
     """
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     columns = np.shape(x)[-1] if np.ndim(x) else 0
     if max_count is not None:
         whole = isinstance(max_count, (int, np.integer)) and not isinstance(max_count, bool)
@@ -200,7 +201,7 @@ def variance(
     >>> profile.upper.tolist(), profile.lower.round(3).tolist()
     ([1.25, 2.5, 3.1875, 4.0, 4.0], [1.25, 0.5, 0.125, 0.0, 0.0])
     """
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors != "swap":
         raise ValueError('variance has a profile under neighbors="swap" only: under add_remove none is known to be exact.')
     keep = levels_kept(truncate)

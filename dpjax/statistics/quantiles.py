@@ -38,8 +38,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows
-from dpjax.sensitivity.profile import NEIGHBORS, Neighbors, SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.statistics.records import levels_kept, present_records
 from dpjax.statistics.sorting import Missing, Sort, Window, order
 
@@ -170,7 +171,7 @@ def quantile(
     (10.0, [10.0, 11.0, 20.0])
     """
     checks.one_of("definition", definition, DEFINITIONS)
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
     return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
@@ -218,7 +219,7 @@ def order_statistic(
     >>> order_statistic(jnp.array([3.0, 1.0, 2.0]), 1, lower=0, upper=9, neighbors="swap").upper.tolist()
     [1.0, 2.0, 3.0, 9.0]
     """
-    checks.one_of("neighbors", neighbors, NEIGHBORS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
     return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
 
