@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dpjax.distributions.closed_forms import Masses, Pieces, resolve
+from dpjax.distributions import closed_forms
 from dpjax.distributions.finite import Finite, above_least
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.numerics.batching import align, broadcast_rows, concatenate, take
@@ -49,11 +49,39 @@ class _Costs(NamedTuple):
     log_normalizer: jax.Array  # (*batch, 1)
 
 
+class Pieces(NamedTuple):
+    """The pieces of a law in ascending order, ``(*batch, m)`` each, with costs counted from ``base``; and its normaliser."""
+
+    edges: jax.Array
+    cost_left: jax.Array
+    cost_right: jax.Array
+    base: jax.Array
+    log_normalizer: jax.Array
+
+    @staticmethod
+    def of(law: PiecewiseExponential, batch: tuple[int, ...]) -> Pieces:
+        """Read a law; one of tails only gets one piece of width 0."""
+        base, normalizer = (jnp.broadcast_to(part, batch)[..., None] for part in closed_forms.normalizer(law))
+        edges, left, right = law.edges, law.cost_left, law.cost_right
+        if edges.shape[-1] == 1:
+            edges = jnp.concatenate([edges, edges], axis=-1)
+            left = right = jnp.zeros((1,), edges.dtype)
+        edges, left, right = (broadcast_rows(field, batch) for field in (edges, left - base, right - base))
+        return Pieces(edges, left, right, base, normalizer)
+
+    def cost_at(self, index: jax.Array, y: jax.Array) -> jax.Array:
+        """The cost at ``y`` in pieces of these indices."""
+        left, right = take(self.edges, index), take(self.edges, index + 1)
+        low, high = take(self.cost_left, index), take(self.cost_right, index)
+        inside = low + (high - low) * ((y - left) / jnp.where(right > left, right - left, 1.0))
+        return jnp.where((y > left) & (y < right), inside, jnp.where(y >= right, high, low))
+
+
 def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.Array) -> Segments:
     """Cut two laws on the line at all their edges; intervals up to ``resolution`` times the largest edge are not wide."""
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
-    of_p, of_q = resolve(p), resolve(q)
-    edges_p, edges_q = (broadcast_rows(_edges(masses.pieces), batch) for masses in (of_p, of_q))
+    of_p, of_q = Pieces.of(p, batch), Pieces.of(q, batch)
+    edges_p, edges_q = of_p.edges, of_q.edges
     edges = jnp.concatenate([edges_p, edges_q], axis=-1)
     order = jnp.argsort(edges, axis=-1)
     points = jnp.take_along_axis(edges, order, axis=-1)
@@ -93,31 +121,20 @@ def of_candidates(p: Finite, q: Finite) -> Segments:
     return _segments(costs[0], costs[1], one > 0, one > 0, jnp.zeros_like(one), one, jnp.zeros((), p.dtype))
 
 
-def _edges(pieces: Pieces) -> jax.Array:
-    return jnp.concatenate([pieces.left, pieces.right[..., -1:]], axis=-1)
-
-
-def _inside(law: PiecewiseExponential, masses: Masses, own: jax.Array, points: jax.Array) -> _Costs:
+def _inside(law: PiecewiseExponential, pieces: Pieces, own: jax.Array, points: jax.Array) -> _Costs:
     """A law between neighbouring points, of which its ``own`` edges are some."""
-    rank, m, pieces = points.ndim, masses.mass.shape[-1], masses.pieces
+    m = pieces.cost_left.shape[-1]
     left, right = points[..., :-1], points[..., 1:]
     # Edges up to here, less 1: the piece that starts last. Where edges tie, the last interval alone has a width, and sees them all.
     index = jnp.cumsum(own.astype(jnp.int32), axis=-1)[..., :-1] - 1
     at = jnp.clip(index, 0, m - 1)
-    here = Pieces(
-        left=take(pieces.left, at),
-        right=take(pieces.right, at),
-        cost_left=take(pieces.cost_left, at),
-        cost_right=take(pieces.cost_right, at),
-        rate=align(pieces.rate, rank),
-    )
-    there, start, end = (index >= 0) & (index < m), here.cost_at(left), here.cost_at(right)
+    there, start, end = (index >= 0) & (index < m), pieces.cost_at(at, left), pieces.cost_at(at, right)
     if law.tails is not None:
-        lower, upper = _tails(law, masses, rank)
+        lower, upper = _tails(law, pieces)
         for beyond, tail in ((index < 0, lower), (index >= m, upper)):
             there = there | (beyond & (tail.scale > 0))
             start, end = jnp.where(beyond, tail.cost_at(left), start), jnp.where(beyond, tail.cost_at(right), end)
-    return _Costs(there, start, end, end - start, here.rate, align(masses.log_normalizer, rank - 1)[..., None])
+    return _Costs(there, start, end, end - start, law.rate[..., None], pieces.log_normalizer)
 
 
 class _Tail(NamedTuple):
@@ -136,27 +153,21 @@ class _Tail(NamedTuple):
         return self.cost + jnp.maximum(self.sign * (y - self.edge), 0.0) * self.rise
 
 
-def _tails(law: PiecewiseExponential, masses: Masses, rank: int) -> tuple[_Tail, _Tail]:
+def _tails(law: PiecewiseExponential, pieces: Pieces) -> tuple[_Tail, _Tail]:
     """The lower and the upper tail; of scale 0 if there is none."""
-    pieces, base = masses.pieces, masses.base
-
-    def aligned(array: jax.Array) -> jax.Array:
-        return align(array, rank - 1)[..., None]
-
-    bottom, top = aligned(pieces.left[..., 0]), aligned(pieces.right[..., -1])
+    bottom, top = pieces.edges[..., :1], pieces.edges[..., -1:]
     if law.tails is None:
         zero = jnp.zeros_like(bottom)
         return _Tail(bottom, zero, zero, -1), _Tail(top, zero, zero, 1)
-    low, high = align(law.tails.lower_cost, base.ndim) - base, align(law.tails.upper_cost, base.ndim) - base
-    return (
-        _Tail(bottom, aligned(low), aligned(law.tails.lower_scale), -1),
-        _Tail(top, aligned(high), aligned(law.tails.upper_scale), 1),
-    )
+    tails, shape = law.tails, bottom.shape
+    low, high = (cost[..., None] - pieces.base for cost in (tails.lower_cost, tails.upper_cost))
+    scales = (jnp.broadcast_to(scale[..., None], shape) for scale in (tails.lower_scale, tails.upper_scale))
+    return _Tail(bottom, low, next(scales), -1), _Tail(top, high, next(scales), 1)
 
 
-def _with_tails(law: PiecewiseExponential, masses: Masses, points: jax.Array, inside: _Costs) -> _Costs:
+def _with_tails(law: PiecewiseExponential, pieces: Pieces, points: jax.Array, inside: _Costs) -> _Costs:
     """Add one segment below the first and one above the last of all points."""
-    lower, upper = _tails(law, masses, points.ndim)
+    lower, upper = _tails(law, pieces)
     below, above = lower.cost_at(points[..., :1]), upper.cost_at(points[..., -1:])
     return _Costs(
         there=concatenate(lower.scale > 0, inside.there, upper.scale > 0),

@@ -1,355 +1,418 @@
-"""Closed forms of the piecewise exponential law: normaliser, cdf, quantiles, moments, entropy.
+"""Closed forms of the piecewise exponential distribution: normalizer, cdf, quantiles, moments, entropy.
 
-A law is read as pieces in ascending order, each with its ends, the costs there and the rate, plus two optional exponential
-tails. Everything is a sum over pieces of something known for one truncated exponential (``truncated_exponential.py``), so a
-method costs O(m), or O(log m) a point once the masses are known. Pieces of width 0 are masked before any logarithm: they have
-no mass and no gradient.
+Everything is a sum over pieces of something known for one truncated exponential (``truncated_exponential.py``) times the weight
+that the sampler uses, so exponentials are taken once for each cost. On the CPU some rows are taken at a time: they and their
+temporaries stay in the cache. Sums of masses run from the far end of each side inwards, so that small tails keep all their digits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.numerics.batching import align
+from dpjax.distributions.sides import Line, Side, decay_of, weigh
+from dpjax.distributions.weights import Base, log2_floor, power_of_two
+from dpjax.numerics.batching import take
+from dpjax.numerics.bisection import count_leading
+from dpjax.numerics.sums import LANES, pad
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
+_BLOCK = 2**18  # pieces that are worked on together
 
-class Pieces(NamedTuple):
-    """The pieces of a law, on the last axis; every field broadcasts to ``(*batch_shape, m)``, and m >= 1."""
 
-    left: jax.Array
-    right: jax.Array
-    cost_left: jax.Array
-    cost_right: jax.Array
-    rate: jax.Array
+class Half(NamedTuple):
+    """One side with its tail: what the closed forms read of it, on the last axis.
+
+    Attributes:
+        side: the pieces.
+        sign: 1 above the center, -1 below.
+        weight: of the pieces, relative to the base of the row, ``(..., k)``.
+        tail: the weight of the tail, ``(..., 1)``; 0 without one.
+        scale: of the tail, ``(..., 1)``; 0 without one.
+        decay: over each piece.
+        place: the mean position in each piece, as a fraction of its width from the inner end.
+    """
+
+    side: Side
+    sign: int
+    weight: jax.Array
+    tail: jax.Array
+    scale: jax.Array
+    decay: jax.Array
+    place: jax.Array
 
     @property
-    def width(self) -> jax.Array:
-        return self.right - self.left
-
-    @property
-    def ascending(self) -> jax.Array:
-        """Whether the low-cost end is the left one."""
-        return self.cost_left <= self.cost_right
-
-    @property
-    def decay(self) -> jax.Array:
-        return self.rate * jnp.abs(self.cost_right - self.cost_left)
-
-    @property
-    def low_cost(self) -> jax.Array:
-        return jnp.minimum(self.cost_left, self.cost_right)
-
-    def log_mass(self) -> jax.Array:
-        """Unnormalised log masses; -inf for a piece of width 0."""
-        open_piece = ~(self.width <= 0)  # a NaN stays visible
-        log_width = jnp.where(open_piece, jnp.log(jnp.where(open_piece, self.width, 1.0)), -jnp.inf)
-        return log_width + (piece.log_mass_fraction(self.decay) - self.rate * self.low_cost)
+    def total(self) -> jax.Array:
+        """The weight of pieces and tail, ``(..., 1)``."""
+        return jnp.sum(self.weight, axis=-1, keepdims=True) + self.tail
 
     def mean_from(self, origin: jax.Array) -> jax.Array:
         """The mean of each piece minus ``origin``, so that a large offset of the data costs no digits."""
-        offset = self.width * piece.mean_fraction(self.decay)
-        return jnp.where(self.ascending, (self.left - origin) + offset, (self.right - origin) - offset)
-
-    def variance(self) -> jax.Array:
-        return jnp.square(self.width) * piece.variance_fraction(self.decay)
-
-    def clip(self, lower: jax.Array, upper: jax.Array) -> Pieces:
-        """Cut every piece to ``[lower, upper]``; the cost at a cut is where the line passes."""
-        left, right = jnp.clip(self.left, lower, upper), jnp.clip(self.right, lower, upper)
-        return self._replace(left=left, right=right, cost_left=self.cost_at(left), cost_right=self.cost_at(right))
-
-    def cost_at(self, y: jax.Array) -> jax.Array:
-        """The cost at ``y`` inside each piece; a piece of width 0 keeps its left cost."""
-        width = jnp.where(self.width > 0, self.width, 1.0)
-        at = jnp.where(y >= self.right, self.cost_right, self.cost_left)
-        inside = self.cost_left + (self.cost_right - self.cost_left) * ((y - self.left) / width)
-        return jnp.where((y > self.left) & (y < self.right), inside, at)
-
-
-class Tail(NamedTuple):
-    """An exponential tail beyond one end: where it starts, the log of its normalised mass, and its scale in y."""
-
-    start: jax.Array
-    log_mass: jax.Array
-    scale: jax.Array
+        near, far = self.side.values[..., :-1], self.side.values[..., 1:]
+        return (near - origin) + (far - near) * self.place
 
     @property
-    def mass(self) -> jax.Array:
-        return jnp.exp(self.log_mass)
+    def end(self) -> jax.Array:
+        """Where the tail starts, ``(..., 1)``."""
+        return self.side.values[..., -1:]
 
 
-class Masses(NamedTuple):
-    """A law resolved: its pieces, their normalised masses, the tails if any, and the log-normaliser.
+class Resolved(NamedTuple):
+    """A distribution with the weights of its pieces: the lower and the upper half."""
 
-    The costs of ``pieces`` and the normaliser are counted from ``base`` (``batch_shape``), the smallest cost that has mass in the
-    row: with ties it can be a level of many thousands, whose float32 product with the rate would be off by more than the masses
-    it decides.
+    line: Line
+    base: Base
+    halves: tuple[Half, Half]
+
+    @property
+    def total(self) -> jax.Array:
+        """The weight of everything, ``(..., 1)``."""
+        return self.halves[0].total + self.halves[1].total
+
+    @property
+    def log_normalizer(self) -> jax.Array:
+        """The log of Z, counted from exp(-rate * base.cost), ``(..., 1)``."""
+        return jnp.log(self.total) + self.base.log_unit
+
+
+def _resolve(distribution: PiecewiseExponential, base: Base) -> Resolved:
+    line = distribution.line()
+    weights = line.weights(base)
+    halves = []
+    for number, (side, sign) in enumerate(((distribution.lower, -1), (distribution.upper, 1))):
+        tail = scale = jnp.zeros_like(base.cost)
+        if line.tails is not None:
+            tail, scale = (array[..., number : number + 1] for array in (weights[2], line.tails[0].scale))
+        decay = decay_of(side, line.rate)
+        from_low = piece.mean_fraction(decay)
+        place = jnp.where(side.cost_near <= side.cost_far, from_low, 1 - from_low)
+        halves.append(Half(side, sign, weights[number], tail, scale, decay, place))
+    return Resolved(line, base, (halves[0], halves[1]))
+
+
+def _by_rows(compute: Callable[..., Any], distribution: PiecewiseExponential, *points: jax.Array) -> Any:
+    """Call ``compute(resolved, *points)`` on the rows of a distribution, a cacheful at a time.
+
+    Points broadcast against the batch and reach ``compute`` as ``(rows, samples)``; it returns arrays of that shape, or
+    ``(rows, 1)`` if there are no points.
+    """
+    shape = jnp.broadcast_shapes(distribution.batch_shape, *(p.shape for p in points))
+    rank = len(distribution.batch_shape)
+    batch, samples = shape[len(shape) - rank :], shape[: len(shape) - rank]
+    rows = prod(batch)
+    if not points:
+        samples = ()
+    if prod(shape) == 0:
+        like = jax.eval_shape(lambda: compute(_resolve(distribution, weigh(distribution.line())[0]), *points))
+        return jax.tree.map(lambda _: jnp.zeros(shape, distribution.dtype), like)
+    columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, rows), 0, -1) for p in points]
+    base = weigh(distribution.line())[0]
+    base = jax.tree.map(lambda field: jnp.broadcast_to(field, (*batch, 1)).reshape(rows, 1), base)
+
+    def some(start: Any, size: int) -> Any:
+        own_base, own_columns = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), (base, columns))
+        found = compute(_resolve(_rows_of(distribution, batch, start, size), own_base), *own_columns)
+        return jax.tree.map(lambda a: jnp.broadcast_to(a, (size, *a.shape[-1:])), found)
+
+    def out(array: jax.Array) -> jax.Array:
+        return jnp.moveaxis(array, -1, 0).reshape(samples + batch)
+
+    size = max(1, min(rows, _BLOCK // max(distribution.lower.size + distribution.upper.size, 1)))
+    if size == rows:
+        return jax.tree.map(out, some(0, rows))
+    starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two may overlap
+
+    def chunks() -> Any:
+        found = jax.lax.map(lambda start: some(start, size), jnp.asarray(starts))
+        rest = rows - (len(starts) - 1) * size
+        return jax.tree.map(lambda a: jnp.concatenate([a[:-1].reshape(-1, a.shape[-1]), a[-1, size - rest :]]), found)
+
+    return jax.tree.map(out, jax.lax.platform_dependent(cpu=chunks, default=lambda: some(0, rows)))
+
+
+def _rows_of(distribution: PiecewiseExponential, batch: tuple[int, ...], start: Any, size: int) -> PiecewiseExponential:
+    """Some rows of the flattened batch; what all rows share stays as it is."""
+    rows = prod(batch)
+
+    def some(leaf: jax.Array, axes: int) -> jax.Array:
+        own, rest = leaf.shape[: leaf.ndim - axes], leaf.shape[leaf.ndim - axes :]
+        flat = leaf.reshape(prod(own), *rest)
+        if flat.shape[0] == 1:
+            return flat[0]
+        if flat.shape[0] == rows:
+            return jax.lax.dynamic_slice_in_dim(flat, start, size)
+        number = jnp.broadcast_to(jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(own), batch).reshape(-1)
+        return flat[jax.lax.dynamic_slice_in_dim(number, start, size)]
+
+    sides = jax.tree.map(lambda leaf: some(leaf, 1), (distribution.lower, distribution.upper))
+    rest = jax.tree.map(lambda leaf: some(leaf, 0), (distribution.rate, distribution.tails))
+    return distribution.from_sides(*sides, *rest)
+
+
+class Found(NamedTuple):
+    """The pieces that hold some points, ``(rows, samples)``: which side they are on, and what is read of them."""
+
+    upper: jax.Array
+    near: jax.Array
+    far: jax.Array
+    weight: jax.Array
+    decay: jax.Array
+    rises: jax.Array
+    cost_near: jax.Array
+    cost_far: jax.Array
+
+    def share(self, y: jax.Array) -> jax.Array:
+        """Where y lies in the piece, as a fraction of its width from the inner end."""
+        width = jnp.where(self.far != self.near, self.far - self.near, 1.0)
+        return jnp.clip((y - self.near) / width, 0.0, 1.0)
+
+
+def _read(r: Resolved, upper: jax.Array, index: tuple[jax.Array, jax.Array], beyond: Any = None) -> tuple[Found, jax.Array | None]:
+    """Read the pieces of these indices on either side, for each point from its own; also what ``beyond`` has there, if given."""
+    found = []
+    for number, half in enumerate(r.halves):
+        at = jnp.clip(index[number], 0, max(half.side.size - 1, 0))
+        near, far = half.side.ends(at)
+        if not half.side.size:  # one point, and nothing of it is used
+            zero = jnp.zeros_like(near)
+            found.append((near, far, zero, zero, zero, zero, zero, zero))
+            continue
+        costs = take(half.side.cost_near, at), take(half.side.cost_far, at)
+        extra = zero = jnp.zeros_like(near) if beyond is None else take(beyond[number], at + 1)
+        found.append((near, far, take(half.weight, at), take(half.decay, at), costs[0] <= costs[1], *costs, extra))
+    *fields, extra = (jnp.where(upper, b, a) for a, b in zip(*found, strict=True))
+    return Found(upper, *fields), extra
+
+
+def _locate(half: Half, y: jax.Array, passes: jax.Array | bool = False) -> jax.Array:
+    """How many pieces end before y; with ``passes``, those that end at y too."""
+    values, shape = half.side.values, y.shape
+
+    def before(index: jax.Array) -> jax.Array:
+        end = half.sign * take(values, index + 1)
+        return (end < half.sign * y) | ((end == half.sign * y) & passes)
+
+    return count_leading(before, half.side.size, shape) if half.side.size else jnp.zeros(shape, jnp.int32)
+
+
+def _beyond(half: Half) -> jax.Array:
+    """The weight further out than each value, ``(rows, k+1)``."""
+    return _sums_inwards(jnp.concatenate([half.weight, jnp.broadcast_to(half.tail, (*half.weight.shape[:-1], 1))], axis=-1))
+
+
+def _sums_inwards(terms: jax.Array) -> jax.Array:
+    """The sum of each term and all after it on the last axis: blocks of 32 as a product of matrices, then the blocks after."""
+    size = terms.shape[-1]
+    blocks = pad(terms, LANES).reshape(*terms.shape[:-1], -1, LANES)
+    later = jnp.tril(jnp.ones((LANES, LANES), terms.dtype))
+    inside = jnp.matmul(blocks, later, precision=jax.lax.Precision.HIGHEST)
+    if size > LANES:
+        after = _sums_inwards(inside[..., 0])[..., 1:]
+        inside = inside + jnp.pad(after, [(0, 0)] * (after.ndim - 1) + [(0, 1)])[..., None]
+    return inside.reshape(*terms.shape[:-1], -1)[..., :size]
+
+
+def _center(r: Resolved) -> jax.Array:
+    return r.halves[1].side.values[..., :1]
+
+
+@jax.jit
+def normalizer(distribution: PiecewiseExponential) -> tuple[jax.Array, jax.Array]:
+    """The lowest cost that has mass in each row, and the log of Z counted from exp(-rate * cost) there.
+
+    With ties it can be a level of many thousands, whose float32 product with the rate would be off by more than a mass.
     """
 
-    pieces: Pieces
-    mass: jax.Array
-    lower_tail: Tail | None
-    upper_tail: Tail | None
-    log_normalizer: jax.Array
-    base: jax.Array
+    def compute(r: Resolved) -> tuple[jax.Array, jax.Array]:
+        return r.base.cost, r.log_normalizer
 
-
-def lowest_cost(cost: jax.Array, width: jax.Array) -> jax.Array:
-    """The smallest cost on the last axis among pieces of positive width, inf if there is none; constant under differentiation."""
-    return jax.lax.stop_gradient(jnp.min(jnp.where(width > 0, cost, jnp.inf), axis=-1))
-
-
-def pieces_of(law: PiecewiseExponential) -> Pieces:
-    """Read a law's pieces; a law of tails only gets one piece of width 0."""
-    rank = len(law.batch_shape) + 1
-    edges, rate = align(law.edges, rank), align(law.rate, rank - 1)[..., None]
-    cost_left, cost_right = align(law.cost_left, rank), align(law.cost_right, rank)
-    if edges.shape[-1] == 1:
-        edges = jnp.concatenate([edges, edges], axis=-1)
-        cost_left = cost_right = jnp.zeros((1,) * rank, edges.dtype)
-    return Pieces(edges[..., :-1], edges[..., 1:], cost_left, cost_right, rate)
-
-
-def resolve(law: PiecewiseExponential) -> Masses:
-    """Normalise a law."""
-    pieces = pieces_of(law)
-    shape = law.batch_shape
-    rate = align(law.rate, len(shape))
-    base = jnp.broadcast_to(lowest_cost(pieces.low_cost, pieces.width), shape)
-    ends: list[tuple[jax.Array, jax.Array, jax.Array]] = []
-    if law.tails is not None:
-        for start, cost, scale in (
-            (pieces.left[..., 0], law.tails.lower_cost, law.tails.lower_scale),
-            (pieces.right[..., -1], law.tails.upper_cost, law.tails.upper_scale),
-        ):
-            cost, scale = align(cost, len(shape)), align(scale, len(shape)) / rate
-            base = jnp.minimum(base, lowest_cost(cost[..., None], scale[..., None]))
-            ends.append((start, cost, scale))
-    base = jnp.where(jnp.isinf(base), 0.0, base)
-    pieces = pieces._replace(cost_left=pieces.cost_left - base[..., None], cost_right=pieces.cost_right - base[..., None])
-    log_mass = pieces.log_mass()
-    log_masses = [jnp.broadcast_to(log_mass, (*shape, log_mass.shape[-1]))]
-    log_tails = []
-    for _, cost, scale in ends:
-        there = ~(scale <= 0)
-        log_scale = jnp.where(there, jnp.log(jnp.where(there, scale, 1.0)), -jnp.inf)
-        log_tails.append(jnp.broadcast_to(log_scale - rate * (cost - base), shape))
-        log_masses.append(log_tails[-1][..., None])
-    log_normalizer = jax.nn.logsumexp(jnp.concatenate(log_masses, axis=-1), axis=-1)
-    tails = [Tail(end[0], log_tail - log_normalizer, end[2]) for end, log_tail in zip(ends, log_tails, strict=True)]
-    lower, upper = tails or (None, None)
-    return Masses(pieces, jnp.exp(log_masses[0] - log_normalizer[..., None]), lower, upper, log_normalizer, base)
-
-
-def locate(grid: jax.Array, y: jax.Array) -> jax.Array:
-    """Return the interval of ``grid`` (``(*batch, k+1)``, ascending) that holds ``y`` (``(*sample, *batch)``): 0..k-1.
-
-    Of the intervals that share an end, the one that starts there; at the very top the last of positive width.
-    """
-    batch = grid.shape[:-1]
-    if y.size == 0:
-        return jnp.zeros(y.shape, jnp.int32)
-    rows, columns = grid.reshape(-1, grid.shape[-1]), y.reshape(-1, *batch).reshape(-1, _size(batch)).T
-    search = jax.vmap(lambda row, points, side: jnp.searchsorted(row, points, side=side), in_axes=(0, 0, None))
-    after = search(rows, columns, "right") - 1
-    before = search(rows, columns, "left") - 1
-    index = jnp.where(columns >= rows[:, -1:], before, after)
-    return jnp.clip(index, 0, grid.shape[-1] - 2).T.reshape(y.shape).astype(jnp.int32)
-
-
-def gather(array: jax.Array, index: jax.Array) -> jax.Array:
-    """Pick ``array[..., index]``, for ``index`` of shape ``(*sample, *batch)`` and an array that broadcasts to ``(*batch, k)``."""
-    array = align(array, index.ndim + 1)
-    if array.shape[-1] == 1:  # shared by all pieces
-        return array[..., 0]
-    return jnp.take_along_axis(array, index[..., None], axis=-1)[..., 0]
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
-
-
-def _at(masses: Masses, y: jax.Array) -> tuple[jax.Array, Pieces, jax.Array]:
-    """The piece that holds each ``y``: its index, the piece itself, and the edges of the support."""
-    shape = masses.mass.shape
-    edges = jnp.concatenate([masses.pieces.left, masses.pieces.right[..., -1:]], axis=-1)
-    edges = jnp.broadcast_to(edges, (*shape[:-1], edges.shape[-1]))
-    index = locate(edges, y)
-    return index, Pieces(*(gather(field, index) for field in masses.pieces)), edges
-
-
-def _points(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
-    return jnp.broadcast_to(y, jnp.broadcast_shapes(y.shape, law.batch_shape))
-
-
-def _tail_at(tail: Tail, ndim: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Start, mass and scale, aligned with points of this rank."""
-    return align(tail.start, ndim), align(tail.mass, ndim), align(tail.scale, ndim)
+    return _by_rows(compute, distribution)
 
 
 @jax.jit
-def log_normalizer(law: PiecewiseExponential) -> jax.Array:
-    masses = resolve(law)
-    return masses.log_normalizer - align(law.rate, masses.base.ndim) * masses.base
+def log_normalizer(distribution: PiecewiseExponential) -> jax.Array:
+    cost, above = normalizer(distribution)
+    return above - distribution.rate * cost
 
 
 @jax.jit
-def log_prob(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
-    masses, y = resolve(law), _points(law, y)
-    _, here, edges = _at(masses, y)
-    bottom, top = align(edges[..., 0], y.ndim), align(edges[..., -1], y.ndim)
-    rate, normalizer = here.rate, align(masses.log_normalizer, y.ndim)
-    inside = -rate * here.cost_at(jnp.clip(y, here.left, here.right)) - normalizer
-    value = jnp.where((y >= bottom) & (y <= top) & (top > bottom), inside, -jnp.inf)
-    for tail, distance in ((masses.lower_tail, bottom - y), (masses.upper_tail, y - top)):
-        if tail is not None:
-            scale = align(tail.scale, y.ndim)
-            there = (distance >= 0) & (scale > 0)
-            safe = jnp.where(there, scale, 1.0)
-            log_density = jnp.where(there, align(tail.log_mass, y.ndim), 0.0) - jnp.log(safe) - distance / safe
-            value = jnp.where((distance > 0) | (top <= bottom), jnp.where(there, log_density, value), value)
-    return jnp.where(jnp.isnan(y) | jnp.isnan(normalizer), jnp.nan, value)
+def log_prob(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
+    def compute(r: Resolved, y: jax.Array) -> jax.Array:
+        low, high = r.halves
+        top, bottom, center = high.end, low.end, _center(r)
+        # The limit from the right, at the top from the left.
+        at_top = y == top
+        upper = (y >= center) & ~(at_top & (top == center))
+        index = _locate(low, y, at_top), _locate(high, y, ~at_top)
+        here, _ = _read(r, upper, index)
+        near, far = here.cost_near - r.base.cost, here.cost_far - r.base.cost
+        cost = near + (far - near) * here.share(y)
+        value = jnp.where((y >= bottom) & (y <= top) & (top > bottom), -r.line.rate * cost, -jnp.inf)
+        if r.line.tails is not None:
+            ends = r.line.tails[0]
+            for number, distance in ((0, bottom - y), (1, y - top)):
+                scale, cost = (field[..., number : number + 1] for field in (ends.scale, ends.cost))
+                there = (distance >= 0) & (scale > 0)
+                inside = -r.line.rate * (cost - r.base.cost) - jnp.where(there, distance, 0.0) / jnp.where(there, scale, 1.0)
+                value = jnp.where((distance > 0) | (top <= bottom), jnp.where(there, inside, value), value)
+        return jnp.where(jnp.isnan(y), jnp.nan, value - r.log_normalizer)
+
+    return _by_rows(compute, distribution, y)
 
 
 @jax.jit
-def cdf(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
-    masses, y = resolve(law), _points(law, y)
-    index, here, edges = _at(masses, y)
-    bottom, top = align(edges[..., 0], y.ndim), align(edges[..., -1], y.ndim)
-    below = gather(_cumulative(masses), index)
-    width = jnp.where(here.width > 0, here.width, 1.0)
-    from_left = jnp.clip((y - here.left) / width, 0.0, 1.0)
-    from_right = jnp.clip((here.right - y) / width, 0.0, 1.0)
-    up = piece.cdf_fraction(from_left, here.decay)
-    down = jnp.exp(-here.decay * from_right) * piece.cdf_fraction(from_left, here.decay)  # as a product: a difference cancels
-    value = below + gather(masses.mass, index) * jnp.where(here.ascending, up, down)
-    value = jnp.where(y < bottom, 0.0, value)
-    if masses.lower_tail is not None:
-        scale, mass = align(masses.lower_tail.scale, y.ndim), align(masses.lower_tail.mass, y.ndim)
-        distance = jnp.maximum(bottom - y, 0.0)
-        value = jnp.where(
-            y < bottom, jnp.where(scale > 0, mass * jnp.exp(-distance / jnp.where(scale > 0, scale, 1.0)), 0.0), value
-        )
-    if masses.upper_tail is not None:
-        scale, mass = align(masses.upper_tail.scale, y.ndim), align(masses.upper_tail.mass, y.ndim)
-        distance = jnp.maximum(y - top, 0.0)
-        value = jnp.where(y > top, 1 - mass * jnp.exp(-distance / jnp.where(scale > 0, scale, 1.0)), value)
-    else:
-        value = jnp.where(y >= top, 1.0, value)
-    normal = ~jnp.isnan(align(masses.log_normalizer, y.ndim))
-    return jnp.where(jnp.isnan(y) | ~normal, jnp.nan, jnp.clip(value, 0.0, 1.0))
+def cdf(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
+    def compute(r: Resolved, y: jax.Array) -> jax.Array:
+        upper = y >= _center(r)
+        here, beyond = _read(r, upper, tuple(_locate(half, y) for half in r.halves), [_beyond(half) for half in r.halves])
+        inner = here.share(y)
+        outer = 1 - inner
+        # The part of the piece that is further out, as a product where a difference would cancel.
+        falls_off = jnp.exp(-here.decay * inner) * piece.cdf_fraction(outer, here.decay)
+        outside = beyond + here.weight * jnp.where(here.rises, falls_off, piece.cdf_fraction(outer, here.decay))
+        for half in r.halves:
+            past = half.sign * (y - half.end)
+            safe = jnp.where(half.scale > 0, half.scale, 1.0)
+            gone = jnp.where(half.scale > 0, half.tail * jnp.exp(-jnp.maximum(past, 0.0) / safe), 0.0)
+            outside = jnp.where((past >= 0) & (upper == (half.sign > 0)), gone, outside)
+        share = outside / r.total
+        return jnp.clip(jnp.where(upper, 1 - share, share), 0.0, 1.0)
+
+    return _by_rows(compute, distribution, y)
 
 
 @jax.jit
-def survival(law: PiecewiseExponential, y: jax.Array) -> jax.Array:
-    return cdf(law.reflect(), -y)
+def quantile(distribution: PiecewiseExponential, p: jax.Array, complement: jax.Array) -> jax.Array:
+    """The point with mass ``p`` below and ``complement`` = 1 - p above, of which the smaller needs its digits."""
 
+    def compute(r: Resolved, p: jax.Array, complement: jax.Array) -> jax.Array:
+        sums = [_beyond(half) for half in r.halves]
+        total = sums[0][..., :1] + sums[1][..., :1]
+        upper = p * total > sums[0][..., :1]
+        outside = jnp.where(upper, complement, p) * total
 
-def _cumulative(masses: Masses) -> jax.Array:
-    """Mass below each edge, ``(*batch, m+1)``, which adds up to 1 with the upper tail whatever the rounding."""
-    first = jnp.zeros_like(masses.mass[..., :1]) if masses.lower_tail is None else masses.lower_tail.mass[..., None]
-    below = jnp.cumsum(jnp.concatenate([first, masses.mass], axis=-1), axis=-1)
-    return below / (below[..., -1:] + (0.0 if masses.upper_tail is None else masses.upper_tail.mass[..., None]))
+        def passed(half: Half, beyond: jax.Array) -> jax.Array:
+            holds = lambda index: take(beyond, index + 1) > outside  # noqa: E731
+            return count_leading(holds, half.side.size, p.shape) if half.side.size else jnp.zeros(p.shape, jnp.int32)
 
+        index = tuple(passed(half, beyond) for half, beyond in zip(r.halves, sums, strict=True))
+        here, beyond = _read(r, upper, index, sums)
+        weight = jnp.where(here.weight > 0, here.weight, 1.0)
+        outer = jnp.clip((outside - beyond) / weight, 0.0, 1.0)
+        inner = jnp.clip((here.weight - (outside - beyond)) / weight, 0.0, 1.0)
+        from_low = piece.quantile_fraction(jnp.where(here.rises, inner, outer), jnp.where(here.rises, outer, inner), here.decay)
+        length = (here.far - here.near) * from_low
+        value = jnp.where(here.rises, here.near + length, here.far - length)
+        value = jnp.clip(value, jnp.minimum(here.near, here.far), jnp.maximum(here.near, here.far))
+        for half in r.halves:
+            inside = (outside < half.tail) & (upper == (half.sign > 0))
+            ratio = jnp.where(inside, half.tail, 1.0) / jnp.where(inside, outside, 1.0)
+            value = jnp.where(inside, half.end + half.sign * half.scale * jnp.log(ratio), value)
+        return jnp.where((p >= 0) & (p <= 1) & ~jnp.isnan(total), value, jnp.nan)
 
-@jax.jit
-def quantile(law: PiecewiseExponential, p: jax.Array) -> jax.Array:
-    masses, p = resolve(law), _points(law, p)
-    cumulative = _cumulative(masses)
-    index = locate(cumulative, p)
-    here = Pieces(*(gather(field, index) for field in masses.pieces))
-    start, end = gather(cumulative, index), gather(cumulative, index + 1)
-    mass = jnp.where(end > start, end - start, 1.0)
-    below = jnp.clip((p - start) / mass, 0.0, 1.0)
-    above = jnp.clip((end - p) / mass, 0.0, 1.0)
-    up = here.left + here.width * piece.quantile_fraction(below, above, here.decay)
-    down = here.right - here.width * piece.quantile_fraction(above, below, here.decay)
-    value = jnp.clip(jnp.where(here.ascending, up, down), here.left, here.right)
-    if masses.lower_tail is not None:
-        start, mass, scale = _tail_at(masses.lower_tail, p.ndim)
-        value = jnp.where(p < mass, start + scale * jnp.log(p / jnp.where(p < mass, mass, 1.0)), value)
-    if masses.upper_tail is not None:
-        start, mass, scale = _tail_at(masses.upper_tail, p.ndim)
-        value = jnp.where(1 - p < mass, start - scale * jnp.log((1 - p) / jnp.where(1 - p < mass, mass, 1.0)), value)
-    normal = ~jnp.isnan(align(masses.log_normalizer, p.ndim))
-    return jnp.where((p >= 0) & (p <= 1) & normal, value, jnp.nan)
+    return _by_rows(compute, distribution, p, complement)
 
 
 @jax.jit
-def interval(law: PiecewiseExponential, level: jax.Array) -> tuple[jax.Array, jax.Array]:
-    tail = (1 - level) / 2
-    return quantile(law, tail), -quantile(law.reflect(), tail)  # each end by the tail it cuts off
+def interval(distribution: PiecewiseExponential, outside: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The points that leave out ``outside`` on either side: each is found from the tail that it cuts off."""
+    outside = jnp.broadcast_to(outside, jnp.broadcast_shapes(outside.shape, distribution.batch_shape))
+    ends = quantile(distribution, jnp.stack([outside, 1 - outside]), jnp.stack([1 - outside, outside]))
+    return ends[0], ends[1]
 
 
 @jax.jit
-def mean(law: PiecewiseExponential) -> jax.Array:
-    origin, offset = _mean(resolve(law))
-    return origin + offset
+def mean(distribution: PiecewiseExponential) -> jax.Array:
+    return _by_rows(lambda r: _mean_from(r, _mean_from(r, _center(r))), distribution)
 
 
-def _mean(masses: Masses) -> tuple[jax.Array, jax.Array]:
-    """The mean as an edge near the bulk and the distance from it."""
-    heaviest = jnp.argmax(masses.mass, axis=-1).astype(jnp.int32)
-    origin = gather(masses.pieces.left, heaviest)
-    total = jnp.sum(masses.mass * masses.pieces.mean_from(origin[..., None]), axis=-1)
-    for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
-        if tail is not None:
-            total = total + tail.mass * ((tail.start - origin) + sign * tail.scale)
-    return origin, total
+def _mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
+    """The mean, with the digits of its distance from ``origin``."""
+    return origin + _average(r, lambda half: half.mean_from(origin), lambda half: half.end - origin + half.sign * half.scale)
 
 
-@jax.jit
-def variance(law: PiecewiseExponential) -> jax.Array:
-    masses = resolve(law)
-    origin, offset = _mean(masses)
-    deviation = masses.pieces.mean_from(origin[..., None]) - offset[..., None]
-    total = jnp.sum(masses.mass * (masses.pieces.variance() + jnp.square(deviation)), axis=-1)
-    for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
-        if tail is not None:
-            distance = (tail.start - origin) + sign * tail.scale - offset
-            total = total + tail.mass * (jnp.square(tail.scale) + jnp.square(distance))
-    return total
+def _average(r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callable[[Half], jax.Array]) -> jax.Array:
+    """The mean of something known for each piece and for each tail, ``(rows, 1)``."""
+    total = jnp.zeros_like(r.total)
+    for half in r.halves:
+        total = total + jnp.sum(half.weight * of_pieces(half), axis=-1, keepdims=True) + half.tail * of_tail(half)
+    return total / r.total
 
 
 @jax.jit
-def mean_abs_error(law: PiecewiseExponential, center: jax.Array) -> jax.Array:
-    masses, center = resolve(law), _points(law, center)
-    at, rank = center[..., None], center.ndim + 1
-    pieces = Pieces(*(align(field, rank) for field in masses.pieces))
-    normalizer = align(masses.log_normalizer, center.ndim)[..., None]
-    infinity = jnp.asarray(jnp.inf, at.dtype)
-    total = jnp.zeros_like(center)
-    for part in (pieces.clip(at, infinity), pieces.clip(-infinity, at)):
-        total = total + jnp.sum(jnp.exp(part.log_mass() - normalizer) * jnp.abs(part.mean_from(at)), axis=-1)
-    for tail, sign in ((masses.lower_tail, -1), (masses.upper_tail, 1)):
-        if tail is not None:
-            start, mass, scale = _tail_at(tail, center.ndim)
-            # E|T - d| for an exponential T of this scale and a centre that lies d inside the tail.
-            depth = sign * (center - start)
-            safe = jnp.where(scale > 0, scale, 1.0)
-            inside = depth - scale + 2 * scale * jnp.exp(-jnp.maximum(depth, 0.0) / safe)
-            total = total + mass * jnp.where(depth > 0, inside, scale - depth)
-    return total
+def stddev(distribution: PiecewiseExponential) -> jax.Array:
+    def compute(r: Resolved) -> jax.Array:
+        low, high = r.halves
+        # In units of a power of two near the width of everything: squares of small numbers would underflow.
+        span = jnp.maximum(high.end - low.end, jnp.maximum(high.scale, low.scale))
+        unit = power_of_two(jnp.clip(-log2_floor(jax.lax.stop_gradient(span)), -100, 100), span.dtype)
+        origin = jax.lax.stop_gradient(_mean_from(r, _center(r)))
+
+        def of_pieces(half: Half) -> jax.Array:
+            width = (half.side.values[..., 1:] - half.side.values[..., :-1]) * unit
+            return jnp.square(half.mean_from(origin) * unit) + jnp.square(width) * piece.variance_fraction(half.decay)
+
+        def of_tail(half: Half) -> jax.Array:
+            return jnp.square(half.scale * unit) + jnp.square((half.end - origin + half.sign * half.scale) * unit)
+
+        square = _average(r, of_pieces, of_tail)
+        return jnp.sqrt(jnp.maximum(square - jnp.square((_mean_from(r, origin) - origin) * unit), 0.0)) / unit
+
+    return _by_rows(compute, distribution)
 
 
 @jax.jit
-def entropy(law: PiecewiseExponential) -> jax.Array:
-    masses = resolve(law)
-    pieces = masses.pieces
-    log_height = -(pieces.rate * pieces.low_cost + pieces.decay * piece.mean_fraction(pieces.decay))
-    total = jnp.sum(masses.mass * log_height, axis=-1)
-    if law.tails is not None:
-        rate = align(law.rate, len(law.batch_shape))
-        for tail, cost in ((masses.lower_tail, law.tails.lower_cost), (masses.upper_tail, law.tails.upper_cost)):
-            total = total - tail.mass * (rate * (align(cost, rate.ndim) - masses.base) + 1)  # type: ignore[union-attr]
-    return masses.log_normalizer - total
+def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax.Array:
+    def compute(r: Resolved, center: jax.Array) -> jax.Array:
+        total = jnp.zeros_like(center)
+        for half in r.halves:
+            distances = jnp.abs(_each(half.mean_from, center))
+            total = total + jnp.sum(half.weight[..., None, :] * distances, axis=-1)
+            # E|T - d| for an exponential T of this scale and a center that lies d inside the tail.
+            depth = half.sign * (center - half.end)
+            safe = jnp.where(half.scale > 0, half.scale, 1.0)
+            inside = depth - half.scale + 2 * half.scale * jnp.exp(-jnp.maximum(depth, 0.0) / safe)
+            total = total + half.tail * jnp.where(depth > 0, inside, half.scale - depth)
+        # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
+        here, _ = _read(r, center >= _center(r), tuple(_locate(half, center) for half in r.halves))
+        share, width = here.share(center), jnp.abs(here.far - here.near)
+        near = jnp.where(here.rises, share, 1 - share)
+        far = 1 - near
+        s = here.decay
+        part_near = near * near * piece.mass_fraction(s * near) * (1 - piece.mean_fraction(s * near))
+        part_far = jnp.exp(-s * near) * far * far * piece.mass_fraction(s * far) * piece.mean_fraction(s * far)
+        exact = (part_near + part_far) / piece.mass_fraction(s)
+        rough = jnp.abs(near - piece.mean_fraction(s))
+        within = (center - here.near) * (here.far - center) > 0
+        total = total + jnp.where(within, here.weight * width * (exact - rough), 0.0)
+        return total / r.total
+
+    return _by_rows(compute, distribution, center)
+
+
+def _each(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:
+    """The means of all pieces minus each of several points: ``(rows, samples, k)``."""
+    return jax.vmap(lambda point: mean_from(point[:, None]), in_axes=1, out_axes=1)(points)
+
+
+@jax.jit
+def entropy(distribution: PiecewiseExponential) -> jax.Array:
+    def compute(r: Resolved) -> jax.Array:
+        def of_pieces(half: Half) -> jax.Array:
+            return r.line.rate * (half.side.low_cost - r.base.cost) + half.decay * piece.mean_fraction(half.decay)
+
+        def of_tail(half: Half) -> jax.Array:
+            cost = 0.0 if r.line.tails is None else r.line.tails[0].cost[..., (half.sign + 1) // 2, None]
+            return r.line.rate * (cost - r.base.cost) + 1
+
+        return r.log_normalizer + _average(r, of_pieces, of_tail)
+
+    return _by_rows(compute, distribution)

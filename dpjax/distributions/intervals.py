@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.sampling import Line, draw
-from dpjax.numerics.batching import align, row, take
+from dpjax.distributions.sampling import draw
+from dpjax.distributions.sides import Lengths, Line
 from dpjax.random.keys import check_key
 
 
@@ -72,23 +72,16 @@ def _sample(
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape)
     if prod(shape) == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32), jnp.zeros(shape + batch, widths.dtype)
-    lengths, costs = align(widths, len(batch) + 1), align(levels, len(batch) + 1)
-    never = costs == jnp.inf
-    lengths = jnp.where(never | (lengths < 0), 0.0, lengths)
-    line = line_of_intervals(lengths, jnp.where(never, 0.0, costs), align(rate, len(batch))[..., None], sloped)
+    never = levels == jnp.inf
+    lengths = jnp.where(never | (widths < 0), 0.0, widths)
+    line = line_of_intervals(lengths, jnp.where(never, 0.0, levels), rate[..., None], sloped)
     index, offset = draw(key, line, prod(shape), "auto")
     return index.reshape(shape + batch), offset.reshape(shape + batch)
 
 
 def line_of_intervals(widths: jax.Array, levels: jax.Array, rate: jax.Array, sloped: bool) -> Line:
-    """Read intervals that all start at 0: every field with the rank of the batch plus 1."""
+    """Intervals ``(..., m)`` that all start at 0, with a rate ``(..., 1)``: a point is then the offset in its interval."""
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape[:-1])
-
-    def ends_at(index: jax.Array) -> tuple[jax.Array, jax.Array]:  # every interval starts at 0: the point is then the offset itself
-        length = take(widths, index)
-        return jnp.zeros_like(length), length
-
-    def one(number: jax.Array) -> Line:
-        return line_of_intervals(row(widths, batch, number), row(levels, batch, number), row(rate, batch, number), sloped)
-
-    return Line(0, lambda: (widths[..., :0], widths), ends_at, levels, levels + (1.0 if sloped else 0.0), rate, None, batch, one)
+    pieces = Lengths(widths, levels, levels + (1.0 if sloped else 0.0))
+    none = Lengths(*(field[..., :0] for field in pieces))
+    return Line.of((none, pieces), rate, None, batch)

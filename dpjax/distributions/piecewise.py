@@ -1,9 +1,9 @@
-"""The one law of the line: a density whose logarithm is linear between sorted edges, with optional exponential tails."""
+"""The one distribution of the line: a density whose logarithm is linear between sorted edges, with optional exponential tails."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,16 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.distributions import closed_forms, sampling
-from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, concatenate
+from dpjax.distributions.base import Distribution, Shape, draws_shape
+from dpjax.distributions.sides import Ends, Line, Side
+from dpjax.numerics.batching import concatenate
 from dpjax.random.keys import check_key
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Tails:
-    """Exponential tails beyond the first and the last edge of a law.
+    """Exponential tails beyond the first and the last edge of a distribution.
 
     Attributes:
         lower_cost: the cost where the lower tail starts, ``(...)``.
@@ -33,17 +35,17 @@ class Tails:
     upper_scale: jax.Array
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class PiecewiseExponential:
-    """A law on the line with density ``exp(-rate * cost(y)) / Z``, where ``cost`` is linear between sorted edges.
+@jax.tree_util.register_pytree_with_keys_class
+class PiecewiseExponential(Distribution):
+    """A distribution on the line with density ``exp(-rate * cost(y)) / Z``, where ``cost`` is linear between sorted edges.
 
     It carries every continuous one-dimensional mechanism of this library: piecewise Laplace (cost linear in a piece), inverse
-    sensitivity (constant), truncated, rho-smooth and radius-bounded variants, and the Laplace law itself (two tails).
+    sensitivity (constant), truncated, rho-smooth and radius-bounded variants, and the Laplace distribution itself (two tails).
 
     Leading axes are a batch; the fields broadcast against each other, so costs that all rows share stay of shape ``(m,)`` and a
     sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. It is a pytree: it passes through ``jit``, ``vmap`` and ``grad``.
-    All methods but ``sample`` are closed forms. Pieces of width 0 (ties, padding) have no mass.
+    All methods but ``sample`` are closed forms. Pieces of width 0 (ties, padding) have no mass. It is kept as two sides that go
+    outwards from a center, as a sensitivity profile is; the attributes below give it in ascending order.
 
     Attributes:
         edges: float ``(..., m+1)``, nondecreasing.
@@ -57,55 +59,122 @@ class PiecewiseExponential:
         Durfee (2025), Definition 3.1 and Algorithm 1; Gillenwater and Munoz Medina, Algorithm 1.
 
     >>> import jax, jax.numpy as jnp
-    >>> law = PiecewiseExponential(
+    >>> distribution = PiecewiseExponential(
     ...     jnp.array([0.0, 1.0, 3.0]), jnp.array([2.0, 1.0]), jnp.array([1.0, 2.0]), jnp.asarray(0.5), center=1
     ... )
-    >>> law.sample(jax.random.key(0), (4,)).shape
+    >>> distribution.sample(jax.random.key(0), (4,)).shape
     (4,)
-    >>> round(float(law.cdf(1.0)), 4)
+    >>> round(float(distribution.cdf(1.0)), 4)
     0.3333
     """
 
-    edges: jax.Array
-    cost_left: jax.Array
-    cost_right: jax.Array
+    lower: Side
+    upper: Side
     rate: jax.Array
-    tails: Tails | None = None
-    center: int = field(default=0, metadata={"static": True})
+    tails: Tails | None
+
+    def __init__(
+        self,
+        edges: jax.Array,
+        cost_left: jax.Array,
+        cost_right: jax.Array,
+        rate: jax.Array,
+        tails: Tails | None = None,
+        center: int = 0,
+    ) -> None:
+        if edges.shape[-1] < 1 or not cost_left.shape[-1] == cost_right.shape[-1] == edges.shape[-1] - 1:
+            raise ValueError(
+                "m+1 edges need m costs on the left and on the right, got shapes "
+                f"{edges.shape}, {cost_left.shape} and {cost_right.shape}."
+            )
+        center = checks.static_integer("center", center, 0, edges.shape[-1] - 1)
+        self.lower = Side(
+            jnp.flip(edges[..., : center + 1], -1), jnp.flip(cost_right[..., :center], -1), jnp.flip(cost_left[..., :center], -1)
+        )
+        self.upper = Side(edges[..., center:], cost_left[..., center:], cost_right[..., center:])
+        self.rate, self.tails = rate, tails
+
+    @classmethod
+    def from_sides(cls, lower: Side, upper: Side, rate: jax.Array, tails: Tails | None = None) -> PiecewiseExponential:
+        """Return the distribution with these two sides, whose first values are the same point."""
+        made = object.__new__(cls)
+        made.lower, made.upper, made.rate, made.tails = lower, upper, rate, tails
+        return made
+
+    def tree_flatten_with_keys(self) -> Any:
+        """The two sides, the rate and the tails."""
+        names = ("lower", "upper", "rate", "tails")
+        return tuple((jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in names), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> PiecewiseExponential:
+        """The inverse of :meth:`tree_flatten_with_keys`."""
+        return cls.from_sides(*children)
+
+    def replace(self, **changes: Any) -> PiecewiseExponential:
+        """Return a copy with some of ``lower``, ``upper``, ``rate`` and ``tails`` replaced."""
+        fields = {"lower": self.lower, "upper": self.upper, "rate": self.rate, "tails": self.tails}
+        return self.from_sides(**{**fields, **changes})
+
+    @property
+    def edges(self) -> jax.Array:
+        """All edges in ascending order, ``(..., m+1)``."""
+        return concatenate(jnp.flip(self.lower.values, -1), self.upper.values[..., 1:])
+
+    @property
+    def cost_left(self) -> jax.Array:
+        """The cost at the left end of each piece, ``(..., m)``."""
+        return concatenate(jnp.flip(self.lower.cost_far, -1), self.upper.cost_near)
+
+    @property
+    def cost_right(self) -> jax.Array:
+        """The cost at the right end of each piece, ``(..., m)``."""
+        return concatenate(jnp.flip(self.lower.cost_near, -1), self.upper.cost_far)
+
+    @property
+    def center(self) -> int:
+        """The index of the edge that splits the two sides."""
+        return self.lower.size
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields, without the axis of pieces."""
-        if self.edges.shape[-1] < 1 or not self.cost_left.shape[-1] == self.cost_right.shape[-1] == self.edges.shape[-1] - 1:
-            raise ValueError(
-                "m+1 edges need m costs on the left and on the right, got shapes "
-                f"{self.edges.shape}, {self.cost_left.shape} and {self.cost_right.shape}."
-            )
-        shapes = [self.edges.shape[:-1], self.cost_left.shape[:-1], self.cost_right.shape[:-1], self.rate.shape]
-        if self.tails is not None:
-            shapes += [a.shape for a in jax.tree.leaves(self.tails)]
-        return jnp.broadcast_shapes(*shapes)
+        sides = [leaf.shape[:-1] for leaf in jax.tree.leaves((self.lower, self.upper))]
+        return jnp.broadcast_shapes(*sides, *(leaf.shape for leaf in jax.tree.leaves((self.rate, self.tails))))
 
     @property
     def dtype(self) -> Any:
         """The dtype of the edges and of every result."""
-        return self.edges.dtype
+        return self.upper.values.dtype
 
-    def sample(
-        self, key: jax.Array, shape: tuple[int, ...] = (), *, method: Literal["auto", "tree", "table", "gumbel"] = "auto"
-    ) -> jax.Array:
-        """Draw from the law.
+    def line(self) -> Line:
+        """What the sampler and the closed forms read; every array gets the axis of pieces."""
+        rate, tails = self.rate[..., None], None
+        if self.tails is not None:
+            batch = (*self.batch_shape, 1)
 
-        Both methods draw a piece with its exact probability (to a relative error of a few units in the last place) and reach
-        every piece of probability above about 2^-60; the point inside is placed by inverse cdf from the piece's low-cost end and
-        reaches 45 nats into a tail. Under jit, draws are bitwise unchanged by padding and by further rows of the batch.
+            def both(lower: jax.Array, upper: jax.Array) -> jax.Array:
+                return jnp.concatenate([jnp.broadcast_to(lower, batch), jnp.broadcast_to(upper, batch)], axis=-1)
+
+            start = both(self.lower.values[..., -1:], self.upper.values[..., -1:])
+            scale = both(self.tails.lower_scale[..., None] / rate, self.tails.upper_scale[..., None] / rate)
+            tails = Ends(start, scale, both(self.tails.lower_cost[..., None], self.tails.upper_cost[..., None]))
+        return Line.of((self.lower, self.upper), rate, tails, self.batch_shape)
+
+    def sample(self, key: jax.Array, shape: Shape = (), *, method: sampling.Method = "auto") -> jax.Array:
+        """Draw from the distribution.
+
+        A piece is chosen with its exact probability (to a few units in the last place), down to about 2^-60; the point inside is
+        placed by inverse CDF from the piece's low-cost end and reaches 45 nats into a tail. Under jit, draws are bitwise unchanged
+        by padding and by further rows of the batch.
 
         Args:
             key: a scalar typed threefry key.
-            shape: the shape of the draws from each row.
-            method: ``"tree"`` sums each row in blocks and goes down to one piece, ``"table"`` makes a table once a row and then
-                needs a bisection a draw; they give the same draws, and ``"auto"`` takes the first for up to 64 draws a row.
-                ``"gumbel"`` is the reference, Gumbel-max with two words for each piece and draw: other draws of the same law.
+            shape: the shape of the draws from each row, an integer or several.
+            method: ``"tree"`` reads the data once and keeps nothing of their size, ``"table"`` makes a table of each row and then
+                needs little for each draw, ``"gumbel"`` is Gumbel-max with two words for each piece and draw, the reference. All
+                draw from the same distribution, with other words. ``"auto"`` takes the first for up to 64 draws a row (on an
+                accelerator the third where it is small), then the second.
 
         Returns:
             Float of shape ``shape + batch_shape``; NaN for a row whose parameters are bad.
@@ -115,8 +184,10 @@ class PiecewiseExponential:
             ValueError: another kind of key, or an unknown method.
         """
         checks.one_of("method", method, ("auto", "tree", "table", "gumbel"))
-        shape = tuple(shape)
-        return sampling.sample(check_key(key), self, shape, method)
+        return sampling.sample(check_key(key), self, draws_shape(shape), method)
+
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+        return sampling.sample(key, self, shape, "auto", first)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log-density at ``y``, ``-inf`` outside the support; at an edge, the limit from the right (from the left at the top).
@@ -129,24 +200,21 @@ class PiecewiseExponential:
         """
         return closed_forms.log_prob(self, self._points("y", y))
 
-    def prob(self, y: ArrayLike) -> jax.Array:
-        """Density at ``y``; see :meth:`log_prob`."""
-        return jnp.exp(self.log_prob(y))
-
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""
         return closed_forms.cdf(self, self._points("y", y))
 
     def survival(self, y: ArrayLike) -> jax.Array:
         """P(Y > y) at full relative precision in the upper tail, for a ``y`` that broadcasts against ``batch_shape``."""
-        return closed_forms.survival(self, self._points("y", y))
+        return closed_forms.cdf(self.reflect(), -self._points("y", y))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The inverse of :meth:`cdf`, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1].
 
         Pieces whose mass underflows in the dtype are not reached: in float32, ``quantile(1.0)`` can lie inside the support.
         """
-        return closed_forms.quantile(self, self._points("p", p))
+        p = self._points("p", p)
+        return closed_forms.quantile(self, p, 1 - p)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
         """The central interval of probability ``level``: each side leaves out ``(1 - level) / 2``.
@@ -157,28 +225,23 @@ class PiecewiseExponential:
         Returns:
             Its lower and upper end.
         """
-        return closed_forms.interval(self, self._points("level", level))
+        return closed_forms.interval(self, (1 - self._points("level", level)) / 2)
 
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``."""
         return closed_forms.mean(self)
 
     def variance(self) -> jax.Array:
-        """E[(Y - E[Y])^2], of shape ``batch_shape``."""
-        return closed_forms.variance(self)
+        """E[(Y - E[Y])^2], of shape ``batch_shape``; it underflows where :meth:`stddev` does not."""
+        return jnp.square(closed_forms.stddev(self))
 
     def stddev(self) -> jax.Array:
         """The standard deviation, of shape ``batch_shape``."""
-        return jnp.sqrt(self.variance())
+        return closed_forms.stddev(self)
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """E|Y - center|, for a ``center`` that broadcasts against ``batch_shape``: the exact error bar of a draw."""
         return closed_forms.mean_abs_error(self, self._points("center", center))
-
-    def mean_squared_error(self, center: ArrayLike) -> jax.Array:
-        """E[(Y - center)^2], for a ``center`` that broadcasts against ``batch_shape``."""
-        at = self._points("center", center)
-        return align(self.variance(), at.ndim) + jnp.square(align(self.mean(), at.ndim) - at)
 
     def entropy(self) -> jax.Array:
         """Differential entropy -E[log p(Y)] in nats, of shape ``batch_shape``."""
@@ -189,70 +252,62 @@ class PiecewiseExponential:
         return closed_forms.log_normalizer(self)
 
     def restrict(self, lower: ArrayLike, upper: ArrayLike) -> PiecewiseExponential:
-        """Return the law conditioned on ``[lower, upper]``: pieces and tails are cut there, costs stay where they are.
+        """Return the distribution conditioned on ``[lower, upper]``: pieces and tails are cut there, costs stay where they are.
 
         Args:
             lower: float that broadcasts against ``batch_shape``.
             upper: the same.
 
         Returns:
-            A law without tails. Where nothing is left of a row, its results are NaN.
+            A distribution without tails. Where nothing is left of a row, its results are NaN.
         """
         return _restrict(self, self._points("lower", lower), self._points("upper", upper))
 
     def reflect(self) -> PiecewiseExponential:
-        """Return the law of -Y."""
+        """Return the distribution of -Y."""
         tails = self.tails
         if tails is not None:
             tails = Tails(tails.upper_cost, tails.upper_scale, tails.lower_cost, tails.lower_scale)
-        return PiecewiseExponential(
-            edges=-jnp.flip(self.edges, -1),
-            cost_left=jnp.flip(self.cost_right, -1),
-            cost_right=jnp.flip(self.cost_left, -1),
-            rate=self.rate,
-            tails=tails,
-            center=self.cost_left.shape[-1] - self.center,
-        )
-
-    def _points(self, name: str, value: ArrayLike) -> jax.Array:
-        """A float argument in the law's dtype, with as many axes as the batch."""
-        array = checks.float_array(name, value).astype(self.dtype)
-        return align(array, max(array.ndim, len(self.batch_shape)))
+        lower, upper = (Side(-side.values, side.cost_near, side.cost_far) for side in (self.upper, self.lower))
+        return self.from_sides(lower, upper, self.rate, tails)
 
 
 @jax.jit
-def _restrict(law: PiecewiseExponential, low: jax.Array, high: jax.Array) -> PiecewiseExponential:
-    law = _tails_as_pieces(law, low, high)
-    batch = jnp.broadcast_shapes(law.batch_shape, low.shape, high.shape)
-    pieces = closed_forms.pieces_of(replace(law, rate=jnp.broadcast_to(law.rate, batch)))
-    cut = pieces.clip(align(low, len(batch))[..., None], align(high, len(batch))[..., None])
-    edges = jnp.concatenate([cut.left, cut.right[..., -1:]], axis=-1)
-    return replace(law, edges=edges, cost_left=cut.cost_left, cost_right=cut.cost_right)
+def _restrict(distribution: PiecewiseExponential, low: jax.Array, high: jax.Array) -> PiecewiseExponential:
+    batch = jnp.broadcast_shapes(distribution.batch_shape, low.shape, high.shape)
+    sides = [distribution.lower, distribution.upper]
+    tails = distribution.tails
+    if tails is not None:
+        ends = (low, -1, tails.lower_cost, tails.lower_scale), (high, 1, tails.upper_cost, tails.upper_scale)
+        sides = [_tail_as_piece(side, batch, *end) for side, end in zip(sides, ends, strict=True)]
+    low, high = (jnp.broadcast_to(end, batch)[..., None] for end in (low, high))
+    cut = [_clip(side, low, high) for side in sides]
+    return PiecewiseExponential.from_sides(cut[0], cut[1], jnp.broadcast_to(distribution.rate, batch))
 
 
-def _tails_as_pieces(law: PiecewiseExponential, low: jax.Array, high: jax.Array) -> PiecewiseExponential:
-    """Replace each tail by one linear piece that reaches at least to the bound on its side."""
-    if law.tails is None:
-        return law
-    batch = jnp.broadcast_shapes(law.batch_shape, low.shape, high.shape)
-    edges = broadcast_rows(law.edges, batch)
-    ends, far_costs, near_costs = [], [], []
-    for edge, bound, sign, cost, scale in (
-        (edges[..., 0], low, -1, law.tails.lower_cost, law.tails.lower_scale),
-        (edges[..., -1], high, 1, law.tails.upper_cost, law.tails.upper_scale),
-    ):
-        cost, scale = broadcast_batch(cost, batch), broadcast_batch(scale, batch)
-        none = scale <= 0  # a NaN scale stays visible and makes the row NaN
-        bound = align(bound, len(batch))
-        length = jnp.where(none, 0.0, jnp.maximum(sign * (bound - edge), 0.0))
-        ends.append(jnp.where(length > 0, bound, edge)[..., None])  # not edge + length, which rounds: the support is public
-        far_costs.append((cost + length / jnp.where(none, 1.0, scale))[..., None])
-        near_costs.append(cost[..., None])
-    return replace(
-        law,
-        edges=concatenate(ends[0], edges, ends[1]),
-        cost_left=concatenate(far_costs[0], law.cost_left, near_costs[1]),
-        cost_right=concatenate(near_costs[0], law.cost_right, far_costs[1]),
-        tails=None,
-        center=law.center + 1,
-    )
+def _tail_as_piece(side: Side, batch: tuple[int, ...], bound: jax.Array, sign: int, cost: jax.Array, scale: jax.Array) -> Side:
+    """Replace a tail by one linear piece that reaches at least to the bound on its side."""
+    edge = side.values[..., -1]
+    none = scale <= 0  # a NaN scale stays visible and makes the row NaN
+    length = jnp.where(none, 0.0, jnp.maximum(sign * (bound - edge), 0.0))
+    end = jnp.where(length > 0, bound, edge)  # not edge + length, which rounds: the support is public
+    far = cost + length / jnp.where(none, 1.0, scale)
+    values, near, far = (jnp.broadcast_to(one, batch)[..., None] for one in (end, cost, far))
+    return Side(concatenate(side.values, values), concatenate(side.cost_near, near), concatenate(side.cost_far, far))
+
+
+def _clip(side: Side, low: jax.Array, high: jax.Array) -> Side:
+    """Cut every piece to ``[low, high]``; the cost at a cut is where the line passes."""
+    values = jnp.clip(side.values, low, high)
+    near, far = side.values[..., :-1], side.values[..., 1:]
+    width = jnp.where(far != near, far - near, 1.0)
+
+    def cost_at(cut: jax.Array) -> jax.Array:
+        share = jnp.clip((cut - near) / width, 0.0, 1.0)
+        # At the ends exactly: a cost must not move where nothing is cut. A piece of width 0 keeps both.
+        inside = side.cost_near + (side.cost_far - side.cost_near) * share
+        return jnp.where(cut == far, side.cost_far, jnp.where(cut == near, side.cost_near, inside))
+
+    kept = far == near
+    cost_near = jnp.where(kept, side.cost_near, cost_at(values[..., :-1]))
+    return Side(values, cost_near, jnp.where(kept, side.cost_far, cost_at(values[..., 1:])))

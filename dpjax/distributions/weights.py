@@ -1,11 +1,13 @@
-"""The mass of a slot, up to a factor common to its row: width * exp(-rate * cost) * phi0(decay), with a range that no cost exceeds.
+"""The mass of a piece relative to its row: width * exp(-rate * cost) * phi0(decay), for every cost and every epsilon.
 
-Costs are usually shared by all rows, so exponentials are taken once per cost (``Heights``), not once per row and slot. A row
-with ties can have all its mass thousands of nats below cost 0, where a float32 exponential is 0. A height is therefore kept as
-mantissa * 2^-exponent, with an integer exponent that is counted from the heaviest slot of each row when it meets the widths:
-one multiplication by a power of two, which is exact.
+Costs and the rate are usually shared by all rows, so exponentials are taken once per cost (``Heights``) and not once per row and
+piece. A row with ties can have all its mass thousands of nats below cost 0, where a float32 exponential is 0. A height is therefore
+kept as mantissa * 2^-exponent, and counted from the lowest cost of each row when it meets the widths: one product with a power of
+two, which is exact. Exponents are integers modulo 2^32: a difference of two of them is right as long as it is below 2^29, and
+pieces that are further above the lowest cost have no mass.
 """
 
+from math import log
 from typing import Any, NamedTuple
 
 import jax
@@ -15,50 +17,97 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 
 _LOG2_E = 1.4426950408889634
-_FAR = 2**29  # the largest exponent: differences of two of them, and of one and twice another, stay inside int32
+_FAR = 2.0**29
+NEVER = np.int32(-(2**30))  # the binary logarithm of no weight
 
 
 class Heights(NamedTuple):
     """exp(-rate * cost) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
 
     Attributes:
-        mantissa: float, at most 8.
-        exponent: int32.
+        mantissa: float, at most 2.
+        exponent: int32, modulo 2^32.
+        cost: the cost at the low-cost end.
+        bits: rate * log2(e), 1 or as many as the batch on the last axis.
     """
 
     mantissa: jax.Array
     exponent: jax.Array
+    cost: jax.Array
+    bits: jax.Array
 
     @staticmethod
     def of(cost: jax.Array, decay: jax.Array, rate: jax.Array) -> "Heights":
-        """Compute heights with an error of a few units in the last place, up to a ``rate * cost`` of 3.7e8.
+        """Compute heights with an error of a few units in the last place; all three broadcast on the last axis."""
+        # A larger rate decides no other piece, and its products would overflow.
+        bits = jnp.minimum(rate, 2.0**60) * _LOG2_E
+        exponent, fraction = exponent_of(cost, bits)
+        return Heights(jnp.exp2(-fraction) * piece.mass_fraction(decay), exponent, cost, bits)
 
-        The product is split so that its whole and its fractional part are exact: rounding it once would turn a cost of 50,000
-        into an error of several percent. Larger products all count as that one: the costs of a law are then clipped, which
-        leaves neighbours as close as they were. (Clipping the parts, and not their sum, would not.)
-        """
-        nats = rate * _LOG2_E
-        about = cost * nats
-        far = abs(about) >= _FAR
-        exponent, fraction = jnp.zeros((), jnp.int32), jnp.zeros((), cost.dtype)
-        for a in _halves(jnp.where(far, 0.0, cost)):
-            for b in _halves(nats):
-                product = a * b
-                whole = jnp.round(product)
-                exponent = exponent + jnp.where(jnp.isnan(whole), 0.0, whole).astype(jnp.int32)
-                fraction = fraction + (product - whole)
-        exponent = jnp.where(far, jnp.where(about > 0, _FAR, -_FAR), exponent)
-        return Heights(jnp.exp2(-fraction) * piece.mass_fraction(decay), exponent)
+    def from_zero(self) -> jax.Array:
+        """The heights themselves, where they are in the range of the dtype; otherwise 0 or large."""
+        # A division, not a product: XLA counts it as expensive, and so makes this table once and not once a row.
+        height = self.mantissa / power_of_two(self.exponent, self.mantissa.dtype)
+        return jnp.where(jnp.abs(self.cost * self.bits) < float(jnp.finfo(height.dtype).maxexp), height, 0.0)
 
-    def log2_weight(self, width: jax.Array) -> jax.Array:
-        """The binary logarithm of a weight, rounded to a whole number near it, int32; far below all others for width 0."""
-        return jnp.where(width > 0, _exponent_of(width) - self.exponent, -2 * _FAR)
-
-    def weight(self, width: jax.Array, base: jax.Array) -> jax.Array:
-        """The weights, counted from ``2**base`` (int32): below 2^-126 of it they vanish."""
-        power = _power_of_two(-self.exponent - base, width.dtype)
+    def weight(self, width: jax.Array, base: "Base") -> jax.Array:
+        """The weights of pieces of these widths, relative to the base of their row."""
+        power = power_of_two(base.exponent - self.exponent, width.dtype)
         # abs() changes nothing, and keeps a compiler from fusing this product with a later sum into one rounding.
-        return jnp.abs(width * self.mantissa * power)
+        return jnp.where(self._near(base), jnp.abs(width * power * self.mantissa), 0.0)
+
+    def log2_weight(self, width: jax.Array, base: "Base") -> jax.Array:
+        """The binary logarithm of the weights, rounded to an integer near it, int32; ``NEVER`` for width 0."""
+        return jnp.where((width > 0) & self._near(base), log2_floor(width) + (base.exponent - self.exponent), NEVER)
+
+    def _near(self, base: "Base") -> jax.Array:
+        return (self.cost - base.cost) * self.bits < _FAR
+
+
+class Base(NamedTuple):
+    """What the weights of a row are relative to, each ``(..., 1)``.
+
+    Attributes:
+        cost: the lowest cost that has mass in the row.
+        exponent: int32; weights are multiplied by 2^exponent, modulo 2^32 as in ``Heights``.
+        log_unit: the logarithm of what a relative weight of 1 stands for, counted from exp(-rate * cost).
+    """
+
+    cost: jax.Array
+    exponent: jax.Array
+    log_unit: jax.Array
+
+    @staticmethod
+    def at(cost: jax.Array, bits: jax.Array) -> "Base":
+        """Count from exp(-rate * cost), up to a power of two."""
+        exponent, fraction = exponent_of(cost, bits)
+        return Base(cost, exponent, log(2) * fraction)
+
+    def shifted(self, powers: jax.Array) -> "Base":
+        """The base for weights that are larger by ``2**powers``."""
+        return Base(self.cost, self.exponent + powers, self.log_unit - log(2) * powers.astype(self.cost.dtype))
+
+
+def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Split ``cost * bits`` into an integer modulo 2^32 (int32) and a fraction within +-2.
+
+    Each factor is split in two halves whose products are exact: rounding the product once would turn a cost of 50,000 into an
+    error of several percent.
+    """
+    exponent, fraction = jnp.zeros((), jnp.uint32), jnp.zeros((), cost.dtype)
+    for a in _halves(cost):
+        for b in _halves(bits):
+            product = a * b
+            integer = jnp.round(product)
+            exponent = exponent + _modulo(integer)
+            fraction = fraction + (product - integer)
+    return jax.lax.bitcast_convert_type(exponent, jnp.int32), fraction
+
+
+def _modulo(integer: jax.Array) -> jax.Array:
+    """An integer of float type modulo 2^32, uint32."""
+    rest = integer - jnp.floor(integer * 2.0**-32) * 2.0**32
+    return jnp.where(jnp.isfinite(rest), rest, 0.0).astype(jnp.uint32)
 
 
 def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -69,14 +118,14 @@ def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return top, x - top
 
 
-def _exponent_of(x: jax.Array) -> jax.Array:
-    """floor(log2(x)) of a positive float, int32."""
+def log2_floor(x: jax.Array) -> jax.Array:
+    """floor(log2(x)) of a positive float, int32; far below the least float for 0."""
     info, kind = jnp.finfo(x.dtype), _integer_of(x.dtype)
     biased = jax.lax.bitcast_convert_type(x, kind) >> np.array(info.nmant, kind)
     return biased.astype(jnp.int32) - np.int32(info.maxexp - 1)
 
 
-def _power_of_two(n: jax.Array, dtype: Any) -> jax.Array:
+def power_of_two(n: jax.Array, dtype: Any) -> jax.Array:
     """2**n as a float, 0 when it would be below the smallest normal number."""
     info, kind = jnp.finfo(dtype), _integer_of(dtype)
     biased = jnp.clip(n + np.int32(info.maxexp - 1), 0, 2 * info.maxexp - 2).astype(kind)

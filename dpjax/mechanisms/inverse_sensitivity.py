@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.line import PROFILES, Support, law_on_line
+from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -63,7 +63,7 @@ def inverse_sensitivity(
             "rho gives the value itself a cost, and this profile's values hold almost everywhere only: it leaks 1.2 epsilon. "
             "Give no rho, or a profile that is interpolable."
         )
-    return law_on_line(profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support)
+    return distribution_on_line(profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support)
 
 
 def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:

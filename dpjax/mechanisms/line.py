@@ -1,8 +1,9 @@
-"""From a profile and a cost for each piece to a law on the line: what the exponential mechanisms of this folder share."""
+"""From a profile and a cost for each piece to a distribution on the line: what the exponential mechanisms of this folder share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -13,14 +14,15 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.numerics.batching import align, broadcast_rows, concatenate, fits
+from dpjax.distributions.sides import Side
+from dpjax.numerics.batching import concatenate, fits
 from dpjax.sensitivity.profile import SensitivityProfile
 
 Support = Literal["restricted", "extended"]
 PROFILES = "from a statistic such as dpjax.median; of a DownSensitivity, .shift(tau)"
 
 
-def law_on_line(
+def distribution_on_line(
     profile: SensitivityProfile,
     epsilon: ArrayLike,
     *,
@@ -50,11 +52,11 @@ def law_on_line(
     smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
     radius = checks.nonnegative("rho", rho, profile.dtype) if smooth else None
     fits(profile.batch_shape, epsilon=rate.shape, rho=() if radius is None else radius.shape)
-    return _law(profile, rate, radius, piece_costs, flat_cost, support)
+    return _distribution(profile, rate, radius, piece_costs, flat_cost, support)
 
 
 @partial(jax.jit, static_argnames=("piece_costs", "flat_cost", "support"))
-def _law(
+def _distribution(
     profile: SensitivityProfile,
     rate: jax.Array,
     radius: jax.Array | None,
@@ -62,32 +64,24 @@ def _law(
     flat_cost: float,
     support: Support,
 ) -> PiecewiseExponential:
-    lower, upper, limits = profile.lower, profile.upper, profile.support
-    (lower_near, lower_far), (upper_near, upper_far) = piece_costs(profile.lower_levels), piece_costs(profile.upper_levels)
+    limits = profile.support
+    lower, upper = (
+        Side(values, *piece_costs(levels))
+        for values, levels in ((profile.lower, profile.lower_levels), (profile.upper, profile.upper_levels))
+    )
     if radius is not None:
         batch = jnp.broadcast_shapes(radius.shape, profile.batch_shape)
-        shift = align(radius, len(batch))
-        lower = broadcast_rows(lower, batch) - shift[..., None]
-        upper = broadcast_rows(upper, batch) + shift[..., None]
+        shift = jnp.broadcast_to(radius, batch)[..., None]
+        lower, upper = replace(lower, values=lower.values - shift), replace(upper, values=upper.values + shift)
         # The flat piece between the two values opens the upper side.
         flat = jnp.full((1,), flat_cost, profile.dtype)
-        upper, upper_near, upper_far = (
-            concatenate(lower[..., :1], upper),
-            concatenate(flat, upper_near),
-            concatenate(flat, upper_far),
-        )
+        near, far = (concatenate(flat, costs) for costs in (upper.cost_near, upper.cost_far))
+        upper = Side(concatenate(lower.values[..., :1], upper.values), near, far)
         if support == "extended" and limits is not None:
-            limits = align(limits[0], len(batch)) - shift, align(limits[1], len(batch)) + shift
+            limits = limits[0] - radius, limits[1] + radius
     tails = None
     if profile.step is not None:
         tails = Tails(profile.lower_levels[..., -1] + 1, profile.step, profile.upper_levels[..., -1] + 1, profile.step)
-    law = PiecewiseExponential(
-        edges=concatenate(jnp.flip(lower, -1), upper[..., 1:]),
-        cost_left=concatenate(jnp.flip(lower_far, -1), upper_near),
-        cost_right=concatenate(jnp.flip(lower_near, -1), upper_far),
-        rate=rate,
-        tails=tails,
-        center=lower.shape[-1] - 1,
-    )
+    distribution = PiecewiseExponential.from_sides(lower, upper, rate, tails)
     beyond = profile.bounds is not None or (radius is not None and support == "restricted")
-    return law.restrict(*limits) if beyond and limits is not None else law
+    return distribution.restrict(*limits) if beyond and limits is not None else distribution

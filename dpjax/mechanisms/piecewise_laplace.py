@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantees import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.line import PROFILES, Support, law_on_line
+from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -58,7 +58,7 @@ def piecewise_laplace(
         raise ValueError(
             "this profile is not interpolable: linear interpolation between its values is not private. Use inverse_sensitivity."
         )
-    return law_on_line(profile, epsilon, piece_costs=_costs, flat_cost=1.0, rho=rho, support=support)
+    return distribution_on_line(profile, epsilon, piece_costs=_costs, flat_cost=1.0, rho=rho, support=support)
 
 
 def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -5,9 +5,12 @@ remainder loop round ``log`` and ``exp`` differently, so rows are padded to a mu
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 
 LANES = 32
 
@@ -28,6 +31,32 @@ def pairwise_sum(terms: jax.Array) -> jax.Array:
     while terms.shape[-1] > 1:
         terms = pair_sums(terms if terms.shape[-1] % 2 == 0 else pad(terms, 2))
     return terms
+
+
+def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add) -> Any:
+    """Return the sum of each term and all before it on the last axis, for arrays or pytrees of arrays that ``add`` adds.
+
+    Blocks of 32 are summed by doubling (Hillis and Steele 1986), then the sums of the blocks before are added.
+    """
+    size = jax.tree.leaves(terms)[0].shape[-1]
+    if size > 2 * LANES:
+        blocks = jax.tree.map(lambda a: pad(a).reshape(*a.shape[:-1], -1, LANES), terms)
+        inside = running_sums(blocks, add)
+        before = jax.tree.map(lambda a: _later(a, 1)[..., None], running_sums(jax.tree.map(lambda a: a[..., -1], inside), add))
+        return jax.tree.map(lambda a: a.reshape(*a.shape[:-2], -1)[..., :size], add(inside, before))
+
+    # A loop: written out, XLA fuses the steps and computes each one twice for every one that follows.
+    def double(step: jax.Array, terms: Any) -> Any:
+        return add(terms, jax.tree.map(lambda a: _later(a, np.int32(1) << step), terms))
+
+    return jax.lax.fori_loop(np.int32(0), np.int32((size - 1).bit_length()), double, terms)
+
+
+def _later(array: jax.Array, distance: ArrayLike) -> jax.Array:
+    """Move the last axis on by some places below its size, zeros in front."""
+    size = array.shape[-1]
+    doubled = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(size, 0)])
+    return jax.lax.dynamic_slice_in_dim(doubled, np.int32(size) - distance, size, axis=-1)
 
 
 def running(values: jax.Array, place: jax.Array, combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:

@@ -23,7 +23,7 @@ from dpjax import (
     piecewise_laplace,
     quantile,
 )
-from dpjax.mechanisms.line import law_on_line
+from dpjax.mechanisms.line import distribution_on_line
 from tests.support import oracle
 from tests.support.audit import Audit, audit, one_sided_limits, padded
 
@@ -231,7 +231,7 @@ def test_control_add_remove_values_used_under_swap(name, x64):
 @pytest.mark.parametrize("neighbors", DATASETS)
 def test_control_flat_cost_zero_in_the_smooth_piecewise_laplace(neighbors, x64):
     for epsilon in EPSILONS:
-        law = law_on_line(
+        law = distribution_on_line(
             profile_of("median", neighbors),
             epsilon,
             piece_costs=lambda levels: (levels[..., :-1] + 1, levels[..., 1:] + 1),

@@ -1,0 +1,246 @@
+"""The pieces of a distribution on the line, as two sides that go outwards from a center, and what they weigh.
+
+A sensitivity profile has two such sides, and they are never laid out in ascending order to be drawn from: on the CPU, reversing and
+joining arrays of the size of the data costs more than the draw. Padding at the far end of a side has no width, and changes nothing
+before it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.distributions.weights import NEVER, Base, Heights
+from dpjax.numerics.batching import row, take
+from dpjax.numerics.sums import pairwise_sum
+
+LANES = 64  # slot i of a side is number i // 64 of lane i % 64
+_CHUNK = 32 * LANES
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Side:
+    """The pieces on one side of the center: piece i lies between values i and i + 1.
+
+    Attributes:
+        values: float ``(..., k+1)``, monotone, going outwards.
+        cost_near: float ``(..., k)``, the cost at the inner end of each piece.
+        cost_far: float ``(..., k)``, the cost at the outer end.
+    """
+
+    values: jax.Array
+    cost_near: jax.Array
+    cost_far: jax.Array
+
+    @property
+    def size(self) -> int:
+        """The number of pieces k."""
+        return self.values.shape[-1] - 1
+
+    @property
+    def low_cost(self) -> jax.Array:
+        """The cost at the low-cost end of each piece."""
+        return jnp.minimum(self.cost_near, self.cost_far)
+
+    def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
+        """The lengths of ``size`` pieces from ``start`` on, by default of all."""
+        values = window(self.values, start, (self.size if size is None else size) + 1)
+        return jnp.abs(values[..., 1:] - values[..., :-1])
+
+    def ends(self, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The inner and the outer end of pieces ``(*batch, j)``."""
+        return take(self.values, index), take(self.values, jnp.minimum(index + 1, np.int32(self.size)))
+
+
+class Lengths(NamedTuple):
+    """Pieces that all start at 0, in the place of a ``Side``: a point inside is then its own offset."""
+
+    lengths: jax.Array
+    cost_near: jax.Array
+    cost_far: jax.Array
+
+    @property
+    def size(self) -> int:
+        """The number of pieces."""
+        return self.lengths.shape[-1]
+
+    def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
+        """The lengths of ``size`` pieces from ``start`` on, by default of all."""
+        return window(self.lengths, start, self.size if size is None else size)
+
+    def ends(self, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """0 and the length of pieces ``(*batch, j)``."""
+        length = take(self.lengths, index)
+        return jnp.zeros_like(length), length
+
+
+class Ends(NamedTuple):
+    """Exponential tails beyond both sides, on the last axis: where they start, their scale in y, and the cost there."""
+
+    start: jax.Array
+    scale: jax.Array
+    cost: jax.Array
+
+
+class Line(NamedTuple):
+    """What is drawn from.
+
+    Attributes:
+        sides: the lower and the upper side.
+        heights: of the pieces of each side.
+        tails: two tails and their heights, or None.
+        rate: ``(..., 1)``.
+        batch: the broadcast shape without the last axis.
+    """
+
+    sides: tuple[Side | Lengths, Side | Lengths]
+    heights: tuple[Heights, Heights]
+    tails: tuple[Ends, Heights] | None
+    rate: jax.Array
+    batch: tuple[int, ...]
+
+    @staticmethod
+    def of(sides: tuple[Any, Any], rate: jax.Array, tails: Ends | None, batch: tuple[int, ...]) -> Line:
+        """Take the exponentials, once for each cost; rate is ``(..., 1)``."""
+        heights = tuple(Heights.of(jnp.minimum(s.cost_near, s.cost_far), decay_of(s, rate), rate) for s in sides)
+        ends = None if tails is None else (tails, Heights.of(tails.cost, jnp.zeros_like(tails.cost), rate))
+        return Line(sides, heights, ends, rate, batch)  # type: ignore[arg-type]
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces there are on both sides."""
+        return self.sides[0].size + self.sides[1].size
+
+    def weights(self, base: Base) -> list[jax.Array]:
+        """The weights of all pieces of each side, and of the tails if there are any."""
+
+        batch = jnp.broadcast_shapes(self.batch, base.cost.shape[:-1])
+
+        def each(weight: Callable[[jax.Array, Heights], jax.Array]) -> list[jax.Array]:
+            found = [weight(side.widths(), heights) for side, heights in zip(self.sides, self.heights, strict=True)]
+            return [jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in found]
+
+        def plain() -> list[jax.Array]:
+            return each(lambda width, heights: jnp.abs(width * heights.from_zero()))
+
+        def own() -> list[jax.Array]:
+            return each(lambda width, heights: heights.weight(width, base))
+
+        found = jax.lax.cond(jnp.all((base.cost == 0) & (base.exponent == 0)), plain, own)
+        return found if self.tails is None else [*found, self.tails[1].weight(self.tails[0].scale, base)]
+
+    def by_lanes(self, part: Callable[..., jax.Array], combine: Callable[..., Any], neutral: Any, tables: Any) -> list[jax.Array]:
+        """Combine ``part(widths, table)`` over the slots of each lane: ``(..., 64)`` a side, if there are any pieces.
+
+        ``tables`` has arrays ``(..., k)`` for each side, or pytrees of them; what has an axis of size 1 is shared by all pieces.
+        """
+
+        def one(side: Side | Lengths, table: Any) -> jax.Array:
+            def some(start: Any, size: int) -> jax.Array:
+                own = jax.tree.map(lambda a: a if a.shape[-1] == 1 else window(a, start, size), table)
+                return part(side.widths(start, size), own)
+
+            return _by_lanes(some, side.size, combine, neutral)
+
+        return [one(side, table) for side, table in zip(self.sides, tables, strict=True)] if self.pieces else []
+
+
+def decay_of(side: Side | Lengths, rate: jax.Array) -> jax.Array:
+    """The decay over each piece; ``rate`` is ``(..., 1)``."""
+    return jnp.minimum(rate * jnp.abs(side.cost_far - side.cost_near), float(jnp.finfo(rate.dtype).max))
+
+
+def window(array: jax.Array, start: Any, size: int) -> jax.Array:
+    """``size`` entries of the last axis from ``start`` on, which may be traced."""
+    if isinstance(start, int):
+        return array[..., start : start + size]
+    return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
+
+
+def _by_lanes(some: Callable[[Any, int], jax.Array], size: int, combine: Callable[..., jax.Array], neutral: float) -> jax.Array:
+    """Combine slots 64 apart, in pairs of pairs counted from the center: further slots that are neutral change nothing."""
+
+    def chunk(first: Any, size: int) -> jax.Array:
+        terms = []
+        for start in range(0, max(size, 1), LANES):
+            term = some(first + start, min(LANES, size - start))
+            gap = [(0, 0)] * (term.ndim - 1) + [(0, LANES - term.shape[-1])]
+            terms.append(jnp.pad(term, gap, constant_values=neutral) if term.shape[-1] < LANES else term)
+        return tree(terms)
+
+    def tree(terms: list[jax.Array]) -> jax.Array:
+        while len(terms) > 1:
+            pairs = [combine(a, b) for a, b in zip(terms[0::2], terms[1::2], strict=False)]
+            terms = pairs + terms[2 * len(pairs) :]
+        return terms[0]
+
+    if size <= _CHUNK:
+        return chunk(0, size)
+    whole = size // _CHUNK
+    found = jax.lax.map(lambda number: chunk(number * _CHUNK, _CHUNK), jnp.arange(whole, dtype=jnp.int32))
+    rest = [] if size % _CHUNK == 0 else [chunk(whole * _CHUNK, size % _CHUNK)]
+    # The chunks, too, in pairs of pairs counted from the center, a rest counting as one.
+    while found.shape[0] > 1:
+        if found.shape[0] % 2:
+            rest = [found[-1] if not rest else combine(found[-1], rest[0])]
+            found = found[:-1]
+        found = combine(found[0::2], found[1::2])
+    return tree([found[0], *rest])
+
+
+def weigh(line: Line) -> tuple[Base, jax.Array]:
+    """The base of each row, and the weights of its lanes: 64 of the lower side, 64 of the upper side, the two tails.
+
+    Almost all rows can be weighed from cost 0, with one product for each piece. Rows with all their mass far above it (long ties, a
+    large epsilon) or in tiny pieces are weighed again from a base of their own. A base only changes powers of two, and each row
+    decides for itself.
+    """
+    line = Line(*jax.lax.stop_gradient(line[:4]), line.batch)
+    zero = jnp.zeros((1,), line.rate.dtype)
+    plain = Base(zero, zero.astype(jnp.int32), zero)
+    tables = [heights.from_zero() for heights in line.heights]
+    lanes = _joined(line, line.by_lanes(lambda width, table: jnp.abs(width * table), jnp.add, 0.0, tables), plain)
+    total, info = pairwise_sum(lanes), jnp.finfo(lanes.dtype)
+    fits = (total > 2.0 ** (info.minexp + 76)) & (total < 2.0 ** (info.maxexp - 16))
+
+    def again() -> tuple[Base, jax.Array]:
+        def one(number: jax.Array) -> tuple[Base, jax.Array]:
+            own = Line(*jax.tree.map(lambda leaf: row(leaf, line.batch, number), line[:4]), ())
+            base = jax.tree.map(lambda own, plain: jnp.where(fits.reshape(-1)[number], plain, own), _own_base(own), plain)
+            weights = own.by_lanes(lambda width, heights: heights.weight(width, base), jnp.add, 0.0, own.heights)
+            return base, _joined(own, weights, base)
+
+        rows = prod(line.batch)
+        found = jax.lax.map(one, jnp.arange(rows, dtype=jnp.int32), batch_size=min(rows, 256))
+        return jax.tree.map(lambda leaf: leaf.reshape(*line.batch, *leaf.shape[1:]), found)
+
+    return jax.lax.cond(jnp.all(fits), lambda: (jax.tree.map(lambda f: jnp.broadcast_to(f, (*line.batch, 1)), plain), lanes), again)
+
+
+def _joined(line: Line, lanes: list[jax.Array], base: Base) -> jax.Array:
+    if line.tails is not None:
+        lanes = [*lanes, line.tails[1].weight(line.tails[0].scale, base)]
+    return jnp.concatenate([jnp.broadcast_to(part, (*line.batch, part.shape[-1])) for part in lanes], axis=-1)
+
+
+def _own_base(line: Line) -> Base:
+    """The lowest cost that has mass in each row, and then the power of two of its heaviest slot."""
+
+    def of_row(part: Callable[[jax.Array, Heights], jax.Array], combine: Any, neutral: Any) -> jax.Array:
+        lanes = line.by_lanes(part, combine, neutral, line.heights)
+        if line.tails is not None:
+            lanes.append(part(line.tails[0].scale, line.tails[1]))
+        found = [jax.lax.reduce(array, np.asarray(neutral, array.dtype), combine, (array.ndim - 1,)) for array in lanes]
+        return jnp.broadcast_to(functools.reduce(combine, found)[..., None], (*line.batch, 1))
+
+    cost = of_row(lambda width, heights: jnp.where(width > 0, heights.cost, jnp.inf), jax.lax.min, np.inf)
+    base = Base.at(jnp.where(jnp.isinf(cost), 0.0, cost), line.heights[0].bits)
+    return base.shifted(-of_row(lambda width, heights: heights.log2_weight(width, base), jax.lax.max, NEVER))
