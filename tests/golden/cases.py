@@ -1,8 +1,8 @@
 """The fixed cases whose values are recorded: one list, for ``record.py``, which writes them, and for the test, which compares.
 
-A family is a function that returns ``{case: {quantity: values}}``, computed in the precision that JAX has at that moment; if ``quick``,
-some of the cases only. The word behind the last dot of a quantity says what it is and thereby how exactly it has to be met (see
-``compare.py``). Nothing is drawn: what the library computes from fixed data is recorded.
+A family is a function that returns ``{case: {quantity: values}}``, computed in the precision that JAX has at that moment; if
+``quick``, some of the cases only. The word behind the last dot of a quantity says what it is and thereby how exactly it has to be
+met (see ``compare.py``). Nothing is drawn: what the library computes from fixed data is recorded.
 
 Only public names are used, looked up when they are called, so that what is renamed is renamed here in one place.
 """

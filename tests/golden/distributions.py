@@ -1,8 +1,8 @@
 """Cases about data: profiles, sensitivities, and what the mechanisms make of them.
 
-Most of the time goes into compiling, so all distributions on the line, whatever they came from, are padded to one number of pieces
-and described by one program, and so are those on finitely many candidates. :func:`line_one_by_one` describes each in its own shape; it
-has to give what is recorded for the padded ones.
+Most of the time goes into compiling, so all distributions on the line, whatever they came from, are padded to one number of
+pieces and described by one program, and so are those on finitely many candidates. :func:`line_one_by_one` describes each in its
+own shape; it has to give what is recorded for the padded ones.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Values = dict[str, dict[str, Any]]
 
 FRACTIONS = np.array([-0.013, 0.217, 0.4321, 0.9137])  # of the range: where densities and distribution functions are recorded
 LEVELS = np.array([0.02, 0.5, 0.93])  # of quantiles
+LEVELS_OF_CANDIDATES = np.array([0.02, 0.47, 0.93])  # not 1/2: where the cdf of a symmetric one is 1/2, rounding decides
 COVERAGE = 0.95
 LOW, HIGH = 0.0, 100.0
 BOUNDS = {"lower": LOW, "upper": HIGH}
@@ -36,12 +37,14 @@ def records() -> dict[str, np.ndarray]:
     """Four rows: without ties, all equal, at and beyond the bounds, and ties with NaN; and what goes with them."""
     some = np.random.default_rng(20240601)
     nan = np.nan
-    rows = np.stack([
-        some.uniform(0, 100, 13).round(1),
-        np.full(13, 30.0),
-        np.array([0, 0, 0, 100, 100, -5, 120, 0, 50, 100, 0, 100, 0.0]),
-        np.array([40, 41, nan, 41, 41, 43, nan, 44, 45, 45, nan, 90, 12.0]),
-    ])
+    rows = np.stack(
+        [
+            some.uniform(0, 100, 13).round(1),
+            np.full(13, 30.0),
+            np.array([0, 0, 0, 100, 100, -5, 120, 0, 50, 100, 0, 100, 0.0]),
+            np.array([40, 41, nan, 41, 41, 43, nan, 44, 45, 45, nan, 90, 12.0]),
+        ]
+    )
     return {
         "x": floats(rows),
         "long": floats(np.stack([some.normal(50, 12, 60), np.repeat(some.uniform(0, 100, 12).round(), 5)])),
@@ -144,10 +147,13 @@ LINE: dict[str, LineCase] = {
     "median_swap_count": _of(lambda d: dpjax.median(d["x"], count=np.array([13, 8, 1, 2], np.int32), **SWAP), "plm", slow=True),
     "quantile_10_add_remove": _of(lambda d: dpjax.quantile(d["x"], 0.1, **ADD_REMOVE), "plm", slow=True),
     "quantile_25_continuous_add_remove": _of(
-        lambda d: dpjax.quantile(d["x"], 0.25, definition="continuous", **ADD_REMOVE), "plm",
+        lambda d: dpjax.quantile(d["x"], 0.25, definition="continuous", **ADD_REMOVE),
+        "plm",
         slow=True,
     ),
-    "quantile_90_lower_add_remove": _of(lambda d: dpjax.quantile(d["x"], 0.9, definition="lower", **ADD_REMOVE), "plm inv", slow=True),
+    "quantile_90_lower_add_remove": _of(
+        lambda d: dpjax.quantile(d["x"], 0.9, definition="lower", **ADD_REMOVE), "plm inv", slow=True
+    ),
     "quantile_10_lower_swap": _of(lambda d: dpjax.quantile(d["x"], 0.1, definition="lower", **SWAP), "plm inv", slow=True),
     "quantile_25_swap": _of(lambda d: dpjax.quantile(d["x"], 0.25, **SWAP), "plm", slow=True),
     "quantile_90_continuous_swap": _of(lambda d: dpjax.quantile(d["x"], 0.9, definition="continuous", **SWAP), "plm"),
@@ -163,7 +169,9 @@ LINE: dict[str, LineCase] = {
     "mean_count": _of(lambda d: dpjax.mean(d["x"], count=d["count"], **ADD_REMOVE), "inv", slow=True),
     "sum_swap": _of(lambda d: dpjax.profiles.sum(d["x"], **SWAP), "plm inv", high=1300.0, slow=True),
     "sum_add_remove": _of(lambda d: dpjax.profiles.sum(d["x"], **ADD_REMOVE), "plm", high=1300.0, slow=True),
-    "sum_add_remove_max_count": _of(lambda d: dpjax.profiles.sum(d["x"], max_count=15, **ADD_REMOVE), "plm inv", high=1500.0, slow=True),
+    "sum_add_remove_max_count": _of(
+        lambda d: dpjax.profiles.sum(d["x"], max_count=15, **ADD_REMOVE), "plm inv", high=1500.0, slow=True
+    ),
     "median_truncated": LineCase(_truncated, slow=True),
     "radii_bounds": _of(lambda d: _radii(d, neighbors="swap", **BOUNDS), "plm inv"),
     "radii_step": _of(lambda d: _radii(d, neighbors="add_remove", radii_below=d["radii"] / 2, step=12.0), "plm"),
@@ -173,7 +181,9 @@ LINE: dict[str, LineCase] = {
     ),
     "triangles": _of(lambda d: dpjax.triangle_count(d["adjacency"], num_levels=4, neighbors="edge"), "plm", high=35.0, slow=True),
     "triangles_of_edges": _of(
-        lambda d: dpjax.triangle_count_of_edges(_edges(), num_nodes=7, num_levels=4, neighbors="edge"), "plm", high=35.0,
+        lambda d: dpjax.triangle_count_of_edges(_edges(), num_nodes=7, num_levels=4, neighbors="edge"),
+        "plm",
+        high=35.0,
         slow=True,
     ),
     "maximum_shifted": LineCase(
@@ -305,8 +315,8 @@ def _rows(distribution: Any, pieces: int) -> dict[str, Any]:
     }
 
 
-def _described(distribution: Any, low: Any, high: Any) -> dict[str, Any]:
-    return _describe(distribution, low, high, floats(FRACTIONS), floats(LEVELS), floats(COVERAGE))
+def _described(distribution: Any, low: Any, high: Any, levels: np.ndarray = LEVELS) -> dict[str, Any]:
+    return _describe(distribution, low, high, floats(FRACTIONS), floats(levels), floats(COVERAGE))
 
 
 @jax.jit
@@ -316,7 +326,11 @@ def _describe(distribution: Any, low: Any, high: Any, fractions: Any, levels: An
     y = low[None] + fractions[spread] * (high - low)[None]
     p = jnp.broadcast_to(levels[spread], levels.shape + distribution.batch_shape)
     center = low + jnp.asarray(0.4, low.dtype) * (high - low)
-    found = {"quantile": distribution.quantile(p), "mean": distribution.mean(), "mean_abs_error": distribution.mean_abs_error(center)}
+    found = {
+        "quantile": distribution.quantile(p),
+        "mean": distribution.mean(),
+        "mean_abs_error": distribution.mean_abs_error(center),
+    }
     found["interval.quantile"] = jnp.stack(distribution.interval(coverage))
     for name in ("log_prob", "cdf", "survival"):
         if hasattr(distribution, name):
@@ -371,11 +385,16 @@ def _finite(quick: bool) -> dict[str, Any]:
 
 def _downs(d: dict[str, Any], quick: bool) -> dict[str, Any]:
     largest = {"maximum": dpjax.maximum(d["x"], **BOUNDS)}
-    return largest if quick else largest | {
-        "nonnegative_sum": dpjax.nonnegative_sum(d["amounts"], upper=100.0),
-        "user_sum": dpjax.user_sum(d["amounts"], d["ids"], upper=100.0),
-        "distinct_count": dpjax.distinct_count(d["ids"], upper=100.0, count=d["count"]),
-    }
+    return (
+        largest
+        if quick
+        else largest
+        | {
+            "nonnegative_sum": dpjax.nonnegative_sum(d["amounts"], upper=100.0),
+            "user_sum": dpjax.user_sum(d["amounts"], d["ids"], upper=100.0),
+            "distinct_count": dpjax.distinct_count(d["ids"], upper=100.0, count=d["count"]),
+        }
+    )
 
 
 def finite(quick: bool) -> Values:
@@ -387,7 +406,7 @@ def finite(quick: bool) -> Values:
     stacked = dpjax.Finite(values, cost, rate)
     # Of each row's own range, which the candidates are: they are public.
     low, high = values.min(axis=-1), values.max(axis=-1)
-    found = _described(stacked, low, high) | _at_candidates(stacked)
+    found = _described(stacked, low, high, LEVELS_OF_CANDIDATES) | _at_candidates(stacked)
     ends = np.cumsum([len(part) for _, _, part in rows])[:-1]
     parts = {key: np.split(np.asarray(value), ends, axis=0 if "candidates" in key else -1) for key, value in found.items()}
     out: Values = {}
@@ -465,7 +484,9 @@ def sensitivities(quick: bool) -> Values:
         "alpha_laplace.number": laplace.alpha_of(budgets, beta=0.001, delta=delta),
         "shift_for.exact": [dpjax.shift_for(e, num_candidates=1000, failure=1e-4) for e in (0.1, 1.0, 8.0)],
         "search_shift_for.number": [dpjax.search_shift_for(num_candidates=1000, failure=1e-4, epsilon=e) for e in (0.1, 1.0, 8.0)],
-        "search_shift_for_zcdp.number": [dpjax.search_shift_for(num_candidates=1000, failure=1e-4, zcdp=r) for r in (0.1, 1.0, 8.0)],
+        "search_shift_for_zcdp.number": [
+            dpjax.search_shift_for(num_candidates=1000, failure=1e-4, zcdp=r) for r in (0.1, 1.0, 8.0)
+        ],
     }
     return found
 

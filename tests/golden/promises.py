@@ -1,4 +1,4 @@
-"""Cases about promises: guarantees and accounting, exact audits, releases, metric privacy, and what the theorems promise of errors."""
+"""Cases about promises: guarantees, accounting, audits, releases, metric privacy, and what the theorems say of errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def guarantees(quick: bool) -> Values:
             f"piecewise_laplace swap {epsilon}": cost.piecewise_laplace.guarantee(swapped, epsilon),
             f"inverse_sensitivity {epsilon}": cost.inverse_sensitivity.guarantee(median, epsilon),
             f"duff {epsilon}": cost.duff.guarantee(median, epsilon),
-            f"duff counts {epsilon}": cost.duff.guarantee(dpjax.mode(d["x"], candidates=floats([30, 40]), neighbors="add_remove"), epsilon),
+            f"duff counts {epsilon}": cost.duff.guarantee(
+                dpjax.mode(d["x"], candidates=floats([30, 40]), neighbors="add_remove"), epsilon
+            ),
             f"laplace {epsilon}": cost.laplace.guarantee(epsilon, neighbors="swap", bounded=False),
             f"laplace bounded {epsilon}": cost.laplace.guarantee(epsilon, neighbors="swap", bounded=True),
             f"exponential {epsilon}": cost.exponential.guarantee(counted, epsilon),
@@ -85,21 +87,31 @@ def accounting(quick: bool) -> Values:
     curve = noise.with_curve(lambda order: of.rdp_of_laplace(0.5, order=order))
     swap = dpjax.Guarantee(0.5, 0.5, "swap")
     found = {
-        "one": each, "loose": loose, "gaussian": gaussian, "curve": curve,
-        "many": 100 * each, "some": 3 * each + noise, "mixed": 10 * each + 2 * noise + 5 * loose, "with zcdp": 20 * gaussian + noise,
-        "curves": 20 * curve, "one of many": (100 * each).guarantee(),
-        "group": of.for_groups(swap, size=3), "group with delta": of.for_groups(dpjax.Guarantee(0.3, 0.6, "swap", delta=1e-7), size=4),
+        "one": each,
+        "loose": loose,
+        "gaussian": gaussian,
+        "curve": curve,
+        "many": 100 * each,
+        "some": 3 * each + noise,
+        "mixed": 10 * each + 2 * noise + 5 * loose,
+        "with zcdp": 20 * gaussian + noise,
+        "curves": 20 * curve,
+        "one of many": (100 * each).guarantee(),
+        "group": of.for_groups(swap, size=3),
+        "group with delta": of.for_groups(dpjax.Guarantee(0.3, 0.6, "swap", delta=1e-7), size=4),
         "parallel by value": of.parallel(each, noise, membership="by_value"),
         "parallel by position": of.parallel(swap, dpjax.Guarantee(0.2, 0.4, "swap"), membership="by_position"),
         "subsampled": of.poisson_subsample(shrunk, probability=0.1),
         "subsampled with delta": of.poisson_subsample(loose, probability=0.01),
-        "absorbed": of.absorb_failure(swap, 1e-6), "absorbed public": of.absorb_failure(swap, 1e-6, test="public"),
-        "conditioned": of.condition_on_success(swap, 0.1), "conditioned published": of.condition_on_success(loose, 0.5, bound="published"),
+        "absorbed": of.absorb_failure(swap, 1e-6),
+        "absorbed public": of.absorb_failure(swap, 1e-6, test="public"),
+        "conditioned": of.condition_on_success(swap, 0.1),
+        "conditioned published": of.condition_on_success(loose, 0.5, bound="published"),
         "conditioned with delta": of.condition_on_success(loose, 0.3),
         "retried": of.retry_until_success(swap, 0.1, attempts=9, fallback="public"),
         "retried private": of.retry_until_success(loose, 0.5, attempts=30, fallback="private"),
         "retried published": of.retry_until_success(loose, 0.5, attempts=30, fallback="public", bound="published"),
-    }  # fmt: skip
+    }
     out = {name: promise(one) for name, one in found.items()}
     out["spread"] = promise(100 * each, (1e-9, 1e-2), (0.05, 4.0))
     for name in ("many", "mixed", "with zcdp", "curves"):
@@ -126,7 +138,7 @@ def accounting(quick: bool) -> Values:
     budget = dpjax.accounting.PrivacyFilter(1.0, 1e-6, "add_remove")
     odometer = dpjax.accounting.PrivacyOdometer(1e-6, "add_remove")
     allowed, remaining, spent = [], [], []
-    for cost in (each, noise, loose, each, 3 * each, noise, gaussian):
+    for cost in (each, noise, each, 3 * each, noise, gaussian):
         allowed.append(budget.allows(cost))
         if allowed[-1]:
             budget.charge(cost)
@@ -189,9 +201,7 @@ def auditing(quick: bool) -> Values:
     found = {}
 
     def pair(mechanism: str) -> tuple[Any, Any]:
-        both = dpjax.median(
-            jnp.stack([x, x]), definition="lower", mask=jnp.stack([jnp.ones(13, bool), without]), **ADD_REMOVE
-        )
+        both = dpjax.median(jnp.stack([x, x]), definition="lower", mask=jnp.stack([jnp.ones(13, bool), without]), **ADD_REMOVE)
         made = getattr(dpjax, mechanism)(both, d["sweep"])
         rows = jax.tree.map(jnp.asarray, made)
         return _row(rows, 0), _row(rows, 1)
@@ -281,17 +291,30 @@ def release(quick: bool) -> Values:
                     case[f"{rows}_size.exact"] = some.size
                 found[f"{name} {neighbors} {shape}"] = case
     for epsilon in EPSILONS:
-        some = to.exact_law(data["some"] / 4, statistic="median", epsilon=epsilon, grid=fine, neighbors="add_remove", law="cell", n_max=8)
+        some = to.exact_law(
+            data["some"] / 4, statistic="median", epsilon=epsilon, grid=fine, neighbors="add_remove", law="cell", n_max=8
+        )
         found[f"median {epsilon}"] = {"some.probability": some.pmf(np.arange(12)), "some.mean_abs_error": some.mean_abs_error(2.0)}
     ids = np.array([4, 4, 9, 1, 1, 7, 2])
     some = to.exact_law(ids, statistic=to.Distinct(tau=1, size=12), epsilon=2.0, neighbors="add_remove")
     found["distinct"] = {"ids.probability": some.pmf(np.arange(12))}
     some = to.exact_law(
-        ids, statistic=to.Total(tau=1, size=40), epsilon=2.0, grid=whole, neighbors="add_remove", persons=np.array([1, 1, 2, 3, 3, 3, 4])
+        ids,
+        statistic=to.Total(tau=1, size=40),
+        epsilon=2.0,
+        grid=whole,
+        neighbors="add_remove",
+        persons=np.array([1, 1, 2, 3, 3, 3, 4]),
     )
     found["total of persons"] = {"ids.probability": some.pmf(np.arange(0, 40, 3))}
     masked = to.exact_law(
-        data["some"], statistic="median", epsilon=1.0, grid=whole, neighbors="add_remove", law="cell", mask=np.array([1, 1, 0, 1, 0], bool)
+        data["some"],
+        statistic="median",
+        epsilon=1.0,
+        grid=whole,
+        neighbors="add_remove",
+        law="cell",
+        mask=np.array([1, 1, 0, 1, 0], bool),
     )
     found["median masked"] = {"some.probability": masked.pmf(np.arange(16))}
     table = to.public_tables(1.0, levels=6)
@@ -340,16 +363,29 @@ def metrics(quick: bool) -> Values:
         "smooth": of.smooth_threshold(line, epsilon=0.5, threshold=4.0),
     }
     found = {
-        name: {"budgets.number": one.budgets, "smallest.number": one.smallest, "largest.number": one.largest, "size.exact": one.size}
+        name: {
+            "budgets.number": one.budgets,
+            "smallest.number": one.smallest,
+            "largest.number": one.largest,
+            "size.exact": one.size,
+        }
         for name, one in made.items()
     }
     lazy = of.smooth_threshold(of.point_metric(points, epsilon=1.0), epsilon=0.5, threshold=4.0)
-    found["points of a function"] = {"rows.number": lazy.rows(1, 2), "largest.number": lazy.largest, "smallest.number": lazy.smallest}
+    found["points of a function"] = {
+        "rows.number": lazy.rows(1, 2),
+        "largest.number": lazy.largest,
+        "smallest.number": lazy.smallest,
+    }
     report = of.validate(of.from_budgets(u["failing"]))
     found["report"] = {
-        "triple.exact": np.asarray(report.triple).tolist(), "direct.number": report.direct, "detour.number": report.detour,
-        "excess.number": report.excess, "is_metric.exact": report.is_metric, "violations.exact": int(report.violations),
-    }  # fmt: skip
+        "triple.exact": np.asarray(report.triple).tolist(),
+        "direct.number": report.direct,
+        "detour.number": report.detour,
+        "excess.number": report.excess,
+        "is_metric.exact": report.is_metric,
+        "violations.exact": int(report.violations),
+    }
     absence = made["absence"]
     allowed = of.lipschitz_queries(u["queries"], line)
     promises = {
@@ -381,7 +417,9 @@ def metric_mechanisms(quick: bool) -> Values:
     private, queries, weights = line.with_absence(2.0), u["queries"], u["weights"]
     found: Values = {}
     for name, metric in (("swap", line), ("add_remove", private)):
-        scales = {kind: of.noise_scales(queries, metric, strategy=kind) for kind in ("equal_shares", "common", "parameter_selection")}
+        scales = {
+            kind: of.noise_scales(queries, metric, strategy=kind) for kind in ("equal_shares", "common", "parameter_selection")
+        }
         best = {kind: of.optimal_scales(queries, metric, objective=kind) for kind in ("squared", "absolute", "geometric_mean")}
         found[f"scales {name}"] = {f"{kind}.number": value for kind, value in scales.items()} | {
             f"{kind}.optimum": (one.scales**2).sum() if kind == "squared" else one.scales.sum()
@@ -401,10 +439,16 @@ def metric_mechanisms(quick: bool) -> Values:
         y = answers.mean()[None] + floats([-1.7, 0.3, 2.2])[:, None, None]
         p = jnp.broadcast_to(floats([0.02, 0.5, 0.93])[:, None, None], (3, *answers.batch_shape))
         found[f"laplace {name}"] = {
-            "mean": answers.mean(), "variance.number": answers.variance(), "stddev.number": answers.stddev(),
-            "mean_abs_error": answers.mean_abs_error(answers.mean()), "log_prob": answers.log_prob(y), "cdf": answers.cdf(y),
-            "survival": answers.survival(y), "quantile": answers.quantile(p), "interval.quantile": jnp.stack(answers.interval(0.95)),
-        }  # fmt: skip
+            "mean": answers.mean(),
+            "variance.number": answers.variance(),
+            "stddev.number": answers.stddev(),
+            "mean_abs_error": answers.mean_abs_error(answers.mean()),
+            "log_prob": answers.log_prob(y),
+            "cdf": answers.cdf(y),
+            "survival": answers.survival(y),
+            "quantile": answers.quantile(p),
+            "interval.quantile": jnp.stack(answers.interval(0.95)),
+        }
         chosen = of.linear_selection(u["histogram"], metric, weights=weights)
         found[f"linear_selection {name}"] = {"candidates.log_prob": chosen.log_probabilities(), "mean": chosen.mean()}
     sensitivity = floats(np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
@@ -419,9 +463,11 @@ def metric_mechanisms(quick: bool) -> Values:
     }
     envelope = of.lipschitz_envelope(queries, line, scale=0.05)
     found["lipschitz_envelope"] = {
-        "values.number": envelope.values, "scale.number": envelope.scale, "mismatch.number": of.mismatch(queries, envelope),
+        "values.number": envelope.values,
+        "scale.number": envelope.scale,
+        "mismatch.number": of.mismatch(queries, envelope),
         "answers": envelope.answers(u["histogram"]),
-    }  # fmt: skip
+    }
     return found
 
 
@@ -458,15 +504,18 @@ def bounds(quick: bool) -> Values:
         "duff": {
             "level_measure.number": of.duff.level_measure(lower, floats(3.0)),
             "proposition_4.number": of.duff.proposition_4(20.0, e, support=100.0, level_measure=10.0),
-            "theorem_1_threshold.number": tail.threshold, "theorem_1_probability.probability": tail.probability,
+            "theorem_1_threshold.number": tail.threshold,
+            "theorem_1_probability.probability": tail.probability,
             "corollary_1_beta.number": of.duff.corollary_1_beta(0.01, e, support=100.0, growth=1.0),
-            "corollary_1_threshold.number": corollary.threshold, "corollary_1_probability.probability": corollary.probability,
+            "corollary_1_threshold.number": corollary.threshold,
+            "corollary_1_probability.probability": corollary.probability,
         },
         "metric_laplace": {
             "exact.number": laplace.exact_squared_error(queries, scales, answered=answered, num_records=40.0),
             "theorem_2_squared.number": laplace.theorem_2_squared(queries, scales, answered=answered, num_records=40.0),
             "theorem_2_absolute.number": laplace.theorem_2_absolute(queries, scales, answered=answered, num_records=40.0),
-            "theorem_2_maximum.number": worst.threshold, "theorem_2_failure.probability": worst.probability,
+            "theorem_2_maximum.number": worst.threshold,
+            "theorem_2_failure.probability": worst.probability,
             "theorem_11_squared.number": laplace.theorem_11(queries, scales, answered=answered),
             "theorem_11_absolute.number": laplace.theorem_11(queries, scales, answered=answered, norm="absolute"),
             "theorem_11_maximum.number": eleven.threshold,
@@ -482,7 +531,9 @@ def bounds(quick: bool) -> Values:
             "noisy_tree_zcdp.number": [of.selection.noisy_tree_excess(1000, zcdp=one) for one in EPSILONS],
         },
         "metric_selection": {
-            "exponential_shortfall.number": of.metric_selection.exponential_shortfall(8, scale=0.5, failure=failure, num_best=2, mismatch=0.1),
+            "exponential_shortfall.number": of.metric_selection.exponential_shortfall(
+                8, scale=0.5, failure=failure, num_best=2, mismatch=0.1
+            ),
             "mwem_error.solution": of.metric_selection.mwem_error(1000, rounds=10, **size),
             "mwem_error_failure.solution": of.metric_selection.mwem_error(1000, rounds=10, failure=failure, **size),
             "mwem_rounds.exact": of.metric_selection.mwem_rounds(10_000, **size),
@@ -490,5 +541,5 @@ def bounds(quick: bool) -> Values:
             "small_db_bound.solution": of.metric_selection.small_db_bound(100, failure=failure, **size),
             "small_db_error.number": of.metric_selection.small_db_error(100, size=8, failure=failure, **size),
         },
-    }  # fmt: skip
+    }
     return found
