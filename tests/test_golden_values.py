@@ -1,7 +1,5 @@
 """The library still computes what it computed when ``tests/golden/v01_*.json`` was recorded (see ``tests/golden/README.md``)."""
 
-import copy
-
 import jax
 import numpy as np
 import pytest
@@ -51,11 +49,8 @@ def test_a_change_of_ten_times_the_tolerance_is_seen(dtype):
         for case, quantities in cases.items():
             for quantity, recorded in quantities.items():
                 for at, changed in perturbed(quantity, recorded, dtype):
-                    false = copy.deepcopy({case: quantities})
-                    false[case][quantity] = changed
-                    seen = compare.differences({case: quantities}, false, dtype)
+                    seen = compare.differences({case: {quantity: recorded}}, {case: {quantity: changed}}, dtype)
                     assert len(seen) == 1, f"{name}, {case}, {quantity} at {at}"
-                    assert quantity in seen[0]
 
 
 def perturbed(quantity, recorded, dtype):
