@@ -33,7 +33,7 @@ class Family:
 
 FAMILIES = {
     "line": Family(distributions.line),
-    "line_one_by_one": Family(distributions.line_one_by_one, recorded_as="line", quick=()),
+    "line_one_by_one": Family(distributions.line_one_by_one, recorded_as="line", dtypes=("float64",), quick=()),
     "finite": Family(distributions.finite, quick=("float64",)),
     "sensitivities": Family(distributions.sensitivities, quick=("float64",)),
     "noise": Family(distributions.noise, quick=()),

@@ -242,12 +242,12 @@ def line(quick: bool) -> Values:
 
 
 def line_one_by_one(quick: bool) -> Values:
-    """The same, each distribution in its own shape."""
-    built, cases = _built(quick), _line_cases(quick)
-    found = _profiles(built)
-    for name, (_, each) in built.items():
-        for mechanism, one in each.items():
-            ends = (np.broadcast_to(floats(end), one.batch_shape) for end in (cases[name].low, cases[name].high))
+    """Distributions of each structure, in their own shapes: shared costs, rates of a sweep, no pieces, one tail, two, none."""
+    data, found = records(), {}
+    for name in ("median_add_remove", "lower_median_swap", "radii_step", "noise"):
+        case = LINE[name]
+        for mechanism, one in jax.jit(case.build)(data)[1].items():
+            ends = (np.broadcast_to(floats(end), one.batch_shape) for end in (case.low, case.high))
             found[f"{name} {mechanism}"] = _described(one, *ends)
     return found
 
