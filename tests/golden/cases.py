@@ -35,7 +35,7 @@ FAMILIES = {
     "line": Family(distributions.line),
     "line_one_by_one": Family(distributions.line_one_by_one, recorded_as="line", dtypes=("float64",), quick=()),
     "finite": Family(distributions.finite, quick=("float64",)),
-    "sensitivities": Family(distributions.sensitivities, quick=("float64",)),
+    "sensitivities": Family(distributions.sensitivities, quick=()),
     "noise": Family(distributions.noise, quick=()),
     "guarantees": Family(promises.guarantees, dtypes=("float64",)),
     "accounting": Family(promises.accounting, dtypes=("float64",)),

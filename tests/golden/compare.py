@@ -1,7 +1,7 @@
 """How exactly a computed value has to meet a recorded one, and whether it does.
 
 A value may differ from the recorded one by ``tolerance * max(|recorded|, floor)``. The relative tolerance is 1e-12 in float64 and
-5e-6 in float32 (42 units in the last place), unless the table says otherwise; the values recorded in float32 are within a third
+5e-6 in float32 (42 units in the last place), unless the table says otherwise; the values recorded in float32 are within 0.6
 of that of those recorded in float64, but for survival functions and the Renyi divergences of bounded range, which have 2e-5 for
 that reason. The floor is the natural scale of the quantity, below which a difference says nothing, since the quantity is the
 result of a cancellation:

@@ -177,7 +177,9 @@ LINE: dict[str, LineCase] = {
     "radii_step": _of(lambda d: _radii(d, neighbors="add_remove", radii_below=d["radii"] / 2, step=12.0), "plm"),
     "radii_step_bounds": _of(lambda d: _radii(d, neighbors="swap", step=12.0, **BOUNDS), "plm", slow=True),
     "local_sensitivities": _of(
-        lambda d: dpjax.from_local_sensitivity(d["x"][:, 0], d["radii"], neighbors="swap", **BOUNDS), "plm inv"
+        lambda d: dpjax.from_local_sensitivity(d["x"][:, 0], d["radii"], neighbors="swap", **BOUNDS),
+        "plm inv",
+        slow=True,
     ),
     "triangles": _of(lambda d: dpjax.triangle_count(d["adjacency"], num_levels=4, neighbors="edge"), "plm", high=35.0, slow=True),
     "triangles_of_edges": _of(
@@ -193,7 +195,8 @@ LINE: dict[str, LineCase] = {
                 "shifted_inverse": dpjax.shifted_inverse(down, d["each"], tau=2),
                 "shifted_inverse_rho": dpjax.shifted_inverse(down, d["each"], tau=2, rho=0.5),
             },
-        )
+        ),
+        slow=True,
     ),
     "total_shifted": LineCase(
         lambda d: (
