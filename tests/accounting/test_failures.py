@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text())
 PUBLISHED = GOLDEN["conditioning_thm1"]["eb=0.5,db=1e-6,beta=0.5"]

@@ -8,7 +8,16 @@ import pytest
 
 import dpjax
 from dpjax import accounting
-from dpjax.accounting import Composition, Guarantee, PrivacyFilter, composition, for_groups, formulas, parallel, poisson_subsample
+from dpjax.accounting import (
+    Composition,
+    Guarantee,
+    PrivacyFilter,
+    composition_theorems,
+    for_groups,
+    formulas,
+    parallel,
+    poisson_subsample,
+)
 
 PURE = Guarantee(0.3, inf, "swap")
 RANGE = Guarantee(0.3, 0.3, "swap")
@@ -69,7 +78,7 @@ def test_deltas_of_the_parts_are_paid_first():
     assert spent.delta == pytest.approx(1e-7)
     assert spent.epsilon_at(0.9e-7) == inf
     assert spent.delta_at(3.0) == pytest.approx(1e-7)
-    optimal = composition.optimal_pure_delta([0.3], [10], epsilon=1.0)
+    optimal = composition_theorems.optimal_pure_delta([0.3], [10], epsilon=1.0)
     np.testing.assert_allclose(spent.rules_at(1 - (1 - 1e-8) ** 10 * (1 - optimal))["optimal"], 1.0, rtol=1e-6)
     # What zCDP says, it says with no delta; what epsilon says, with all of them.
     both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.03)

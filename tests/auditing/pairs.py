@@ -1,8 +1,10 @@
 """Neighbouring datasets on which mechanisms lose nearly all of their epsilon, and mistakes that lose more."""
 
 from dataclasses import replace
+from math import comb
 
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax import exponential, laplace, median, permute_and_flip, piecewise_laplace
 from dpjax.statistics.mode import candidate_counts
@@ -11,6 +13,12 @@ EPSILON = 1.0
 SWAP = jnp.array([[0.0, 2, 2, 2], [2.0, 2, 2, 20]])  # piecewise Laplace loses 0.897 there at epsilon 1, wherever the draw is
 WORSE = jnp.array([[0.0, 1, 1, 1], [1.0, 1, 1, 20]])
 VOTES = jnp.array([[0.0, 0, 0], [0.0, 0, 1]])
+
+
+def binomial(trials, probability):
+    """The probabilities of 0..trials successes, for up to a thousand trials."""
+    k = np.arange(trials + 1)
+    return np.array([float(comb(trials, int(i))) for i in k]) * probability**k * (1 - probability) ** (trials - k)
 
 
 def row(law, index, batch=()):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpjax import laplace
-from dpjax.accounting.binomial import lower_limit, mass, upper_limit, upper_tail
+from dpjax.auditing.binomial import lower_limit, upper_limit, upper_tail
 from dpjax.auditing.black_box import log_ratio, lower_bound
-from tests.auditing.pairs import BROKEN, EPSILON, HONEST
+from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -80,7 +80,7 @@ def test_the_confidence_of_one_event_summed_over_all_counts():
     low, high = (limit(counts, trials=tested, error=(1 - CONFIDENCE) / 2) for limit in (lower_limit, upper_limit))
     for epsilon in (0.2, 1.0, 3.0):
         p = 1 / (1 + np.exp(-epsilon))
-        both = mass(counts, trials=tested, probability=p)[:, None] * mass(counts, trials=tested, probability=1 - p)[None, :]
+        both = binomial(tested, p)[:, None] * binomial(tested, 1 - p)[None, :]
         chance = both[low[:, None] > np.exp(epsilon) * high[None, :]].sum()
         assert 0 < chance <= 1 - CONFIDENCE
         plug_in = both[counts[:, None] > np.exp(epsilon) * counts[None, :]].sum()

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from dpjax import Finite
-from dpjax.accounting.binomial import mass
 from dpjax.auditing.one_run import audit_in_one_run, correct_guesses, epsilon_lower_bound, p_value
-from tests.auditing.pairs import BROKEN, EPSILON, HONEST, row
+from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial, row
 from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -89,7 +88,7 @@ def test_p_values_and_bounds_are_monotone_and_agree():
 def exceedance(guesses, epsilon, bounds, extra=0.0):
     """P[bound > epsilon] over the exact law of the count, for randomized response that tells the truth outright with ``extra``."""
     truthful = 1 / (1 + np.exp(-epsilon))
-    return mass(np.arange(guesses + 1), trials=guesses, probability=truthful + extra * (1 - truthful))[bounds > epsilon].sum()
+    return binomial(guesses, truthful + extra * (1 - truthful))[bounds > epsilon].sum()
 
 
 @pytest.mark.parametrize("guesses", [1, 20, 1000])
@@ -121,7 +120,7 @@ def test_the_confidence_with_delta():
 
 def test_mistakes_raise():
     for arguments, words in (
-        ({"correct": 11, "guesses": 10}, "correct must be whole numbers from 0 to guesses"),
+        ({"correct": 11, "guesses": 10}, "correct must be integers from 0 to guesses"),
         ({"correct": -1, "guesses": 10}, "correct must be"),
         ({"correct": 1.5, "guesses": 10}, "correct must be"),
         ({"correct": 1, "guesses": 10, "canaries": 9}, "more guesses than canaries"),
@@ -154,7 +153,7 @@ def test_audits_of_randomized_response():
     broken = randomized_response(20_000, 1.2 * EPSILON)  # the control
     assert audit_in_one_run(jax.random.key(0), *broken, guesses=20_000, confidence=SURE).epsilon > EPSILON
     for guesses in (0, 20_001, 1.5):
-        with pytest.raises(ValueError, match="guesses must be a whole number from 1 to the 20000 canaries"):
+        with pytest.raises(ValueError, match="guesses must be an integer from 1 to the 20000 canaries"):
             audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=guesses)
     with pytest.raises(ValueError, match="one batch shape"):
         audit_in_one_run(jax.random.key(0), law_in, randomized_response(3, EPSILON)[1], guesses=2)
@@ -165,11 +164,11 @@ def test_audits_of_randomized_response():
 @pytest.mark.slow
 def test_the_number_of_correct_guesses_of_many_runs():
     law_in, law_out = randomized_response(50, EPSILON)
-    run = jax.jit(jax.vmap(partial(correct_guesses, law_in=law_in, law_out=law_out, guesses=30)))
+    run = jax.jit(jax.vmap(partial(correct_guesses, with_canary=law_in, without_canary=law_out, guesses=30)))
     correct = np.asarray(run(jax.random.split(jax.random.key(1), 20_000)))
     counts = np.bincount(correct, minlength=31)
     for claim, agree in ((EPSILON, assert_counts_follow), (1.1 * EPSILON, assert_counts_rejected)):
-        agree(counts, mass(np.arange(31), trials=30, probability=1 / (1 + np.exp(-claim))))
+        agree(counts, binomial(30, 1 / (1 + np.exp(-claim))))
     assert np.mean(epsilon_lower_bound(correct, 30) > EPSILON) <= 0.05
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax import inverse_sensitivity, laplace, median, piecewise_laplace
-from dpjax.accounting import Guarantee, composition, rdp_of_bounded_range, rdp_of_pure
+from dpjax.accounting import Guarantee, composition_theorems, rdp_of_bounded_range, rdp_of_pure
 from dpjax.auditing import privacy_loss
 from dpjax.mechanisms import piecewise_laplace as plm
 
@@ -39,9 +39,9 @@ def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64
     assert (exact <= promise.rdp(ORDERS) * (1 + 1e-9)).all()
     assert (exact > rdp_of_bounded_range(0.3 * epsilon, order=ORDERS)).all()  # control: a smaller promise is passed
     for at in (0.25 * epsilon, 0.6 * epsilon):
-        one = composition.bounded_range_delta(epsilon, count=1, epsilon=at, queries="adaptive")
+        one = composition_theorems.bounded_range_delta(epsilon, count=1, epsilon=at, queries="adaptive")
         assert float(loss.delta(at).max()) <= one * (1 + 1e-9)
-        assert one < composition.optimal_pure_delta([epsilon], [1], epsilon=at)
+        assert one < composition_theorems.optimal_pure_delta([epsilon], [1], epsilon=at)
 
 
 def test_laplace_noise_needs_the_pure_conversion(x64):
@@ -51,7 +51,7 @@ def test_laplace_noise_needs_the_pure_conversion(x64):
     exact = np.asarray(loss.renyi(ORDERS))
     assert (exact <= np.asarray(rdp_of_pure(epsilon, order=ORDERS))).all()
     assert (exact > np.asarray(rdp_of_bounded_range(epsilon, order=ORDERS))).all()
-    assert float(loss.delta(0.5)) > composition.bounded_range_delta(epsilon, count=1, epsilon=0.5, queries="fixed")
+    assert float(loss.delta(0.5)) > composition_theorems.bounded_range_delta(epsilon, count=1, epsilon=0.5, queries="fixed")
 
 
 @pytest.mark.slow

@@ -160,10 +160,10 @@ def test_what_does_not_fit_is_named():
         ("refine", {"refine": -1}),
         ("chunk_size", {"chunk_size": 0}),
         ("values", {"values": [np.nan]}),
-        ("one law for each row", {"law_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)}),
+        ("one distribution for each row", {"distribution_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)}),
     ):
-        given = {"x": x, "law_of": swap_law, "neighbors": "swap", **RANGE, **options}
+        given = {"x": x, "distribution_of": swap_law, "neighbors": "swap", **RANGE, **options}
         with pytest.raises(ValueError, match=match):
-            worst_neighbor(given.pop("x"), given.pop("law_of"), **given)
-    with pytest.raises(TypeError, match="law_of must return"):
+            worst_neighbor(given.pop("x"), given.pop("distribution_of"), **given)
+    with pytest.raises(TypeError, match="distribution_of must return"):
         worst_neighbor(x, lambda x, mask: jnp.mean(x), neighbors="swap", **RANGE)

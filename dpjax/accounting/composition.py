@@ -1,0 +1,215 @@
+"""What many mechanisms promise together: the sum of their guarantees, and the best of the rules that hold for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp, expm1, fsum, inf, log, log1p, prod
+from sys import float_info
+from typing import Any
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting import composition_theorems, formulas
+from dpjax.accounting.guarantee import Guarantee
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a pipeline of mechanisms costs, each of which may depend on the answers before it (their costs may not).
+
+    Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
+
+    Attributes:
+        parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation.
+
+    Raises:
+        ValueError: no parts, or parts under different relations, which do not compose.
+
+    >>> each = Guarantee(0.1, 0.1, "add_remove")
+    >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
+    >>> print(spent)
+    101 mechanisms: 10.5-DP and 0.247459-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
+    """
+
+    parts: tuple[tuple[Guarantee, int], ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("a composition needs at least one guarantee.")
+        together: dict[Guarantee, int] = {}
+        for guarantee, count in self.parts:
+            checks.instance("Composition", guarantee, Guarantee, "what one mechanism costs")
+            together[guarantee] = together.get(guarantee, 0) + checks.static_integer("a number of mechanisms", count, 1)
+        relations = sorted({guarantee.neighbors for guarantee in together})
+        if len(relations) > 1:
+            raise ValueError(
+                f"guarantees under {' and '.join(relations)} neighbors do not compose: state them all for one relation."
+            )
+        object.__setattr__(self, "parts", tuple(together.items()))
+
+    def __add__(self, other: Guarantee | Composition) -> Composition:
+        if isinstance(other, Guarantee):
+            other = Composition(((other, 1),))
+        return Composition(self.parts + other.parts) if isinstance(other, Composition) else NotImplemented
+
+    def __radd__(self, other: int) -> Composition:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+
+    def __mul__(self, count: int) -> Composition:
+        times = checks.static_integer("a number of mechanisms", count, 1)
+        return Composition(tuple((guarantee, number * times) for guarantee, number in self.parts))
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        promises = []
+        if self.epsilon < inf:
+            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP" if self.delta else f"{self.epsilon:g}-DP")
+        if self.rho < inf and not self.slack:
+            promises.append(f"{self.rho:g}-zCDP")
+        target = max(1e-6, 2 * self.delta)
+        if target < 1:
+            rule, epsilon = self.best_rule_at(target)
+            promises.append(f"({epsilon:g}, {target:g})-DP ({rule})")
+        return f"{self.count} mechanisms: {' and '.join(promises)} under {self.neighbors} neighbors"
+
+    @property
+    def count(self) -> int:
+        """How many mechanisms."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def neighbors(self) -> str:
+        """The relation of all of them."""
+        return self.parts[0][0].neighbors
+
+    @property
+    def epsilon(self) -> float:
+        """The sum: epsilon of the whole at :attr:`delta` (basic composition)."""
+        return _total(guarantee.epsilon * count for guarantee, count in self.parts)
+
+    @property
+    def delta(self) -> float:
+        """The sum of all deltas."""
+        return _total(guarantee.delta * count for guarantee, count in self.parts)
+
+    @property
+    def slack(self) -> float:
+        """The sum of the deltas that :attr:`rho` and :meth:`rdp` leave out: of parts with no zCDP promise beside them."""
+        return _total(guarantee.delta * count for guarantee, count in self.parts if guarantee.zcdp == inf)
+
+    @property
+    def bounded_range(self) -> float:
+        """The sum of the ranges."""
+        return _total(guarantee.bounded_range * count for guarantee, count in self.parts)
+
+    @property
+    def rho(self) -> float:
+        """The sum of zCDP, each by its tightest conversion, except with probability :attr:`slack`."""
+        return _total(guarantee.rho * count for guarantee, count in self.parts)
+
+    def rdp(self, order: Any) -> np.ndarray:
+        """The sum of Renyi divergences, except with probability :attr:`slack`; float64 of the shape of ``order``."""
+        return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
+
+    def guarantee(self) -> Guarantee:
+        """All mechanisms as one, by what adds up: epsilon at the sum of deltas, range, and zCDP if it leaves out no delta."""
+        zcdp = inf if self.slack else self.rho
+        if self.delta >= 1:  # then epsilon promises nothing
+            return Guarantee(inf, self.bounded_range, self.neighbors, 0.0, zcdp)
+        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, zcdp)
+
+    def rules_at(self, delta: float) -> dict[str, float]:
+        """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
+
+        ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
+        ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
+        Renyi divergences (zCDP among them), each the tightest of its mechanism. Deltas of the parts are taken off ``delta`` first.
+
+        Args:
+            delta: in (0, 1).
+        """
+        target = checks.concrete_delta(delta)
+        found: dict[str, float] = {}
+        kept = self._log_kept()
+        if self.epsilon < inf and -expm1(kept) <= target:
+            found["basic"] = self.epsilon
+            remaining = -expm1(log1p(-target) - kept)  # 1 - (1 - delta) / prod(1 - delta_i)
+            if remaining > 0 and self._few_outcomes():
+                pure = self._pure_parts()
+                found["optimal"] = composition_theorems.optimal_pure_epsilon(*pure, delta=remaining) if self.epsilon else 0.0
+        if self.slack >= target:
+            return found
+        if (one := self._one_range()) is not None:
+            found["bounded_range"] = composition_theorems.bounded_range_epsilon(
+                one, count=self.count, delta=target, queries="adaptive"
+            )
+        if self._has_curve():
+            nats = -log(target - self.slack)
+
+            def epsilon(order: Any, log_above: Any) -> Any:
+                return formulas.epsilon_at_order(self.rdp(order), order, log_above, nats, np)
+
+            found["rdp"] = max(formulas.smallest_on_host(epsilon), 0.0)
+        return found
+
+    def best_rule_at(self, delta: float) -> tuple[str, float]:
+        """The rule with the smallest epsilon at ``delta``, and that epsilon; ``("none", inf)`` if none applies."""
+        return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The smallest epsilon of all rules at ``delta``, in (0, 1); inf if the parts' own deltas are larger."""
+        return self.best_rule_at(delta)[1]
+
+    def delta_at(self, epsilon: float) -> float:
+        """The smallest delta at ``epsilon``, which is not negative, by the same rules; at most 1."""
+        target = composition_theorems.nonnegative_epsilon(epsilon)
+        found = [1.0]
+        kept = self._log_kept()
+        if self.epsilon <= target:
+            found.append(-expm1(kept))
+        elif self.epsilon < inf and self._few_outcomes():
+            pure = composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target)
+            found.append(-expm1(kept + log1p(-pure)) if pure < 1 else 1.0)
+        if (one := self._one_range()) is not None:
+            found.append(composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive"))
+        if self._has_curve():
+
+            def log_delta(order: Any, log_above: Any) -> Any:
+                return formulas.log_delta_at_order(self.rdp(order), order, log_above, target, np)
+
+            found.append(
+                self.slack + max(exp(min(formulas.smallest_on_host(log_delta), 0.0)), float_info.min)
+            )  # 0 would say pure DP
+        return min(found)
+
+    def _log_kept(self) -> float:
+        """The logarithm of the product of all 1 - delta."""
+        return _total(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
+
+    def _pure_parts(self) -> tuple[list[float], list[int]]:
+        """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
+        parts = [(guarantee.epsilon, count) for guarantee, count in self.parts if guarantee.epsilon]
+        return [epsilon for epsilon, _ in parts], [count for _, count in parts]
+
+    def _has_curve(self) -> bool:
+        return all(guarantee.rho < inf or guarantee.renyi for guarantee, _ in self.parts)
+
+    def _few_outcomes(self) -> bool:
+        return prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
+
+    def _one_range(self) -> float | None:
+        """The range of all, if it is one and they are few."""
+        ranges = {guarantee.bounded_range for guarantee, _ in self.parts}
+        one = min(ranges)
+        pure = not any(guarantee.delta for guarantee, _ in self.parts)
+        return one if pure and len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
+
+
+def _total(numbers: Iterable[float]) -> float:
+    try:
+        return fsum(numbers)
+    except OverflowError:
+        return inf
