@@ -285,6 +285,22 @@ def test_narrow_types_and_extreme_numbers():
         assert (200 * Guarantee(wide, wide, "swap")).epsilon_at(1e-6) <= 200 * wide
 
 
+def test_numbers_that_overflow_promise_no_more_than_pure_dp():
+    for huge in (1e154, 1e200, 1e308):
+        one = Guarantee(huge, huge, "swap")
+        assert one.epsilon_at(1e-6) == huge
+        assert ((one.rdp([1.0001, 2.0, 1e6]) >= 0.99 * huge) & (one.rdp([1.0001, 2.0, 1e6]) <= huge)).all()
+    many = for_groups(Guarantee(1e-9, inf, "swap", delta=1e-30), size=10**9)
+    assert many.delta == pytest.approx(1e-30 * (exp(1) - 1) / 1e-9, rel=1e-8)
+
+
+def test_a_part_with_a_delta_beside_one_with_zcdp():
+    noise = Guarantee(inf, inf, "swap", zcdp=0.1)
+    found = parallel(Guarantee(1.0, inf, "swap", delta=1e-6), noise, membership="by_position")
+    assert (found.epsilon, found.delta, found.zcdp) == (noise.epsilon_at(1e-6), 1e-6, inf)
+    assert 1.0 < found.epsilon < inf
+
+
 def test_a_curve_of_its_own():
     """Laplace noise by its points: between the formula and pure DP, at orders between the points, too."""
     noise = Guarantee(0.8, 1.6, "swap")

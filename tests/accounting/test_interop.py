@@ -75,6 +75,7 @@ def test_what_has_no_event():
         (Guarantee(1.0, inf, "swap", delta=1e-6), "rdp", "no event"),
         (Guarantee(1.0, inf, "swap", delta=1e-6), "pld", "pure DP only"),
         (RANGE, "gdp", "accountant"),
+        (10**9 * PURE, "pld", "too many"),
     ):
         with pytest.raises(ValueError, match=message):
             to_dp_event(spent, accountant=accountant)

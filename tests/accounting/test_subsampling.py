@@ -96,6 +96,18 @@ def test_exact_loss_of_a_subsampled_mechanism(probability):
     assert max(swaps) > worst
 
 
+def test_the_range_is_attained_by_randomised_response():
+    """The individual is answered by the coin if taken, and by its opposite if not; p times the range would be too small."""
+    for epsilon, p in ((0.3, 0.1), (2.0, 0.5), (5.0, 0.9)):
+        yes = 1 / (1 + exp(-epsilon))
+        without = np.array([yes, 1 - yes])
+        ratio = np.log(((1 - p) * without + p * without[::-1]) / without)
+        promised = poisson_subsample(Guarantee(epsilon, 2 * epsilon, "add_remove"), probability=p)
+        assert np.ptp(ratio) == pytest.approx(promised.bounded_range, rel=1e-12)
+        assert np.abs(ratio).max() == pytest.approx(promised.epsilon, rel=1e-12)
+        assert promised.bounded_range < 2 * promised.epsilon
+
+
 def test_what_is_refused():
     for bad, message in (
         (Guarantee(1.0, 1.0, "swap"), "add_remove"),
