@@ -4,9 +4,10 @@
     optimal_pure_*         any epsilon_i-DP mechanisms, adaptive: exact for the worst ones (Kairouz, Oh and Viswanath 2015)
     bounded_range_*        k mechanisms of bounded range: exact for the worst fixed queries, and the adaptive ones, which are worse
 
-zCDP and Renyi DP compose by adding (``conversions``); :class:`Composition` takes the best of all rules that hold. Everywhere the
-epsilon or range of a mechanism is positive, a count is an integer from 1 on, the epsilon of the whole is not negative, and its
-delta is at least 0 and below 1; ``ValueError`` says which is not.
+zCDP and Renyi DP compose by adding (``conversions``); :class:`Composition` takes the best of all rules that hold.
+
+``epsilons`` and ``bounded_range`` are of each mechanism and positive; ``counts`` or ``count`` say how many there are, at least 1.
+``epsilon`` (but that of :func:`advanced_epsilon`) and ``delta`` are of the whole, and may be 0: at a delta of 0 epsilons add up.
 """
 
 from __future__ import annotations
@@ -29,11 +30,6 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
 
     sqrt(2 k log(1/delta)) epsilon + k epsilon (e^epsilon - 1). For comparison: :func:`optimal_pure_epsilon` is never larger.
 
-    Args:
-        epsilon: of each.
-        count: k, how many.
-        delta: of the whole, not 0.
-
     References:
         Dwork, Rothblum and Vadhan (2010), Theorem III.3.
 
@@ -48,11 +44,6 @@ def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsi
     """Return the smallest delta such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
 
     That of independent randomised responses, which attain it: the sum over their outcomes of (P - e^epsilon Q)_+.
-
-    Args:
-        epsilons: of the mechanisms, distinct or not.
-        counts: how many of each.
-        epsilon: of the whole.
 
     Raises:
         ValueError: also for more than two million outcomes (the product of the counts + 1): use zCDP or Renyi DP there.
@@ -69,16 +60,7 @@ def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsi
 def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, delta: float) -> float:
     """Return the smallest epsilon such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
 
-    Args:
-        epsilons: of the mechanisms.
-        counts: how many of each.
-        delta: of the whole; at 0 the result is the sum.
-
-    Raises:
-        ValueError: as :func:`optimal_pure_delta`.
-
-    References:
-        As :func:`optimal_pure_delta`.
+    The inverse of :func:`optimal_pure_delta`, with the same references and limits.
 
     >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
     4.775
@@ -99,8 +81,8 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     mechanisms, by some percent for hundreds, and by more where epsilon is nearly the sum.
 
     Args:
-        bounded_range: r, of each.
-        count: k, how many.
+        bounded_range: r.
+        count: k.
         epsilon: of the whole.
         queries: ``"fixed"`` if no query, and nothing of how it is answered, depends on an answer to another one; ``"adaptive"``
             otherwise. There is no default: with the formula for fixed queries an adaptive pipeline promises too much.
@@ -132,17 +114,7 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
 def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
     """Return an epsilon such that ``count`` mechanisms of that range are together (epsilon, delta)-DP.
 
-    Args:
-        bounded_range: of each.
-        count: how many.
-        delta: of the whole; at 0 the result is the sum.
-        queries: as for :func:`bounded_range_delta`.
-
-    Raises:
-        ValueError: as :func:`bounded_range_delta`.
-
-    References:
-        As :func:`bounded_range_delta`.
+    The inverse of :func:`bounded_range_delta`, with the same references, limits and ``queries``.
 
     >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
     2.246

@@ -6,8 +6,9 @@
     delta_of_*     the delta at an epsilon
     pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon of a mechanism whose cost is a rho
 
-Arguments are numbers or arrays that broadcast against each other; every result is a float of the broadcast shape. A bad Python or
-NumPy number raises ``ValueError``; in a JAX array it makes its own element NaN.
+Arguments are numbers or arrays ``(...)`` that broadcast against each other; every result is a float of the broadcast shape. Where a
+function says nothing else, ``epsilon`` (or a range of that size) and ``zcdp`` (rho) are positive, ``order`` (a) is above 1, and
+``delta`` strictly between 0 and 1. A bad Python or NumPy number raises ``ValueError``; in a JAX array it makes its own element NaN.
 
 All of them are exact for the worst pair of the notion, but for the search of the best order, where any order is valid, and for
 rounding: by some units in the last place of the dtype. ``Guarantee`` and ``Composition`` use the same formulas in float64.
@@ -34,10 +35,6 @@ def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 
     r = log(cosh((a - 1/2) epsilon) / cosh(epsilon/2)) / (a - 1), which never overflows.
 
-    Args:
-        epsilon: positive ``(...)``.
-        order: a, above 1.
-
     References:
         Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024); Bun and Steinke (2016), Proposition 3.3.
 
@@ -53,10 +50,6 @@ def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log(sinh(y epsilon/2) / (y epsilon/2)): the supremum over the pairs
     with losses (t, t - epsilon), whose worst t has a closed form.
 
-    Args:
-        epsilon: the range, positive ``(...)``.
-        order: a, above 1.
-
     References:
         Dong, Durfee and Rogers (2020), Lemma 3.2, for the worst pairs.
 
@@ -68,10 +61,6 @@ def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 
 def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     """Return the Renyi divergence of Laplace noise of scale sensitivity/epsilon, smaller than that of any epsilon-DP.
-
-    Args:
-        epsilon: positive ``(...)``.
-        order: above 1.
 
     References:
         Mironov (2017), Proposition 6.
@@ -85,9 +74,6 @@ def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
     """Return the smallest rho such that epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon/2), below epsilon^2/2.
 
-    Args:
-        epsilon: positive ``(...)``.
-
     References:
         Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024).
 
@@ -99,9 +85,6 @@ def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
 
 def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
     """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`.
-
-    Args:
-        zcdp: rho, positive ``(...)``.
 
     References:
         As :func:`zcdp_of_pure`.
@@ -115,9 +98,6 @@ def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
 def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
     """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8, a quarter of what epsilon-DP gives.
 
-    Args:
-        epsilon: the range, positive ``(...)``.
-
     References:
         Cesar and Rogers (2021), Lemma 3.4; the constant is the limit of :func:`rdp_of_bounded_range` for small epsilon.
 
@@ -129,9 +109,6 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
 
 def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
     """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp).
-
-    Args:
-        zcdp: rho, positive ``(...)``.
 
     References:
         As :func:`zcdp_of_bounded_range`.
@@ -146,11 +123,8 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     """Return the epsilon such that zcdp-zCDP implies (epsilon, delta)-DP, at the best order.
 
     epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which is smaller than the classical
-    rho + 2 sqrt(rho log(1/delta)). Not the smallest for one mechanism, whose privacy profile may be better than its rho says.
-
-    Args:
-        zcdp: rho, positive ``(...)``; divided among k queries, each may cost ``zcdp_of(epsilon, delta=delta) / k``.
-        delta: in (0, 1).
+    rho + 2 sqrt(rho log(1/delta)). Not the smallest for one mechanism, whose privacy profile may be better than its rho says. Of k
+    queries, each may cost ``zcdp_of(epsilon, delta=delta) / k``.
 
     References:
         Canonne, Kamath and Steinke (2020), Corollary 13; Bun and Steinke (2016), Proposition 1.3, for the classical form.
@@ -171,7 +145,7 @@ def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
     """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1: the inverse of :func:`epsilon_of_zcdp`.
 
     Args:
-        zcdp: rho, positive ``(...)``.
+        zcdp: rho.
         epsilon: not negative.
 
     References:
@@ -245,7 +219,7 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
-        epsilon: positive ``(...)``.
+        epsilon: positive.
         delta: in (0, 1).
         conversion: ``"tight"``, the default: the best order of the Renyi divergence, delta =
             e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the

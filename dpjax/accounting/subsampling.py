@@ -1,7 +1,8 @@
 """Privacy amplification by Poisson subsampling, which holds under add/remove neighbours, and its limits.
 
 Each individual is taken with probability p whatever the others are, and nothing else may depend on who was taken. A sample of fixed
-size, or a replaced individual, is another theorem.
+size, or a replaced individual, is another theorem. ``epsilon`` is positive and ``probability`` (p) above 0 and at most 1; as arrays
+``(...)`` they broadcast against each other, and the result is a float of the broadcast shape.
 """
 
 from __future__ import annotations
@@ -20,13 +21,6 @@ from dpjax.accounting.guarantee import Guarantee
 
 def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
     """Return the epsilon of an epsilon-DP mechanism that runs on a Poisson subsample: log(1 + p (e^epsilon - 1)).
-
-    Args:
-        epsilon: positive ``(...)``.
-        probability: p in (0, 1]; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape.
 
     Privacy:
         Under add/remove neighbours only, as the top of this file says.
@@ -52,13 +46,6 @@ def _amplified(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
 def epsilon_before_sampling(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
     """Return the epsilon that a mechanism may have on the subsample, for the whole to be epsilon-DP: log(1 + (e^epsilon - 1)/p).
 
-    Args:
-        epsilon: of the whole, positive ``(...)``.
-        probability: p in (0, 1]; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape.
-
     Privacy:
         As :func:`subsampled_epsilon`.
 
@@ -82,15 +69,8 @@ def _before(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
 def sampling_efficiency(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
     """Return p epsilon_p / epsilon: the noise of a mean without subsampling, relative to that with it at the same privacy.
 
-    At 1 a subsample costs no accuracy (but its sampling error); it is at least p/(p + epsilon), and near that where epsilon is not
-    far below p: there subsampling multiplies the noise.
-
-    Args:
-        epsilon: of the whole, positive ``(...)``.
-        probability: p in (0, 1]; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape, in (0, 1].
+    At 1, its largest value, a subsample costs no accuracy (but its sampling error); it is at least p/(p + epsilon), and near that
+    where epsilon, that of the whole, is not far below p: there subsampling multiplies the noise.
 
     References:
         Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equations 6 and 7.

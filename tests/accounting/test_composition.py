@@ -129,7 +129,7 @@ def test_ends_of_bounded_range():
 def test_what_composition_refuses():
     at = {"count": 3, "epsilon": 0.5}
     with pytest.raises(TypeError, match="queries"):
-        composition.bounded_range_delta(0.5, **at)  # nobody gets the formula for fixed queries by default
+        composition.bounded_range_delta(0.5, **at)  # no one gets the formula for fixed queries by default
     for call, message in (
         (lambda: composition.bounded_range_delta(0.5, **at, queries="non-adaptive"), "queries"),
         (lambda: composition.bounded_range_delta(-0.5, **at, queries="fixed"), "positive"),

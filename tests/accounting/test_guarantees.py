@@ -182,7 +182,7 @@ def test_parallel():
 
 
 def renyi(p, q, orders):
-    """The larger of the Renyi divergences of two discrete laws in both directions."""
+    """The larger of the Renyi divergences of two discrete distributions in both directions."""
     a = orders[:, None]
     sums = [np.logaddexp.reduce(a * np.log(one) + (1 - a) * np.log(other), axis=1) for one, other in ((p, q), (q, p))]
     return np.maximum(*sums) / (orders - 1)
@@ -212,7 +212,7 @@ def test_parallel_keeps_zcdp():
 
 
 def test_parallel_keeps_curves():
-    """The exact divergences of two pairs of laws whose curves cross."""
+    """The exact divergences of two pairs of distributions whose curves cross."""
     coin, rare = (np.array([0.7, 0.3]), np.array([0.3, 0.7])), (np.array([0.98, 0.02]), np.array([0.999, 0.001]))
     unknown = Guarantee(inf, inf, "swap")
     parts = [unknown.with_curve(lambda orders, pair=pair: renyi(*pair, orders) * (1 + 1e-12)) for pair in (coin, rare)]
@@ -242,9 +242,9 @@ def test_a_promise_of_nothing_says_so():
 def test_swap_by_value_would_break_the_largest():
     """Two parts, each with a private count at epsilon 1 under add/remove: a record that moves costs the sum."""
     counts = np.arange(-30, 31)
-    law = {c: np.exp(-1.0 * np.abs(counts - c)) for c in (0, 1)}
-    law = {c: p / p.sum() for c, p in law.items()}
-    before, after = np.outer(law[1], law[0]), np.outer(law[0], law[1])
+    distribution = {c: np.exp(-1.0 * np.abs(counts - c)) for c in (0, 1)}
+    distribution = {c: p / p.sum() for c, p in distribution.items()}
+    before, after = np.outer(distribution[1], distribution[0]), np.outer(distribution[0], distribution[1])
     assert np.log(before / after).max() > 1.99
     assert log(2) < 1.0 <= parallel(*[Guarantee(1.0, 2.0, "add_remove")] * 2, membership="by_value").epsilon
 

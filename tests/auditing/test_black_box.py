@@ -19,8 +19,8 @@ DRAWS = 50_000
 CONFIDENCE = 0.95
 
 
-def draws_of(law):
-    draws = law.sample(jax.random.key(7), (DRAWS,))
+def draws_of(distribution):
+    draws = distribution.sample(jax.random.key(7), (DRAWS,))
     return draws[:, 0], draws[:, 1]
 
 
@@ -42,8 +42,8 @@ def test_control_broken_mechanisms_are_caught(name):
 
 
 def test_the_exact_log_ratio_is_as_sharp_and_its_last_bits_are_a_leak_of_floating_point():
-    law = HONEST["laplace"]()
-    p, q = draws_of(law)
+    distribution = HONEST["laplace"]()
+    p, q = draws_of(distribution)
     scores = log_ratio(laplace(0.0, EPSILON, sensitivity=1.0), laplace(1.0, EPSILON, sensitivity=1.0))
     rounded = lower_bound(p, q, confidence=SURE, score=scores)
     assert 0.9 * EPSILON <= float(rounded.epsilon) <= EPSILON

@@ -1,4 +1,4 @@
-"""What a guarantee promises against the exact curves of laws that have it: conversions and compositions are never below them."""
+"""What a guarantee promises against the exact curves of what has it: conversions and compositions are never below them."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ def pairs(size, count, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.2, 3.0])
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
-def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64):
+def test_bounded_range_distributions_stay_below_their_conversions(mechanism, epsilon, x64):
     x, y = pairs(5, 400, 0)
     first, second = (mechanism(median(rows, lower=0, upper=1, neighbors="swap"), epsilon) for rows in (x, y))
     loss = privacy_loss(first, second)
@@ -63,7 +63,9 @@ def test_two_draws_of_the_worst_pair_stay_below_their_composition(x64):
     worst = int(jnp.argmax(privacy_loss(first, second).delta(0.5)))
     one, other = (piecewise_laplace(median(rows[worst], lower=0, upper=1, neighbors="swap"), epsilon) for rows in (x, y))
     edges = np.unique(np.concatenate([np.asarray(one.edges), np.asarray(other.edges), np.linspace(0, 1, 2001)]))
-    p, q = (np.diff(np.asarray(law.cdf(jnp.asarray(edges)))) for law in (one, other))  # a post-processing of each draw
+    p, q = (
+        np.diff(np.asarray(distribution.cdf(jnp.asarray(edges)))) for distribution in (one, other)
+    )  # a post-processing of each draw
     spent = 2 * plm.guarantee(median(x, lower=0, upper=1, neighbors="swap"), epsilon)
 
     def exact(at):
