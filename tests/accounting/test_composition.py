@@ -35,9 +35,10 @@ def test_binomial_probabilities_are_those_of_fractions():
     for trials in (1, 2, 7, 16, 100):
         for probability in (1e-9, 0.01, 0.3, 0.5, 0.77, 1 - 1e-7):
             p = Fraction(probability)
-            each = [float(comb(trials, k) * p**k * (1 - p) ** (trials - k)) for k in range(trials + 1)]
+            successes = sorted({0, 1, trials // 3, trials // 2, trials - 1, trials})
+            each = [float(comb(trials, k) * p**k * (1 - p) ** (trials - k)) for k in successes]
             found = composition._binomial(trials, probability, float(1 - p))
-            np.testing.assert_allclose(found, each, rtol=1e-12, atol=1e-300)
+            np.testing.assert_allclose(found[successes], each, rtol=1e-12, atol=1e-300)
     assert composition._binomial(5, 0.0, 1.0).tolist() == [1, 0, 0, 0, 0, 0]
     assert composition._binomial(5, 1.0, 0.0).tolist() == [0, 0, 0, 0, 0, 1]
     # A complement that 1 - probability cannot express.
