@@ -6,9 +6,11 @@
 3. Data never raises: an error that depends on a record discloses it.
 """
 
+import functools
 import operator
+import warnings
 from collections.abc import Callable, Collection
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,8 @@ from jax.typing import ArrayLike
 
 from dpjax.numerics.batching import align
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Neighbors = Literal["add_remove", "swap", "edge"]
 NEIGHBORS = ("add_remove", "swap")  # of a table of records
 RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
@@ -241,7 +245,38 @@ def concrete_delta(delta: float) -> float:
     return value
 
 
+def concrete_fraction(name: str, value: float) -> float:
+    """Return a public number from 0 to below 1, such as a delta that may be 0, as a Python float.
+
+    Raises:
+        TypeError: it is an array of several, or traced.
+        ValueError: it is not among them.
+    """
+    number = _concrete(name, value)
+    if not 0 <= number < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value}.")
+    return number
+
+
+def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function take arguments by their old names too, until version 0.3: ``old="new"``, with a DeprecationWarning."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            for old in names.keys() & kwargs.keys():
+                warnings.warn(f"{old} is now {names[old]}, and goes in 0.3.", DeprecationWarning, stacklevel=2)
+                kwargs[names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
 def _concrete(name: str, value: float) -> float:
+    if isinstance(value, (bool, str)):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
     try:
         return float(value)
     except TypeError:  # JAX's error for a traced value is one too

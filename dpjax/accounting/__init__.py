@@ -1,7 +1,8 @@
 """What draws cost: guarantees as data, conversions, composition, subsampling, budgets, and the hand-over to dp-accounting."""
 
 from dpjax.accounting.budgeting import allocate, epsilon_for_error, epsilon_per_query
-from dpjax.accounting.composition import (
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.composition_theorems import (
     advanced_epsilon,
     bounded_range_delta,
     bounded_range_epsilon,
@@ -25,7 +26,7 @@ from dpjax.accounting.conversions import (
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
 from dpjax.accounting.groups import for_groups, parallel
-from dpjax.accounting.guarantees import Composition, Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
 from dpjax.accounting.subsampling import epsilon_before_sampling, poisson_subsample, sampling_efficiency, subsampled_epsilon
 

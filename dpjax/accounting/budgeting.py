@@ -1,7 +1,7 @@
 """Budgets the other way: the epsilon of each query, the epsilon that an error needs, a budget split over queries.
 
-The last two read exact errors of laws, which are functions of the data: for simulation and public data, never to choose the epsilon
-of a release on the data it is released from.
+The last two read the exact errors of distributions, which are functions of the data: for simulation and public data, never to
+choose the epsilon of a release on the data it is released from.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Composition, Guarantee
-from dpjax.numerics.batching import align
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.numerics.bisection import bisect
 
 _HALVINGS = 60
 
@@ -36,12 +37,6 @@ def epsilon_per_query(
         promise: what each query promises: ``"bounded_range"`` epsilon (all exponential mechanisms of this library, piecewise
             Laplace among them), or ``"pure"`` epsilon-DP only (Laplace noise).
 
-    Returns:
-        A Python float.
-
-    Raises:
-        ValueError: a bad argument.
-
     References:
         As :meth:`Composition.rules_at`.
 
@@ -49,11 +44,9 @@ def epsilon_per_query(
     >>> round(each, 3), round((4 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
     (0.276, 1.0)
     """
-    if promise not in ("pure", "bounded_range"):
-        raise ValueError(f'promise must be "pure" or "bounded_range", got {promise!r}.')
+    checks.one_of("promise", promise, ("pure", "bounded_range"))
     count = checks.static_integer("count", count, 1)
-    if not (0 < epsilon < inf and 0 <= delta < 1):
-        raise ValueError(f"epsilon must be finite and positive, and delta in [0, 1), got {epsilon} and {delta}.")
+    epsilon, delta = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
     def excess(each: float) -> float:
         spent = Composition(((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),))
@@ -98,7 +91,7 @@ def epsilon_for_error(
 
     Args:
         profile: a profile with a ``value`` ``(...)``.
-        mechanism: takes the profile and epsilon and returns a law with ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
+        mechanism: from the profile and epsilon to a distribution with ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
         target: positive; broadcasts against the batch.
         lower: the smallest epsilon that is tried; the result where that is enough.
         upper: the largest one.
@@ -106,14 +99,11 @@ def epsilon_for_error(
     Returns:
         Float of the broadcast shape; NaN where ``upper`` does not meet the target.
 
-    Raises:
-        ValueError: a bad ``target``, ``lower`` or ``upper``.
-
     Privacy:
         Not private: the result depends on the data. For simulation and public data.
 
     References:
-        The closed form of the error of a piecewise exponential law.
+        The closed form of the error of a piecewise exponential distribution.
 
     >>> import dpjax
     >>> profile = dpjax.median(jnp.arange(101.0), lower=0, upper=100, neighbors="swap")
@@ -123,25 +113,16 @@ def epsilon_for_error(
     """
     value = profile.value
     aim = checks.positive("target", target, value.dtype)
+    batch = jnp.broadcast_shapes(value.shape, aim.shape)
     if not 0 < lower < upper:
         raise ValueError(f"lower must be positive and below upper, got {lower} and {upper}.")
-    batch = jnp.broadcast_shapes(value.shape, aim.shape)
-    center = align(value, len(batch))
+    low, high = (jnp.broadcast_to(jnp.log(jnp.asarray(end, value.dtype)), batch) for end in (lower, upper))
 
-    def met(log_epsilon: jax.Array) -> jax.Array:
-        return mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(center) <= align(aim, len(batch))
+    def too_large(log_epsilon: jax.Array) -> jax.Array:
+        return ~(mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(value) <= aim)
 
-    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        middle = (low + high) / 2
-        good = met(middle)
-        return jnp.where(good, low, middle), jnp.where(good, middle, high)
-
-    ends = tuple(jnp.full(batch, jnp.log(jnp.asarray(end, value.dtype)), value.dtype) for end in (lower, upper))
-    high = jax.lax.fori_loop(0, _HALVINGS, halve, ends)[1]
-    found = jnp.where(met(ends[0]), jnp.exp(ends[0]), jnp.exp(high))
-    known = jnp.isfinite(align(aim, len(batch))) & met(ends[1])
-    return jnp.where(known, found, jnp.nan)
+    found = jnp.where(too_large(low), bisect(too_large, low, high, _HALVINGS)[1], low)
+    return jnp.where(jnp.isnan(aim) | too_large(high), jnp.nan, jnp.exp(found))
 
 
 def allocate(
@@ -169,9 +150,6 @@ def allocate(
 
     Returns:
         Epsilons ``(..., queries)``, the best split of all steps.
-
-    Raises:
-        ValueError: a bad ``total``, ``queries`` or ``budget``.
 
     Privacy:
         Not private where the errors are functions of the data. For simulation and public data.

@@ -1,277 +1,215 @@
-"""What many mechanisms cost together: the theorems, for numbers on the host, in float64.
-
-    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never better than the next
-    optimal_pure_*         any epsilon_i-DP mechanisms, adaptive: exact for the worst ones (Kairouz, Oh and Viswanath 2015)
-    bounded_range_*        k mechanisms of bounded range: exact for the worst fixed queries, and the adaptive ones, which are worse
-
-zCDP and Renyi DP compose by adding (``dpjax.accounting.conversions``); ``Composition`` takes the best of all rules that hold.
-"""
+"""What many mechanisms promise together: the sum of their guarantees, and the best of the rules that hold for it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp, expm1, fsum, inf, log, log1p, prod
+from sys import float_info
+from typing import Any
 
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.binomial import log_mass
-
-Queries = Literal["fixed", "adaptive"]
-MOST_OUTCOMES = 2_000_000  # of randomised responses with several epsilons
-_WIDEST = 500.0  # a range whose exponential is still a float; beyond, it says no more than pure DP
+from dpjax.accounting import composition_theorems, formulas
+from dpjax.accounting.guarantee import Guarantee
 
 
-def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
-    """Return the epsilon at ``delta`` of ``count`` adaptive epsilon-DP mechanisms, by the advanced composition theorem.
+@dataclass(frozen=True)
+class Composition:
+    """What a pipeline of mechanisms costs, each of which may depend on the answers before it (their costs may not).
 
-    sqrt(2 k log(1/delta)) epsilon + k epsilon (e^epsilon - 1). For comparison: :func:`optimal_pure_epsilon` is never larger.
+    Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
 
-    Args:
-        epsilon: of each, positive.
-        count: k, how many, at least 1.
-        delta: in (0, 1).
+    Attributes:
+        parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation.
 
     Raises:
-        ValueError: a bad argument.
+        ValueError: no parts, or parts under different relations, which do not compose.
 
-    References:
-        Dwork, Rothblum and Vadhan (2010), Theorem III.3.
-
-    >>> round(advanced_epsilon(0.1, count=100, delta=1e-6), 3)
-    6.308
+    >>> each = Guarantee(0.1, 0.1, "add_remove")
+    >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
+    >>> print(spent)
+    101 mechanisms: 10.5-DP and 0.247459-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
     """
-    ((epsilon, count),) = _checked([epsilon], [count])
-    _check_delta(delta)
-    return math.sqrt(2 * count * -math.log(delta)) * epsilon + count * epsilon * math.expm1(epsilon)
+
+    parts: tuple[tuple[Guarantee, int], ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("a composition needs at least one guarantee.")
+        together: dict[Guarantee, int] = {}
+        for guarantee, count in self.parts:
+            checks.instance("Composition", guarantee, Guarantee, "what one mechanism costs")
+            together[guarantee] = together.get(guarantee, 0) + checks.static_integer("a number of mechanisms", count, 1)
+        relations = sorted({guarantee.neighbors for guarantee in together})
+        if len(relations) > 1:
+            raise ValueError(
+                f"guarantees under {' and '.join(relations)} neighbors do not compose: state them all for one relation."
+            )
+        object.__setattr__(self, "parts", tuple(together.items()))
+
+    def __add__(self, other: Guarantee | Composition) -> Composition:
+        if isinstance(other, Guarantee):
+            other = Composition(((other, 1),))
+        return Composition(self.parts + other.parts) if isinstance(other, Composition) else NotImplemented
+
+    def __radd__(self, other: int) -> Composition:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+
+    def __mul__(self, count: int) -> Composition:
+        times = checks.static_integer("a number of mechanisms", count, 1)
+        return Composition(tuple((guarantee, number * times) for guarantee, number in self.parts))
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        promises = []
+        if self.epsilon < inf:
+            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP" if self.delta else f"{self.epsilon:g}-DP")
+        if self.rho < inf and not self.slack:
+            promises.append(f"{self.rho:g}-zCDP")
+        target = max(1e-6, 2 * self.delta)
+        if target < 1:
+            rule, epsilon = self.best_rule_at(target)
+            promises.append(f"({epsilon:g}, {target:g})-DP ({rule})")
+        return f"{self.count} mechanisms: {' and '.join(promises)} under {self.neighbors} neighbors"
+
+    @property
+    def count(self) -> int:
+        """How many mechanisms."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def neighbors(self) -> str:
+        """The relation of all of them."""
+        return self.parts[0][0].neighbors
+
+    @property
+    def epsilon(self) -> float:
+        """The sum: epsilon of the whole at :attr:`delta` (basic composition)."""
+        return _total(guarantee.epsilon * count for guarantee, count in self.parts)
+
+    @property
+    def delta(self) -> float:
+        """The sum of all deltas."""
+        return _total(guarantee.delta * count for guarantee, count in self.parts)
+
+    @property
+    def slack(self) -> float:
+        """The sum of the deltas that :attr:`rho` and :meth:`rdp` leave out: of parts with no zCDP promise beside them."""
+        return _total(guarantee.delta * count for guarantee, count in self.parts if guarantee.zcdp == inf)
+
+    @property
+    def bounded_range(self) -> float:
+        """The sum of the ranges."""
+        return _total(guarantee.bounded_range * count for guarantee, count in self.parts)
+
+    @property
+    def rho(self) -> float:
+        """The sum of zCDP, each by its tightest conversion, except with probability :attr:`slack`."""
+        return _total(guarantee.rho * count for guarantee, count in self.parts)
+
+    def rdp(self, order: Any) -> np.ndarray:
+        """The sum of Renyi divergences, except with probability :attr:`slack`; float64 of the shape of ``order``."""
+        return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
+
+    def guarantee(self) -> Guarantee:
+        """All mechanisms as one, by what adds up: epsilon at the sum of deltas, range, and zCDP if it leaves out no delta."""
+        zcdp = inf if self.slack else self.rho
+        if self.delta >= 1:  # then epsilon promises nothing
+            return Guarantee(inf, self.bounded_range, self.neighbors, 0.0, zcdp)
+        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, zcdp)
+
+    def rules_at(self, delta: float) -> dict[str, float]:
+        """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
+
+        ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
+        ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
+        Renyi divergences (zCDP among them), each the tightest of its mechanism. Deltas of the parts are taken off ``delta`` first.
+
+        Args:
+            delta: in (0, 1).
+        """
+        target = checks.concrete_delta(delta)
+        found: dict[str, float] = {}
+        kept = self._log_kept()
+        if self.epsilon < inf and -expm1(kept) <= target:
+            found["basic"] = self.epsilon
+            remaining = -expm1(log1p(-target) - kept)  # 1 - (1 - delta) / prod(1 - delta_i)
+            if remaining > 0 and self._few_outcomes():
+                pure = self._pure_parts()
+                found["optimal"] = composition_theorems.optimal_pure_epsilon(*pure, delta=remaining) if self.epsilon else 0.0
+        if self.slack >= target:
+            return found
+        if (one := self._one_range()) is not None:
+            found["bounded_range"] = composition_theorems.bounded_range_epsilon(
+                one, count=self.count, delta=target, queries="adaptive"
+            )
+        if self._has_curve():
+            nats = -log(target - self.slack)
+
+            def epsilon(order: Any, log_above: Any) -> Any:
+                return formulas.epsilon_at_order(self.rdp(order), order, log_above, nats, np)
+
+            found["rdp"] = max(formulas.smallest_on_host(epsilon), 0.0)
+        return found
+
+    def best_rule_at(self, delta: float) -> tuple[str, float]:
+        """The rule with the smallest epsilon at ``delta``, and that epsilon; ``("none", inf)`` if none applies."""
+        return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The smallest epsilon of all rules at ``delta``, in (0, 1); inf if the parts' own deltas are larger."""
+        return self.best_rule_at(delta)[1]
+
+    def delta_at(self, epsilon: float) -> float:
+        """The smallest delta at ``epsilon``, which is not negative, by the same rules; at most 1."""
+        target = composition_theorems.nonnegative_epsilon(epsilon)
+        found = [1.0]
+        kept = self._log_kept()
+        if self.epsilon <= target:
+            found.append(-expm1(kept))
+        elif self.epsilon < inf and self._few_outcomes():
+            pure = composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target)
+            found.append(-expm1(kept + log1p(-pure)) if pure < 1 else 1.0)
+        if (one := self._one_range()) is not None:
+            found.append(composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive"))
+        if self._has_curve():
+
+            def log_delta(order: Any, log_above: Any) -> Any:
+                return formulas.log_delta_at_order(self.rdp(order), order, log_above, target, np)
+
+            found.append(
+                self.slack + max(exp(min(formulas.smallest_on_host(log_delta), 0.0)), float_info.min)
+            )  # 0 would say pure DP
+        return min(found)
+
+    def _log_kept(self) -> float:
+        """The logarithm of the product of all 1 - delta."""
+        return _total(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
+
+    def _pure_parts(self) -> tuple[list[float], list[int]]:
+        """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
+        parts = [(guarantee.epsilon, count) for guarantee, count in self.parts if guarantee.epsilon]
+        return [epsilon for epsilon, _ in parts], [count for _, count in parts]
+
+    def _has_curve(self) -> bool:
+        return all(guarantee.rho < inf or guarantee.renyi for guarantee, _ in self.parts)
+
+    def _few_outcomes(self) -> bool:
+        return prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
+
+    def _one_range(self) -> float | None:
+        """The range of all, if it is one and they are few."""
+        ranges = {guarantee.bounded_range for guarantee, _ in self.parts}
+        one = min(ranges)
+        pure = not any(guarantee.delta for guarantee, _ in self.parts)
+        return one if pure and len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
 
 
-def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float) -> float:
-    """Return the smallest delta such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
-
-    That of independent randomised responses, which attain it: the sum over their outcomes of (P - e^epsilon Q)_+.
-
-    Args:
-        epsilons: of the mechanisms, distinct or not.
-        counts: how many of each.
-        epsilon: of the whole, not negative.
-
-    Raises:
-        ValueError: a bad argument, or more than two million outcomes (the product of the counts + 1): use zCDP or Renyi DP there.
-
-    References:
-        Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for several epsilons.
-
-    >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
-    0.331678
-    """
-    loss, log_probability = _responses(epsilons, counts)
-    return _excess(loss, log_probability, _check_epsilon(epsilon))
-
-
-def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, delta: float) -> float:
-    """Return the smallest epsilon such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
-
-    Args:
-        epsilons: of the mechanisms.
-        counts: how many of each.
-        delta: in [0, 1); at 0 it is the sum.
-
-    Raises:
-        ValueError: as :func:`optimal_pure_delta`.
-
-    References:
-        As :func:`optimal_pure_delta`.
-
-    >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
-    4.775
-    """
-    loss, log_probability = _responses(epsilons, counts)
-    return _smallest(lambda at: _excess(loss, log_probability, at), _check_delta(delta, least=0.0), float(loss.max()))
-
-
-def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, queries: Queries) -> float:
-    """Return a delta such that ``count`` mechanisms of that range are together (epsilon, delta)-DP.
-
-    Fixed queries: max over l of sum_i C(k, i) p^(k-i) (1-p)^i (e^(k t - i r) - e^epsilon)_+, where p = (e^-t - e^-r)/(1 - e^-r) at
-    t = clip((epsilon + (l+1) r)/(k+1), 0, r), which is the smallest one. Adaptive queries can choose their t by what they have
-    seen, and cost more: the recursion d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t) with
-    q = (1 - e^(t-r))/(1 - e^-r), on a grid. Its functions are convex in e^g, and are interpolated so that the result is an upper
-    bound; never above that of pure epsilon-DP, which the range implies. It is larger than the supremum by about 1e-4 of it for few
-    mechanisms, by some percent for hundreds, and by more where epsilon is nearly the sum.
-
-    Args:
-        bounded_range: r, of each, positive.
-        count: k, how many.
-        epsilon: of the whole, not negative.
-        queries: ``"fixed"`` if no query, and nothing of how it is answered, depends on an answer to another one; ``"adaptive"``
-            otherwise. There is no default: with the formula for fixed queries an adaptive pipeline promises too much.
-
-    Raises:
-        ValueError: a bad argument, or adaptive and more than 2000 mechanisms.
-
-    References:
-        Dong, Durfee and Rogers (2020), Theorems 2 and 3.
-
-    >>> at = {"count": 5, "epsilon": 0.5}
-    >>> round(bounded_range_delta(0.5, **at, queries="fixed"), 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
-    (0.078, 0.0805)
-    """
-    ((bounded_range, count),) = _checked([bounded_range], [count])
-    _check_queries(queries)
-    at = _check_epsilon(epsilon)
-    if at >= count * bounded_range:
-        return 0.0
-    if queries == "fixed":
-        return _fixed(bounded_range, count, at)
-    pure = optimal_pure_delta([bounded_range], [count], epsilon=at)
-    if bounded_range > _WIDEST:
-        return pure
-    g, found = _adaptive(bounded_range, count, at)
-    return min(float(found[np.argmin(np.abs(g - at))]), pure)
-
-
-def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
-    """Return an epsilon such that ``count`` mechanisms of that range are together (epsilon, delta)-DP.
-
-    Args:
-        bounded_range: of each, positive.
-        count: how many.
-        delta: in [0, 1); at 0 it is the sum.
-        queries: as for :func:`bounded_range_delta`.
-
-    Raises:
-        ValueError: as :func:`bounded_range_delta`.
-
-    References:
-        As :func:`bounded_range_delta`.
-
-    >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
-    2.246
-    """
-    ((bounded_range, count),) = _checked([bounded_range], [count])
-    _check_queries(queries)
-    target, most = _check_delta(delta, least=0.0), bounded_range * count
-    if target == 0:
-        return most
-    if queries == "fixed":
-        return _smallest(lambda at: _fixed(bounded_range, count, at), target, most)
-    pure = optimal_pure_epsilon([bounded_range], [count], delta=target)
-    if bounded_range > _WIDEST:
-        return pure
-    g, found = _adaptive(bounded_range, count, 0.0)
-    reached = np.flatnonzero((found <= target) & (g > 0))
-    if not reached.size:
-        return pure
-    last = int(reached[0])
-    before, after = found[last - 1], found[last]
-    share = (before - target) / (before - after) if before > target else 0.0  # of the chord in e^g, which lies above the function
-    return min(float(g[last - 1] + np.log1p(share * np.expm1(g[last] - g[last - 1]))), pure)
-
-
-def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Privacy loss and log-probability of every outcome of independent randomised responses."""
-    together: dict[float, int] = {}
-    for epsilon, count in _checked(epsilons, counts):
-        together[epsilon] = together.get(epsilon, 0) + count
-    if math.prod(count + 1 for count in together.values()) > MOST_OUTCOMES:
-        raise ValueError(f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} mechanisms: use zCDP or Renyi DP.")
-    loss, log_probability = np.zeros(1), np.zeros(1)
-    for epsilon, count in together.items():
-        wrong = np.arange(count + 1)
-        lie = np.exp(-epsilon)
-        own = log_mass(wrong, trials=count, probability=lie / (1 + lie), complement=1 / (1 + lie))
-        loss = np.add.outer(loss, (count - 2 * wrong) * epsilon).ravel()
-        log_probability = np.add.outer(log_probability, own).ravel()
-    return loss, log_probability
-
-
-def _excess(loss: np.ndarray, log_probability: np.ndarray, epsilon: float) -> float:
-    """E_P[(1 - e^(epsilon - loss))_+]."""
-    above = loss > epsilon
-    return float(np.sum(np.exp(log_probability[above]) * -np.expm1(epsilon - loss[above])))
-
-
-def _fixed(bounded_range: float, count: int, epsilon: float) -> float:
-    r, wrong, best = bounded_range, np.arange(count + 1), 0.0
-    for t in np.unique(np.clip((epsilon + (wrong + 1) * r) / (count + 1), 0, r)):
-        # P is e^loss Q: its probabilities of the losses t and t - r.
-        up, down = np.expm1(t - r) / np.expm1(-r), np.exp(t - r) * np.expm1(-t) / np.expm1(-r)
-        log_probability = log_mass(wrong, trials=count, probability=down, complement=up)
-        best = max(best, _excess(count * t - wrong * r, log_probability, epsilon))
-    return best
-
-
-def _adaptive(bounded_range: float, count: int, through: float) -> tuple[np.ndarray, np.ndarray]:
-    """Upper bounds of d_k on a grid of g that goes through one point, from -k r to k r."""
-    if count > 2000:
-        raise ValueError(f"the recursion for {count} adaptive mechanisms is too long: use zCDP, bounded_range^2/8 each.")
-    cells = max(24, min(128, 6000 // count))  # of t in [0, r]
-    r, step = bounded_range, bounded_range / cells
-    below, above = math.ceil((through + count * r) / step), math.ceil((count * r - through) / step)
-    g = through + np.arange(-below, above + 1) * step
-    no_noise = -np.expm1(np.minimum(g, 0.0))  # nothing is gained beyond the total variation
-    low = -np.expm1(g[0] - np.arange(cells, 0, -1) * step)
-    found = np.array([_fixed(r, 1, at) if abs(at) < r else -math.expm1(min(at, 0.0)) for at in g])
-    t = np.arange(cells + 1) * step
-    up = np.expm1(t - r) / np.expm1(-r)  # q, the probability of the loss t
-    down = 1 - up
-    # In a cell of t both functions are replaced by their chords in e^(g - t), so the sum is alpha + beta s + gamma / s in s = e^t.
-    # It passes the larger of its ends by at most |gamma| (width of the cell)^2 / (4 s^3), where gamma sums what the chords rise by.
-    curvature = np.expm1(step) * (np.expm1(step) / -np.expm1(-step)) / 4
-    share = 1 / -np.expm1(-r)
-    for _ in range(count - 1):
-        padded = np.concatenate([low, found, np.zeros(cells)])  # g - r, ..., g + r
-        rises = np.concatenate([[0.0], padded[:-1] - padded[1:]])  # from g - t to g - t - step
-        found, before = no_noise.copy(), np.zeros(g.size)
-        for i in range(cells + 1):
-            near, far = slice(cells - i, cells - i + g.size), slice(2 * cells - i, 2 * cells - i + g.size)
-            beyond = curvature * (share * rises[near] + (1 - share) * rises[far]).clip(0.0) if i < cells else before
-            end = up[i] * padded[near] + down[i] * padded[far] + np.maximum(before, beyond)  # of the cells on both sides
-            np.maximum(found, end, out=found)
-            before = beyond
-        np.minimum(found, 1.0, out=found)
-    return g, found
-
-
-def _smallest(delta: Callable[[float], float], target: float, most: float) -> float:
-    """The smallest epsilon in [0, most] with delta(epsilon) <= target, from above."""
-    if target == 0:
-        return most
-    if delta(0.0) <= target:
-        return 0.0
-    low, high = 0.0, most
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta(middle) <= target else (middle, high)
-    return high
-
-
-def _checked(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
-    """Pairs of Python numbers: arithmetic of NumPy's narrow types would overflow."""
-    if len(epsilons) != len(counts) or not len(epsilons):
-        raise ValueError(f"give one count for each epsilon, got {len(epsilons)} and {len(counts)}.")
-    if any(isinstance(epsilon, (bool, str)) for epsilon in epsilons):
-        raise TypeError(f"epsilons must be numbers, got {list(epsilons)}.")
-    if not all(0 < float(epsilon) < math.inf for epsilon in epsilons):
-        raise ValueError(f"epsilons must be finite and positive, got {list(epsilons)}.")
-    whole = [checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts]
-    return [(float(epsilon), count) for epsilon, count in zip(epsilons, whole, strict=True)]
-
-
-def _check_epsilon(epsilon: float) -> float:
-    if not 0 <= float(epsilon) < math.inf:
-        raise ValueError(f"epsilon must be finite and not negative, got {epsilon}.")
-    return float(epsilon)
-
-
-def _check_delta(delta: float, least: float | None = None) -> float:
-    if not ((0 < float(delta) < 1) or delta == least):
-        raise ValueError(f"delta must be between 0 and 1, got {delta}.")
-    return float(delta)
-
-
-def _check_queries(queries: str) -> None:
-    if queries not in ("fixed", "adaptive"):
-        raise ValueError(f'queries must be "fixed" or "adaptive", got {queries!r}.')
+def _total(numbers: Iterable[float]) -> float:
+    try:
+        return fsum(numbers)
+    except OverflowError:
+        return inf

@@ -6,6 +6,10 @@
     delta_of_*     the delta at an epsilon
     pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon of a mechanism whose cost is a rho
 
+Arguments are numbers or arrays ``(...)`` that broadcast against each other; every result is a float of the broadcast shape. Where a
+function says nothing else, ``epsilon`` (or a range of that size) and ``zcdp`` (rho) are positive, ``order`` (a) is above 1, and
+``delta`` strictly between 0 and 1. A bad Python or NumPy number raises ``ValueError``; in a JAX array it makes its own element NaN.
+
 All of them are exact for the worst pair of the notion, but for the search of the best order, where any order is valid, and for
 rounding: by some units in the last place of the dtype. ``Guarantee`` and ``Composition`` use the same formulas in float64.
 """
@@ -22,23 +26,14 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting import formulas
-from dpjax.numerics.batching import align
+
+Curve = Callable[[jax.Array], jax.Array]
 
 
 def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP; randomised response attains it.
 
-    r = log(cosh((a - 1/2) epsilon) / cosh(epsilon/2)) / (a - 1).
-
-    Args:
-        epsilon: positive ``(...)``.
-        order: a, above 1; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape; it never overflows.
-
-    Raises:
-        ValueError: a bad ``epsilon`` or ``order``.
+    r = log(cosh((a - 1/2) epsilon) / cosh(epsilon/2)) / (a - 1), which never overflows.
 
     References:
         Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024); Bun and Steinke (2016), Proposition 3.3.
@@ -55,16 +50,6 @@ def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log(sinh(y epsilon/2) / (y epsilon/2)): the supremum over the pairs
     with losses (t, t - epsilon), whose worst t has a closed form.
 
-    Args:
-        epsilon: positive ``(...)``, the range.
-        order: a, above 1; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: a bad ``epsilon`` or ``order``.
-
     References:
         Dong, Durfee and Rogers (2020), Lemma 3.2, for the worst pairs.
 
@@ -76,16 +61,6 @@ def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 
 def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     """Return the Renyi divergence of Laplace noise of scale sensitivity/epsilon, smaller than that of any epsilon-DP.
-
-    Args:
-        epsilon: positive ``(...)``.
-        order: above 1; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: a bad ``epsilon`` or ``order``.
 
     References:
         Mironov (2017), Proposition 6.
@@ -99,15 +74,6 @@ def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
     """Return the smallest rho such that epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon/2), below epsilon^2/2.
 
-    Args:
-        epsilon: positive ``(...)``.
-
-    Returns:
-        Float of the same shape.
-
-    Raises:
-        ValueError: a bad ``epsilon``.
-
     References:
         Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024).
 
@@ -119,15 +85,6 @@ def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
 
 def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
     """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`.
-
-    Args:
-        zcdp: rho, positive ``(...)``.
-
-    Returns:
-        Float of the same shape.
-
-    Raises:
-        ValueError: a bad ``zcdp``.
 
     References:
         As :func:`zcdp_of_pure`.
@@ -141,15 +98,6 @@ def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
 def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
     """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8, a quarter of what epsilon-DP gives.
 
-    Args:
-        epsilon: positive ``(...)``, the range.
-
-    Returns:
-        Float of the same shape.
-
-    Raises:
-        ValueError: a bad ``epsilon``.
-
     References:
         Cesar and Rogers (2021), Lemma 3.4; the constant is the limit of :func:`rdp_of_bounded_range` for small epsilon.
 
@@ -161,15 +109,6 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
 
 def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
     """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp).
-
-    Args:
-        zcdp: rho, positive ``(...)``.
-
-    Returns:
-        Float of the same shape.
-
-    Raises:
-        ValueError: a bad ``zcdp``.
 
     References:
         As :func:`zcdp_of_bounded_range`.
@@ -184,17 +123,8 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     """Return the epsilon such that zcdp-zCDP implies (epsilon, delta)-DP, at the best order.
 
     epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which is smaller than the classical
-    rho + 2 sqrt(rho log(1/delta)). Not the smallest for one mechanism, whose privacy profile may be better than its rho says.
-
-    Args:
-        zcdp: rho, positive ``(...)``; divided among k queries, each may cost ``zcdp_of(epsilon, delta=delta) / k``.
-        delta: in (0, 1); broadcasts against zcdp.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: a bad ``zcdp`` or ``delta``.
+    rho + 2 sqrt(rho log(1/delta)). Not the smallest for one mechanism, whose privacy profile may be better than its rho says. Of k
+    queries, each may cost ``zcdp_of(epsilon, delta=delta) / k``.
 
     References:
         Canonne, Kamath and Steinke (2020), Corollary 13; Bun and Steinke (2016), Proposition 1.3, for the classical form.
@@ -203,27 +133,20 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     5.2215
     """
     dtype = checks.float_dtype(zcdp, delta)
-    cost, failure = checks.positive("zcdp", zcdp, dtype), checks.probability("delta", delta, dtype, below=1.0)
-    return _epsilon_of_zcdp(cost, failure)
+    return _epsilon_of_zcdp(checks.positive("zcdp", zcdp, dtype), checks.probability("delta", delta, dtype, below=1.0))
 
 
 @jax.jit
-def _epsilon_of_zcdp(cost: jax.Array, delta: jax.Array) -> jax.Array:
-    return epsilon_of_rdp(lambda order: align(cost, order.ndim - 1)[..., None] * order, delta=delta, shape=cost.shape)
+def _epsilon_of_zcdp(zcdp: jax.Array, delta: jax.Array) -> jax.Array:
+    return epsilon_of_rdp(lambda order: zcdp[..., None] * order, delta=delta, shape=zcdp.shape)
 
 
 def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
-    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP: the inverse of :func:`epsilon_of_zcdp`.
+    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1: the inverse of :func:`epsilon_of_zcdp`.
 
     Args:
-        zcdp: rho, positive ``(...)``.
-        epsilon: not negative; broadcasts against zcdp.
-
-    Returns:
-        Float of the broadcast shape, at most 1.
-
-    Raises:
-        ValueError: a bad ``zcdp`` or ``epsilon``.
+        zcdp: rho.
+        epsilon: not negative.
 
     References:
         Canonne, Kamath and Steinke (2020), Corollary 13.
@@ -232,33 +155,22 @@ def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
     0.017985
     """
     dtype = checks.float_dtype(zcdp, epsilon)
-    cost = checks.positive("zcdp", zcdp, dtype)
-    target = checks.nonnegative("epsilon", epsilon, dtype)
-    return _delta_of_zcdp(cost, target)
+    return _delta_of_zcdp(checks.positive("zcdp", zcdp, dtype), checks.nonnegative("epsilon", epsilon, dtype))
 
 
 @jax.jit
-def _delta_of_zcdp(cost: jax.Array, epsilon: jax.Array) -> jax.Array:
-    return delta_of_rdp(lambda order: align(cost, order.ndim - 1)[..., None] * order, epsilon=epsilon, shape=cost.shape)
-
-
-Curve = Callable[[jax.Array], jax.Array]
+def _delta_of_zcdp(zcdp: jax.Array, epsilon: jax.Array) -> jax.Array:
+    return delta_of_rdp(lambda order: zcdp[..., None] * order, epsilon=epsilon, shape=zcdp.shape)
 
 
 def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Return the epsilon at a delta of a curve of Renyi divergences, at the best order.
+    """Return the epsilon at a delta, at least 0, of a curve of Renyi divergences, at the best order.
 
     Args:
         curve: takes orders ``(*batch, points)`` and returns r ``(*batch, points)`` such that (order, r)-Renyi DP holds, where
             batch is the broadcast shape of ``shape`` and that of ``delta``. Sum the curves of what is composed.
         delta: in (0, 1), ``(...)``.
         shape: the batch shape of the curve.
-
-    Returns:
-        Float of the broadcast shape, at least 0.
-
-    Raises:
-        ValueError: a bad ``delta``.
 
     References:
         Canonne, Kamath and Steinke (2020), Proposition 12; Mironov (2017), for Renyi DP.
@@ -268,28 +180,24 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
     3.632
     """
     failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)
-    batch = jnp.broadcast_shapes(shape, failure.shape)
-    nats = -jnp.log(align(failure, len(batch)))
+    nats = -jnp.log(failure)[..., None]
 
     def epsilon(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.epsilon_at_order(curve(order), order, log_above, nats[..., None], jnp)
+        return formulas.epsilon_at_order(curve(order), order, log_above, nats, jnp)
 
-    return jnp.maximum(_at_best_order(epsilon, batch, failure.dtype), 0.0)
+    return jnp.maximum(_at_best_order(epsilon, jnp.broadcast_shapes(shape, failure.shape), failure.dtype), 0.0)
 
 
 def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
     """Return the delta at an epsilon of a curve of Renyi divergences, at the best order.
 
     Args:
-        curve: as for :func:`epsilon_of_rdp`.
+        curve: as for :func:`epsilon_of_rdp`, with the shape of ``epsilon`` in the batch.
         epsilon: not negative ``(...)``.
         shape: the batch shape of the curve.
 
     Returns:
-        Float of the broadcast shape, at most 1, and at least the smallest normal number of its dtype.
-
-    Raises:
-        ValueError: a bad ``epsilon``.
+        Float of the broadcast shape, at most 1, and at least the smallest normal number of its dtype: 0 would say pure DP.
 
     References:
         Canonne, Kamath and Steinke (2020), Proposition 12.
@@ -299,31 +207,23 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
     True
     """
     target = checks.nonnegative("epsilon", epsilon, checks.float_dtype(epsilon))
-    batch = jnp.broadcast_shapes(shape, target.shape)
-    at = align(target, len(batch))[..., None]
 
     def log_delta(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.log_delta_at_order(curve(order), order, log_above, at, jnp)
+        return formulas.log_delta_at_order(curve(order), order, log_above, target[..., None], jnp)
 
-    found = jnp.exp(jnp.minimum(_at_best_order(log_delta, batch, target.dtype), 0.0))
-    return jnp.maximum(found, jnp.finfo(target.dtype).tiny)  # 0 would say pure DP
+    found = _at_best_order(log_delta, jnp.broadcast_shapes(shape, target.shape), target.dtype)
+    return jnp.maximum(jnp.exp(jnp.minimum(found, 0.0)), jnp.finfo(target.dtype).tiny)
 
 
 def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight", "classical"] = "tight") -> jax.Array:
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
-        epsilon: positive ``(...)``.
-        delta: in (0, 1); broadcasts against epsilon.
+        epsilon: positive.
+        delta: in (0, 1).
         conversion: ``"tight"``, the default: the best order of the Renyi divergence, delta =
             e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the
             published baseline used.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: a bad ``epsilon``, ``delta`` or ``conversion``.
 
     References:
         Bun and Steinke (2016), Proposition 1.3; Canonne, Kamath and Steinke (2020), Corollary 13.
@@ -332,10 +232,9 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     0.3446
     """
     checks.one_of("conversion", conversion, ("tight", "classical"))
-    dtype = checks.float_dtype(epsilon)
+    dtype = checks.float_dtype(epsilon, delta)
     budget, failure = checks.positive("epsilon", epsilon, dtype), checks.probability("delta", delta, dtype, below=1.0)
-    rank = max(budget.ndim, failure.ndim)
-    budget, nats = align(budget, rank), -jnp.log(align(failure, rank))
+    nats = -jnp.log(failure)
     classical = jnp.square(budget / (jnp.sqrt(nats + budget) + jnp.sqrt(nats)))
     return classical if conversion == "classical" else jnp.maximum(classical, _largest_zcdp(budget, nats))
 
@@ -343,9 +242,7 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
 @jax.jit
 def _largest_zcdp(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
     def minus_rho(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        """The equation of the best order solved for rho."""
-        rest = formulas.epsilon_at_order(jnp.zeros((), order.dtype), order, log_above, nats[..., None], jnp)
-        return (rest - epsilon[..., None]) / order
+        return formulas.minus_rho_at_order(order, log_above, epsilon[..., None], nats[..., None], jnp)
 
     return -_at_best_order(minus_rho, jnp.broadcast_shapes(epsilon.shape, nats.shape), epsilon.dtype)
 
@@ -358,15 +255,12 @@ def _at_best_order(objective: Callable[[jax.Array, jax.Array], jax.Array], shape
 
 def _at_orders(formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike) -> jax.Array:
     dtype = checks.float_dtype(epsilon, order)
-    budget = checks.positive("epsilon", epsilon, dtype)
-    at = checks.above_one("order", order, dtype)
-    return _broadcast(formula, budget, at)
+    return _broadcast(formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype))
 
 
 @partial(jax.jit, static_argnums=0)
 def _broadcast(formula: Callable[..., jax.Array], *values: jax.Array) -> jax.Array:
-    rank = max(value.ndim for value in values)
-    return formula(*jnp.broadcast_arrays(*(align(value, rank) for value in values)), jnp)
+    return formula(*jnp.broadcast_arrays(*values), jnp)
 
 
 def _positive(name: str, value: ArrayLike) -> jax.Array:

@@ -2,7 +2,8 @@
 
 A mechanism M succeeds when its output falls into a fixed, public set S: a test that does not read the data again. With p its
 probability of success on x, q = 1 - p, and p', q' those on a neighbour, the guarantees below rest on q <= failure for EVERY
-dataset. A bound that holds for typical data only is no bound: the loss is then unbounded (Steinke 2025, footnote 2).
+dataset. A bound that holds for typical data only is no bound: the loss is then unbounded (footnote 2 of Steinke, "Differentially
+private algorithms that never fail", differentialprivacy.org, 2025: the post of all references in this file).
 
 Conditioning (Theorem 1). From P[M in T and S] <= e^eps P'[M in T and S] + delta follows, divided by p,
 
@@ -17,7 +18,7 @@ never above the theorem: at failure 0.1 and epsilon 1 it is 1.07 and not 2. If d
 is one), a ratio of conditional probabilities is the ratio of the plain ones times a constant: the range stays b, and since it holds
 0 the loss is at most b. So an epsilon-bounded-range mechanism conditioned on a fixed set of outputs stays epsilon-DP.
 
-A fixed number m of attempts, then a fallback F. The output law is A + q^m F with A(T) = P[M in T and S] g(q),
+A fixed number m of attempts, then a fallback F. The output distribution is A + q^m F with A(T) = P[M in T and S] g(q),
 g(q) = 1 + q + ... + q^(m-1) = (1 - q^m) / (1 - q). Where q > q', g(q)/g(q') = (p'/p) (1 - q^m)/(1 - q'^m) <= p'/p <= r; elsewhere
 it is at most 1. So A(T) <= e^eps' A'(T) + delta g(q): the epsilon is that of the unbounded loop, and the leftover, which is
 charged to delta in full, makes delta' = delta g(failure) + failure^m. Nothing was asked of F, which may read the data, as in the
@@ -36,7 +37,7 @@ from sys import float_info
 from typing import Literal
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 
 Bound = Literal["sharp", "published"]
 Fallback = Literal["public", "private"]
@@ -58,14 +59,14 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
         A :class:`Guarantee`, with neither bounded range nor zCDP.
 
     Raises:
-        ValueError: a ``failure`` outside its range, a guarantee without a finite epsilon, or nothing left (delta would be 1).
+        ValueError: also for a guarantee without a finite epsilon, and where delta would be 1 or more.
 
     Privacy:
-        None is spent: it reads public numbers only. The post claims the second guarantee for both tests; the counterexample is at
+        None is spent. The post claims the second guarantee for both tests; the counterexample is at
         the top of this file.
 
     References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Equation 2, corrected.
+        Steinke (2025), Equation 2, corrected.
 
     >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6, test="public"))
     (1, 1e-06)-DP under swap neighbors
@@ -94,15 +95,15 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
         above it: conditioning leaves an epsilon-bounded-range mechanism epsilon-DP.
 
     Raises:
-        ValueError: a ``failure`` outside its range, a guarantee without a finite epsilon, or ``delta >= 1 - failure``.
+        ValueError: also for a guarantee without a finite epsilon, or with ``delta >= 1 - failure``.
 
     Privacy:
-        None is spent: it reads public numbers only. The success must be read from the output alone (a noisy estimate of the loss
-        that is part of it, against a threshold that does not depend on the data). The number of repetitions must stay secret:
-        a loop that runs until success tells it by the time it takes; :func:`retry_until_success` does not.
+        None is spent. The success must be read from the output alone (a noisy estimate of the loss that is part of it, against a
+        threshold that does not depend on the data). The number of repetitions must stay secret: a loop that runs until success
+        tells it by the time it takes; :func:`retry_until_success` does not.
 
     References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 1 and footnote 2.
+        Steinke (2025), Theorem 1 and footnote 2.
 
     >>> one = Guarantee(0.5, float("inf"), "swap", delta=1e-6)
     >>> print(condition_on_success(one, 0.5, bound="published"))
@@ -137,14 +138,14 @@ def retry_until_success(
         also a post-processed composition of m attempts, which can be the better guarantee (m epsilon, and no leftover).
 
     Raises:
-        ValueError: as :func:`condition_on_success`; ``attempts`` that are no positive integer; nothing left (delta' >= 1).
+        ValueError: as :func:`condition_on_success`, and where delta' would be 1 or more.
 
     Privacy:
-        None is spent: it reads public numbers only. All attempts must be made, whatever came of the first ones.
+        None is spent. All attempts must be made, whatever came of the first ones.
 
     References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Equation 2 and Theorem 1; the
-        post's loop is unbounded, the argument for a fixed number of attempts is at the top of this file.
+        Steinke (2025), Equation 2 and Theorem 1; the post's loop is unbounded, the argument for a fixed number of attempts is at
+        the top of this file.
 
     >>> print(retry_until_success(Guarantee(1.0, 1.0, "swap"), 0.1, attempts=9, fallback="public"))
     (1, 1e-09)-DP under swap neighbors
@@ -167,22 +168,16 @@ def attempts_for(failure: float, *, leftover: float) -> int:
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
         leftover: in (0, 1).
 
-    Returns:
-        A Python integer, at least 1.
-
-    Raises:
-        ValueError: a parameter outside its range.
-
     Privacy:
         None is spent: it reads public numbers only.
 
     References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025).
+        Steinke (2025).
 
     >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6), attempts_for(0.0, leftover=0.5)
     (20, 132, 1)
     """
-    beta = _failure(failure)
+    beta = checks.concrete_fraction("failure", failure)
     if not 0 < leftover < 1:
         raise ValueError(f"leftover must be strictly between 0 and 1, got {leftover}.")
     count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1  # from one below: the quotient of the logarithms rounds
@@ -192,7 +187,7 @@ def attempts_for(failure: float, *, leftover: float) -> int:
 
 
 def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
-    """The epsilon of the law given success."""
+    """The epsilon of the distribution given success."""
     checks.one_of("bound", bound, ("sharp", "published"))
     epsilon, delta, success = guarantee.epsilon, guarantee.delta, 1 - beta
     if bound == "published":
@@ -218,18 +213,12 @@ def _approximate(guarantee: Guarantee, epsilon: float, delta: float) -> Guarante
 
 def _checked(guarantee: Guarantee, failure: float) -> float:
     checks.instance("this", guarantee, Guarantee, "what one attempt costs")
-    beta = _failure(failure)
+    beta = checks.concrete_fraction("failure", failure)
     if not guarantee.epsilon < inf:
         raise ValueError(f"a guarantee with a finite epsilon is needed, got {guarantee}: convert it first.")
     if not guarantee.delta < 1 - beta:
         raise ValueError(f"delta must be below the probability of success, got delta={guarantee.delta} and failure={failure}.")
     return beta
-
-
-def _failure(failure: float) -> float:
-    if not 0 <= failure < 1:
-        raise ValueError(f"failure must be at least 0 and below 1, got {failure}.")
-    return float(failure)
 
 
 def number_of_attempts(attempts: int) -> int:

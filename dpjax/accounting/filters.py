@@ -3,17 +3,25 @@
 In this fully adaptive setting a sum of costs is itself random, and composition theorems need not hold for it. They do for pure DP
 (Rogers et al. 2016), and for Renyi DP of every order and so for zCDP (Feldman and Zrnic 2021), if the sum is stopped at a budget
 that was fixed before.
+
+Both filters may run side by side, and either of them admit. Let A be the transcripts whose epsilons sum to at most epsilon, and B
+the others, whose zCDP sums to at most the budget. On A the loss is at most epsilon, so A adds nothing to the delta at epsilon. No
+transcript of B ever passed the budget of zCDP, so it has the same probability in the pipeline that the filter of zCDP stops, where
+B adds at most delta.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import fsum, inf, log, pi, sqrt
+from typing import Any
 
 import numpy as np
 
+from dpjax import checks
 from dpjax.accounting import formulas
-from dpjax.accounting.guarantees import Composition, Guarantee
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee
 
 
 class BudgetExceeded(RuntimeError):
@@ -25,7 +33,8 @@ class PrivacyFilter:
     """A budget that mechanisms are charged to, in any order, each chosen after seeing all answers before.
 
     With ``delta = 0`` epsilons are summed, and the whole is epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
-    implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies.
+    implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies; what keeps the sum of
+    epsilons within epsilon is admitted, too.
 
     Attributes:
         epsilon: of the whole, positive.
@@ -45,13 +54,13 @@ class PrivacyFilter:
     epsilon: float
     delta: float
     neighbors: str
-    _charged: list[float] = field(default_factory=list, init=False, repr=False)
+    _epsilons: list[float] = field(default_factory=list, init=False, repr=False)
+    _rhos: list[float] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon < inf:
-            raise ValueError(f"epsilon must be finite and positive, got {self.epsilon}.")
-        if not 0 <= self.delta < 1:
-            raise ValueError(f"delta must be at least 0 and below 1, got {self.delta}.")
+        checks.concrete_epsilon(self.epsilon)
+        checks.concrete_fraction("delta", self.delta)
+        checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
 
     @property
     def budget(self) -> float:
@@ -60,12 +69,12 @@ class PrivacyFilter:
 
     @property
     def spent(self) -> float:
-        """What was charged so far."""
-        return fsum(self._charged)
+        """What was charged so far; above a budget of zCDP where the epsilons alone were within theirs."""
+        return fsum(self._epsilons if self.delta == 0 else self._rhos)
 
     @property
     def remaining(self) -> float:
-        """What is left; as ``epsilon`` or as rho."""
+        """The remaining budget, as ``epsilon`` or as rho."""
         return max(self.budget - self.spent, 0.0)
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
@@ -74,7 +83,9 @@ class PrivacyFilter:
         Raises:
             ValueError: another relation, or a promise that this budget cannot charge.
         """
-        return self._after(self._cost(guarantee)) <= self.budget
+        epsilon, rho = self._costs(guarantee)
+        within_pure = _total(self._epsilons, epsilon) <= self.epsilon
+        return within_pure or (self.delta > 0 and _total(self._rhos, rho) <= self.budget)
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
         """Charge a mechanism, before it runs.
@@ -83,31 +94,21 @@ class PrivacyFilter:
             BudgetExceeded: there is no room for it; nothing was charged.
             ValueError: as :meth:`allows`.
         """
-        cost = self._cost(guarantee)
-        if not self._after(cost) <= self.budget:
-            raise BudgetExceeded(f"a cost of {cost:g} passes what is left of the budget, {self.remaining:g} of {self.budget:g}.")
-        self._charged.append(cost)
+        epsilon, rho = self._costs(guarantee)
+        if not self.allows(guarantee):
+            cost = rho if self.delta else epsilon
+            raise BudgetExceeded(f"a cost of {cost:g} passes the remaining budget, {self.remaining:g} of {self.budget:g}.")
+        self._epsilons.append(epsilon)
+        self._rhos.append(rho)
 
-    def _after(self, cost: float) -> float:
-        try:
-            return fsum([*self._charged, cost])
-        except OverflowError:
-            return inf
-
-    def _cost(self, guarantee: Guarantee | Composition) -> float:
-        if guarantee.neighbors != self.neighbors:
-            raise ValueError(f"this budget is under {self.neighbors} neighbors, the guarantee under {guarantee.neighbors}.")
-        cost = guarantee.epsilon if self.delta == 0 else guarantee.rho
-        if _with_delta(guarantee, pure=self.delta == 0) or cost == inf:
-            kind = "pure DP" if self.delta == 0 else "zCDP"
+    def _costs(self, guarantee: Guarantee | Composition) -> tuple[float, float]:
+        """Its epsilon and its rho, each infinite if it is not promised outright."""
+        _check_relation("budget", self.neighbors, guarantee)
+        epsilon, rho = _pure_epsilon(guarantee), _rho(guarantee)
+        if (rho if self.delta else epsilon) == inf:
+            kind = "zCDP" if self.delta else "pure DP"
             raise ValueError(f"this budget charges {kind}, which the guarantee does not promise: {guarantee}.")
-        return cost
-
-
-def _with_delta(guarantee: Guarantee | Composition, *, pure: bool) -> bool:
-    """Whether the promise that is charged holds but for an event of positive probability."""
-    parts = guarantee.parts if isinstance(guarantee, Composition) else ((guarantee, 1),)
-    return any(part.delta > 0 and (pure or part.zcdp == inf) for part, _ in parts)
+        return epsilon, rho
 
 
 @dataclass
@@ -136,11 +137,11 @@ class PrivacyOdometer:
     delta: float
     neighbors: str
     first: float = 2.0**-10
-    _charged: list[float] = field(default_factory=list, init=False, repr=False)
+    _rhos: list[float] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta must be strictly between 0 and 1, got {self.delta}.")
+        checks.concrete_delta(self.delta)
+        checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
         if not 0 < self.first < inf:
             raise ValueError(f"first must be finite and positive, got {self.first}.")
 
@@ -150,21 +151,21 @@ class PrivacyOdometer:
         Raises:
             ValueError: another relation, or no zCDP.
         """
-        if guarantee.neighbors != self.neighbors:
-            raise ValueError(f"this odometer is under {self.neighbors} neighbors, the guarantee under {guarantee.neighbors}.")
-        if not guarantee.rho < 1e300 or _with_delta(guarantee, pure=False):
+        _check_relation("odometer", self.neighbors, guarantee)
+        rho = _rho(guarantee)
+        if not rho < 1e300:
             raise ValueError(f"an odometer needs zCDP, which the guarantee does not promise: {guarantee}.")
-        self._charged.append(guarantee.rho)
+        self._rhos.append(rho)
 
     @property
     def rho(self) -> float:
         """The sum of zCDP so far."""
-        return fsum(self._charged)
+        return fsum(self._rhos)
 
     @property
     def epsilon(self) -> float:
         """The bound on the privacy loss so far; 0 before anything was charged."""
-        if not self._charged:
+        if not self._rhos:
             return 0.0
         number, budget = 0, self.first
         while self.rho > budget:
@@ -173,11 +174,30 @@ class PrivacyOdometer:
         return budget + 2 * sqrt(budget * nats)
 
 
+def _check_relation(what: str, neighbors: str, guarantee: Guarantee | Composition) -> None:
+    if guarantee.neighbors != neighbors:
+        raise ValueError(f"this {what} is under {neighbors} neighbors, the guarantee under {guarantee.neighbors}.")
+
+
+def _pure_epsilon(guarantee: Guarantee | Composition) -> float:
+    return inf if guarantee.delta else guarantee.epsilon
+
+
+def _rho(guarantee: Guarantee | Composition) -> float:
+    return inf if (1 * guarantee).slack else guarantee.rho
+
+
+def _total(charged: list[float], cost: float) -> float:
+    try:
+        return fsum([*charged, cost])
+    except OverflowError:
+        return inf
+
+
 def _rho_of(epsilon: float, delta: float) -> float:
     """The zCDP that implies (epsilon, delta)-DP, at the best order, from below."""
-    nats = -log(delta)
 
-    def minus_rho(order: np.ndarray, log_above: np.ndarray) -> np.ndarray:
-        return (formulas.epsilon_at_order(0.0, order, log_above, nats, np) - epsilon) / order
+    def minus_rho(order: Any, log_above: Any) -> Any:
+        return formulas.minus_rho_at_order(order, log_above, epsilon, -log(delta), np)
 
-    return -float(minus_rho(*formulas.best_order(minus_rho, (), np.float64, np)))
+    return -formulas.smallest_on_host(minus_rho)

@@ -58,11 +58,11 @@ def rdp_of_bounded_range(epsilon: Any, order: Any, xp: ModuleType) -> Any:
 
     The worst t solves e^t = ((a-1)/a) (1 - e^(-a eps)) / (e^(-eps) - e^(-a eps)); put back in, all exponentials pair up to sinh.
     """
-    tiny = float(np.finfo(epsilon.dtype).eps)
-    # Very near 1 and far out differences cancel: the divergence grows with the order, and is at most eps.
-    far = order > 0.1 / tiny**0.5
+    tiny, huge = float(np.finfo(epsilon.dtype).eps), float(np.finfo(epsilon.dtype).max)
+    # Very near 1 and far out differences cancel or overflow: the divergence grows with the order, and is at most eps.
+    far = (order > 0.1 / tiny**0.5) | (epsilon > huge**0.5 / order)
     a = xp.where(far, 2 * xp.ones_like(order), xp.maximum(order, 1 + tiny ** (1 / 3)))
-    half = epsilon / 2
+    half = xp.where(far, xp.ones_like(epsilon), epsilon) / 2
     top, below, one = (log_sinhc(y * half, xp) for y in (a, a - 1, xp.ones_like(a)))
     found = (a * top - (a - 1) * below - one + 4 * tiny * a * top) / (a - 1)  # rounded up, by what the difference loses
     return xp.minimum(xp.where(far, epsilon, found), xp.minimum(epsilon, order * epsilon * epsilon / 8))
@@ -114,6 +114,11 @@ def log_delta_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, xp: M
     return (order - 1) * (rdp - epsilon) - order * xp.log1p(xp.exp(-log_above)) - log_above
 
 
+def minus_rho_at_order(order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType) -> Any:
+    """The same solved for the rho of zCDP, rdp = order * rho, and negated: the best order makes it smallest."""
+    return (epsilon_at_order(xp.zeros_like(order), order, log_above, nats, xp) - epsilon) / order
+
+
 def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dtype: Any, xp: ModuleType) -> tuple[Any, Any]:
     """Return the order a (and log(a - 1)) with about the smallest objective, of that shape.
 
@@ -134,3 +139,8 @@ def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dty
         best = xp.argmin(xp.where(xp.isnan(value), xp.inf, value), axis=-1)[..., None]
         center, reach = xp.take_along_axis(log_above, best, axis=-1), reach * 4 / _POINTS
     return 1 + xp.exp(center[..., 0]), center[..., 0]
+
+
+def smallest_on_host(objective: Callable[[Any, Any], Any]) -> float:
+    """Return the objective of NumPy arrays at its :func:`best_order`."""
+    return float(objective(*best_order(objective, (), np.float64, np)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, fsum, inf
+from math import expm1, inf
 from typing import Literal
 
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -24,9 +24,6 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     Returns:
         A :class:`Guarantee` whose neighbours differ in up to k individuals, of the kind that its relation says.
 
-    Raises:
-        ValueError: a bad ``size``.
-
     References:
         Dwork and Roth (2014), Theorem 2.2; Bun and Steinke (2016), Proposition 1.9.
 
@@ -35,15 +32,17 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     """
     checks.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
     size = checks.static_integer("size", size, 1)
-    delta = 0.0
-    if guarantee.delta:
-        delta = (
-            inf if (size - 1) * guarantee.epsilon > 700 else guarantee.delta * fsum(exp(i * guarantee.epsilon) for i in range(size))
-        )
-    epsilon = size * guarantee.epsilon
+    epsilon, delta = size * guarantee.epsilon, guarantee.delta and guarantee.delta * _powers(guarantee.epsilon, size)
     if delta >= 1:
-        epsilon, delta = inf, 0.0  # nothing is left of it
+        epsilon, delta = inf, 0.0  # it promises nothing
     return Guarantee(epsilon, size * guarantee.bounded_range, guarantee.neighbors, delta, size**2 * guarantee.zcdp)
+
+
+def _powers(epsilon: float, size: int) -> float:
+    """1 + e^epsilon + ... + e^((size-1) epsilon), rounded up."""
+    if size == 1 or epsilon == 0:
+        return float(size)
+    return expm1(size * epsilon) / expm1(epsilon) * (1 + 1e-15) if size * epsilon < 700 else inf
 
 
 def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
@@ -56,9 +55,10 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
             record's number only, so that a replaced record stays in its part.
 
     Returns:
-        A :class:`Guarantee`: the largest of each promise, and of the zCDP that each part's promises imply. Where a part has a curve
-        of Renyi divergences and no part has a delta, the largest of the parts' at each order, too: neighbours differ in one part,
-        so the privacy loss of all parts together is that of one.
+        A :class:`Guarantee`: the largest of each promise, and of the zCDP that each part's promises imply. A part without an
+        epsilon beside one with a delta counts with its epsilon at the largest delta. Where a part has a curve of Renyi divergences
+        and no part has a delta, the largest of the parts' at each order, too: neighbours differ in one part, so the privacy loss of
+        all parts together is that of one.
 
     Raises:
         ValueError: none, different relations, an unknown option, or swap neighbours by value.
@@ -70,11 +70,10 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     >>> print(parallel(*parts, membership="by_value"))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
-    if membership not in ("by_value", "by_position"):
-        raise ValueError(f'membership must be "by_value" or "by_position", got {membership!r}.')
+    checks.one_of("membership", membership, ("by_value", "by_position"))
     for part in guarantees:
         checks.instance("parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()")
-    relations = sorted({guarantee.neighbors for guarantee in guarantees})
+    relations = sorted({part.neighbors for part in guarantees})
     if len(relations) != 1:
         raise ValueError(f"parallel composition needs guarantees under one relation, got {relations}.")
     if relations == ["swap"] and membership == "by_value":
@@ -82,16 +81,15 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
             "a replaced record can move from one part to another, which changes the size of both; swap guarantees do not cover "
             "that: use mechanisms under add_remove neighbors, whose sum for the two parts holds."
         )
-
-    def largest(name: str) -> float:
-        return max(float(getattr(guarantee, name)) for guarantee in guarantees)
-
-    kept = Guarantee(largest("epsilon"), largest("bounded_range"), relations[0], largest("delta"), largest("zcdp"))
+    delta = max(part.delta for part in guarantees)
+    epsilon = max(part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon for part in guarantees)
+    bounded_range = max(part.bounded_range for part in guarantees)
+    kept = Guarantee(epsilon, bounded_range, relations[0], delta, max(part.zcdp for part in guarantees))
     rho = max(part.zcdp if part.delta else part.rho for part in guarantees)
     if rho < kept.rho or kept.delta:
         kept = replace(kept, zcdp=rho)
     orders = np.array(sorted({order for part in guarantees for order, _ in part.renyi}))
-    if kept.delta or not orders.size:
+    if delta or not orders.size:
         return kept
     divergences = np.maximum.accumulate(np.max([part.rdp(orders) for part in guarantees], axis=0))  # rising but for rounding
     if not np.any(divergences < kept.rdp(orders)):

@@ -10,7 +10,11 @@ from math import exp, inf, nextafter
 from types import ModuleType
 from typing import Any, Literal
 
-from dpjax.accounting.guarantees import Composition, Guarantee
+from dpjax import checks
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee
+
+_MOST_EVENTS = 100_000  # of randomised responses, each an object of its own
 
 
 def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "pld"]) -> Any:
@@ -30,7 +34,7 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
 
     Raises:
         ImportError: dp-accounting is not installed.
-        ValueError: a promise that the accountant has no event for.
+        ValueError: a promise that the accountant has no event for, or more than 100,000 mechanisms for the PLD accountant.
 
     References:
         https://github.com/google/differential-privacy/tree/main/python/dp_accounting
@@ -41,15 +45,18 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
     SelfComposedDpEvent(event=ZCDpEvent(rho=0.5, xi=0.0), count=10)
     """
     library = _dp_accounting()
-    if accountant not in ("rdp", "pld"):
-        raise ValueError(f'accountant must be "rdp" or "pld", got {accountant!r}.')
-    parts = spent.parts if isinstance(spent, Composition) else ((spent, 1),)
+    checks.one_of("accountant", accountant, ("rdp", "pld"))
+    whole = 1 * spent
+    if accountant == "pld" and whole.count > _MOST_EVENTS:
+        raise ValueError(
+            f"{whole.count} events are too many for the PLD accountant: use Composition.epsilon_at, or the RDP accountant."
+        )
     events: list[Any] = []
-    for guarantee, count in parts:
-        event = (_for_rdp if accountant == "rdp" else _for_pld)(guarantee, library)
+    for guarantee, count in whole.parts:
         if accountant == "pld":
-            events += [event] * count
+            events += [_for_pld(guarantee, library)] * count
         else:
+            event = _for_rdp(guarantee, library)
             events.append(event if count == 1 else library.SelfComposedDpEvent(event, count))
     return events[0] if len(events) == 1 else library.ComposedDpEvent(events)
 

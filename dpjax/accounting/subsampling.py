@@ -1,4 +1,9 @@
-"""Privacy amplification by Poisson subsampling, which holds under add/remove neighbours, and its limits."""
+"""Privacy amplification by Poisson subsampling, which holds under add/remove neighbours, and its limits.
+
+Each individual is taken with probability p whatever the others are, and nothing else may depend on who was taken. A sample of fixed
+size, or a replaced individual, is another theorem. ``epsilon`` is positive and ``probability`` (p) above 0 and at most 1; as arrays
+``(...)`` they broadcast against each other, and the result is a float of the broadcast shape.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +16,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee
-from dpjax.numerics.batching import align
+from dpjax.accounting.guarantee import Guarantee
 
 
 def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
     """Return the epsilon of an epsilon-DP mechanism that runs on a Poisson subsample: log(1 + p (e^epsilon - 1)).
 
-    Args:
-        epsilon: positive ``(...)``.
-        probability: p in (0, 1], with which each individual is taken, on its own; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: a bad ``epsilon`` or ``probability``.
-
     Privacy:
-        Under add/remove neighbours only: each individual is taken with probability p whatever the others are, and nothing
-        else may depend on who was taken. A sample of fixed size, or a replaced individual, is another theorem.
+        Under add/remove neighbours only, as the top of this file says.
 
     References:
         Steinke (2022), "Composition of Differential Privacy & Privacy Amplification by Subsampling", Theorem 29.
@@ -52,16 +45,6 @@ def _amplified(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
 
 def epsilon_before_sampling(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
     """Return the epsilon that a mechanism may have on the subsample, for the whole to be epsilon-DP: log(1 + (e^epsilon - 1)/p).
-
-    Args:
-        epsilon: of the whole, positive ``(...)``.
-        probability: p in (0, 1]; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: a bad ``epsilon`` or ``probability``.
 
     Privacy:
         As :func:`subsampled_epsilon`.
@@ -86,18 +69,8 @@ def _before(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
 def sampling_efficiency(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
     """Return p epsilon_p / epsilon: the noise of a mean without subsampling, relative to that with it at the same privacy.
 
-    At 1 a subsample costs no accuracy (but its sampling error); it is at least p/(p + epsilon), and near that where epsilon is not
-    far below p: there subsampling multiplies the noise.
-
-    Args:
-        epsilon: of the whole, positive ``(...)``.
-        probability: p in (0, 1]; broadcasts against epsilon.
-
-    Returns:
-        Float of the broadcast shape, in (0, 1].
-
-    Raises:
-        ValueError: a bad ``epsilon`` or ``probability``.
+    At 1, its largest value, a subsample costs no accuracy (but its sampling error); it is at least p/(p + epsilon), and near that
+    where epsilon, that of the whole, is not far below p: there subsampling multiplies the noise.
 
     References:
         Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equations 6 and 7.
@@ -105,27 +78,27 @@ def sampling_efficiency(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Ar
     >>> round(float(sampling_efficiency(1.0, probability=0.01)), 4)
     0.0515
     """
-    return _efficiency(*_checked(epsilon, probability))
-
-
-@jax.jit
-def _efficiency(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
-    return probability * _before(epsilon, probability) / epsilon
+    budget, share = _checked(epsilon, probability)
+    return share * _before(budget, share) / budget
 
 
 def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
     """Return what a mechanism costs that runs on a Poisson subsample of the data.
+
+    If q is the density of the output without an individual, averaged over who else is taken, it is (1 - p + p R) q with that
+    individual, where R is in [e^-epsilon, e^epsilon].
 
     Args:
         guarantee: of the mechanism on the data that it is given, with a finite epsilon.
         probability: p in (0, 1], public, with which each individual is taken.
 
     Returns:
-        A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP. Its range is twice the epsilon: a small range of the
-        mechanism does not carry over, since different subsamples have different losses.
+        A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP, of range log(1 + p (e^epsilon - 1)) -
+        log(1 - p (1 - e^-epsilon)). A small range of the mechanism does not carry over, since different subsamples have different
+        losses.
 
     Raises:
-        ValueError: another relation than add/remove, an infinite epsilon, a bad ``probability``.
+        ValueError: also for another relation than add/remove, or an infinite epsilon.
 
     Privacy:
         As :func:`subsampled_epsilon`. Who was taken stays secret, and so does how many.
@@ -134,7 +107,7 @@ def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
         As :func:`subsampled_epsilon`.
 
     >>> print(poisson_subsample(Guarantee(1.0, 1.0, "add_remove"), probability=0.1))
-    0.158565-DP and 0.31713-bounded-range under add_remove neighbors
+    0.158565-DP and 0.223863-bounded-range under add_remove neighbors
     """
     checks.instance("poisson_subsample", guarantee, Guarantee, "what the mechanism costs; of a Composition, its guarantee()")
     if guarantee.neighbors != "add_remove":
@@ -150,13 +123,13 @@ def poisson_subsample(guarantee: Guarantee, *, probability: float) -> Guarantee:
         raise ValueError(f"probability must be above 0 and at most 1, got {probability}.")
     if p == 1:
         return guarantee
-    epsilon = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon
-    epsilon = max(epsilon, float_info.min) if guarantee.epsilon else 0.0  # a product that underflows
-    return Guarantee(epsilon, inf if guarantee.delta else 2 * epsilon, "add_remove", p * guarantee.delta)
+    most = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon
+    least = -log1p(p * expm1(-guarantee.epsilon))
+    if guarantee.epsilon:
+        most, least = max(most, float_info.min), max(least, float_info.min)  # a product that underflows
+    return Guarantee(most, inf if guarantee.delta else most + least, "add_remove", p * guarantee.delta)
 
 
 def _checked(epsilon: ArrayLike, probability: ArrayLike) -> tuple[jax.Array, jax.Array]:
     dtype = checks.float_dtype(epsilon, probability)
-    budget, share = checks.positive("epsilon", epsilon, dtype), checks.proportion("probability", probability, dtype)
-    rank = max(budget.ndim, share.ndim)
-    return align(budget, rank), align(share, rank)
+    return checks.positive("epsilon", epsilon, dtype), checks.proportion("probability", probability, dtype)

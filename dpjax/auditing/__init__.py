@@ -1,4 +1,4 @@
-"""How private the output laws are, measured: exactly from two laws, or from draws, which need no formula for them."""
+"""How private output distributions are, measured: exactly from two of them, or from draws alone."""
 
 from dpjax.auditing.black_box import BlackBoxBound, log_ratio, lower_bound
 from dpjax.auditing.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, p_value

@@ -1,9 +1,9 @@
 """A lower bound on epsilon from draws alone: choose an event on one half of them, test it on the other.
 
-If P and Q are the laws of a mechanism on two neighbouring datasets, (epsilon, delta)-DP says P(S) <= exp(epsilon) Q(S) + delta for
-every event S, so epsilon >= log((P(S) - delta) / Q(S)). The event is chosen where that looks best on the first half of the draws;
-the second half knows nothing of the choice, and Clopper-Pearson limits of its two counts bound the ratio. Choosing and testing on
-the same draws would be optimistic.
+If P and Q are the output distributions of a mechanism on two neighbouring datasets, (epsilon, delta)-DP says
+P(S) <= exp(epsilon) Q(S) + delta for every event S, so epsilon >= log((P(S) - delta) / Q(S)). The event is chosen where that looks
+best on the first half of the draws; the second half is independent of the choice, and Clopper-Pearson limits of its two counts
+bound the ratio. Choosing and testing on the same draws would be optimistic.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.accounting.binomial import Array, lower_limit, upper_limit
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax import checks
+from dpjax.auditing.binomial import Array, lower_limit, upper_limit
+from dpjax.auditing.segments import Distribution
 
 _UNIFORM, _TAIL = 32, 12  # candidate ends of the event: quantiles, evenly spaced and halving towards both ends
 _CHUNK = 64  # rows at a time where events are compared: some 50 kB each
@@ -39,11 +39,11 @@ class BlackBoxBound:
         low: float64, the lower end of the interval of scores.
         high: float64, its upper end.
         inside: bool.
-        forward: bool, whether the event is the likelier under the first law.
-        count_p: integers, how many tested draws of the first law are in the event.
-        count_q: the same of the second law.
-        tested_p: how many draws of the first law were tested.
-        tested_q: the same of the second law.
+        forward: bool, whether the event is the likelier under P.
+        count_p: integers, how many tested draws of P are in the event.
+        count_q: the same of Q.
+        tested_p: how many draws of P were tested.
+        tested_q: the same of Q.
     """
 
     epsilon: Array
@@ -73,20 +73,19 @@ def lower_bound(
     intervals of the score and their complements, between quantiles of the pooled first half, one-sided ones among them.
 
     Args:
-        draws_p: float ``(n, ...)``, independent draws on the first axis, as ``law.sample(key, (n,))`` returns them.
+        draws_p: float ``(n, ...)``, independent draws on the first axis, as ``distribution.sample(key, (n,))`` returns them.
         draws_q: float ``(m, ...)`` of the same batch shape: draws on the neighbouring dataset.
         confidence: strictly between 0 and 1.
         delta: in [0, 1).
         score: what to look at instead of the draw: a function, fixed before the draws, from draws ``(n, ...)`` to real numbers of
             that shape. The exact log-ratio, :func:`log_ratio`, is the sharpest. One with more digits than that also sees which
-            low-order bits each law can produce, and shows that float draws are not private.
+            low-order bits each distribution can produce, and shows that float draws are not private.
 
     Returns:
         A :class:`BlackBoxBound` of the batch shape. NaN scores count as ``+inf``: they are one more outcome.
 
     Raises:
-        ValueError: fewer than two draws of a law, different batch shapes, a score of another shape, a bad ``confidence`` or
-            ``delta``.
+        ValueError: also for fewer than two draws, different batch shapes, or a score of another shape.
 
     Privacy:
         If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is above epsilon with probability at
@@ -105,7 +104,7 @@ def lower_bound(
     True
     """
     check_confidence(confidence)
-    check_delta(delta)
+    delta = checks.concrete_fraction("delta", delta)
     p, q = _scores("draws_p", draws_p, score), _scores("draws_q", draws_q, score)
     if p.shape[1:] != q.shape[1:]:
         raise ValueError(f"draws need one batch shape, got draws_p of shape {p.shape} and draws_q of shape {q.shape}.")
@@ -113,38 +112,27 @@ def lower_bound(
     p, q = p.reshape(len(p), -1), q.reshape(len(q), -1)
     event = _choose(p[: len(p) // 2], q[: len(q) // 2], delta)
     tested_p, tested_q = p[len(p) // 2 :], q[len(q) // 2 :]
-    count_p, count_q = event.count(tested_p), event.count(tested_q)
-    top, top_of = np.where(event.forward, count_p, count_q), np.where(event.forward, len(tested_p), len(tested_q))
-    base, base_of = np.where(event.forward, count_q, count_p), np.where(event.forward, len(tested_q), len(tested_p))
+    counts, sizes = (event.count(tested_p), event.count(tested_q)), (len(tested_p), len(tested_q))
+    top, base = (np.where(event.forward, *counts), np.where(event.forward, *counts[::-1]))
+    top_of, base_of = (np.where(event.forward, *sizes), np.where(event.forward, *sizes[::-1]))
     error = (1 - confidence) / 2
     above = lower_limit(top, trials=top_of, error=error) - delta
     below = upper_limit(base, trials=base_of, error=error)
     epsilon = np.log(np.maximum(above / below, 1.0))
-    return BlackBoxBound(
-        epsilon=epsilon.reshape(batch),
-        confidence=float(confidence),
-        delta=float(delta),
-        low=event.low.reshape(batch),
-        high=event.high.reshape(batch),
-        inside=event.inside.reshape(batch),
-        forward=event.forward.reshape(batch),
-        count_p=count_p.reshape(batch),
-        count_q=count_q.reshape(batch),
-        tested_p=len(tested_p),
-        tested_q=len(tested_q),
-    )
+    found = {"epsilon": epsilon, "count_p": counts[0], "count_q": counts[1]}
+    found |= {name: getattr(event, name) for name in ("low", "high", "inside", "forward")}
+    arrays: dict[str, Any] = {name: array.reshape(batch) for name, array in found.items()}
+    return BlackBoxBound(confidence=float(confidence), delta=delta, tested_p=sizes[0], tested_q=sizes[1], **arrays)
 
 
-def log_ratio(
-    p: PiecewiseExponential | Finite, q: PiecewiseExponential | Finite, *, resolution: float = 2.0**-10
-) -> Callable[[ArrayLike], jax.Array]:
+def log_ratio(p: Distribution, q: Distribution, *, resolution: float = 2.0**-10) -> Callable[[ArrayLike], jax.Array]:
     """Return the score ``log p(y) - log q(y)``, rounded to the resolution.
 
     Rounding hides what floating point adds: unrounded, the last bits of the difference tell which grid of floats ``y`` lies on,
     and that depends on the data. On float Laplace draws at epsilon 1 such a score shows an epsilon above 7, and that is no error.
 
     Args:
-        p: a law of batch shape ``(...)``.
+        p: a distribution of batch shape ``(...)``.
         q: another of the same batch shape.
         resolution: positive, well above the rounding of a log-density.
 
@@ -152,7 +140,7 @@ def log_ratio(
         A function from draws ``(n, ...)`` to scores of that shape, for :func:`lower_bound`.
 
     Privacy:
-        It looks at both laws: for datasets that may be shown.
+        It looks at both distributions: for datasets that may be shown.
 
     References:
         Mironov (2012), for the low-order bits.
@@ -171,12 +159,6 @@ def check_confidence(confidence: float) -> None:
     """Raise unless it is strictly between 0 and 1."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be strictly between 0 and 1, got {confidence}.")
-
-
-def check_delta(delta: float) -> None:
-    """Raise unless it is in [0, 1)."""
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must be at least 0 and below 1, got {delta}.")
 
 
 def _scores(name: str, draws: ArrayLike, score: Callable[[Any], Any] | None) -> Array:

@@ -19,13 +19,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.binomial import Array, mass, upper_tail
-from dpjax.auditing.black_box import check_confidence, check_delta
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.auditing.binomial import Array, upper_tail
+from dpjax.auditing.black_box import check_confidence
+from dpjax.auditing.segments import Distribution
 from dpjax.random.keys import check_key
 
-_ROUNDING = 1e-10  # relative, of the tails: p-values are rounded up by it
+_ROUNDING, _ULP = 1e-10, 2.0**-52  # relative: of a tail, and of its probability, which is raised to as many powers as guesses
 _LARGEST = 64.0  # no audit shows more: it would take e^64 guesses
 _ITERATIONS = 60
 _STEPS = 1024.0  # of the largest score
@@ -46,11 +45,10 @@ def p_value(
         delta: in [0, 1).
 
     Returns:
-        float64 of the broadcast shape, at most 1, rounded up by 1e-10 of itself.
+        float64 of the broadcast shape, at most 1, rounded up by at least 1e-10 of itself.
 
     Raises:
-        ValueError: counts that are no whole numbers or out of order, a negative ``epsilon``, a bad ``delta``, or one without
-            ``canaries``.
+        ValueError: also for counts that are not integers or out of order, or a ``delta`` without ``canaries``.
 
     Privacy:
         The coins must be fair and independent, the guesses a function of the output alone, and the guarantee must hold for each
@@ -84,9 +82,6 @@ def epsilon_lower_bound(
 
     Returns:
         float64 of the broadcast shape: a number whose p-value passes, so rounded to the safe side.
-
-    Raises:
-        ValueError: as :func:`p_value`, or a bad ``confidence``.
 
     Privacy:
         If the run is (epsilon, delta)-DP for each canary, the bound is above epsilon with probability at most ``1 - confidence``,
@@ -138,10 +133,11 @@ class OneRunAudit:
         return p_value(self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta)
 
 
+@checks.renamed_arguments(law_in="with_canary", law_out="without_canary")
 def audit_in_one_run(
     key: jax.Array,
-    law_in: PiecewiseExponential | Finite,
-    law_out: PiecewiseExponential | Finite,
+    with_canary: Distribution,
+    without_canary: Distribution,
     *,
     guesses: int,
     confidence: float = 0.95,
@@ -149,13 +145,13 @@ def audit_in_one_run(
 ) -> OneRunAudit:
     """Audit a mechanism in one run over m disjoint datasets, each with its canary or without it by a fair coin.
 
-    One draw a row, from ``law_in`` or ``law_out``; the attacker scores it by the exact log-ratio of the two, guesses by its sign
+    One draw a row, from the one or the other; the attacker scores it by the exact log-ratio of the two, guesses by its sign
     for the ``guesses`` rows with the largest absolute score, and abstains on the others.
 
     Args:
         key: a scalar typed threefry key.
-        law_in: batch shape ``(m,)``, the law of each row with its canary.
-        law_out: the same kind of law and shape, of each row without it (or with another record in its place).
+        with_canary: batch shape ``(m,)``, the output distribution of each row with its canary.
+        without_canary: of the same kind and shape, that of each row without it (or with another record in its place).
         guesses: static, from 1 to m, chosen without the draws. Fewer are surer, more are more: rows with a loss near epsilon are
             worth a guess.
         confidence: strictly between 0 and 1.
@@ -165,14 +161,12 @@ def audit_in_one_run(
         :class:`OneRunAudit`.
 
     Raises:
-        TypeError: ``key`` is not a typed key.
-        ValueError: laws that are not both of one shape ``(m,)``, ``guesses`` outside 1..m, another kind of key, a bad
-            ``confidence`` or ``delta``.
+        ValueError: also for distributions that are not both of one shape ``(m,)``.
 
     Privacy:
         Rows are disjoint parts of one dataset, so the whole run is epsilon-DP in each canary if every row's mechanism is (parallel
-        composition), and the bound is above epsilon with probability at most ``1 - confidence``. It looks at the laws: audit with
-        data that may be shown. The relation is that of the two laws of a row.
+        composition), and the bound is above epsilon with probability at most ``1 - confidence``. It looks at both distributions:
+        audit with data that may be shown. The relation is that of the two datasets of a row.
 
     References:
         Steinke, Nasr and Jagielski (2023), Algorithm 1.
@@ -180,32 +174,30 @@ def audit_in_one_run(
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import Finite
     >>> lie = jnp.broadcast_to(jnp.array([1.0, 0.0]), (20_000, 2))  # randomized response, one coin a row
-    >>> law_in, law_out = (Finite(jnp.arange(2.0), cost, jnp.ones(())) for cost in (lie, 1 - lie))
-    >>> found = audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=20_000)
+    >>> present, absent = (Finite(jnp.arange(2.0), cost, jnp.ones(())) for cost in (lie, 1 - lie))
+    >>> found = audit_in_one_run(jax.random.key(0), present, absent, guesses=20_000)
     >>> 0.9 < found.epsilon < 1
     True
     """
     check_confidence(confidence)
-    check_delta(delta)
-    shape = law_in.batch_shape
-    if len(shape) != 1 or law_out.batch_shape != shape:
-        raise ValueError(f"laws need one batch shape (m,), got {shape} with the canary and {law_out.batch_shape} without it.")
+    delta = checks.concrete_fraction("delta", delta)
+    shape, other = with_canary.batch_shape, without_canary.batch_shape
+    if len(shape) != 1 or other != shape:
+        raise ValueError(f"distributions need one batch shape (m,), got {shape} with the canary and {other} without it.")
     (canaries,) = shape
-    guesses = checks.static_integer("guesses", guesses, 1, canaries, must=f"a whole number from 1 to the {canaries} canaries")
-    correct = int(correct_guesses(check_key(key), law_in, law_out, guesses))
+    guesses = checks.static_integer("guesses", guesses, 1, canaries, must=f"an integer from 1 to the {canaries} canaries")
+    correct = int(correct_guesses(check_key(key), with_canary, without_canary, guesses))
     bound = epsilon_lower_bound(correct, guesses, confidence=confidence, canaries=canaries, delta=delta)
-    return OneRunAudit(float(bound), correct, guesses, canaries, float(confidence), float(delta))
+    return OneRunAudit(float(bound), correct, guesses, canaries, float(confidence), delta)
 
 
-def correct_guesses(
-    key: jax.Array, law_in: PiecewiseExponential | Finite, law_out: PiecewiseExponential | Finite, guesses: int
-) -> jax.Array:
+def correct_guesses(key: jax.Array, with_canary: Distribution, without_canary: Distribution, guesses: int) -> jax.Array:
     """Run the experiment of :func:`audit_in_one_run` and return the number of correct guesses, int32."""
     key_coins, key_in, key_out = jax.random.split(key, 3)
-    present = (jax.random.bits(key_coins, law_in.batch_shape, jnp.uint32) & 1) == 1
-    # Not compiled as one: two laws of the same shapes share their programs.
-    draws = jnp.where(present, law_in.sample(key_in), law_out.sample(key_out))
-    return _correct(law_in.log_prob(draws) - law_out.log_prob(draws), present, guesses)
+    present = (jax.random.bits(key_coins, with_canary.batch_shape, jnp.uint32) & 1) == 1
+    # Not compiled as one: two distributions of the same shapes share their programs.
+    draws = jnp.where(present, with_canary.sample(key_in), without_canary.sample(key_out))
+    return _correct(with_canary.log_prob(draws) - without_canary.log_prob(draws), present, guesses)
 
 
 @partial(jax.jit, static_argnames="guesses")
@@ -218,10 +210,10 @@ def _correct(score: jax.Array, present: jax.Array, guesses: int) -> jax.Array:
 
 
 def _counts(correct: ArrayLike, guesses: ArrayLike, canaries: int | None, delta: float) -> tuple[Array, Array]:
-    check_delta(delta)
+    checks.concrete_fraction("delta", delta)
     v, r = np.asarray(correct, np.float64), np.asarray(guesses, np.float64)
     if not np.all((v >= 0) & (v <= r) & (v == np.round(v)) & (r == np.round(r))):
-        raise ValueError(f"correct must be whole numbers from 0 to guesses, got {correct} of {guesses}.")
+        raise ValueError(f"correct must be integers from 0 to guesses, got {correct} of {guesses}.")
     if delta > 0 and canaries is None:
         raise ValueError("delta > 0 counts against every canary: give canaries, also those without a guess.")
     if canaries is not None and not np.all(r <= canaries):
@@ -230,17 +222,11 @@ def _counts(correct: ArrayLike, guesses: ArrayLike, canaries: int | None, delta:
 
 
 def _p_value(v: Array, r: Array, epsilon: Array, canaries: int | None, delta: float) -> Array:
-    right, wrong = 1 / (1 + np.exp(-epsilon)), np.exp(-epsilon) / (1 + np.exp(-epsilon))
-    tail = upper_tail(v, trials=r, probability=right, complement=wrong)
-    if delta > 0 and canaries is not None:
-        tail = tail + 2 * canaries * delta * _steepest(v, r, right, wrong)
-    return np.minimum(tail * (1 + _ROUNDING), 1.0)
-
-
-def _steepest(v: Array, r: Array, right: Array, wrong: Array) -> Array:
-    """The maximum over i in 1..v of P[v - i <= Binomial(r, right) < v] / i."""
-    if v.size == 0 or v.max() < 1:
-        return np.zeros(v.shape)
-    i = np.arange(1, int(v.max()) + 1, dtype=np.float64)
-    probabilities = mass(v[..., None] - i, trials=r[..., None], probability=right[..., None], complement=wrong[..., None])
-    return np.max(np.cumsum(probabilities, axis=-1) / i, axis=-1)
+    right, slack = 1 / (1 + np.exp(-epsilon)), _ROUNDING + r * _ULP
+    tail = upper_tail(v, trials=r, probability=right)
+    found = tail * (1 + slack)
+    if delta > 0 and canaries is not None and v.max(initial=0) > 0:
+        i = np.arange(1, int(v.max()) + 1, dtype=np.float64)
+        fewer = upper_tail(v[..., None] - i, trials=r[..., None], probability=right[..., None]) * (1 + slack[..., None])
+        found = found + 2 * canaries * delta * np.max((fewer - (tail * (1 - slack))[..., None]) / i, axis=-1)
+    return np.minimum(found, 1.0)

@@ -1,11 +1,12 @@
-"""Two laws cut into common segments, on which both log-densities are linear: every exact audit is a sum or a maximum over them.
+"""Two distributions cut into common segments, on which both log-densities are linear: every exact audit is a sum over them.
 
-A segment has its own coordinate t in [0, length], where length is 1, or infinite in a tail beyond the outermost edge of both laws.
-Between neighbouring edges of either law both costs are linear and are read from inside, at both ends: the law at an edge itself
-is the law of one side only, and misses the other limit. A candidate of a finite law is a segment on which nothing changes.
+A segment has its own coordinate t in [0, length]. Between neighbouring edges of either distribution length is 1, and both costs are
+read from inside, at both ends: the density at an edge itself is one of its two limits, and misses the other. Beyond the outermost
+edges of both, t is the distance from there, and length is infinite. A candidate of a finite distribution is a segment on which
+nothing changes.
 
 The loss log p - log q is a difference of costs times the rate plus one of the log-normalisers: never of exponentials, so it is as
-good where both densities are below the smallest float, and whole-numbered costs cancel without rounding, however large.
+good where both densities are below the smallest float, and integer costs cancel without rounding, however large.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dpjax.distributions import closed_forms
-from dpjax.distributions.finite import Finite, above_least
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.numerics.batching import align, broadcast_rows, concatenate, take
+from dpjax.distributions.finite import Finite
+from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.numerics.batching import broadcast_rows, concatenate, take
+
+Distribution = PiecewiseExponential | Finite
 
 
 class Segments(NamedTuple):
-    """Common segments of two laws, on the last axis; every field is ``(*batch, k)``.
+    """Common segments of two distributions, on the last axis; every field is ``(*batch, k)``.
 
-    Where a law has no mass its log-density is -inf and its slope 0. The loss is +inf where only p has mass, -inf where only q has,
-    and 0 where neither.
+    Where a distribution has no mass its log-density is -inf and its slope 0. The loss is +inf where only p has mass, -inf where
+    only q has, and 0 where neither.
     """
 
     log_p: jax.Array  # log-density of p with respect to t at the start: log p(t) = log_p + slope_p * t
@@ -39,154 +41,113 @@ class Segments(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """One law on the segments: where it has mass, its cost at both ends, and how much the cost rises over a unit of t."""
+    """One distribution on the segments: where it has mass, its cost at both ends, and how much it rises over a unit of t."""
 
     there: jax.Array
     start: jax.Array
-    end: jax.Array  # of a tail, whose end is infinite: as at its start
+    end: jax.Array  # of an infinite segment: as at its start
     rise: jax.Array
-    rate: jax.Array  # (*batch, 1)
-    log_normalizer: jax.Array  # (*batch, 1)
-
-
-class Pieces(NamedTuple):
-    """The pieces of a law in ascending order, ``(*batch, m)`` each, with costs counted from ``base``; and its normaliser."""
-
-    edges: jax.Array
-    cost_left: jax.Array
-    cost_right: jax.Array
-    base: jax.Array
-    log_normalizer: jax.Array
-
-    @staticmethod
-    def of(law: PiecewiseExponential, batch: tuple[int, ...]) -> Pieces:
-        """Read a law; one of tails only gets one piece of width 0."""
-        base, normalizer = (jnp.broadcast_to(part, batch)[..., None] for part in closed_forms.normalizer(law))
-        edges, left, right = law.edges, law.cost_left, law.cost_right
-        if edges.shape[-1] == 1:
-            edges = jnp.concatenate([edges, edges], axis=-1)
-            left = right = jnp.zeros((1,), edges.dtype)
-        edges, left, right = (broadcast_rows(field, batch) for field in (edges, left - base, right - base))
-        return Pieces(edges, left, right, base, normalizer)
-
-    def cost_at(self, index: jax.Array, y: jax.Array) -> jax.Array:
-        """The cost at ``y`` in pieces of these indices."""
-        left, right = take(self.edges, index), take(self.edges, index + 1)
-        low, high = take(self.cost_left, index), take(self.cost_right, index)
-        inside = low + (high - low) * ((y - left) / jnp.where(right > left, right - left, 1.0))
-        return jnp.where((y > left) & (y < right), inside, jnp.where(y >= right, high, low))
+    rate: jax.Array  # (..., 1)
+    log_normalizer: jax.Array  # (..., 1)
 
 
 def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.Array) -> Segments:
-    """Cut two laws on the line at all their edges; intervals up to ``resolution`` times the largest edge are not wide."""
+    """Cut two distributions on the line at all their edges; intervals up to ``resolution`` times the largest edge are not wide."""
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
-    of_p, of_q = Pieces.of(p, batch), Pieces.of(q, batch)
-    edges_p, edges_q = of_p.edges, of_q.edges
-    edges = jnp.concatenate([edges_p, edges_q], axis=-1)
+    edges = jnp.concatenate([broadcast_rows(p.edges, batch), broadcast_rows(q.edges, batch)], axis=-1)
     order = jnp.argsort(edges, axis=-1)
     points = jnp.take_along_axis(edges, order, axis=-1)
-    is_p = order < edges_p.shape[-1]
-    costs_p, costs_q = _inside(p, of_p, is_p, points), _inside(q, of_q, ~is_p, points)
-    width = jnp.diff(points)
+    start, end = concatenate(points[..., :1], points), concatenate(points, points[..., -1:])
+    number = jnp.arange(start.shape[-1])
+    endless = (number == 0) | (number == points.shape[-1])
+    width = end - start
     largest = jnp.max(jnp.abs(jax.lax.stop_gradient(points)), axis=-1, keepdims=True)
-    exists, wide = width > 0, width > resolution * largest
-    log_unit, length = jnp.log(jnp.where(exists, width, 1.0)), jnp.ones_like(width)
-    if p.tails is not None or q.tails is not None:
-        costs_p, costs_q = _with_tails(p, of_p, points, costs_p), _with_tails(q, of_q, points, costs_q)
-        one = jnp.ones_like(points[..., :1])
-        exists, wide, log_unit, length = (
-            concatenate(one > 0, exists, one > 0),
-            concatenate(one > 0, wide, one > 0),
-            concatenate(jnp.zeros_like(one), log_unit, jnp.zeros_like(one)),  # t is the distance in y
-            concatenate(jnp.inf * one, length, jnp.inf * one),
-        )
+    exists, wide = endless | (width > 0), endless | (width > resolution * largest)
+    is_p = order < p.edges.shape[-1]
+    costs_p, costs_q = _on_line(p, is_p, start, end, endless), _on_line(q, ~is_p, start, end, endless)
+    log_unit = jnp.where(endless, 0.0, jnp.log(jnp.where(width > 0, width, 1.0)))
+    length = jnp.where(endless, jnp.inf, jnp.ones_like(width))
     return _segments(costs_p, costs_q, exists, wide, log_unit, length, resolution)
 
 
 def of_candidates(p: Finite, q: Finite) -> Segments:
     """Take each candidate for a segment; a row is NaN where the values of a possible candidate differ."""
+    costs_p, costs_q = _on_candidates(p), _on_candidates(q)
+    other = jnp.any((costs_p.there | costs_q.there) & (p.values != q.values), axis=-1, keepdims=True)
+    costs_p = costs_p._replace(log_normalizer=jnp.where(other, jnp.nan, costs_p.log_normalizer))
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
-    costs = []
-    for law in (p, q):
-        above = broadcast_rows(above_least(law.cost), batch)
-        there = above < jnp.inf
-        above = jnp.where(above == jnp.inf, 0.0, above)
-        rate = align(law.rate, len(batch))[..., None]
-        total = jax.nn.logsumexp(jnp.where(there | jnp.isnan(above), -rate * above, -jnp.inf), axis=-1, keepdims=True)
-        costs.append(_Costs(there, above, above, jnp.zeros_like(above), rate, total))
-    values = [broadcast_rows(law.values, batch) for law in (p, q)]
-    other = jnp.any((costs[0].there | costs[1].there) & (values[0] != values[1]), axis=-1, keepdims=True)
-    costs[0] = costs[0]._replace(log_normalizer=jnp.where(other, jnp.nan, costs[0].log_normalizer))
     one = jnp.ones((*batch, p.values.shape[-1]), p.dtype)
-    return _segments(costs[0], costs[1], one > 0, one > 0, jnp.zeros_like(one), one, jnp.zeros((), p.dtype))
+    return _segments(costs_p, costs_q, one > 0, one > 0, jnp.zeros_like(one), one, jnp.zeros((), p.dtype))
 
 
-def _inside(law: PiecewiseExponential, pieces: Pieces, own: jax.Array, points: jax.Array) -> _Costs:
-    """A law between neighbouring points, of which its ``own`` edges are some."""
-    m = pieces.cost_left.shape[-1]
-    left, right = points[..., :-1], points[..., 1:]
-    # Edges up to here, less 1: the piece that starts last. Where edges tie, the last interval alone has a width, and sees them all.
-    index = jnp.cumsum(own.astype(jnp.int32), axis=-1)[..., :-1] - 1
-    at = jnp.clip(index, 0, m - 1)
-    there, start, end = (index >= 0) & (index < m), pieces.cost_at(at, left), pieces.cost_at(at, right)
-    if law.tails is not None:
-        lower, upper = _tails(law, pieces)
-        for beyond, tail in ((index < 0, lower), (index >= m, upper)):
-            there = there | (beyond & (tail.scale > 0))
-            start, end = jnp.where(beyond, tail.cost_at(left), start), jnp.where(beyond, tail.cost_at(right), end)
-    return _Costs(there, start, end, end - start, law.rate[..., None], pieces.log_normalizer)
+def _on_candidates(distribution: Finite) -> _Costs:
+    cost, rate = distribution.cost, distribution.rate[..., None]
+    there = ~(cost == jnp.inf)  # a NaN stays visible
+    least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))
+    above = jnp.where(there, cost, least) - least
+    total = jax.nn.logsumexp(jnp.where(there, -rate * above, -jnp.inf), axis=-1, keepdims=True)
+    return _Costs(there, above, above, jnp.zeros_like(above), rate, total)
 
 
-class _Tail(NamedTuple):
-    """A tail: where it starts, the cost there above the base, its scale in y for a unit of cost, ``(*batch, 1)``, and its side."""
+def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Array, end: jax.Array, endless: jax.Array) -> _Costs:
+    """A distribution on segments from ``start`` to ``end``; ``own`` are those of the points between them that are its edges."""
+    lowered = _lowered(distribution)
+    lines = _lines(lowered)
+    # How many of its edges are at or below the start. Where edges tie, the last segment alone has a width, and sees them all.
+    index = concatenate(jnp.zeros_like(own[..., :1], jnp.int32), jnp.cumsum(own.astype(jnp.int32), axis=-1))
+    here = _Lines(*(take(field, index) for field in lines))
+    at_start, at_end = here.cost_at(start), here.cost_at(end)
+    rise = jnp.where(endless, jnp.abs(here.rise) / here.run, at_end - at_start)
+    return _Costs(here.there, at_start, at_end, rise, distribution.rate[..., None], lowered.log_normalizer()[..., None])
 
-    edge: jax.Array
-    cost: jax.Array
-    scale: jax.Array
-    sign: int
 
-    @property
-    def rise(self) -> jax.Array:
-        return 1 / jnp.where(self.scale > 0, self.scale, 1.0)
+class _Lines(NamedTuple):
+    """The cost of a distribution as lines: the lower tail, the pieces, the upper tail; fields ``(..., m + 2)``."""
+
+    there: jax.Array
+    origin: jax.Array
+    cost: jax.Array  # at the origin
+    run: jax.Array  # the distance in y over which the cost changes by rise
+    rise: jax.Array
 
     def cost_at(self, y: jax.Array) -> jax.Array:
-        return self.cost + jnp.maximum(self.sign * (y - self.edge), 0.0) * self.rise
+        return self.cost + self.rise * ((y - self.origin) / self.run)
 
 
-def _tails(law: PiecewiseExponential, pieces: Pieces) -> tuple[_Tail, _Tail]:
-    """The lower and the upper tail; of scale 0 if there is none."""
-    bottom, top = pieces.edges[..., :1], pieces.edges[..., -1:]
-    if law.tails is None:
-        zero = jnp.zeros_like(bottom)
-        return _Tail(bottom, zero, zero, -1), _Tail(top, zero, zero, 1)
-    tails, shape = law.tails, bottom.shape
-    low, high = (cost[..., None] - pieces.base for cost in (tails.lower_cost, tails.upper_cost))
-    scales = (jnp.broadcast_to(scale[..., None], shape) for scale in (tails.lower_scale, tails.upper_scale))
-    return _Tail(bottom, low, next(scales), -1), _Tail(top, high, next(scales), 1)
-
-
-def _with_tails(law: PiecewiseExponential, pieces: Pieces, points: jax.Array, inside: _Costs) -> _Costs:
-    """Add one segment below the first and one above the last of all points."""
-    lower, upper = _tails(law, pieces)
-    below, above = lower.cost_at(points[..., :1]), upper.cost_at(points[..., -1:])
-    return _Costs(
-        there=concatenate(lower.scale > 0, inside.there, upper.scale > 0),
-        start=concatenate(below, inside.start, above),
-        end=concatenate(below, inside.end, above),
-        rise=concatenate(lower.rise, inside.rise, upper.rise),
-        rate=inside.rate,
-        log_normalizer=inside.log_normalizer,
+def _lines(distribution: PiecewiseExponential) -> _Lines:
+    edges, zero = distribution.edges, jnp.zeros((), distribution.dtype)
+    tails = distribution.tails or Tails(zero, zero, zero, zero)
+    lower, upper, width = tails.lower_scale[..., None], tails.upper_scale[..., None], jnp.diff(edges)
+    one = jnp.ones((1,), edges.dtype)
+    return _Lines(
+        there=concatenate(lower > 0, jnp.ones(width.shape[-1:], bool), upper > 0),
+        origin=concatenate(edges[..., :1], edges[..., :-1], edges[..., -1:]),
+        cost=concatenate(tails.lower_cost[..., None], distribution.cost_left, tails.upper_cost[..., None]),
+        run=concatenate(*(jnp.where(run > 0, run, 1.0) for run in (lower, width, upper))),
+        rise=concatenate(-one, distribution.cost_right - distribution.cost_left, one),
     )
+
+
+def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
+    """The same distribution, its smallest cost with mass at 0: a large cost times the rate is rounded by more than it decides."""
+    cost_left, cost_right, tails = distribution.cost_left, distribution.cost_right, distribution.tails
+    costs = [jnp.where(jnp.diff(distribution.edges) > 0, jnp.minimum(cost_left, cost_right), jnp.inf)]
+    if tails is not None:
+        for cost, scale in ((tails.lower_cost, tails.lower_scale), (tails.upper_cost, tails.upper_scale)):
+            costs.append(jnp.where(scale > 0, cost, jnp.inf)[..., None])
+    least = jax.lax.stop_gradient(jnp.min(concatenate(*costs), axis=-1, initial=jnp.inf))
+    least = jnp.where(jnp.isinf(least), 0.0, least)
+    if tails is not None:
+        tails = Tails(tails.lower_cost - least, tails.lower_scale, tails.upper_cost - least, tails.upper_scale)
+    cost_left, cost_right = cost_left - least[..., None], cost_right - least[..., None]
+    return PiecewiseExponential(distribution.edges, cost_left, cost_right, distribution.rate, tails, center=distribution.center)
 
 
 def _segments(
     p: _Costs, q: _Costs, exists: jax.Array, wide: jax.Array, log_unit: jax.Array, length: jax.Array, resolution: jax.Array
 ) -> Segments:
-    shape = jnp.broadcast_shapes(p.start.shape, q.start.shape, length.shape)
     # A sliver at the end of one support, which is that of the other but for rounding, would make every divergence infinite.
-    has_p, has_q = (
-        jnp.broadcast_to(exists & own & (wide | other), shape) for own, other in ((p.there, q.there), (q.there, p.there))
-    )
+    has_p, has_q = exists & p.there & (wide | q.there), exists & q.there & (wide | p.there)
     shift = q.log_normalizer - p.log_normalizer
 
     def loss(cost_p: jax.Array, cost_q: jax.Array) -> jax.Array:
@@ -205,18 +166,14 @@ def _segments(
     start = loss(p.start, q.start) + shift
     at_infinity = jnp.where(parallel, start, jnp.where(change > 0, jnp.inf, -jnp.inf))
     end = jnp.where(endless, at_infinity, loss(p.end, q.end) + shift)
-    no_law = ~(jnp.isfinite(p.log_normalizer) & jnp.isfinite(q.log_normalizer))
-
-    def known(value: jax.Array) -> jax.Array:
-        return jnp.where(no_law, jnp.nan, value)
-
-    return Segments(
-        log_p=known(jnp.where(has_p, log_unit - p.rate * p.start - p.log_normalizer, -jnp.inf)),
-        log_q=known(jnp.where(has_q, log_unit - q.rate * q.start - q.log_normalizer, -jnp.inf)),
-        slope_p=known(jnp.where(has_p, slope_p, 0.0)),
-        slope_q=known(jnp.where(has_q, slope_q, 0.0)),
-        loss_start=known(where_both(start)),
-        loss_end=known(where_both(end)),
-        length=known(jnp.broadcast_to(length, shape)),
-        wide=jnp.broadcast_to(wide | no_law, shape),
-    )
+    bad = ~(jnp.isfinite(p.log_normalizer) & jnp.isfinite(q.log_normalizer))
+    fields = [
+        jnp.where(has_p, log_unit - p.rate * p.start - p.log_normalizer, -jnp.inf),
+        jnp.where(has_q, log_unit - q.rate * q.start - q.log_normalizer, -jnp.inf),
+        jnp.where(has_p, slope_p, 0.0),
+        jnp.where(has_q, slope_q, 0.0),
+        where_both(start),
+        where_both(end),
+        length,
+    ]
+    return Segments(*[*(jnp.where(bad, jnp.nan, field) for field in fields), wide | bad])

@@ -1,8 +1,8 @@
-"""The neighbour of a dataset whose output law is furthest from its own: a search whose every step is one batch of exact losses.
+"""The neighbour of a dataset whose output distribution is furthest from its own, by a search in batches of exact losses.
 
-All removals, and all values that a new or a changed record may take, from the bounds, the records, the breakpoints of the law and
-the middles of the gaps between them; then finer and finer values around the best, since the supremum is often a limit: a record
-that comes close to another one and does not meet it. What it finds is a lower bound of a mechanism's epsilon.
+All removals, and all values that a new or a changed record may take, from the bounds, the records, the breakpoints of the
+distribution and the middles of the gaps between them; then finer and finer values around the best, since the supremum is often a
+limit: a record that comes close to another one and does not meet it. What it finds is a lower bound of a mechanism's epsilon.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
+from dpjax.auditing.segments import Distribution
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.statistics.records import present_records
 
-Law = PiecewiseExponential | Finite
-LawOf = Callable[[jax.Array, jax.Array | None], Law]
+DistributionOf = Callable[[jax.Array, jax.Array | None], Distribution]
 Objective = Callable[[PrivacyLoss], jax.Array]
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[jax.Array, PrivacyLoss]]
 _STARTS, _POINTS = 16, 31  # of the refinement
@@ -35,7 +35,7 @@ class WorstNeighbor(NamedTuple):
 
     Attributes:
         score: its objective, scalar; by default the epsilon of ``loss``.
-        loss: the :class:`PrivacyLoss` of the dataset's law against the neighbour's.
+        loss: the :class:`PrivacyLoss` of the dataset's distribution against the neighbour's.
         place: int32 scalar, the index of the record that differs; under add/remove, n for a new one.
         value: float scalar, its value in the neighbour; NaN if it was removed.
         x: float, the neighbour's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
@@ -55,9 +55,10 @@ def epsilon(loss: PrivacyLoss) -> jax.Array:
     return loss.epsilon
 
 
+@checks.renamed_arguments(law_of="distribution_of")
 def worst_neighbor(
     x: ArrayLike,
-    law_of: LawOf,
+    distribution_of: DistributionOf,
     *,
     lower: ArrayLike,
     upper: ArrayLike,
@@ -72,13 +73,14 @@ def worst_neighbor(
 ) -> WorstNeighbor:
     """Search the neighbours of one dataset for the largest privacy loss, a batch of neighbours at a time.
 
-    Of n records and a law of m pieces it takes about 2 (n + m) laws under add/remove and n times as many under swap. It runs on the
-    host, not under ``jit``; each pair of functions ``law_of`` and ``objective`` is compiled once for a shape (a new lambda anew).
+    Of n records and m pieces it takes about 2 (n + m) distributions under add/remove and n times as many under swap. It runs on the
+    host, not under ``jit``; each pair of functions ``distribution_of`` and ``objective`` is compiled once for a shape (a new lambda
+    anew).
 
     Args:
         x: float ``(n,)``, one dataset. Records are clamped to the bounds; a NaN record is absent under ``"add_remove"`` and
             counts as ``lower`` under ``"swap"``.
-        law_of: from records ``(batch, n)`` and their mask, bool ``(batch, n)``, to a :class:`PiecewiseExponential` or
+        distribution_of: from records ``(batch, n)`` and their mask, bool ``(batch, n)``, to a :class:`PiecewiseExponential` or
             :class:`Finite` of batch shape ``(batch,)``. Under add/remove there is one place more than in ``x``; under swap the mask
             is None, if all records are present. A pure JAX function.
         lower: public lower bound of a record, scalar.
@@ -98,9 +100,7 @@ def worst_neighbor(
         A :class:`WorstNeighbor`. Its score is NaN if that of any neighbour is, and -inf if there is no neighbour.
 
     Raises:
-        ValueError: an ``x`` that is not ``(n,)``; bad bounds, ``count``, ``mask``, ``values``, ``refine`` or ``chunk_size``; an
-            unknown ``neighbors``; a ``law_of`` with other batch axes.
-        TypeError: a ``law_of`` that returns no law.
+        ValueError: also for an ``x`` that is not ``(n,)`` and a ``distribution_of`` with other batch axes.
 
     Privacy:
         None: the result is a function of the private records, exactly. For tests, for simulated and for public data.
@@ -110,10 +110,10 @@ def worst_neighbor(
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median, piecewise_laplace
-    >>> def law_of(x, mask):
+    >>> def distribution_of(x, mask):
     ...     profile = median(x, lower=0, upper=10, neighbors="add_remove", mask=mask)
     ...     return piecewise_laplace(profile, 1.0)
-    >>> worst = worst_neighbor(jnp.array([1.0, 5.0, 6.0]), law_of, lower=0, upper=10, neighbors="add_remove")
+    >>> worst = worst_neighbor(jnp.array([1.0, 5.0, 6.0]), distribution_of, lower=0, upper=10, neighbors="add_remove")
     >>> bool(worst.score <= 1.0 + 1e-5), worst.x.shape
     (True, (4,))
     """
@@ -127,14 +127,14 @@ def worst_neighbor(
         raise ValueError("lower and upper of worst_neighbor are scalars: it takes one dataset.")
     data, present = _dataset(np.asarray(records), None if there is None else np.asarray(there), np.asarray(bounds[0]), neighbors)
     data = np.clip(data, *(np.asarray(bound) for bound in bounds))
-    law = _law_of(None if present is None else present[None], data[None], law_of)
-    if not isinstance(law, (PiecewiseExponential, Finite)):
-        raise TypeError(f"law_of must return a PiecewiseExponential or a Finite, got {type(law).__name__}.")
-    if law.batch_shape != (1,):
-        raise ValueError(f"law_of must return one law for each row of x: of 1 row it made the batch {law.batch_shape}.")
-    evaluate = partial(_evaluate, data, present, law, law_of=law_of, objective=objective, resolution=resolution)
+    own = _distribution_of(None if present is None else present[None], data[None], distribution_of)
+    if not isinstance(own, (PiecewiseExponential, Finite)):
+        raise TypeError(f"distribution_of must return a PiecewiseExponential or a Finite, got {type(own).__name__}.")
+    if own.batch_shape != (1,):
+        raise ValueError(f"distribution_of must return one distribution for each row of x: of 1 row it made {own.batch_shape}.")
+    evaluate = partial(_evaluate, data, present, own, distribution_of=distribution_of, objective=objective, resolution=resolution)
     here = np.arange(data.size) if present is None else np.flatnonzero(present)
-    grid = _grid(data[here], law, values, *(np.asarray(bound) for bound in bounds))
+    grid = _grid(data[here], own, values, *(np.asarray(bound) for bound in bounds))
 
     # A change is a place and the value that it takes, NaN where the record goes.
     gone = here if neighbors == "add_remove" else here[:0]
@@ -180,14 +180,14 @@ def _dataset(
     return np.append(x, low), np.append(present, False)
 
 
-def _grid(records: np.ndarray, law: Law, values: ArrayLike | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The values to try, ascending: those given, or the bounds, the records and the law's breakpoints, and the middles between."""
+def _grid(records: np.ndarray, own: Distribution, values: ArrayLike | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The values to try, ascending: those given, or the bounds, the records and the breakpoints, and the middles between."""
     if values is not None:
         given = np.asarray(checks.float_array("values", values), records.dtype)
         if given.ndim != 1 or np.isnan(given).any():
             raise ValueError("values must be real numbers of shape (k,).")
         return np.unique(np.clip(given, low, high))
-    breaks = np.asarray(law.edges if isinstance(law, PiecewiseExponential) else law.values).ravel()
+    breaks = np.asarray(own.edges if isinstance(own, PiecewiseExponential) else own.values).ravel()
     ends = np.unique(np.clip(np.concatenate([[low, high], records, breaks[~np.isnan(breaks)]]), low, high))
     return np.unique(np.concatenate([ends, ends[:-1] + np.diff(ends) / 2])).astype(records.dtype)
 
@@ -226,23 +226,23 @@ def _refined(
 
 
 def _rank(score: np.ndarray) -> np.ndarray:
-    """NaN first: a law that is not there must not pass for one that is private."""
+    """NaN first: a distribution that is not there must not pass for one that is private."""
     return np.where(np.isnan(score), np.inf, score)
 
 
-@partial(jax.jit, static_argnames=("law_of",))
-def _law_of(mask: jax.Array | None, x: jax.Array, law_of: LawOf) -> Law:
-    return law_of(x, mask)
+@partial(jax.jit, static_argnames=("distribution_of",))
+def _distribution_of(mask: jax.Array | None, x: jax.Array, distribution_of: DistributionOf) -> Distribution:
+    return distribution_of(x, mask)
 
 
-@partial(jax.jit, static_argnames=("law_of", "objective", "resolution"))
+@partial(jax.jit, static_argnames=("distribution_of", "objective", "resolution"))
 def _evaluate(
     x: jax.Array,
     mask: jax.Array | None,
-    law: Law,
+    own: Distribution,
     places: jax.Array,
     entries: jax.Array,
-    law_of: LawOf,
+    distribution_of: DistributionOf,
     objective: Objective,
     resolution: float | None,
 ) -> tuple[jax.Array, PrivacyLoss]:
@@ -251,6 +251,6 @@ def _evaluate(
     stays = ~jnp.isnan(entries)[:, None]
     rows = jnp.where(here & stays, entries[:, None], x[None])
     masks = None if mask is None else jnp.where(here, stays, mask[None])
-    loss = privacy_loss(law, law_of(rows, masks), resolution=resolution)
+    loss = privacy_loss(own, distribution_of(rows, masks), resolution=resolution)
     scores = objective(loss)
     return scores, jax.tree.map(lambda field: field[jnp.argmax(scores)], loss)

@@ -23,7 +23,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, condition_on_success, retry_until_success
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace

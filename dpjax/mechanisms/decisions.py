@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 
 Noise = Literal["laplace", "gaussian"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.sensitivity.profile import SensitivityProfile

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, number_of_attempts, retry_until_success
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite, above_least
 from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows
 from dpjax.numerics.sums import pad, pair_sums

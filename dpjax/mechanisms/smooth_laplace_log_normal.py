@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.numerics.batching import align
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable

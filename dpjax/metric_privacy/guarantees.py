@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Composition, Guarantee
+from dpjax.accounting import Composition, Guarantee
 from dpjax.metric_privacy.metrics import Metric, Neighbors
 
 _CONVERT = "a d-privacy guarantee adds up with others of its universe; for others take .guarantee(neighbors=...) of it first"

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.release.grid import Grid
 from dpjax.release.tables import Law
 

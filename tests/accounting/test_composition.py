@@ -3,12 +3,13 @@
 import itertools
 import json
 import pathlib
+from fractions import Fraction
 from math import comb, exp, expm1
 
 import numpy as np
 import pytest
 
-from dpjax.accounting import composition
+from dpjax.accounting import composition_theorems as composition
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text())["br_composition"]
 CASES = {key: [float(part.split("=")[1]) for part in key.split(",")] for key in GOLDEN}
@@ -28,6 +29,20 @@ def test_golden_compositions(key):
     if value["adaptive_float"] is not None:  # a search from below; ours is an upper bound
         assert 0 < adaptive / float(value["adaptive_float"]) - 1 < 3e-4
         assert count == 2 or fixed < 0.98 * adaptive  # what the formula for fixed queries would leave out
+
+
+def test_binomial_probabilities_are_those_of_fractions():
+    for trials in (1, 2, 7, 16, 100):
+        for probability in (1e-9, 0.01, 0.3, 0.5, 0.77, 1 - 1e-7):
+            p = Fraction(probability)
+            successes = sorted({0, 1, trials // 3, trials // 2, trials - 1, trials})
+            each = [float(comb(trials, k) * p**k * (1 - p) ** (trials - k)) for k in successes]
+            found = composition._binomial(trials, probability, float(1 - p))
+            np.testing.assert_allclose(found[successes], each, rtol=1e-12, atol=1e-300)
+    assert composition._binomial(5, 0.0, 1.0).tolist() == [1, 0, 0, 0, 0, 0]
+    assert composition._binomial(5, 1.0, 0.0).tolist() == [0, 0, 0, 0, 0, 1]
+    # A complement that 1 - probability cannot express.
+    assert composition._binomial(10**7, 1.0, 1e-20)[-2] == pytest.approx(1e-13, rel=1e-6)
 
 
 def outcomes(epsilons):
@@ -115,7 +130,7 @@ def test_ends_of_bounded_range():
 def test_what_composition_refuses():
     at = {"count": 3, "epsilon": 0.5}
     with pytest.raises(TypeError, match="queries"):
-        composition.bounded_range_delta(0.5, **at)  # nobody gets the formula for fixed queries by default
+        composition.bounded_range_delta(0.5, **at)  # no one gets the formula for fixed queries by default
     for call, message in (
         (lambda: composition.bounded_range_delta(0.5, **at, queries="non-adaptive"), "queries"),
         (lambda: composition.bounded_range_delta(-0.5, **at, queries="fixed"), "positive"),
@@ -148,5 +163,5 @@ def test_narrow_types_and_extreme_ranges():
     many = composition.optimal_pure_delta([1e-3], [10**6], epsilon=5.0)
     assert many == pytest.approx(5.793345416e-7, rel=1e-9)  # 30 digits, computed apart
     for bad in ("0.5", True):
-        with pytest.raises(TypeError, match="numbers"):
+        with pytest.raises(TypeError, match="must be a number"):
             composition.bounded_range_epsilon(bad, count=2, delta=0.0, queries="fixed")

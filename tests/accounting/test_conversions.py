@@ -112,7 +112,7 @@ def renyi(p, q, order):
 @pytest.mark.parametrize("epsilon", [0.01, 0.7, 5.0, 40.0])
 @pytest.mark.parametrize("order", [1.02, 2.0, 17.0])
 def test_conversions_are_the_worst_of_concrete_pairs(epsilon, order, x64):
-    """Never below a pair of laws that keeps the promise, and attained by the worst of them."""
+    """Never below a pair of distributions that keeps the promise, and attained by the worst of them."""
     yes, no = 1 / (1 + np.exp(-epsilon)), 1 / (1 + np.exp(epsilon))
     response = renyi(np.array([yes, no]), np.array([no, yes]), order)
     np.testing.assert_allclose(accounting.rdp_of_pure(epsilon, order=order), response, rtol=1e-8)
@@ -128,7 +128,7 @@ def test_conversions_are_the_worst_of_concrete_pairs(epsilon, order, x64):
     grid = np.linspace(-60 / epsilon, 1 + 60 / epsilon, 1_200_001)
     exponent = -epsilon * (order * np.abs(grid) + (1 - order) * np.abs(grid - 1))
     integral = np.trapezoid(np.exp(exponent), grid) * epsilon / 2
-    if epsilon < 30:  # the grid is too coarse for narrower laws
+    if epsilon < 30:  # the grid is too coarse for narrower distributions
         laplace = float(accounting.rdp_of_laplace(epsilon, order=order))
         np.testing.assert_allclose(np.exp((order - 1) * laplace), integral, rtol=1e-6)
         assert laplace < response

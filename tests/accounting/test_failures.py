@@ -1,8 +1,9 @@
-"""Conditioning and retrying against exact enumeration of every pair of laws that (epsilon, delta)-DP allows.
+"""Conditioning and retrying against exact enumeration of every pair of distributions that (epsilon, delta)-DP allows.
 
-Any two laws that are (epsilon, delta)-indistinguishable are a post-processing of one canonical pair with four outcomes (Kairouz, Oh
-and Viswanath 2015). A success set after post-processing accepts outcome i with some probability a_i, and the law given success is a
-post-processing of i given acceptance. So all acceptance vectors a in [0, 1]^4, here a grid, are all mechanisms there are.
+Any two distributions that are (epsilon, delta)-indistinguishable are a post-processing of one canonical pair with four outcomes
+(Kairouz, Oh and Viswanath 2015). A success set after post-processing accepts outcome i with some probability a_i, and the
+distribution given success is a post-processing of i given acceptance. So all acceptance vectors a in [0, 1]^4, here a grid, are all
+mechanisms there are.
 """
 
 import itertools
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text())
 PUBLISHED = GOLDEN["conditioning_thm1"]["eb=0.5,db=1e-6,beta=0.5"]
@@ -24,15 +25,15 @@ CASES = [(epsilon, delta) for epsilon in (0.1, 1.0, 3.0) for delta in (0.0, 1e-3
 
 
 def canonical(epsilon, delta):
-    """The two laws: delta of each is impossible for the other, the rest is randomized response."""
+    """The two distributions: delta of each is impossible for the other, the rest is randomized response."""
     common = (1 - delta) / (1 + exp(epsilon))
     p = np.array([delta, exp(epsilon) * common, common, 0.0])
     return p, p[::-1]
 
 
 def pairs(epsilon, delta):
-    """Accepted masses of all acceptance vectors under both laws, ``(vectors, 4)`` each, and the larger failure probability."""
-    p, q = (law * ACCEPTANCE for law in canonical(epsilon, delta))
+    """Accepted masses of all acceptance vectors under both, ``(vectors, 4)`` each, and the larger failure probability."""
+    p, q = (distribution * ACCEPTANCE for distribution in canonical(epsilon, delta))
     failure = 1 - np.minimum(p.sum(-1), q.sum(-1))
     possible = failure + delta < 0.999
     return p[possible], q[possible], np.clip(failure[possible], 0.0, None)
@@ -55,7 +56,7 @@ def conditioned(p, q):
 
 
 def retried(mass, attempts, fallback):
-    """The law of the first success, with outcomes beyond the four for the fallback."""
+    """The distribution of the first success, with outcomes beyond the four for the fallback."""
     failure = 1 - mass.sum(-1, keepdims=True)
     repeats = sum(failure**number for number in range(attempts))
     leftover = failure**attempts * np.array({"public": [1.0, 0.0], "private p": [1.0, 0.0], "private q": [0.0, 1.0]}[fallback])
@@ -99,7 +100,7 @@ def test_the_sharp_bound_is_never_above_the_theorem_and_is_attained_by_pure_mech
 
 
 def test_a_bounded_range_survives_conditioning():
-    """Laws of range 1 whose loss is 1 too: every two masses, every set of successes."""
+    """Distributions of range 1 whose loss is 1 too: every two masses, every set of successes."""
     one, claims = Guarantee(1.0, 1.0, "swap"), set()
     for shift in np.linspace(0.01, 0.99, 9):
         first = (1 - exp(shift - 1)) / (exp(shift) - exp(shift - 1))  # losses shift and shift - 1 leave no choice
@@ -131,8 +132,8 @@ def test_a_fixed_number_of_attempts_covers_every_pair(fallback):
         one = Guarantee(epsilon, inf, "swap", delta=delta)
         claim = guarantees(retry_until_success, failures, guarantee=one, attempts=attempts, fallback=fallback)
         ends = ("public", "public") if fallback == "public" else ("private p", "private q")
-        laws = [retried(mass, attempts, end) for mass, end in zip((p, q), ends, strict=True)]
-        exact = hockey_stick(*laws, claim[0])
+        distributions = [retried(mass, attempts, end) for mass, end in zip((p, q), ends, strict=True)]
+        exact = hockey_stick(*distributions, claim[0])
         assert (exact <= claim[1] * (1 + 1e-9) + 1e-12).all(), (epsilon, delta, attempts)
 
 
@@ -142,33 +143,33 @@ def test_control_an_understated_failure_breaks_the_guarantee():
     p, q = canonical(epsilon, 0.0)
     accepted = np.array([1, 1 - 0.5 / p[1], 1, 1])
     said = condition_on_success(Guarantee(epsilon, inf, "swap"), 0.1)
-    laws = conditioned((p * accepted)[None], (q * accepted)[None])
-    assert hockey_stick(*laws, np.array([said.epsilon]))[0] >= 0.05
+    distributions = conditioned((p * accepted)[None], (q * accepted)[None])
+    assert hockey_stick(*distributions, np.array([said.epsilon]))[0] >= 0.05
     right = condition_on_success(Guarantee(epsilon, inf, "swap"), 0.5)
-    assert hockey_stick(*laws, np.array([right.epsilon]))[0] <= 1e-12
+    assert hockey_stick(*distributions, np.array([right.epsilon]))[0] <= 1e-12
     # The leftover, too: five attempts that mostly fail, and are said to fail in a tenth.
     p, q = np.array([[0.3, 0.0, 0.0, 0.0]]), np.array([[0.3 * exp(-1), 0.0, 0.0, 0.0]])
     said = retry_until_success(Guarantee(1.0, inf, "swap"), 0.1, attempts=5, fallback="private")
-    laws = retried(p, 5, "private p"), retried(q, 5, "private q")
-    assert hockey_stick(*laws, np.array([said.epsilon]))[0] >= 1e4 * said.delta
+    distributions = retried(p, 5, "private p"), retried(q, 5, "private q")
+    assert hockey_stick(*distributions, np.array([said.epsilon]))[0] >= 1e4 * said.delta
 
 
 def test_control_successes_that_depend_on_the_data_break_it():
     """Each of two neighbours accepts the outcome that it likes: nothing of what one returns is possible for the other."""
     p, q = canonical(1.0, 0.0)
-    laws = conditioned((p * [0, 1, 0, 0])[None], (q * [0, 0, 1, 0])[None])
-    assert hockey_stick(*laws, np.array([2.0]))[0] == 1.0
+    distributions = conditioned((p * [0, 1, 0, 0])[None], (q * [0, 0, 1, 0])[None])
+    assert hockey_stick(*distributions, np.array([2.0]))[0] == 1.0
 
 
 def absorbed(epsilon, delta, left, right):
     """The exact delta of a mechanism and its neighbour with private answers wherever the outcome is rejected."""
     p, q = canonical(epsilon, delta)
-    laws = [
-        np.concatenate([law * a, np.array(ends) * (law * (1 - a)).sum()])[None]
-        for law, a, ends in ((p, left, (1, 0)), (q, right, (0, 1)))
+    distributions = [
+        np.concatenate([distribution * a, np.array(ends) * (distribution * (1 - a)).sum()])[None]
+        for distribution, a, ends in ((p, left, (1, 0)), (q, right, (0, 1)))
     ]
     failure = max((p * (1 - left)).sum(), (q * (1 - right)).sum())
-    return hockey_stick(*laws, np.array([epsilon]))[0], float(failure)
+    return hockey_stick(*distributions, np.array([epsilon]))[0], float(failure)
 
 
 def test_absorbing_covers_every_pair():

@@ -1,5 +1,6 @@
 """Filters refuse beyond their budget, odometers bound what adaptive adversaries spend."""
 
+from functools import cache
 from math import inf, log
 
 import numpy as np
@@ -114,3 +115,62 @@ def test_bad_numbers_do_not_open_a_budget():
     for _ in range(2):
         with pytest.raises(BudgetExceeded):
             budget.charge(Guarantee(1e308, inf, "swap"))
+
+
+def test_a_delta_admits_at_least_what_none_admits():
+    for each in (Guarantee(0.3, 0.6, "swap"), Guarantee(0.9, inf, "swap"), Guarantee(0.05, 0.05, "swap")):
+        admitted = {}
+        for delta in (0.0, 1e-6):
+            budget, admitted[delta] = PrivacyFilter(1.0, delta, "swap"), 0
+            while budget.allows(each):
+                budget.charge(each)
+                admitted[delta] += 1
+        assert admitted[1e-6] >= admitted[0.0] > 0
+    large = Guarantee(0.9, inf, "swap")
+    assert large.rho > PrivacyFilter(1.0, 1e-6, "swap").budget  # control: its rho alone would refuse it
+    mixed = PrivacyFilter(1.0, 1e-6, "swap")
+    mixed.charge(Guarantee(inf, inf, "swap", zcdp=1e-4))
+    assert not mixed.allows(large)  # without an epsilon for every part the sum of epsilons admits nothing
+
+
+def largest_delta(epsilon, allows):
+    """The delta at epsilon of the best adversary who composes randomised responses at 0.1 and 0.5, each as ``allows`` says."""
+
+    @cache
+    def best(small, large, loss):  # the loss is counted in steps of 0.1
+        found = max(-np.expm1(epsilon - 0.1 * loss), 0.0)
+        for step, counts in ((1, (small + 1, large)), (5, (small, large + 1))):
+            if allows(*counts):
+                right = 1 / (1 + np.exp(-0.1 * step))
+                found = max(found, right * best(*counts, loss + step) + (1 - right) * best(*counts, loss - step))
+        return found
+
+    return best(0, 0, 0)
+
+
+def test_two_filters_side_by_side_keep_the_delta():
+    """All adaptive adversaries, against the filter; the control may spend one budget after the other."""
+    parts, delta = (Guarantee(0.1, inf, "swap"), Guarantee(0.5, inf, "swap")), 0.01
+    rho = PrivacyFilter(1.0, delta, "swap").budget
+    assert 10 * parts[0].rho < rho < parts[1].rho
+
+    @cache
+    def allows(small, large):
+        """Whether this many of each can be charged, in any order: what is allowed does not depend on the order."""
+        budget = PrivacyFilter(1.0, delta, "swap")
+        try:
+            for part, count in zip(parts, (small, large), strict=True):
+                for _ in range(count):
+                    budget.charge(part)
+        except BudgetExceeded:
+            return False
+        return True
+
+    assert largest_delta(1.0, allows) <= delta
+    assert largest_delta(1.0, lambda small, large: large <= 2 and small * parts[0].rho <= rho) > delta
+
+
+def test_unknown_relations_are_refused():
+    for make in (lambda: PrivacyFilter(1.0, 0.0, "swapp"), lambda: PrivacyOdometer(1e-6, "swapp")):
+        with pytest.raises(ValueError, match="neighbors must be one of"):
+            make()

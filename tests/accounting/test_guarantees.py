@@ -8,7 +8,16 @@ import pytest
 
 import dpjax
 from dpjax import accounting
-from dpjax.accounting import Composition, Guarantee, PrivacyFilter, composition, for_groups, formulas, parallel, poisson_subsample
+from dpjax.accounting import (
+    Composition,
+    Guarantee,
+    PrivacyFilter,
+    composition_theorems,
+    for_groups,
+    formulas,
+    parallel,
+    poisson_subsample,
+)
 
 PURE = Guarantee(0.3, inf, "swap")
 RANGE = Guarantee(0.3, 0.3, "swap")
@@ -69,7 +78,7 @@ def test_deltas_of_the_parts_are_paid_first():
     assert spent.delta == pytest.approx(1e-7)
     assert spent.epsilon_at(0.9e-7) == inf
     assert spent.delta_at(3.0) == pytest.approx(1e-7)
-    optimal = composition.optimal_pure_delta([0.3], [10], epsilon=1.0)
+    optimal = composition_theorems.optimal_pure_delta([0.3], [10], epsilon=1.0)
     np.testing.assert_allclose(spent.rules_at(1 - (1 - 1e-8) ** 10 * (1 - optimal))["optimal"], 1.0, rtol=1e-6)
     # What zCDP says, it says with no delta; what epsilon says, with all of them.
     both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.03)
@@ -173,7 +182,7 @@ def test_parallel():
 
 
 def renyi(p, q, orders):
-    """The larger of the Renyi divergences of two discrete laws in both directions."""
+    """The larger of the Renyi divergences of two discrete distributions in both directions."""
     a = orders[:, None]
     sums = [np.logaddexp.reduce(a * np.log(one) + (1 - a) * np.log(other), axis=1) for one, other in ((p, q), (q, p))]
     return np.maximum(*sums) / (orders - 1)
@@ -203,7 +212,7 @@ def test_parallel_keeps_zcdp():
 
 
 def test_parallel_keeps_curves():
-    """The exact divergences of two pairs of laws whose curves cross."""
+    """The exact divergences of two pairs of distributions whose curves cross."""
     coin, rare = (np.array([0.7, 0.3]), np.array([0.3, 0.7])), (np.array([0.98, 0.02]), np.array([0.999, 0.001]))
     unknown = Guarantee(inf, inf, "swap")
     parts = [unknown.with_curve(lambda orders, pair=pair: renyi(*pair, orders) * (1 + 1e-12)) for pair in (coin, rare)]
@@ -233,9 +242,9 @@ def test_a_promise_of_nothing_says_so():
 def test_swap_by_value_would_break_the_largest():
     """Two parts, each with a private count at epsilon 1 under add/remove: a record that moves costs the sum."""
     counts = np.arange(-30, 31)
-    law = {c: np.exp(-1.0 * np.abs(counts - c)) for c in (0, 1)}
-    law = {c: p / p.sum() for c, p in law.items()}
-    before, after = np.outer(law[1], law[0]), np.outer(law[0], law[1])
+    distribution = {c: np.exp(-1.0 * np.abs(counts - c)) for c in (0, 1)}
+    distribution = {c: p / p.sum() for c, p in distribution.items()}
+    before, after = np.outer(distribution[1], distribution[0]), np.outer(distribution[0], distribution[1])
     assert np.log(before / after).max() > 1.99
     assert log(2) < 1.0 <= parallel(*[Guarantee(1.0, 2.0, "add_remove")] * 2, membership="by_value").epsilon
 
@@ -274,6 +283,22 @@ def test_narrow_types_and_extreme_numbers():
     assert 0 < (1 * Guarantee(inf, inf, "swap", zcdp=0.001)).delta_at(5.0) < 1e-300  # 0 would be pure DP
     for wide in (4.0, 300.0, 1e5):
         assert (200 * Guarantee(wide, wide, "swap")).epsilon_at(1e-6) <= 200 * wide
+
+
+def test_numbers_that_overflow_promise_no_more_than_pure_dp():
+    for huge in (1e154, 1e200, 1e308):
+        one = Guarantee(huge, huge, "swap")
+        assert one.epsilon_at(1e-6) == huge
+        assert ((one.rdp([1.0001, 2.0, 1e6]) >= 0.99 * huge) & (one.rdp([1.0001, 2.0, 1e6]) <= huge)).all()
+    many = for_groups(Guarantee(1e-9, inf, "swap", delta=1e-30), size=10**9)
+    assert many.delta == pytest.approx(1e-30 * (exp(1) - 1) / 1e-9, rel=1e-8)
+
+
+def test_a_part_with_a_delta_beside_one_with_zcdp():
+    noise = Guarantee(inf, inf, "swap", zcdp=0.1)
+    found = parallel(Guarantee(1.0, inf, "swap", delta=1e-6), noise, membership="by_position")
+    assert (found.epsilon, found.delta, found.zcdp) == (noise.epsilon_at(1e-6), 1e-6, inf)
+    assert 1.0 < found.epsilon < inf
 
 
 def test_a_curve_of_its_own():

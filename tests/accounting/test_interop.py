@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from dpjax.accounting import Guarantee, composition, dp_accounting_relation, rdp_of_pure, to_dp_event
+from dpjax.accounting import Guarantee, composition_theorems, dp_accounting_relation, rdp_of_pure, to_dp_event
 
 library = pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
 rdp = pytest.importorskip("dp_accounting.rdp")
@@ -56,7 +56,7 @@ def test_pld_of_pure_dp_is_the_optimal_composition():
     accountant = pld.PLDAccountant(dp_accounting_relation(spent))
     accountant.compose(to_dp_event(spent, accountant="pld"))
     for epsilon in (0.5, 1.0, 2.0):
-        exact = composition.optimal_pure_delta([0.3, 0.5], [6, 3], epsilon=epsilon)
+        exact = composition_theorems.optimal_pure_delta([0.3, 0.5], [6, 3], epsilon=epsilon)
         assert accountant.get_delta(epsilon) == pytest.approx(exact, rel=2e-3)
     # Why events are repeated there: a count of randomised responses is ignored by release 0.6.0.
     once, counted = (pld.PLDAccountant(dp_accounting_relation(spent)) for _ in range(2))
@@ -75,6 +75,7 @@ def test_what_has_no_event():
         (Guarantee(1.0, inf, "swap", delta=1e-6), "rdp", "no event"),
         (Guarantee(1.0, inf, "swap", delta=1e-6), "pld", "pure DP only"),
         (RANGE, "gdp", "accountant"),
+        (10**9 * PURE, "pld", "too many"),
     ):
         with pytest.raises(ValueError, match=message):
             to_dp_event(spent, accountant=accountant)

@@ -1,4 +1,4 @@
-"""Amplification by Poisson subsampling: golden numbers, exact laws of subsampled mechanisms, and where it does not hold."""
+"""Amplification by Poisson subsampling: golden numbers, subsampled mechanisms by enumeration, and where it does not hold."""
 
 import itertools
 import json
@@ -61,15 +61,15 @@ def test_narrow_arrays_are_computed_in_float32(dtype):
         assert function(2.0, probability=jnp.asarray(1, dtype)) == function(2.0, probability=1.0)
 
 
-def subsampled_laws(data, epsilon, probability):
+def subsampled_distributions(data, epsilon, probability):
     """The exponential mechanism for the most frequent of three values, on a Poisson subsample, by enumeration."""
-    law = np.zeros(3)
+    distribution = np.zeros(3)
     for taken in itertools.product((0, 1), repeat=len(data)):
         chance = np.prod([probability if t else 1 - probability for t in taken])
         counts = np.bincount([v for v, t in zip(data, taken, strict=True) if t], minlength=3)
         weights = np.exp(epsilon * counts)  # counts change in one direction only
-        law += chance * weights / weights.sum()
-    return law
+        distribution += chance * weights / weights.sum()
+    return distribution
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.6])
@@ -80,7 +80,10 @@ def test_exact_loss_of_a_subsampled_mechanism(probability):
     for size in range(4):
         for data in itertools.combinations_with_replacement(range(3), size):
             for new in range(3):
-                ratio = np.log(subsampled_laws((*data, new), epsilon, probability) / subsampled_laws(data, epsilon, probability))
+                ratio = np.log(
+                    subsampled_distributions((*data, new), epsilon, probability)
+                    / subsampled_distributions(data, epsilon, probability)
+                )
                 losses.append([np.abs(ratio).max(), np.ptp(ratio)])
     worst, spread = np.max(losses, axis=0)
     assert 0.3 * promised.epsilon < worst <= promised.epsilon + 1e-12
@@ -89,11 +92,28 @@ def test_exact_loss_of_a_subsampled_mechanism(probability):
     assert spread > probability * epsilon
     # Replaced records: the theorem does not cover them, and its number is passed.
     swaps = [
-        np.abs(np.log(subsampled_laws((*data, a), epsilon, probability) / subsampled_laws((*data, b), epsilon, probability))).max()
+        np.abs(
+            np.log(
+                subsampled_distributions((*data, a), epsilon, probability)
+                / subsampled_distributions((*data, b), epsilon, probability)
+            )
+        ).max()
         for data in itertools.combinations_with_replacement(range(3), 2)
         for a, b in itertools.permutations(range(3), 2)
     ]
     assert max(swaps) > worst
+
+
+def test_the_range_is_attained_by_randomised_response():
+    """The individual is answered by the coin if taken, and by its opposite if not; p times the range would be too small."""
+    for epsilon, p in ((0.3, 0.1), (2.0, 0.5), (5.0, 0.9)):
+        yes = 1 / (1 + exp(-epsilon))
+        without = np.array([yes, 1 - yes])
+        ratio = np.log(((1 - p) * without + p * without[::-1]) / without)
+        promised = poisson_subsample(Guarantee(epsilon, 2 * epsilon, "add_remove"), probability=p)
+        assert np.ptp(ratio) == pytest.approx(promised.bounded_range, rel=1e-12)
+        assert np.abs(ratio).max() == pytest.approx(promised.epsilon, rel=1e-12)
+        assert promised.bounded_range < 2 * promised.epsilon
 
 
 def test_what_is_refused():

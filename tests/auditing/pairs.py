@@ -1,8 +1,10 @@
 """Neighbouring datasets on which mechanisms lose nearly all of their epsilon, and mistakes that lose more."""
 
 from dataclasses import replace
+from math import comb
 
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax import exponential, laplace, median, permute_and_flip, piecewise_laplace
 from dpjax.statistics.mode import candidate_counts
@@ -13,21 +15,27 @@ WORSE = jnp.array([[0.0, 1, 1, 1], [1.0, 1, 1, 20]])
 VOTES = jnp.array([[0.0, 0, 0], [0.0, 0, 1]])
 
 
-def row(law, index, batch=()):
-    """One row of a law with a batch of two, repeated; the costs may be shared by both."""
-    names = ("edges", "cost_left", "cost_right") if hasattr(law, "edges") else ("values", "cost")
-    fields = {name: getattr(law, name) for name in names}
+def binomial(trials, probability):
+    """The probabilities of 0..trials successes, for up to a thousand trials."""
+    k = np.arange(trials + 1)
+    return np.array([float(comb(trials, int(i))) for i in k]) * probability**k * (1 - probability) ** (trials - k)
+
+
+def row(distribution, index, batch=()):
+    """One row of a distribution with a batch of two, repeated; the costs may be shared by both."""
+    names = ("edges", "cost_left", "cost_right") if hasattr(distribution, "edges") else ("values", "cost")
+    fields = {name: getattr(distribution, name) for name in names}
     rows = {name: array[index] if array.ndim > 1 else array for name, array in fields.items()}
-    rate = law.rate[index] if law.rate.ndim else law.rate
-    return replace(law, **rows, rate=jnp.broadcast_to(rate, batch))
+    rate = distribution.rate[index] if distribution.rate.ndim else distribution.rate
+    return replace(distribution, **rows, rate=jnp.broadcast_to(rate, batch))
 
 
 def plm(x, neighbors="swap", epsilon=EPSILON):
     return piecewise_laplace(median(x, lower=0, upper=20, neighbors=neighbors), epsilon)
 
 
-def faster(law, factor):
-    return replace(law, rate=factor * law.rate)
+def faster(distribution, factor):
+    return replace(distribution, rate=factor * distribution.rate)
 
 
 def truncated_by_the_data():

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpjax import laplace
-from dpjax.accounting.binomial import lower_limit, mass, upper_limit, upper_tail
+from dpjax.auditing.binomial import lower_limit, upper_limit, upper_tail
 from dpjax.auditing.black_box import log_ratio, lower_bound
-from tests.auditing.pairs import BROKEN, EPSILON, HONEST
+from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -19,8 +19,8 @@ DRAWS = 50_000
 CONFIDENCE = 0.95
 
 
-def draws_of(law):
-    draws = law.sample(jax.random.key(7), (DRAWS,))
+def draws_of(distribution):
+    draws = distribution.sample(jax.random.key(7), (DRAWS,))
     return draws[:, 0], draws[:, 1]
 
 
@@ -42,8 +42,8 @@ def test_control_broken_mechanisms_are_caught(name):
 
 
 def test_the_exact_log_ratio_is_as_sharp_and_its_last_bits_are_a_leak_of_floating_point():
-    law = HONEST["laplace"]()
-    p, q = draws_of(law)
+    distribution = HONEST["laplace"]()
+    p, q = draws_of(distribution)
     scores = log_ratio(laplace(0.0, EPSILON, sensitivity=1.0), laplace(1.0, EPSILON, sensitivity=1.0))
     rounded = lower_bound(p, q, confidence=SURE, score=scores)
     assert 0.9 * EPSILON <= float(rounded.epsilon) <= EPSILON
@@ -80,7 +80,7 @@ def test_the_confidence_of_one_event_summed_over_all_counts():
     low, high = (limit(counts, trials=tested, error=(1 - CONFIDENCE) / 2) for limit in (lower_limit, upper_limit))
     for epsilon in (0.2, 1.0, 3.0):
         p = 1 / (1 + np.exp(-epsilon))
-        both = mass(counts, trials=tested, probability=p)[:, None] * mass(counts, trials=tested, probability=1 - p)[None, :]
+        both = binomial(tested, p)[:, None] * binomial(tested, 1 - p)[None, :]
         chance = both[low[:, None] > np.exp(epsilon) * high[None, :]].sum()
         assert 0 < chance <= 1 - CONFIDENCE
         plug_in = both[counts[:, None] > np.exp(epsilon) * counts[None, :]].sum()

@@ -1,4 +1,4 @@
-"""One run: the published bound against independent sums, its confidence over the exact law of the count, and our own mechanisms."""
+"""One run: the published bound against independent sums, its exact confidence over all counts, and our own mechanisms."""
 
 from decimal import Decimal, getcontext
 from fractions import Fraction
@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from dpjax import Finite
-from dpjax.accounting.binomial import mass
 from dpjax.auditing.one_run import audit_in_one_run, correct_guesses, epsilon_lower_bound, p_value
-from tests.auditing.pairs import BROKEN, EPSILON, HONEST, row
+from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial, row
 from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -87,13 +86,13 @@ def test_p_values_and_bounds_are_monotone_and_agree():
 
 
 def exceedance(guesses, epsilon, bounds, extra=0.0):
-    """P[bound > epsilon] over the exact law of the count, for randomized response that tells the truth outright with ``extra``."""
+    """P[bound > epsilon] over all counts, for randomized response that tells the truth outright with probability ``extra``."""
     truthful = 1 / (1 + np.exp(-epsilon))
-    return mass(np.arange(guesses + 1), trials=guesses, probability=truthful + extra * (1 - truthful))[bounds > epsilon].sum()
+    return binomial(guesses, truthful + extra * (1 - truthful))[bounds > epsilon].sum()
 
 
 @pytest.mark.parametrize("guesses", [1, 20, 1000])
-def test_the_confidence_holds_over_the_exact_law_of_the_count(guesses):
+def test_the_confidence_holds_over_the_exact_distribution_of_the_count(guesses):
     counts = np.arange(guesses + 1)
     bounds = epsilon_lower_bound(counts, guesses)
     chances = [exceedance(guesses, epsilon, bounds) for epsilon in np.linspace(0, 4, 41)]
@@ -121,7 +120,7 @@ def test_the_confidence_with_delta():
 
 def test_mistakes_raise():
     for arguments, words in (
-        ({"correct": 11, "guesses": 10}, "correct must be whole numbers from 0 to guesses"),
+        ({"correct": 11, "guesses": 10}, "correct must be integers from 0 to guesses"),
         ({"correct": -1, "guesses": 10}, "correct must be"),
         ({"correct": 1.5, "guesses": 10}, "correct must be"),
         ({"correct": 1, "guesses": 10, "canaries": 9}, "more guesses than canaries"),
@@ -135,47 +134,54 @@ def test_mistakes_raise():
         p_value(1, 2, epsilon=-1.0)
 
 
+def test_old_names_of_arguments():
+    first, second = randomized_response(3, 1.0)
+    with pytest.warns(DeprecationWarning, match="is now with") as warned, pytest.raises(ValueError, match="guesses"):
+        audit_in_one_run(jax.random.key(0), law_in=first, law_out=second, guesses=0)
+    assert {str(w.message).split(",")[0] for w in warned} == {"law_in is now with_canary", "law_out is now without_canary"}
+
+
 def randomized_response(canaries, epsilon):
-    """The laws of one coin told with randomized response, with the canary and without it."""
+    """The distributions of one coin told with randomized response, with the canary and without it."""
     costs = jnp.array([[1.0, 0.0], [0.0, 1.0]])
     return [Finite(jnp.arange(2.0), jnp.broadcast_to(cost, (canaries, 2)), epsilon * jnp.ones(())) for cost in costs]
 
 
 @pytest.mark.slow
 def test_audits_of_randomized_response():
-    law_in, law_out = randomized_response(20_000, EPSILON)
-    found = audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=20_000, confidence=SURE)
+    with_canary, without_canary = randomized_response(20_000, EPSILON)
+    found = audit_in_one_run(jax.random.key(0), with_canary, without_canary, guesses=20_000, confidence=SURE)
     assert 0.85 * EPSILON < found.epsilon <= EPSILON
     assert (found.guesses, found.canaries, found.confidence, found.delta) == (20_000, 20_000, SURE, 0.0)
     assert found.epsilon == epsilon_lower_bound(found.correct, 20_000, confidence=SURE)
     assert found.p_value(0.5 * EPSILON) < FALSE_POSITIVE_RATE < found.p_value(EPSILON)
-    with_delta = audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=20_000, confidence=SURE, delta=1e-12)
+    with_delta = audit_in_one_run(jax.random.key(0), with_canary, without_canary, guesses=20_000, confidence=SURE, delta=1e-12)
     assert 0.8 * EPSILON < with_delta.epsilon < found.epsilon
     broken = randomized_response(20_000, 1.2 * EPSILON)  # the control
     assert audit_in_one_run(jax.random.key(0), *broken, guesses=20_000, confidence=SURE).epsilon > EPSILON
     for guesses in (0, 20_001, 1.5):
-        with pytest.raises(ValueError, match="guesses must be a whole number from 1 to the 20000 canaries"):
-            audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=guesses)
+        with pytest.raises(ValueError, match="guesses must be an integer from 1 to the 20000 canaries"):
+            audit_in_one_run(jax.random.key(0), with_canary, without_canary, guesses=guesses)
     with pytest.raises(ValueError, match="one batch shape"):
-        audit_in_one_run(jax.random.key(0), law_in, randomized_response(3, EPSILON)[1], guesses=2)
+        audit_in_one_run(jax.random.key(0), with_canary, randomized_response(3, EPSILON)[1], guesses=2)
     with pytest.raises(TypeError, match="typed key"):
-        audit_in_one_run(0, law_in, law_out, guesses=2)
+        audit_in_one_run(0, with_canary, without_canary, guesses=2)
 
 
 @pytest.mark.slow
 def test_the_number_of_correct_guesses_of_many_runs():
-    law_in, law_out = randomized_response(50, EPSILON)
-    run = jax.jit(jax.vmap(partial(correct_guesses, law_in=law_in, law_out=law_out, guesses=30)))
+    with_canary, without_canary = randomized_response(50, EPSILON)
+    run = jax.jit(jax.vmap(partial(correct_guesses, with_canary=with_canary, without_canary=without_canary, guesses=30)))
     correct = np.asarray(run(jax.random.split(jax.random.key(1), 20_000)))
     counts = np.bincount(correct, minlength=31)
     for claim, agree in ((EPSILON, assert_counts_follow), (1.1 * EPSILON, assert_counts_rejected)):
-        agree(counts, mass(np.arange(31), trials=30, probability=1 / (1 + np.exp(-claim))))
+        agree(counts, binomial(30, 1 / (1 + np.exp(-claim))))
     assert np.mean(epsilon_lower_bound(correct, 30) > EPSILON) <= 0.05
 
 
-def audit_of(law, guesses=2000, canaries=40_000):
-    law_in, law_out = (row(law, index, (canaries,)) for index in (0, 1))
-    return audit_in_one_run(jax.random.key(2), law_in, law_out, guesses=guesses, confidence=SURE).epsilon
+def audit_of(distribution, guesses=2000, canaries=40_000):
+    with_canary, without_canary = (row(distribution, index, (canaries,)) for index in (0, 1))
+    return audit_in_one_run(jax.random.key(2), with_canary, without_canary, guesses=guesses, confidence=SURE).epsilon
 
 
 @pytest.mark.slow
@@ -193,9 +199,9 @@ def test_control_broken_mechanisms_are_caught(name):
 
 @pytest.mark.slow
 def test_hostile_scores_are_guesses_like_others():
-    """Rows whose laws are NaN, equal, or of disjoint supports: an answer without a warning, certain rows first."""
+    """Rows whose distributions are NaN, equal, or of disjoint supports: an answer without a warning, certain rows first."""
     cost = jnp.zeros((20_000, 2)).at[:4].set(jnp.array([[jnp.nan, 0.0], [0.0, 0.0], [jnp.inf, 0.0], [0.0, 1.0]]))
-    law_in, law_out = (Finite(jnp.arange(2.0), costs, jnp.ones(())) for costs in (cost, cost[:, ::-1]))
+    with_canary, without_canary = (Finite(jnp.arange(2.0), costs, jnp.ones(())) for costs in (cost, cost[:, ::-1]))
     for seed in range(3):
-        assert int(correct_guesses(jax.random.key(seed), law_in, law_out, 1)) == 1  # the third row gives itself away
-    assert audit_in_one_run(jax.random.key(0), law_in, law_out, guesses=4).epsilon == 0
+        assert int(correct_guesses(jax.random.key(seed), with_canary, without_canary, 1)) == 1  # the third row gives itself away
+    assert audit_in_one_run(jax.random.key(0), with_canary, without_canary, guesses=4).epsilon == 0

@@ -45,9 +45,9 @@ PAIRS = np.arange(80).reshape(40, 2).T
 EPSILONS = np.array([0.0, 0.3, 1.0, 1.9, 2.5])
 
 
-def rows_of(law, rows):
-    """Some rows of a law in which only the edges differ from row to row."""
-    return replace(law, edges=law.edges[np.asarray(rows)])
+def rows_of(distribution, rows):
+    """Some rows of a distribution in which only the edges differ from row to row."""
+    return replace(distribution, edges=distribution.edges[np.asarray(rows)])
 
 
 def all_pairs(datasets, neighbors):
@@ -64,7 +64,7 @@ ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 8.0, 64.0, 1e4])
 
 @cache
 def with_tails():
-    """40 random pairs with steps for tails, rows 2i and 2i + 1 of one law: edges anywhere, and nothing private about them.
+    """40 random pairs with steps for tails, rows 2i and 2i + 1 of one distribution: edges anywhere, and nothing private about them.
 
     Everything that is compared is compiled as one.
     """
@@ -73,8 +73,8 @@ def with_tails():
 
     @jax.jit
     def run(values, radii):
-        law = piecewise_laplace(from_radii(values, radii, neighbors="swap", step=9.0), 3.0)
-        loss = privacy_loss(rows_of(law, PAIRS[0]), rows_of(law, PAIRS[1]))
+        distribution = piecewise_laplace(from_radii(values, radii, neighbors="swap", step=9.0), 3.0)
+        loss = privacy_loss(rows_of(distribution, PAIRS[0]), rows_of(distribution, PAIRS[1]))
         curve = jnp.log1p(jnp.asarray(SHARES)[:, None] * jnp.expm1(loss.epsilon)[None])
         epsilons = jnp.concatenate([jnp.broadcast_to(jnp.asarray(EPSILONS)[:, None], (5, 40)), curve])
         found = {name: getattr(loss, name) for name in ("epsilon", "bounded_range", "forward", "backward")}
@@ -82,10 +82,10 @@ def with_tails():
             found["delta_" + direction] = loss.delta(epsilons, direction=direction)
             found["kl_" + direction] = loss.kl(direction=direction)
             found["renyi_" + direction] = loss.renyi(ORDERS[:, None], direction=direction)
-        return law, loss, found
+        return distribution, loss, found
 
-    law, loss, found = run(values, radii)
-    return law, loss, jax.tree.map(np.asarray, found)
+    distribution, loss, found = run(values, radii)
+    return distribution, loss, jax.tree.map(np.asarray, found)
 
 
 @cache
@@ -96,18 +96,18 @@ def medians(mechanism):
 
     @jax.jit
     def run(x, faster):
-        law = mechanism(median(x, lower=0.0, upper=20.0, neighbors="swap"), EPSILON)
-        law = replace(law, rate=law.rate * faster)
-        loss = privacy_loss(rows_of(law, pairs[0]), rows_of(law, pairs[1]))
+        distribution = mechanism(median(x, lower=0.0, upper=20.0, neighbors="swap"), EPSILON)
+        distribution = replace(distribution, rate=distribution.rate * faster)
+        loss = privacy_loss(rows_of(distribution, pairs[0]), rows_of(distribution, pairs[1]))
         deltas = loss.delta(EPSILONS[:, None], direction="forward")
-        return law, loss.epsilon, loss.bounded_range, loss.forward, loss.backward, deltas
+        return distribution, loss.epsilon, loss.bounded_range, loss.forward, loss.backward, deltas
 
     return datasets, pairs, lambda faster: run(np.array(datasets), faster)
 
 
-def limits_of(law, pairs):
+def limits_of(distribution, pairs):
     """Sup log p/q and sup log q/p by the other audit."""
-    limits = one_sided_limits(law).reshape(law.batch_shape[0], -1)
+    limits = one_sided_limits(distribution).reshape(distribution.batch_shape[0], -1)
     ratio = limits[pairs[0]] - limits[pairs[1]]
     return ratio.max(axis=-1), -ratio.min(axis=-1)
 
@@ -115,15 +115,15 @@ def limits_of(law, pairs):
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
 def test_all_swaps_of_all_small_datasets_against_the_other_audits(mechanism, x64):
     datasets, pairs, run = medians(mechanism)
-    law, epsilon, bounded_range, forward, backward, deltas = run(1.0)
-    other = audit(law, datasets, "swap", GRID)
+    distribution, epsilon, bounded_range, forward, backward, deltas = run(1.0)
+    other = audit(distribution, datasets, "swap", GRID)
     assert float(epsilon.max()) == pytest.approx(other.loss, rel=1e-12)
     assert float(bounded_range.max()) == pytest.approx(other.range, rel=1e-12)
     assert other.range == pytest.approx(EPSILON, rel=1e-12)  # what the mechanism promises, attained
-    for found, expected in zip((forward, backward), limits_of(law, pairs), strict=True):
+    for found, expected in zip((forward, backward), limits_of(distribution, pairs), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)
     for at, delta in zip(EPSILONS, np.asarray(deltas), strict=True):
-        np.testing.assert_allclose(delta, np.maximum(hockey_stick(law, pairs, at), 0), atol=1e-13)
+        np.testing.assert_allclose(delta, np.maximum(hockey_stick(distribution, pairs, at), 0), atol=1e-13)
     assert (np.asarray(deltas)[-1] == 0).all()
 
 
@@ -138,57 +138,57 @@ def test_control_a_rate_that_is_ten_percent_too_large(x64):
 def test_all_additions_and_removals_of_all_small_datasets(mechanism, x64):
     datasets = oracle.all_datasets(range(5), GRID)
     x, count = padded(datasets, 4)
-    law = mechanism(median(x, lower=0.0, upper=20.0, neighbors="add_remove", count=count), EPSILON)
+    distribution = mechanism(median(x, lower=0.0, upper=20.0, neighbors="add_remove", count=count), EPSILON)
     pairs = all_pairs(datasets, "add_remove")
-    loss = privacy_loss(rows_of(law, pairs[0]), rows_of(law, pairs[1]))
-    other = audit(law, datasets, "add_remove", GRID)
+    loss = privacy_loss(rows_of(distribution, pairs[0]), rows_of(distribution, pairs[1]))
+    other = audit(distribution, datasets, "add_remove", GRID)
     assert float(loss.epsilon.max()) == pytest.approx(other.loss, rel=1e-12)
     assert float(loss.bounded_range.max()) == pytest.approx(EPSILON, rel=1e-12)
 
 
 @pytest.mark.slow
 def test_tails_against_the_other_audits(x64):
-    law, _, found = with_tails()
-    for name, expected in zip(("forward", "backward"), limits_of(law, PAIRS), strict=True):
+    distribution, _, found = with_tails()
+    for name, expected in zip(("forward", "backward"), limits_of(distribution, PAIRS), strict=True):
         np.testing.assert_allclose(found[name], expected, rtol=1e-12)
     for direction, order in (("forward", PAIRS), ("backward", PAIRS[::-1])):
         for epsilon, delta in zip(EPSILONS, found["delta_" + direction], strict=False):
-            np.testing.assert_allclose(delta, np.maximum(hockey_stick(law, order, epsilon), 0), atol=1e-13)
+            np.testing.assert_allclose(delta, np.maximum(hockey_stick(distribution, order, epsilon), 0), atol=1e-13)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tails", ["none", "some"])
-def test_random_laws_against_the_other_hockey_stick(tails, x64):
+def test_random_distributions_against_the_other_hockey_stick(tails, x64):
     """Costs that jump, ties, unequal supports and rates, a tail on either side or none; rows without any mass are NaN."""
     rng = np.random.default_rng(1)
     edges = np.sort(rng.integers(-6, 7, (400, 5)) + rng.choice([0, 0.37], (400, 5)), axis=-1)
     left, right, rate = (*rng.integers(0, 6, (2, 400, 4)).astype(float), rng.uniform(0.3, 2, 400))
     far = Tails(*map(jnp.asarray, (rng.uniform(0, 3, 400), rng.choice([0.0, 1, 2], 400), np.ones(400), rng.choice([0.0, 1], 400))))
-    law = PiecewiseExponential(*map(jnp.asarray, (edges, left, right, rate)), far if tails == "some" else None)
+    distribution = PiecewiseExponential(*map(jnp.asarray, (edges, left, right, rate)), far if tails == "some" else None)
     pairs = np.arange(400).reshape(200, 2).T
-    loss = privacy_loss(*(jax.tree.map(lambda field, rows=rows: field[rows], law) for rows in pairs))
-    no_law = ~np.isfinite(np.asarray(law.log_normalizer()))[pairs].all(axis=0)
-    assert no_law.any() == (tails == "none") or no_law.sum() < 5
+    loss = privacy_loss(*(jax.tree.map(lambda field, rows=rows: field[rows], distribution) for rows in pairs))
+    no_distribution = ~np.isfinite(np.asarray(distribution.log_normalizer()))[pairs].all(axis=0)
+    assert no_distribution.any() == (tails == "none") or no_distribution.sum() < 5
     for epsilon in (0.0, 0.4, 2.0, 5.0):
         for direction, order in (("forward", pairs), ("backward", pairs[::-1])):
             delta = np.asarray(loss.delta(epsilon, direction=direction))
             with np.errstate(all="ignore"):
-                expected = np.maximum(hockey_stick(law, order, epsilon), 0)
-            np.testing.assert_array_equal(np.isnan(delta), no_law)
-            np.testing.assert_allclose(delta[~no_law], expected[~no_law], atol=1e-14)
+                expected = np.maximum(hockey_stick(distribution, order, epsilon), 0)
+            np.testing.assert_array_equal(np.isnan(delta), no_distribution)
+            np.testing.assert_allclose(delta[~no_distribution], expected[~no_distribution], atol=1e-14)
     # A finite epsilon exists for this delta exactly where the supports allow it.
     outside = np.asarray(loss.delta(300.0))
-    np.testing.assert_array_equal(np.isinf(np.asarray(loss.epsilon_at(1e-3)))[~no_law], (outside > 1e-3)[~no_law])
+    np.testing.assert_array_equal(np.isinf(np.asarray(loss.epsilon_at(1e-3)))[~no_distribution], (outside > 1e-3)[~no_distribution])
 
 
-def quadrature_points(law):
+def quadrature_points(distribution):
     """Weights and both log-densities between neighbouring edges of any row, and 400 units of y beyond."""
     nodes, weights = np.polynomial.legendre.leggauss(24)
-    edges = np.unique(np.asarray(law.edges))
+    edges = np.unique(np.asarray(distribution.edges))
     cuts = np.concatenate([edges[0] - np.linspace(400, 0, 40, endpoint=False), edges, edges[-1] + np.linspace(10, 400, 40)])
     left, width = cuts[:-1], np.diff(cuts)
     points = (left[:, None] + width[:, None] * (nodes + 1) / 2).ravel()
-    logs = np.asarray(law.log_prob(np.broadcast_to(points[:, None], (points.size, law.batch_shape[0]))))
+    logs = np.asarray(distribution.log_prob(np.broadcast_to(points[:, None], (points.size, distribution.batch_shape[0]))))
     return (width[:, None] / 2 * weights).ravel(), logs[:, PAIRS[0]], logs[:, PAIRS[1]]
 
 
@@ -199,8 +199,8 @@ def integral(weights, log_p, log_q, function):
 @pytest.mark.slow
 def test_divergences_against_quadrature(x64):
     """Smooth integrands between edges: 24 nodes are exact to rounding, and beyond 400 the mass is below e^-60."""
-    law, _, found = with_tails()
-    logs = quadrature_points(law)
+    distribution, _, found = with_tails()
+    logs = quadrature_points(distribution)
     np.testing.assert_allclose(integral(*logs, lambda p, q: np.exp(p)), 1, rtol=1e-12)
     expected = integral(*logs, lambda p, q: np.exp(p) * (p - q))
     np.testing.assert_allclose(found["kl_forward"], expected, rtol=1e-11, atol=1e-13)
@@ -306,7 +306,7 @@ def test_candidates_that_differ_or_are_impossible(x64):
 
 
 def three(edges, cost_left, cost_right=None, rate=1.0, dtype="float64"):
-    """A law of three pieces, so that most tests share one program."""
+    """A distribution of three pieces, so that most tests share one program."""
     fields = (edges, cost_left, cost_left if cost_right is None else cost_right, rate)
     return PiecewiseExponential(*(jnp.asarray(np.asarray(field, dtype)) for field in fields))
 
@@ -323,7 +323,7 @@ def test_unequal_supports(x64):
 
 @pytest.mark.slow
 def test_unequal_tails(x64):
-    """Laplace laws of scales 1 and s > 1: q leaves every bound, and where q > e^epsilon p starts at a crossing on each side."""
+    """Laplace noise of scales 1 and s > 1: q leaves every bound, and where q > e^epsilon p starts at a crossing on each side."""
     s, epsilons = np.array([1.1, 3.0]), np.array([[0.0], [1.0]])
     loss = privacy_loss(laplace(np.zeros(2), 1.0, sensitivity=1.0), laplace(np.zeros(2), 1.0, sensitivity=s))
     np.testing.assert_allclose(loss.forward, np.log(s), rtol=1e-14)
@@ -404,7 +404,7 @@ def test_control_a_sliver_of_rounding_is_not_the_supremum(x64):
 # Contracts.
 
 
-def law_of(x, epsilon=1.3):
+def distribution_of(x, epsilon=1.3):
     return piecewise_laplace(median(x, lower=0.0, upper=10.0, neighbors="swap"), epsilon)
 
 
@@ -416,7 +416,7 @@ def assert_gradients_agree(summaries):
 
     def of(numbers):
         x, value = numbers[:5], numbers[5]
-        return jnp.stack(summaries(privacy_loss(law_of(x), law_of(x.at[1].set(value)))))
+        return jnp.stack(summaries(privacy_loss(distribution_of(x), distribution_of(x.at[1].set(value)))))
 
     run, jacobian = jax.jit(of), jax.jit(jax.jacobian(of))
     at, h = np.append(ROWS[0], 6.0), 1e-6
@@ -444,8 +444,8 @@ def test_one_trace_for_any_data_and_bad_rows_stay_their_own():
     @jax.jit
     @chex.assert_max_traces(n=1)
     def run(x, epsilon):
-        law = law_of(x, epsilon)
-        loss = privacy_loss(*(rows_of(law, row) for row in (0, 1)))
+        distribution = distribution_of(x, epsilon)
+        loss = privacy_loss(*(rows_of(distribution, row) for row in (0, 1)))
         return loss.epsilon, loss.delta(0.1)
 
     x = np.tile(np.array([1.0, 2.0, 2.0, 2.0, np.nan], np.float32), (2, 3, 1))
@@ -463,9 +463,9 @@ def test_one_trace_for_any_data_and_bad_rows_stay_their_own():
 @pytest.mark.slow
 def test_vmap_and_jit_agree_with_the_batch():
     x = np.sort(np.random.default_rng(0).uniform(0, 10, (2, 4, 5)).astype(np.float32))
-    one, other = law_of(x[0]), law_of(x[1])
+    one, other = distribution_of(x[0]), distribution_of(x[1])
     whole = privacy_loss(one, other)
-    mapped = jax.vmap(lambda a, b: privacy_loss(law_of(a), law_of(b)))(x[0], x[1])
+    mapped = jax.vmap(lambda a, b: privacy_loss(distribution_of(a), distribution_of(b)))(x[0], x[1])
     for name in ("epsilon", "bounded_range"):
         np.testing.assert_allclose(getattr(mapped, name), getattr(whole, name), rtol=1e-6)
     np.testing.assert_allclose(jax.jit(lambda a, b: privacy_loss(a, b).delta(0.3))(one, other), whole.delta(0.3), atol=1e-6)
@@ -475,12 +475,12 @@ def test_batches_broadcast():
     """Shapes only: nothing is compiled."""
 
     def run(rows, epsilon):
-        sweep = law_of(rows, epsilon)
-        loss = privacy_loss(law_of(rows[0]), sweep)
+        sweep = distribution_of(rows, epsilon)
+        loss = privacy_loss(distribution_of(rows[0]), sweep)
         with pytest.raises(ValueError, match=r"epsilon\[:, None\]"):
             loss.delta(np.zeros(5))
         with pytest.raises(ValueError, match="do not broadcast"):
-            privacy_loss(sweep, law_of(jnp.zeros((4, 5))))
+            privacy_loss(sweep, distribution_of(jnp.zeros((4, 5))))
         assert loss.batch_shape == (3, 2)
         return loss.epsilon, loss.delta(np.zeros((2, 1, 1))), loss.epsilon_at(np.array([1e-3, 1e-2])), loss.kl()
 
@@ -489,18 +489,18 @@ def test_batches_broadcast():
 
 
 def test_what_does_not_fit_is_named(x64):
-    law, finite = three([0, 1, 2, 3], [0, 0, 0]), Finite(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()))
-    loss = privacy_loss(law, law)
+    distribution, finite = three([0, 1, 2, 3], [0, 0, 0]), Finite(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()))
+    loss = privacy_loss(distribution, distribution)
     for wrong in (
-        lambda: privacy_loss(law, np.zeros(3)),
-        lambda: privacy_loss(law, finite),
-        lambda: privacy_loss(law, three([0, 1, 2, 3], [0, 0, 0], dtype="float32")),
+        lambda: privacy_loss(distribution, np.zeros(3)),
+        lambda: privacy_loss(distribution, finite),
+        lambda: privacy_loss(distribution, three([0, 1, 2, 3], [0, 0, 0], dtype="float32")),
     ):
         with pytest.raises(TypeError, match="privacy_loss takes two"):
             wrong()
     for match, wrong in (
         ("same candidates", lambda: privacy_loss(finite, Finite(jnp.zeros(3), jnp.zeros(3), jnp.zeros(())))),
-        ("resolution", lambda: privacy_loss(law, law, resolution=-1.0)),
+        ("resolution", lambda: privacy_loss(distribution, distribution, resolution=-1.0)),
         ("epsilon", lambda: loss.delta(-0.1)),
         ("delta", lambda: loss.epsilon_at(1.0)),
         ("order", lambda: loss.renyi(1.0)),

@@ -1,4 +1,4 @@
-"""What a guarantee promises against the exact curves of laws that have it: conversions and compositions are never below them."""
+"""What a guarantee promises against the exact curves of what has it: conversions and compositions are never below them."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax import inverse_sensitivity, laplace, median, piecewise_laplace
-from dpjax.accounting import Guarantee, composition, rdp_of_bounded_range, rdp_of_pure
+from dpjax.accounting import Guarantee, composition_theorems, rdp_of_bounded_range, rdp_of_pure
 from dpjax.auditing import privacy_loss
 from dpjax.mechanisms import piecewise_laplace as plm
 
@@ -27,7 +27,7 @@ def pairs(size, count, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.2, 3.0])
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
-def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64):
+def test_bounded_range_distributions_stay_below_their_conversions(mechanism, epsilon, x64):
     x, y = pairs(5, 400, 0)
     first, second = (mechanism(median(rows, lower=0, upper=1, neighbors="swap"), epsilon) for rows in (x, y))
     loss = privacy_loss(first, second)
@@ -39,9 +39,9 @@ def test_bounded_range_laws_stay_below_their_conversions(mechanism, epsilon, x64
     assert (exact <= promise.rdp(ORDERS) * (1 + 1e-9)).all()
     assert (exact > rdp_of_bounded_range(0.3 * epsilon, order=ORDERS)).all()  # control: a smaller promise is passed
     for at in (0.25 * epsilon, 0.6 * epsilon):
-        one = composition.bounded_range_delta(epsilon, count=1, epsilon=at, queries="adaptive")
+        one = composition_theorems.bounded_range_delta(epsilon, count=1, epsilon=at, queries="adaptive")
         assert float(loss.delta(at).max()) <= one * (1 + 1e-9)
-        assert one < composition.optimal_pure_delta([epsilon], [1], epsilon=at)
+        assert one < composition_theorems.optimal_pure_delta([epsilon], [1], epsilon=at)
 
 
 def test_laplace_noise_needs_the_pure_conversion(x64):
@@ -51,7 +51,7 @@ def test_laplace_noise_needs_the_pure_conversion(x64):
     exact = np.asarray(loss.renyi(ORDERS))
     assert (exact <= np.asarray(rdp_of_pure(epsilon, order=ORDERS))).all()
     assert (exact > np.asarray(rdp_of_bounded_range(epsilon, order=ORDERS))).all()
-    assert float(loss.delta(0.5)) > composition.bounded_range_delta(epsilon, count=1, epsilon=0.5, queries="fixed")
+    assert float(loss.delta(0.5)) > composition_theorems.bounded_range_delta(epsilon, count=1, epsilon=0.5, queries="fixed")
 
 
 @pytest.mark.slow
@@ -63,7 +63,9 @@ def test_two_draws_of_the_worst_pair_stay_below_their_composition(x64):
     worst = int(jnp.argmax(privacy_loss(first, second).delta(0.5)))
     one, other = (piecewise_laplace(median(rows[worst], lower=0, upper=1, neighbors="swap"), epsilon) for rows in (x, y))
     edges = np.unique(np.concatenate([np.asarray(one.edges), np.asarray(other.edges), np.linspace(0, 1, 2001)]))
-    p, q = (np.diff(np.asarray(law.cdf(jnp.asarray(edges)))) for law in (one, other))  # a post-processing of each draw
+    p, q = (
+        np.diff(np.asarray(distribution.cdf(jnp.asarray(edges)))) for distribution in (one, other)
+    )  # a post-processing of each draw
     spent = 2 * plm.guarantee(median(x, lower=0, upper=1, neighbors="swap"), epsilon)
 
     def exact(at):

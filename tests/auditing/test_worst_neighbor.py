@@ -17,15 +17,15 @@ RANGE = {"lower": 0.0, "upper": 20.0}
 EPSILON = 2.0
 
 
-def swap_law(x, mask):
+def swap_distribution(x, mask):
     return piecewise_laplace(median(x, neighbors="swap", mask=mask, **RANGE), EPSILON)
 
 
-def add_remove_law(x, mask):
+def add_remove_distribution(x, mask):
     return piecewise_laplace(median(x, neighbors="add_remove", mask=mask, **RANGE), EPSILON)
 
 
-def floor_law(x, mask):
+def floor_distribution(x, mask):
     """The mistake: the lower median read at floor((n + l)/2) on the upper side."""
     profile = median(x, neighbors="add_remove", definition="lower", mask=mask, **RANGE)
     ends = jnp.zeros_like(x[:, :1]), jnp.full_like(x[:, :1], 20.0)
@@ -40,13 +40,15 @@ def test_swaps_on_a_grid_are_searched_exhaustively(x64):
     """The largest over all datasets is what the other audit finds; and off the grid there is more, within epsilon."""
     datasets = oracle.all_datasets([4], GRID)
     found = [
-        float(worst_neighbor(np.array(data), swap_law, neighbors="swap", values=GRID, refine=0, chunk_size=20, **RANGE).score)
+        float(
+            worst_neighbor(np.array(data), swap_distribution, neighbors="swap", values=GRID, refine=0, chunk_size=20, **RANGE).score
+        )
         for data in datasets
     ]
     x = jnp.asarray(np.array(datasets))
-    assert max(found) == pytest.approx(audit(swap_law(x, None), datasets, "swap", GRID).loss, rel=1e-12)
+    assert max(found) == pytest.approx(audit(swap_distribution(x, None), datasets, "swap", GRID).loss, rel=1e-12)
     data = np.array([1.0, 1.0, 1.0, 20.0])  # its worst neighbour has a record that comes close to 1
-    free = [worst_neighbor(data, swap_law, neighbors="swap", refine=rounds, chunk_size=20, **RANGE) for rounds in (0, 2)]
+    free = [worst_neighbor(data, swap_distribution, neighbors="swap", refine=rounds, chunk_size=20, **RANGE) for rounds in (0, 2)]
     assert max(found) < float(free[0].score) < float(free[1].score) <= EPSILON * (1 + 1e-12)
     assert float(free[1].loss.bounded_range) <= EPSILON * (1 + 1e-12)
 
@@ -64,14 +66,20 @@ def test_control_add_remove_values_used_under_swap(x64):
 
 def unmasked(x, mask):
     assert mask is None
-    return add_remove_law(x, mask)
+    return add_remove_distribution(x, mask)
 
 
 @pytest.mark.slow
 def test_control_floor_instead_of_ceil_in_the_rank(x64):
     """Neighbours 1.5 epsilon apart in range, and 1.2 in loss: the records 5, 6 and one more 6."""
     found = worst_neighbor(
-        np.array([np.nan, 5.0, np.nan, 6.0]), floor_law, neighbors="add_remove", values=GRID, refine=0, chunk_size=16, **RANGE
+        np.array([np.nan, 5.0, np.nan, 6.0]),
+        floor_distribution,
+        neighbors="add_remove",
+        values=GRID,
+        refine=0,
+        chunk_size=16,
+        **RANGE,
     )
     assert float(found.loss.bounded_range) / EPSILON == pytest.approx(1.5, rel=1e-12)
     assert float(found.score) > 1.2 * EPSILON
@@ -79,9 +87,9 @@ def test_control_floor_instead_of_ceil_in_the_rank(x64):
 
 
 @pytest.mark.slow
-def test_additions_and_removals_of_the_right_law_stay_within_epsilon(x64):
+def test_additions_and_removals_of_the_right_distribution_stay_within_epsilon(x64):
     worst = [
-        worst_neighbor(np.append(data, np.nan), add_remove_law, neighbors="add_remove", chunk_size=64, **RANGE)
+        worst_neighbor(np.append(data, np.nan), add_remove_distribution, neighbors="add_remove", chunk_size=64, **RANGE)
         for data in oracle.all_datasets([3, 3], GRID)
     ]
     scores = np.array([float(w.score) for w in worst])
@@ -94,7 +102,7 @@ def test_additions_and_removals_of_the_right_law_stay_within_epsilon(x64):
 @pytest.mark.slow
 def test_the_neighbor_is_the_change_and_has_the_loss(x64):
     x = np.array([np.nan, 6.0, 1.0, 30.0])
-    found = worst_neighbor(x, add_remove_law, neighbors="add_remove", chunk_size=32, refine=1, **RANGE)
+    found = worst_neighbor(x, add_remove_distribution, neighbors="add_remove", chunk_size=32, refine=1, **RANGE)
     assert found.x.shape == found.mask.shape == (5,)
     np.testing.assert_array_equal(np.asarray(found.x)[1:4], [6, 1, 20])
     changed = np.asarray(found.mask) != np.array([False, True, True, True, False])
@@ -104,19 +112,19 @@ def test_the_neighbor_is_the_change_and_has_the_loss(x64):
     assert float(found.loss.epsilon) == float(found.score)
 
     rows = jnp.stack([jnp.array([0.0, 6.0, 1.0, 20.0, 0.0]), found.x])
-    law = jax.jit(add_remove_law)(rows, jnp.stack([jnp.array([False, True, True, True, False]), found.mask]))
+    distribution = jax.jit(add_remove_distribution)(rows, jnp.stack([jnp.array([False, True, True, True, False]), found.mask]))
     y = np.linspace(0, 20, 4001)[:, None]
-    one, other = np.asarray(law.log_prob(np.broadcast_to(y, (4001, 2)))).T
+    one, other = np.asarray(distribution.log_prob(np.broadcast_to(y, (4001, 2)))).T
     assert np.abs(one - other).max() == pytest.approx(float(found.score), rel=1e-2)
     assert np.abs(one - other).max() <= float(found.score) * (1 + 1e-12)
 
 
-def mean_law(x, mask):
+def mean_distribution(x, mask):
     total = jnp.sum(jnp.where(mask, x, 0.0), axis=-1)
     return laplace(total / 20, EPSILON, sensitivity=1.0)
 
 
-def scores_law(x, mask):
+def scores_distribution(x, mask):
     candidates = jnp.asarray(GRID, x.dtype)
     counts = jnp.sum(mask[..., None] & (x[..., None] == candidates[None, None]), axis=-2)
     return exponential(counts.astype(x.dtype), EPSILON, sensitivity=1.0)
@@ -125,10 +133,10 @@ def scores_law(x, mask):
 @pytest.mark.slow
 def test_tails_and_candidates(x64):
     """The sum of up to 20 moves by 20, and attains epsilon; one count moves by 1, and attains the range epsilon / 2."""
-    found = worst_neighbor(np.array([3.0, 7.0]), mean_law, neighbors="add_remove", **RANGE)
+    found = worst_neighbor(np.array([3.0, 7.0]), mean_distribution, neighbors="add_remove", **RANGE)
     assert float(found.score) == pytest.approx(EPSILON, rel=1e-14)
     assert float(found.value) == 20.0
-    found = worst_neighbor(np.array([1.0, 5.0, 5.0]), scores_law, neighbors="add_remove", values=GRID, **RANGE)
+    found = worst_neighbor(np.array([1.0, 5.0, 5.0]), scores_distribution, neighbors="add_remove", values=GRID, **RANGE)
     assert float(found.loss.bounded_range) == pytest.approx(EPSILON / 2, rel=1e-14)
 
 
@@ -136,18 +144,18 @@ def test_tails_and_candidates(x64):
 def test_objectives_chunks_and_public_sizes(x64):
     """A removed or empty place is no record; another objective finds another neighbour; chunks change nothing."""
 
-    def quantile_law(x, mask):
+    def quantile_distribution(x, mask):
         return inverse_sensitivity(quantile(x, 0.25, neighbors="swap", mask=mask, **RANGE), EPSILON)
 
     x = np.array([2.0, 9.0, 13.0, 4.0, 11.0])
-    wide = worst_neighbor(x, quantile_law, neighbors="swap", objective=lambda loss: loss.bounded_range, **RANGE)
+    wide = worst_neighbor(x, quantile_distribution, neighbors="swap", objective=lambda loss: loss.bounded_range, **RANGE)
     assert float(wide.score) == float(wide.loss.bounded_range)
-    by_count = worst_neighbor(x, quantile_law, neighbors="swap", count=3, **RANGE)
-    by_mask = worst_neighbor(x, quantile_law, neighbors="swap", mask=np.arange(5) < 3, chunk_size=7, **RANGE)
+    by_count = worst_neighbor(x, quantile_distribution, neighbors="swap", count=3, **RANGE)
+    by_mask = worst_neighbor(x, quantile_distribution, neighbors="swap", mask=np.arange(5) < 3, chunk_size=7, **RANGE)
     assert float(by_count.score) == pytest.approx(float(by_mask.score), rel=1e-12)
     assert int(by_count.place) < 3
     np.testing.assert_array_equal(by_count.mask, np.arange(5) < 3)
-    none = worst_neighbor(x, quantile_law, neighbors="swap", count=0, **RANGE)
+    none = worst_neighbor(x, quantile_distribution, neighbors="swap", count=0, **RANGE)
     assert float(none.score) == -np.inf
 
 
@@ -160,10 +168,12 @@ def test_what_does_not_fit_is_named():
         ("refine", {"refine": -1}),
         ("chunk_size", {"chunk_size": 0}),
         ("values", {"values": [np.nan]}),
-        ("one law for each row", {"law_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)}),
+        ("one distribution for each row", {"distribution_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)}),
     ):
-        given = {"x": x, "law_of": swap_law, "neighbors": "swap", **RANGE, **options}
+        given = {"x": x, "distribution_of": swap_distribution, "neighbors": "swap", **RANGE, **options}
         with pytest.raises(ValueError, match=match):
-            worst_neighbor(given.pop("x"), given.pop("law_of"), **given)
-    with pytest.raises(TypeError, match="law_of must return"):
+            worst_neighbor(given.pop("x"), given.pop("distribution_of"), **given)
+    with pytest.raises(TypeError, match="distribution_of must return"):
         worst_neighbor(x, lambda x, mask: jnp.mean(x), neighbors="swap", **RANGE)
+    with pytest.warns(DeprecationWarning, match="law_of is now distribution_of"), pytest.raises(ValueError, match="refine"):
+        worst_neighbor(x, law_of=swap_distribution, neighbors="swap", refine=-1, **RANGE)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.bounded_loss import bounded_loss, bounded_loss_law, guarantee, loss_margin
 from dpjax.mechanisms.exponential import exponential

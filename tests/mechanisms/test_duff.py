@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax import inverse_sensitivity, median, piecewise_laplace
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.mechanisms.duff import duff, guarantee
 from dpjax.mechanisms.exponential import exponential
 from dpjax.statistics.mode import mode

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.selection import gumbel_max
 from dpjax.mechanisms.exponential import exponential, guarantee
 from dpjax.random import gumbel_from_uniform, uniform

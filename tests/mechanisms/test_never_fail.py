@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting.failures import retry_until_success
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.never_fail import guarantee, never_fail, never_fail_law

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.mechanisms.noisy_tree import guarantee, noisy_tree, tree_rounds
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.mode import candidate_counts

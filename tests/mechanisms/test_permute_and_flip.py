@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.permute_and_flip import guarantee, permute_and_flip
 from dpjax.random import exponential_from_uniform, uniform

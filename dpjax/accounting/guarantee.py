@@ -1,0 +1,164 @@
+"""What one mechanism promises, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf, isnan
+from sys import float_info
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting import formulas
+
+if TYPE_CHECKING:
+    from dpjax.accounting.composition import Composition
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A privacy guarantee of one draw, with the neighbour relation under which it holds.
+
+    A promise that a mechanism does not make is infinite (``delta`` is then 0): noise that is only zCDP has an infinite ``epsilon``.
+
+    Attributes:
+        epsilon: differential privacy: log P(Y in S) differs by at most this between neighbours, except with probability ``delta``.
+        bounded_range: the largest log-ratio minus the smallest, over outputs, is at most this (Durfee and Rogers 2019). Composes
+            better than ``epsilon`` alone says: it implies ``bounded_range**2 / 8``-zCDP.
+        neighbors: ``"add_remove"``, ``"swap"`` or, for graphs, ``"edge"``.
+        delta: 0 for pure differential privacy.
+        zcdp: rho of zero-concentrated differential privacy (Bun and Steinke 2016), where the mechanism is analysed by it.
+        renyi: pairs of an order above 1 and a Renyi divergence, increasing in both: points of the mechanism's own curve, where one
+            is known that is below what the other promises imply; :meth:`with_curve` makes them of a function.
+
+    Guarantees of one relation add up, and multiply: ``g + h`` and ``100 * g`` are a :class:`Composition`.
+
+    >>> print(Guarantee(1.0, 1.0, "swap"))
+    1-DP and 1-bounded-range under swap neighbors
+    >>> print(Guarantee(1.0, float("inf"), "add_remove", delta=1e-6))
+    (1, 1e-06)-DP under add_remove neighbors
+    """
+
+    epsilon: float
+    bounded_range: float
+    neighbors: str
+    delta: float = 0.0
+    zcdp: float = inf
+    renyi: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "bounded_range", "delta", "zcdp"):
+            value = getattr(self, name)
+            if isinstance(value, (bool, str)):
+                raise TypeError(f"{name} must be a number, got {value!r}.")
+            number = float(value)  # of NumPy's narrow types, too, whose arithmetic overflows
+            if isnan(number) or number < 0 or (name == "delta" and number >= 1):
+                raise ValueError(f"{name} must not be negative{' and below 1' if name == 'delta' else ''}, got {value}.")
+            object.__setattr__(self, name, number)
+        points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
+        orders, divergences = np.array(points).reshape(-1, 2).T
+        ordered = np.all(np.diff(orders) > 0) and np.all(np.diff(divergences) >= 0)
+        if not (ordered and np.all(np.isfinite(points)) and np.all(orders > 1) and np.all(divergences >= 0)):
+            raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
+        object.__setattr__(self, "renyi", points)
+        checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
+
+    def __str__(self) -> str:
+        promises = []
+        if self.epsilon < inf:
+            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP" if self.delta else f"{self.epsilon:g}-DP")
+        if self.bounded_range < inf:
+            promises.append(f"{self.bounded_range:g}-bounded-range")
+        if self.zcdp < inf:
+            promises.append(f"{self.zcdp:g}-zCDP")
+        if self.renyi:
+            promises.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
+        return f"{' and '.join(promises) or 'no promise'} under {self.neighbors} neighbors"
+
+    def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
+        """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
+
+        Args:
+            curve: from orders, float64 ``(128,)``, to divergences, not below the true ones and not decreasing.
+
+        Raises:
+            ValueError: divergences that decrease or are not finite.
+
+        >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
+        >>> from dpjax.accounting import rdp_of_laplace
+        >>> tight = noise.with_curve(lambda order: rdp_of_laplace(1.0, order=order))
+        >>> round((20 * noise).rules_at(1e-6)["rdp"], 2), round((20 * tight).rules_at(1e-6)["rdp"], 2)
+        (20.0, 19.74)
+        """
+        orders = 1 + np.geomspace(1e-3, 1e4, 128)
+        points = zip(orders.tolist(), np.asarray(curve(orders), np.float64).tolist(), strict=True)
+        return replace(self, renyi=tuple(points))
+
+    def __add__(self, other: Guarantee | Composition) -> Composition:
+        return self._once() + other
+
+    def __radd__(self, other: int) -> Composition:
+        return self._once().__radd__(other)
+
+    def __mul__(self, count: int) -> Composition:
+        return self._once() * count
+
+    __rmul__ = __mul__
+
+    def epsilon_at(self, delta: float) -> float:
+        """The smallest epsilon at ``delta`` that follows; see :meth:`Composition.epsilon_at`.
+
+        >>> round(Guarantee(1.0, 1.0, "swap").epsilon_at(0.01), 3)
+        0.834
+        """
+        return self._once().epsilon_at(delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The smallest delta at ``epsilon`` that follows; see :meth:`Composition.delta_at`."""
+        return self._once().delta_at(epsilon)
+
+    @property
+    def rho(self) -> float:
+        """The smallest rho of zCDP that follows: of ``zcdp``, ``bounded_range**2 / 8`` and ``epsilon * tanh(epsilon / 2)``.
+
+        With a delta that has no ``zcdp`` beside it, it holds except with probability ``delta``.
+        """
+        pure = self._pure_epsilon
+        of_pure = float(formulas.zcdp_of_pure(np.asarray(pure), np)) if pure < inf else inf
+        # The points of a curve say nothing of all orders.
+        least = 0.0 if 0 in (self.zcdp, self.bounded_range, pure) else float_info.min  # a square that underflows
+        return max(min(self.zcdp, self.bounded_range * self.bounded_range / 8, of_pure), least)
+
+    def rdp(self, order: Any) -> np.ndarray:
+        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`.
+
+        Raises:
+            ValueError: an order that is not above 1.
+        """
+        a = np.asarray(order, np.float64)
+        if not np.all(a > 1):
+            raise ValueError(f"orders must be above 1, got {order}.")
+        with np.errstate(over="ignore"):
+            found = self.zcdp * a
+            if self.bounded_range < inf:
+                found = np.minimum(found, formulas.rdp_of_bounded_range(np.full_like(a, self.bounded_range), a, np))
+            if self._pure_epsilon < inf:
+                found = np.minimum(found, formulas.rdp_of_pure(np.full_like(a, self._pure_epsilon), a, np))
+        if self.renyi:
+            orders, divergences = np.array(self.renyi).T
+            # (a - 1) D(a) is convex, so chords lie above it; below the first order D is at most what it is there.
+            between = np.interp(a, orders, (orders - 1) * divergences) / (a - 1)
+            found = np.minimum(found, np.where(a < orders[0], divergences[0], np.where(a > orders[-1], inf, between)))
+        return found
+
+    @property
+    def _pure_epsilon(self) -> float:
+        """The epsilon to convert; infinite if there is a delta that zCDP spares."""
+        return inf if self.delta and self.zcdp < inf else self.epsilon
+
+    def _once(self) -> Composition:
+        from dpjax.accounting.composition import Composition  # which is made of guarantees
+
+        return Composition(((self, 1),))

@@ -1,0 +1,95 @@
+"""Binomial tails and Clopper-Pearson limits, by the incomplete beta function: P[Binomial(n, p) >= k] = I_p(k, n - k + 1).
+
+The relative error of SciPy's ``betainc`` is below 1e-12 up to 10^4 trials and below 1e-9 up to 10^7, and for p >= 1/2 below 1e-11,
+where the result does not underflow (that of ``bdtrc`` is up to 2e-4). The module takes a tenth of a second to import, so that it is
+imported where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+Array = np.ndarray
+_ULP = 2.0**-52
+
+
+def upper_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLike) -> Array:
+    """Return P[Binomial(trials, probability) >= successes], float64 of the broadcast shape.
+
+    >>> round(float(upper_tail(2, trials=3, probability=0.5)), 12)
+    0.5
+    """
+    from scipy.special import betainc
+
+    k, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
+    inside = (k > 0) & (k <= n)
+    tail = betainc(np.where(inside, k, 1.0), np.where(inside, n - k + 1, 1.0), probability)
+    return np.where(inside, tail, np.where(k <= 0, 1.0, 0.0))
+
+
+def lower_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLike) -> Array:
+    """Return P[Binomial(trials, probability) <= successes], float64 of the broadcast shape.
+
+    >>> round(float(lower_tail(0, trials=3, probability=0.5)), 12)
+    0.125
+    """
+    from scipy.special import betaincc
+
+    k, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
+    inside = (k >= 0) & (k < n)
+    tail = betaincc(np.where(inside, k + 1, 1.0), np.where(inside, n - k, 1.0), probability)
+    return np.where(inside, tail, np.where(k < 0, 0.0, 1.0))
+
+
+def lower_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) -> Array:
+    """Return the Clopper-Pearson lower limit: the largest p with ``P[Binomial(trials, p) >= successes] <= error``.
+
+    The true probability is below it with probability at most ``error``, whatever it is. The limit is a number that passes that
+    test as it is computed, so it is rounded to the safe side.
+
+    Args:
+        successes: integers ``(...)`` in 0..trials.
+        trials: positive integers that broadcast against them.
+        error: floats strictly between 0 and 1 that broadcast against them.
+
+    Returns:
+        float64 of the broadcast shape; 0 for no success.
+
+    References:
+        Clopper and Pearson (1934).
+
+    >>> bool(np.isclose(lower_limit(10, trials=10, error=0.05), 0.05 ** (1 / 10)))
+    True
+    """
+    from scipy.special import betaincinv
+
+    k, n = np.maximum(successes, 1.0), np.asarray(trials, np.float64)
+    limit = _until(lambda p: upper_tail(k, trials=n, probability=p) <= error, betaincinv(k, n - k + 1, error), -_ULP)
+    return np.where(np.asarray(successes) > 0, limit, 0.0)
+
+
+def upper_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) -> Array:
+    """Return the Clopper-Pearson upper limit: the smallest p with ``P[Binomial(trials, p) <= successes] <= error``.
+
+    The true probability is above it with probability at most ``error``; 1 for no failure. Arguments as :func:`lower_limit`.
+
+    >>> bool(np.isclose(upper_limit(0, trials=100, error=0.05), 1 - 0.05 ** (1 / 100)))
+    True
+    """
+    from scipy.special import betainccinv
+
+    n = np.asarray(trials, np.float64)
+    k = np.minimum(successes, n - 1)
+    limit = _until(lambda p: lower_tail(k, trials=n, probability=p) <= error, betainccinv(k + 1, n - k, error), _ULP)
+    return np.where(np.asarray(successes) < n, limit, 1.0)
+
+
+def _until(passes: Callable[[Array], Array], found: Array, step: float) -> Array:
+    """Move by a relative step, twice it, four times it and so on until the test passes."""
+    while not np.all(good := passes(found) | (found >= 1)):
+        found = np.where(good, found, np.minimum(found * (1 + step), 1.0))
+        step *= 2
+    return found
