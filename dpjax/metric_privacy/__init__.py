@@ -2,18 +2,18 @@
 
 d-privacy (Chatzikokolakis et al. 2013) for linear queries of a histogram, after Kamalaruban, Perrier, Asghar and Kaafar (2020). The
 universe of N values, its metric and the queries are public. Definition 2 of the paper, as printed, lets the number of records leak;
-here neighbours move one record from a value to another, with n public, unless the metric has a further element the null record
+here neighbours move one record from a value to another, with n public, unless the metric has the null record as a further element
 (:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
 
-Simulation, as everywhere outside ``dpjax.release``: float draws show low-order bits. Up to the draw, answers and scores have twice
-the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64, which is no
-part of the scales and has to be small beside them. Give large counts as integers: float32 holds none above 2^24. One of more
-than 2^40 counts as that, where the promise ends, and a query whose largest |value| is outside 1e-26 to 1e19 in float32 has no
-answer (NaN).
+Float draws are simulations, as everywhere outside ``dpjax.release``: they show low-order bits. Up to the draw, answers and scores
+have twice the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64,
+which the scales do not include: it has to be small beside them. Give large counts as integers: float32 holds none above 2^24. A
+count above 2^40 is taken as 2^40, and the guarantee ends there; a query whose largest |value| is outside 1e-26 to 1e19 in float32
+has no answer (NaN).
 
-What one draw costs says the ``guarantee`` of the mechanism's module (``laplace``, ``exponential``, ``small_database``,
-``multiplicative_weights``), which looks whether the metric allows the queries, too. Laplace noise has twice its budgets as range,
-a selection no more than its budgets.
+The ``guarantee`` of a mechanism's module (``laplace``, ``exponential``, ``small_database``, ``multiplicative_weights``) says what
+one draw costs, and checks that the metric allows the queries. Laplace noise has a range of twice its budgets, a selection of no
+more than its budgets.
 """
 
 import warnings

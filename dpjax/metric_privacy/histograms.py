@@ -6,8 +6,8 @@ answers are pairs of floats, with twice the digits, up to the draw. And an answe
 
     <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k),
 
-x_(1..k) being the records of the k elements with the least values, where the sums of counts are exact and a gap of 0 leaves nothing
-of its sum: a record that moves between elements of equal value changes no bit of the answer, as answers without noise need it.
+x_(1..k) being the records of the k elements with the least values, where the sums of counts are exact and a gap of 0 removes
+its sum: a record that moves between elements of equal value changes no bit of the answer, as answers without noise need it.
 """
 
 from math import prod

@@ -284,7 +284,7 @@ def square_array(name: str, value: ArrayLike) -> jax.Array:
     return array
 
 
-def void(array: jax.Array, wrong: jax.Array | None = None) -> jax.Array:
+def nan_where_any(array: jax.Array, wrong: jax.Array | None = None) -> jax.Array:
     """NaN for every batch element with something wrong (NaN, unless it is given) in its last two axes."""
     wrong = jnp.isnan(array) if wrong is None else wrong
     return jnp.where(jnp.any(wrong, axis=(-2, -1), keepdims=True), jnp.nan, array)
@@ -298,7 +298,7 @@ def nan_where_missing(epsilon: jax.Array, needed: jax.Array) -> jax.Array:
 @jax.jit
 def _dense(metric: Metric) -> Metric:
     whole = metric.rows(0, metric.size)
-    return Metric(void(jnp.minimum(whole, jnp.swapaxes(whole, -1, -2))), metric.neighbors)
+    return Metric(nan_where_any(jnp.minimum(whole, jnp.swapaxes(whole, -1, -2))), metric.neighbors)
 
 
 @jax.jit
@@ -310,21 +310,21 @@ def _with_absence(metric: Metric, edge: jax.Array) -> Metric:
     edge = jnp.broadcast_to(edge, (*batch, metric.size))[..., None]
     whole = jnp.concatenate([jnp.broadcast_to(own, (*batch, *own.shape[-2:])), edge], axis=-1)
     last = jnp.swapaxes(jnp.pad(edge, [(0, 0)] * len(batch) + [(0, 1), (0, 0)]), -1, -2)
-    return Metric(void(jnp.concatenate([whole, last], axis=-2)), "add_remove")
+    return Metric(nan_where_any(jnp.concatenate([whole, last], axis=-2)), "add_remove")
 
 
 @jax.jit
 def _scaled(metric: Metric, factor: jax.Array) -> Metric:
     own = metric.budgets
     if not isinstance(own, Points):
-        return Metric(void(own * factor[..., None, None]), metric.neighbors)
+        return Metric(nan_where_any(own * factor[..., None, None]), metric.neighbors)
     absence = None if own.absence is None else own.absence * factor[..., None]
     return Metric(replace(own, epsilon=own.epsilon * factor, absence=absence), metric.neighbors)
 
 
 @jax.jit
 def _even(budgets: jax.Array) -> jax.Array:
-    return void(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), _faults(budgets, budgets.dtype, jnp))
+    return nan_where_any(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), _faults(budgets, budgets.dtype, jnp))
 
 
 def _faults(budgets: Any, dtype: Any, xp: Any) -> Any:

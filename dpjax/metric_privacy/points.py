@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.metric_privacy.coordinates import DISTANCES, Distance, Points
-from dpjax.metric_privacy.metrics import Metric, nan_where_missing, void
+from dpjax.metric_privacy.metrics import Metric, nan_where_any, nan_where_missing
 from dpjax.numerics.batching import fits
 from dpjax.numerics.double_float import single, split
 
@@ -76,7 +76,7 @@ def point_metric(
             raise ValueError(f"{where.shape[-1]} coordinates need as many weights, got shape {share.shape}.")
         rate = nan_where_missing(rate, share) if isinstance(weights, jax.Array) else rate
     if isinstance(points, jax.Array):
-        return Metric(Points(single(void(where)), rate, share, distance=distance))
+        return Metric(Points(single(nan_where_any(where)), rate, share, distance=distance))
     given = np.asarray(points)
     # From the smallest of each coordinate, so that the distances of large ones are kept.
     exact = given.astype(np.float64) if distance in ("hamming", "great_circle") else from_smallest(given, -2)

@@ -107,7 +107,7 @@ def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
 
     The printed loop waits for shares of exactly 0. In floating point a used-up budget comes out as 1e-17 or as a negative number,
     the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of random instances). Here budgets
-    stop at 0 and queries on a pair that is used up but for rounding are done. The sum of squares is not the smallest: see
+    stop at 0 and queries on a pair whose budget is used up to rounding are done. The sum of squares is not the smallest: see
     :func:`optimal_scales`.
 
     Privacy:

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.metric_privacy.coordinates import Form, Points, policy
-from dpjax.metric_privacy.metrics import Metric, void
+from dpjax.metric_privacy.metrics import Metric, nan_where_any
 from dpjax.numerics.batching import fits
 
 
@@ -87,4 +87,4 @@ def _with_threshold(distances: Metric, epsilon: ArrayLike, threshold: ArrayLike,
 @partial(jax.jit, static_argnames="form")
 def _of_matrix(apart: jax.Array, epsilon: jax.Array, threshold: jax.Array, form: Form) -> jax.Array:
     same = jnp.eye(apart.shape[-1], dtype=bool)
-    return void(policy(apart, same, epsilon[..., None, None], threshold[..., None, None], form))
+    return nan_where_any(policy(apart, same, epsilon[..., None, None], threshold[..., None, None], form))

@@ -78,7 +78,7 @@ def test_given_sensitivities(x64):
 
 
 @pytest.mark.slow
-def test_null_record_makes_n_private(x64):
+def test_the_null_record_makes_n_private(x64):
     """Counts against a constant: a record more costs its budget; without the null record the constant score tells n."""
     weights = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     rows = np.concatenate([histograms(3, n) for n in range(5)])

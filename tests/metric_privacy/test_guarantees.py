@@ -52,7 +52,7 @@ def test_the_audit_of_laplace_noise(x64):
     )
 
 
-def test_a_public_n_is_told_and_null_record_hides_it(x64):
+def test_a_public_n_is_told_and_the_null_record_hides_it(x64):
     """A constant query: nothing moves it but n. Without the null record its scale is 0, an exact answer."""
     metric = from_points(POINTS, epsilon=0.5)
     constant = np.ones(4)

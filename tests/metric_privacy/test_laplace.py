@@ -59,7 +59,7 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     assert max(of_wrong) > 1.02  # the audit sees noise that is 2 % too small
 
 
-def test_with_null_record_a_record_more_is_within_its_budget_too(x64):
+def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     metric = from_budgets(BUDGETS).with_absence(0.8)
     histograms = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) in (1, 2)], float)
     found = losses(metric_laplace(histograms, QUERIES + 1, metric, strategy="common"))

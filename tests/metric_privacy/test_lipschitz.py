@@ -117,7 +117,7 @@ def test_no_scale_is_better_than_the_fitted_one(price, x64):
 
 
 @pytest.mark.slow
-def test_null_record_and_points(x64):
+def test_the_null_record_and_points(x64):
     points = [[0.0], [1.0], [4.0]]
     metric = from_points(points, epsilon=1.0).with_absence(2.0)
     found = lipschitz_queries([[1.0, 1.0, 1.0]], metric)  # a count of all records

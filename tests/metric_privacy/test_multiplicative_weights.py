@@ -224,7 +224,7 @@ def test_shapes_rows_and_hostile_counts(x64):
 
 
 @pytest.mark.slow
-def test_null_record(x64):
+def test_the_null_record(x64):
     metric = from_budgets(BUDGETS).with_absence(1.0)
     queries = lipschitz_queries(QUERIES, metric)
     y = mwem(jax.random.key(0), ROWS, queries, rounds=3, total=10.0, output="last")

@@ -63,7 +63,7 @@ def test_privacy(x64):
 
 
 @pytest.mark.slow
-def test_null_record_makes_n_private(x64):
+def test_the_null_record_makes_n_private(x64):
     rows = np.concatenate([histograms(3, n) for n in range(5)])
     metric = from_budgets(BUDGETS).with_absence([0.5, 0.8, 1.0])
     whole = np.array(metric.budgets)
