@@ -2,19 +2,22 @@
 
 d-privacy (Chatzikokolakis et al. 2013) for linear queries of a histogram, after Kamalaruban, Perrier, Asghar and Kaafar (2020). The
 universe of N values, its metric and the queries are public. Definition 2 of the paper, as printed, lets the number of records leak;
-here neighbours move one record from a value to another, with n public, unless the metric has a further element "nobody"
+here neighbours move one record from a value to another, with n public, unless the metric has the null record as a further element
 (:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
 
-Simulation, as everywhere outside ``dpjax.release``: float draws show low-order bits. Up to the draw, answers and scores have twice
-the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64, which is no
-part of the scales and has to be small beside them. Give large counts as integers: float32 holds none above 2^24. One of more
-than 2^40 counts as that, where the promise ends, and a query whose largest |value| is outside 1e-26 to 1e19 in float32 has no
-answer (NaN).
+Float draws are simulations, as everywhere outside ``dpjax.release``: they show low-order bits. Up to the draw, answers and scores
+have twice the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64,
+which the scales do not include: it has to be small beside them. Give large counts as integers: float32 holds none above 2^24. A
+count above 2^40 is taken as 2^40, and the guarantee ends there; a query whose largest |value| is outside 1e-26 to 1e19 in float32
+has no answer (NaN).
 
-What one draw costs says the ``guarantee`` of the mechanism's module (``laplace``, ``exponential``, ``small_database``,
-``multiplicative_weights``), which looks whether the metric allows the queries, too. Laplace noise has twice its budgets as range,
-a selection no more than its budgets.
+The ``guarantee`` of a mechanism's module (``laplace``, ``exponential``, ``small_database``, ``multiplicative_weights``) says what
+one draw costs, and checks that the metric allows the queries. Laplace noise has a range of twice its budgets, a selection of no
+more than its budgets.
 """
+
+import warnings
+from typing import Any
 
 from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
 from dpjax.metric_privacy.exponential import linear_selection, metric_exponential, selection_scale
@@ -23,9 +26,10 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.loads import load
+from dpjax.metric_privacy.means import FittedMeans, fit_marginals, fit_statistics
 from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
 from dpjax.metric_privacy.multiplicative_weights import mwem
-from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
+from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.preprocessing import FittedQueries, fit_queries
 from dpjax.metric_privacy.scales import (
     OptimalScales,
@@ -36,7 +40,6 @@ from dpjax.metric_privacy.scales import (
     single_query_scale,
 )
 from dpjax.metric_privacy.small_database import small_databases, small_db, small_db_size
-from dpjax.metric_privacy.statistics import FittedMeans, fit_marginals, fit_statistics
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import Report, validate
 
@@ -48,7 +51,6 @@ __all__ = [
     "Metric",
     "MetricGuarantee",
     "OptimalScales",
-    "PointMetric",
     "Report",
     "blowfish",
     "fit_lipschitz_queries",
@@ -85,3 +87,10 @@ __all__ = [
     "value_budgets",
     "weighted_hamming",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PointMetric":
+        warnings.warn("PointMetric is now Metric, and goes in 0.3.", DeprecationWarning, stacklevel=2)
+        return Metric
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

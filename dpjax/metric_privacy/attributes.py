@@ -1,7 +1,5 @@
 """Metrics from the attributes of records: what it costs to change some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Literal
@@ -14,7 +12,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric, budget_array
 from dpjax.metric_privacy.points import from_points, from_smallest
-from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, fits, take
+from dpjax.numerics.batching import fits, take
 
 Rule = Literal["sum", "min"]
 
@@ -28,10 +26,6 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
 
     Returns:
         A :class:`Metric`. A batch element with NaN in JAX records or budgets is NaN.
-
-    Raises:
-        TypeError: JAX records that are neither integers nor floats; budgets that are not real numbers.
-        ValueError: wrong shapes, NaN among NumPy records, bad budgets.
 
     Privacy:
         The records here are the universe, which is public.
@@ -47,7 +41,7 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
     if given.ndim < 1 or given.shape[-1] != codes.shape[-1]:
         raise ValueError(f"{codes.shape[-1]} attributes need as many budgets, got shape {given.shape}.")
     fits(codes.shape[:-2], budgets=given.shape[:-1])
-    return _by_attribute(codes, given)
+    return _add_up(codes, given[..., None, :], "min")
 
 
 def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarray | jax.Array, rule: Rule) -> Metric:
@@ -69,9 +63,7 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
         A :class:`Metric`. A batch element with a JAX code or budget out of range is NaN.
 
     Raises:
-        TypeError: records that are not integers.
-        ValueError: wrong shapes, NumPy codes that have no budget, bad budgets, or ``"min"`` with an attribute of other than two
-            values.
+        ValueError: ``"min"`` with an attribute of other than two values; NumPy codes that have no budget.
 
     Privacy:
         The records here are the universe, which is public. Budgets go with values, not with persons.
@@ -99,7 +91,9 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
             )
         if isinstance(given, np.ndarray) and not np.all((given[..., a] >= 0) & (given[..., a] < value.shape[-1])):
             raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, those with a budget.")
-    return _by_value(checks.codes(given), each, rule)
+    codes, dtype = checks.codes(given), jnp.result_type(*each)
+    own = [_of_codes(value.astype(dtype), codes[..., a]) for a, value in enumerate(each)]
+    return _add_up(codes, jnp.stack(jnp.broadcast_arrays(*own), axis=-1), rule)
 
 
 def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
@@ -112,10 +106,6 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     Returns:
         A :class:`Metric`. A batch element with NaN among JAX days is NaN.
 
-    Raises:
-        TypeError: neither dates nor real numbers.
-        ValueError: a date that is NaT, days that are not finite, no dates, a bad ``epsilon``.
-
     Privacy:
         The dates here are the universe, which is public.
 
@@ -126,40 +116,34 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     >>> from_dates([datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)], epsilon=0.5).budgets.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    if isinstance(dates, jax.Array):
-        days: jax.Array | np.ndarray = dates
-    else:
-        given = np.asarray(dates)
-        if given.dtype.kind not in "biuf":
-            try:
-                given = given.astype("datetime64[us]")
-            except (TypeError, ValueError):
-                raise TypeError(f"dates must be dates or numbers of days, got dtype {given.dtype}.") from None
-            if np.any(np.isnat(given)):
-                raise ValueError("dates must not be NaT.")
-        if given.ndim < 1 or given.shape[-1] == 0:
-            raise ValueError(f"dates must be of shape (..., N) with N >= 1, got {given.shape}.")
-        microseconds = given.dtype.kind == "M"
-        since = from_smallest(given.view(np.int64) if microseconds else given, -1)
-        days = since / (86400 * 10**6) if microseconds else since
+    days = dates if isinstance(dates, jax.Array) else _days(np.asarray(dates))
     checks.finite("dates", days, jnp.result_type(float))
     return from_points(days[..., None], epsilon=epsilon, distance="manhattan")
 
 
-def product(*metrics: Metric) -> Metric:
-    """Return the metric of records that have one element of each universe: the sum of what their changes may cost.
+def _days(dates: np.ndarray) -> np.ndarray:
+    """Numbers of days from the first date, float64."""
+    if dates.ndim < 1 or dates.shape[-1] == 0:
+        raise ValueError(f"dates must be of shape (..., N) with N >= 1, got {dates.shape}.")
+    if dates.dtype.kind in "biuf":
+        return from_smallest(dates, -1)
+    try:
+        given = dates.astype("datetime64[us]")
+    except (TypeError, ValueError):
+        raise TypeError(f"dates must be dates or numbers of days, got dtype {dates.dtype}.") from None
+    if np.any(np.isnat(given)):
+        raise ValueError("dates must not be NaT.")
+    return from_smallest(given.view(np.int64), -1) / (86400 * 10**6)
 
-        d((i, a), (j, b)) = d_1(i, j) + d_2(a, b)
+
+def product(*metrics: Metric) -> Metric:
+    """Return the metric of records that have one element of each universe: d((i, a), (j, b)) = d_1(i, j) + d_2(a, b).
 
     Args:
-        metrics: each on a universe of its own, without "nobody"; their batches broadcast.
+        metrics: each on a universe of its own, without the null record (add it to the product); their batches broadcast.
 
     Returns:
         A :class:`Metric` on all combinations; the last universe varies fastest, as in ``itertools.product``.
-
-    Raises:
-        TypeError: not a :class:`Metric`.
-        ValueError: no metric, one with "nobody" (add it to the product), batches that do not fit.
 
     Privacy:
         What is released from each attribute on its own, d_k-privately, is d-private all together.
@@ -177,19 +161,18 @@ def product(*metrics: Metric) -> Metric:
     for metric in metrics:
         checks.instance("product", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
         if metric.neighbors == "add_remove":
-            raise ValueError("take the product without nobody, and add it afterwards: product(...).with_absence(...).")
+            raise ValueError("take the product without the null record, and add it afterwards: product(...).with_absence(...).")
     jnp.broadcast_shapes(*(metric.batch_shape for metric in metrics))
     return reduce(_product, metrics)
 
 
 @jax.jit
 def _product(first: Metric, second: Metric) -> Metric:
-    batch = jnp.broadcast_shapes(first.batch_shape, second.batch_shape)
-    dtype, rank = jnp.promote_types(first.dtype, second.dtype), len(batch) + 2
-    one, other = (align(metric.budgets.astype(dtype), rank) for metric in (first, second))
+    dtype = jnp.promote_types(first.dtype, second.dtype)
+    one, other = first.astype(dtype).dense().budgets, second.astype(dtype).dense().budgets
     both = one[..., :, None, :, None] + other[..., None, :, None, :]
     size = first.size * second.size
-    return Metric(both.reshape(*batch, size, size))
+    return Metric(both.reshape(*both.shape[:-4], size, size))
 
 
 def _check_records(shape: tuple[int, ...]) -> None:
@@ -213,37 +196,18 @@ def _codes(records: ArrayLike) -> jax.Array:
 
 
 @jax.jit
-def _by_attribute(codes: jax.Array, budgets: jax.Array) -> Metric:
-    wrong = jnp.any(jnp.isnan(budgets), axis=-1)
-    if jnp.issubdtype(codes.dtype, jnp.floating):
-        missing = jnp.any(jnp.isnan(codes), axis=(-2, -1))
-        rank = max(wrong.ndim, missing.ndim)
-        wrong = align(wrong, rank) | align(missing, rank)
-    return _add_up(codes, budgets[..., None, :], wrong, "min")
+def _of_codes(budgets: jax.Array, codes: jax.Array) -> jax.Array:
+    """The budgets of the values that elements have, ``(..., N)``; NaN where a code has none, and for all where one is wrong."""
+    count = budgets.shape[-1]
+    index = jnp.broadcast_to(codes, (*jnp.broadcast_shapes(codes.shape[:-1], budgets.shape[:-1]), codes.shape[-1]))
+    found = jnp.where((index >= 0) & (index < count), take(budgets, jnp.clip(index, 0, count - 1)), jnp.nan)
+    return jnp.where(jnp.any(jnp.isnan(budgets), axis=-1, keepdims=True), jnp.nan, found)
 
 
 @partial(jax.jit, static_argnames="rule")
-def _by_value(codes: jax.Array, budgets: list[jax.Array], rule: Rule) -> Metric:
-    dtype = jnp.result_type(*budgets)
-    batch = jnp.broadcast_shapes(codes.shape[:-2], *(each.shape[:-1] for each in budgets))
-    own = jnp.stack([_of_codes(each.astype(dtype), codes[..., a], batch) for a, each in enumerate(budgets)], axis=-1)
-    wrong = jnp.any(jnp.stack([broadcast_batch(jnp.any(jnp.isnan(each), axis=-1), batch) for each in budgets]), axis=0)
-    return _add_up(codes, own, wrong | jnp.any(jnp.isnan(own), axis=(-2, -1)), rule)
-
-
-def _of_codes(budgets: jax.Array, codes: jax.Array, batch: tuple[int, ...]) -> jax.Array:
-    """The budgets of the values that elements have, ``(*batch, N)``; NaN where a code has none."""
-    count = budgets.shape[-1]
-    index = broadcast_rows(codes, batch)
-    found = take(broadcast_rows(budgets, batch), jnp.clip(index, 0, count - 1))
-    return jnp.where((index >= 0) & (index < count), found, jnp.nan)
-
-
-def _add_up(codes: jax.Array, own: jax.Array, wrong: jax.Array, rule: Rule) -> Metric:
+def _add_up(codes: jax.Array, own: jax.Array, rule: Rule) -> Metric:
     """Over the attributes in which two elements differ, the sum of what both budgets ``(..., N or 1, A)`` allow."""
-    rank = max(codes.ndim, own.ndim)
-    size = codes.shape[-2]
-    batch = jnp.broadcast_shapes(align(codes, rank).shape[:-2], align(own, rank).shape[:-2])
+    batch = jnp.broadcast_shapes(codes.shape[:-2], own.shape[:-2])
 
     def step(total: jax.Array, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         code, budget = at
@@ -251,6 +215,7 @@ def _add_up(codes: jax.Array, own: jax.Array, wrong: jax.Array, rule: Rule) -> M
         both = one + other if rule == "sum" else jnp.minimum(one, other)
         return total + jnp.where(code[..., :, None] != code[..., None, :], both, 0.0), None
 
-    attributes = jnp.moveaxis(align(codes, rank), -1, 0), jnp.moveaxis(align(own, rank), -1, 0)
-    total, _ = jax.lax.scan(step, jnp.zeros((*batch, size, size), own.dtype), attributes)
-    return Metric(jnp.where(align(wrong, rank - 2)[..., None, None], jnp.nan, total))
+    start = jnp.zeros((*batch, codes.shape[-2], codes.shape[-2]), own.dtype)
+    total, _ = jax.lax.scan(step, start, (jnp.moveaxis(codes, -1, 0), jnp.moveaxis(own, -1, 0)))
+    wrong = jnp.any(jnp.isnan(codes), axis=(-2, -1)) | jnp.any(jnp.isnan(own), axis=(-2, -1))
+    return Metric(jnp.where(wrong[..., None, None], jnp.nan, total))

@@ -10,7 +10,8 @@ Theorem 3 asks for the largest |g_r| instead, which is never smaller than half t
 (g = -1, 1, 0, ...), and scores that a move can only raise need half of it.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -21,17 +22,16 @@ from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers, linear_answers
 from dpjax.metric_privacy.lipschitz import rounded_up
-from dpjax.metric_privacy.loads import ratio
+from dpjax.metric_privacy.loads import prepared, ratio
 from dpjax.metric_privacy.metrics import Metric, fold_rows, itself
-from dpjax.metric_privacy.points import PointMetric
-from dpjax.numerics.batching import align, broadcast_batch, fits
+from dpjax.numerics.batching import fits
 from dpjax.numerics.double_float import Pair
 
+_CELLS = 2**20  # changes of scores in a block of rows
 
-def metric_exponential(
-    scores: ArrayLike, metric: Metric | PointMetric, *, sensitivity: ArrayLike, candidates: ArrayLike | None = None
-) -> Finite:
-    """Return the law P(candidate) proportional to exp(score / (2c)), c = max over pairs of sensitivity(i, j) / d(i, j).
+
+def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayLike, candidates: ArrayLike | None = None) -> Finite:
+    """Return the distribution P(candidate) proportional to exp(score / (2c)), c = max over pairs of sensitivity(i, j) / d(i, j).
 
     Args:
         scores: float ``(..., R)``, higher is better. A score of ``-inf`` excludes a candidate; that must be public, the same for
@@ -46,13 +46,9 @@ def metric_exponential(
         a sensitivity. Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``; and where no protected pair changes
         any score: the scores are then as public as n is, and need no mechanism.
 
-    Raises:
-        TypeError: not real numbers.
-        ValueError: sensitivities that are not finite and at least 0 or do not fit the metric; candidates that do not fit.
-
     Privacy:
         d-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
-        "nobody" as element N. Public: the metric, the sensitivity and the candidates.
+        the null record as element N. Public: the metric, the sensitivity and the candidates.
 
     References:
         McSherry and Talwar (2007); Kamalaruban, Perrier, Asghar and Kaafar (2020), Definition 9 and Theorem 3, with the sharper
@@ -60,8 +56,8 @@ def metric_exponential(
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 0.5], [0.5, 0.0]])
-    >>> law = metric_exponential([0.0, 2.0], metric, sensitivity=[[0.0, 1.0], [1.0, 0.0]])
-    >>> bool(jnp.isclose(law.prob(1.0) / law.prob(0.0), jnp.exp(0.5)))
+    >>> distribution = metric_exponential([0.0, 2.0], metric, sensitivity=[[0.0, 1.0], [1.0, 0.0]])
+    >>> bool(jnp.isclose(distribution.prob(1.0) / distribution.prob(0.0), jnp.exp(0.5)))
     True
     """
     points = exact_numbers("scores", scores, metric.dtype)
@@ -72,20 +68,18 @@ def metric_exponential(
     if given.shape[-2:] != (metric.size, metric.size):
         raise ValueError(f"sensitivity must be of shape (..., {metric.size}, {metric.size}), got {given.shape}.")
     labels = _labels(candidates, shape[-1], dtype)
-    return _law(points, labels, _scale_of_sensitivity(given, metric))
+    return _distribution(points, labels, _scale_of_sensitivity(given, metric))
 
 
-def linear_selection(
-    x: ArrayLike, metric: Metric | PointMetric, *, weights: ArrayLike, candidates: ArrayLike | None = None
-) -> Finite:
-    """Return the law of the exponential mechanism whose scores are linear in a histogram: score(r) = <w_r, x>.
+def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike, candidates: ArrayLike | None = None) -> Finite:
+    """Return the distribution of the exponential mechanism whose scores are linear in a histogram: score(r) = <w_r, x>.
 
         P(r) proportional to exp(<w_r, x> / (2c)),   c = max over i, j of (max over r of g_r - min over r of g_r) / 2 / d(i, j)
 
     where g_r = w_rj - w_ri is what a move from i to j changes.
 
     Args:
-        x: counts ``(..., N)`` of the elements (without "nobody"); one that is negative, infinite or NaN counts as 0.
+        x: counts ``(..., N)`` of the elements (without the null record); one that is negative, infinite or NaN counts as 0.
         metric: budgets of the universe; its batch broadcasts against that of the data (a sweep is ``metric * epsilon[:, None]``).
         weights: float ``(..., R, N)``, public.
         candidates: float ``(R,)`` or ``(..., R)``, public, what the weights belong to; without it, the indices 0..R-1.
@@ -94,83 +88,50 @@ def linear_selection(
         A :class:`Finite` of the broadcast batch shape. Where no protected pair changes the scores' differences, the best candidate
         has all the probability, as far as rounding allows (see :func:`selection_scale`).
 
-    Raises:
-        TypeError: not real numbers.
-        ValueError: weights that are not finite or do not fit the metric; shapes that do not fit.
-
     Privacy:
-        d-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
-        "nobody" as element N. Public: the metric, the weights and the candidates.
+        As :func:`metric_exponential`. Public: the metric, the weights and the candidates.
 
     References:
         McSherry and Talwar (2007); Kamalaruban, Perrier, Asghar and Kaafar (2020), Theorem 3, with the scale of a range.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
-    >>> law = linear_selection([3.0, 1.0], metric, weights=[[1.0, 0.0], [0.0, 1.0]])  # the commoner element
-    >>> bool(jnp.isclose(law.prob(0.0) / law.prob(1.0), jnp.exp(1.0)))
+    >>> distribution = linear_selection([3.0, 1.0], metric, weights=[[1.0, 0.0], [0.0, 1.0]])  # the commoner element
+    >>> bool(jnp.isclose(distribution.prob(0.0) / distribution.prob(1.0), jnp.exp(1.0)))
     True
     """
-    values = _weights(weights, metric)
+    values, _ = prepared(weights, metric, "weights")
     counts = counts_of(x, values.dtype)
     own = metric.size - (metric.neighbors == "add_remove")
     if counts.high.shape[-1] != own:
         raise ValueError(f"x counts {counts.high.shape[-1]} elements, the metric is about {own}.")
     fits(counts.high.shape[:-1], metric=metric.batch_shape, weights=values.shape[:-2])
     labels = _labels(candidates, values.shape[-2], counts.high.dtype)
-    return _linear_law(counts, values, labels, metric)
+    return _linear_distribution(counts, values, labels, metric)
 
 
-def selection_scale(weights: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
-    """Return the c of :func:`linear_selection`, of the broadcast batch shape.
+def selection_scale(weights: ArrayLike, metric: Metric) -> jax.Array:
+    """Return the c of :func:`linear_selection`, of the broadcast batch shape, rounded up.
 
-    Args:
-        weights: float ``(..., R, N)``, without "nobody".
-        metric: budgets of the universe, as a matrix or a function of coordinates.
-
-    Returns:
-        Float, rounded up; never below sqrt(eps) times the largest |weight|, eps of the dtype, so that what a score's rounding
-        changes stays small beside c; infinite where a pair without budget changes the differences of scores.
-
-    Raises:
-        TypeError: not real numbers.
-        ValueError: weights that are not finite or do not fit the metric.
+    It is never below sqrt(eps) times the largest |weight|, eps of the dtype, so that what a score's rounding changes stays small
+    beside c; infinite where a pair without budget changes the differences of scores.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
     >>> round(float(selection_scale([[1.0, 0.0], [0.0, 0.0]], metric)), 6)  # Theorem 3 asks for 0.5
     0.25
     """
-    return _scale_of_weights(_weights(weights, metric), metric)
+    return _scale_of_weights(*prepared(weights, metric, "weights"))
 
 
-def guarantee(metric: Metric | PointMetric) -> MetricGuarantee:
-    """Return what one draw of :func:`metric_exponential` or :func:`linear_selection` costs.
-
-    Args:
-        metric: that of the draw, concrete and without a batch.
-
-    Returns:
-        A :class:`MetricGuarantee` whose ranges are the budgets too.
-
-    Raises:
-        TypeError: a traced metric.
-        ValueError: a batch of metrics, or NaN.
+def guarantee(metric: Metric) -> MetricGuarantee:
+    """Return what one draw of :func:`metric_exponential` or :func:`linear_selection` costs: d, and d in range.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> print(guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]])))
     d-privacy on 2 elements with budgets 0.5 to 0.5, n public: 0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    whole = metric.dense() if isinstance(metric, PointMetric) else metric
-    return MetricGuarantee(whole, ranges=whole)
-
-
-def _weights(weights: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
-    given = checks.float_array("weights", weights)
-    if given.ndim < 2 or 0 in given.shape[-2:]:
-        raise ValueError(f"weights must be of shape (..., R, N) with R, N >= 1, got {given.shape}.")
-    given = given.astype(jnp.promote_types(given.dtype, metric.dtype))
-    return metric.columns(checks.finite("weights", given if isinstance(weights, jax.Array) else weights, given.dtype))
+    return MetricGuarantee(metric, ranges=metric)
 
 
 def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.Array:
@@ -183,53 +144,48 @@ def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.A
 
 
 @jax.jit
-def _law(scores: Pair, labels: jax.Array, scale: jax.Array) -> Finite:
-    ok = scale > 0  # NaN and 0 give NaN; infinity the uniform law
+def _distribution(scores: Pair, labels: jax.Array, scale: jax.Array) -> Finite:
+    ok = scale > 0  # NaN and 0 give NaN; infinity the uniform distribution
     return Finite(labels, below_best(scores), jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
 
 
 @jax.jit
-def _linear_law(counts: Pair, weights: jax.Array, labels: jax.Array, metric: Metric | PointMetric) -> Finite:
+def _linear_distribution(counts: Pair, weights: jax.Array, labels: jax.Array, metric: Metric) -> Finite:
     own, dtype = counts.high.shape[-1], counts.high.dtype
     scores = linear_answers(weights[..., :own].astype(dtype), counts)
-    return _law(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
+    return _distribution(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
 
 
 @jax.jit
-def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric | PointMetric) -> jax.Array:
-    batch = jnp.broadcast_shapes(sensitivity.shape[:-2], metric.batch_shape)
+def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric) -> jax.Array:
+    either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))
 
-    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-        either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))[..., index, :]
-        change = align(jnp.where(align(itself(index, metric.size), either_way.ndim), 0.0, either_way), len(batch) + 2)
-        found = ratio(change, align(rows, len(batch) + 2).astype(change.dtype))
-        return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
+    def change(index: jax.Array) -> jax.Array:
+        return jnp.where(itself(index, metric.size), 0.0, either_way[..., index, :])
 
-    needed = fold_rows(metric, jnp.zeros(batch, sensitivity.dtype), step)
+    needed = _largest_ratio(metric.astype(sensitivity.dtype), change, sensitivity.shape[:-2], 1)
     return needed * (1 + 4 * float(jnp.finfo(needed.dtype).eps))
 
 
 @jax.jit
-def _scale_of_weights(weights: jax.Array, metric: Metric | PointMetric) -> jax.Array:
-    batch = jnp.broadcast_shapes(weights.shape[:-2], metric.batch_shape)
-    size = weights.shape[-1]
-
-    def half_ranges(index: jax.Array) -> jax.Array:
-        """Of the changes of all candidates' scores, between elements ``index`` and all: ``(..., count, N)``."""
-
-        def wider(found: tuple[jax.Array, jax.Array], weight: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
-            change = weight[..., None, :] - weight[..., index][..., :, None]
-            return (jnp.maximum(found[0], change), jnp.minimum(found[1], change)), None
-
-        start = jnp.full((*weights.shape[:-2], index.shape[0], size), -jnp.inf, weights.dtype)
-        (most, least), _ = jax.lax.scan(wider, (start, -start), jnp.moveaxis(weights, -2, 0))
+def _scale_of_weights(weights: jax.Array, metric: Metric) -> jax.Array:
+    def half_range(index: jax.Array) -> jax.Array:
+        """Of the changes of all candidates' scores."""
+        change = weights[..., None, :] - weights[..., index][..., :, None]
+        most, least = jnp.max(change, axis=-3), jnp.min(change, axis=-3)
         # The difference of two rounded differences: what they lose must not be missing from the scale.
         return (most - least) / 2 + jnp.finfo(weights.dtype).eps * (jnp.abs(most) + jnp.abs(least))
 
-    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-        budgets = align(rows, len(batch) + 2).astype(weights.dtype)
-        found = ratio(align(half_ranges(index), len(batch) + 2), budgets)
-        return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
+    needed = _largest_ratio(metric.astype(weights.dtype), half_range, weights.shape[:-2], weights.shape[-2])
+    return rounded_up(needed, jnp.max(jnp.abs(weights), axis=(-2, -1)))
 
-    needed = fold_rows(metric, jnp.zeros(batch, weights.dtype), step)
-    return rounded_up(needed, align(jnp.max(jnp.abs(weights), axis=(-2, -1)), len(batch)))
+
+def _largest_ratio(metric: Metric, change: Callable[[jax.Array], jax.Array], batch: tuple[int, ...], scores: int) -> jax.Array:
+    """The largest ``change(index)``, ``(..., count, N)`` between some elements and all, over the budgets; made of many scores."""
+    batch = jnp.broadcast_shapes(batch, metric.batch_shape)
+    count = _CELLS // max(1, prod(batch) * scores * metric.size)
+
+    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
+        return jnp.maximum(most, jnp.max(ratio(change(index), rows), axis=(-2, -1)))
+
+    return fold_rows(metric, jnp.zeros(batch, metric.dtype), step, count=count)

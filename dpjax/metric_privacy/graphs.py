@@ -1,7 +1,5 @@
 """Metrics on the nodes of a graph or a tree: budgets along edges add up."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax
@@ -12,7 +10,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric, budget_array
 from dpjax.metric_privacy.shortest_paths import shortest_paths
-from dpjax.numerics.batching import align
 
 
 def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
@@ -28,10 +25,6 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
 
     Returns:
         A :class:`Metric`; NaN for a batch element with a bad JAX budget, and everywhere for a bad JAX edge.
-
-    Raises:
-        TypeError: edges that are not integers.
-        ValueError: a wrong shape or ``size``, NumPy edges to nodes that do not exist, bad budgets.
 
     Privacy:
         The graph is public. Nodes that no path joins are not protected from being told apart.
@@ -50,9 +43,7 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     size = checks.static_integer("size", size, 1)
     if isinstance(given, np.ndarray) and not np.all((given >= 0) & (given < size)):
         raise ValueError(f"edges must join nodes from 0 to {size - 1}.")
-    cost = budget_array("budgets", budgets)
-    if cost.ndim == 0:
-        cost = cost[None]
+    cost = jnp.atleast_1d(budget_array("budgets", budgets))
     if cost.shape[-1] not in (1, given.shape[0]):
         raise ValueError(f"{given.shape[0]} edges need as many budgets, or one for all; got shape {cost.shape}.")
     return _of_edges(checks.codes(given), cost, size)
@@ -65,6 +56,6 @@ def _of_edges(edges: jax.Array, cost: jax.Array, size: int) -> Metric:
     one, other = edges[:, 0], edges[:, 1]
     lengths = jnp.full((*batch, size, size), jnp.inf, cost.dtype)
     lengths = lengths.at[..., one, other].min(each).at[..., other, one].min(each)
-    lengths = jnp.where(align(jnp.eye(size, dtype=bool), lengths.ndim), 0.0, lengths)
+    lengths = jnp.where(jnp.eye(size, dtype=bool), 0.0, lengths)
     wrong = jnp.any(jnp.isnan(each), axis=-1) | jnp.any((edges < 0) | (edges >= size))
     return Metric(jnp.where(wrong[..., None, None], jnp.nan, shortest_paths(lengths)))

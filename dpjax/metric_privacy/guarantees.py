@@ -26,8 +26,8 @@ class MetricGuarantee:
     Guarantees on one universe add up, for mechanisms chosen in the light of earlier answers too (their metrics must be chosen
     before): ``g + h`` and ``100 * g`` have the sum of the metrics. A record may move by way of others, so that statements about
     pairs, and sums, are made with the closure. To add it to the :class:`dpjax.accounting.Guarantee` of another mechanism, convert
-    it with :meth:`guarantee` first. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with "nobody"
-    among the elements, n is private.
+    it with :meth:`guarantee` first. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with the null
+    record among the elements, n is private.
 
     Attributes:
         metric: concrete budgets, ``(N, N)``.
@@ -35,7 +35,7 @@ class MetricGuarantee:
             left out, which always holds and is exact for Laplace noise; an exponential mechanism has ``ranges=metric``.
 
     Raises:
-        TypeError: not a :class:`Metric`, or a traced one.
+        TypeError: a traced metric.
         ValueError: a batch of metrics, NaN, or ``ranges`` of another universe.
 
     References:
@@ -54,7 +54,9 @@ class MetricGuarantee:
         for name, metric in (("metric", self.metric), ("ranges", self.ranges)):
             if metric is None:
                 continue
-            checks.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
+            checks.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...")
+            metric = metric.dense()
+            object.__setattr__(self, name, metric)
             if isinstance(metric.budgets, jax.core.Tracer):
                 raise TypeError(f"a guarantee is about one concrete metric, and {name} is traced.")
             if metric.batch_shape:
@@ -93,7 +95,7 @@ class MetricGuarantee:
 
     def __str__(self) -> str:
         size = self.metric.size
-        who = "with nobody, n private" if self.neighbors == "add_remove" else "n public"
+        who = "with the null record, n private" if self.neighbors == "add_remove" else "n public"
         said = f"d-privacy on {size} elements"
         budgets = self._closed[~np.eye(size, dtype=bool)]
         if np.any(budgets < inf):
@@ -107,7 +109,7 @@ class MetricGuarantee:
 
     @property
     def neighbors(self) -> Neighbors:
-        """The relation that the metric was made for: ``"swap"`` with a public n, ``"add_remove"`` with "nobody"."""
+        """The relation that the metric was made for: ``"swap"`` with a public n, ``"add_remove"`` with the null record."""
         return self.metric.neighbors
 
     @cached_property
@@ -123,9 +125,6 @@ class MetricGuarantee:
     def between(self, i: int, j: int) -> float:
         """Return the log-ratio that a move from element i to j may cost: the shortest path; ``inf`` if nothing is promised.
 
-        Raises:
-            IndexError: there is no such element; they are counted from 0.
-
         >>> from dpjax.metric_privacy.metrics import from_budgets
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
         3.0
@@ -137,16 +136,9 @@ class MetricGuarantee:
     def guarantee(self, *, neighbors: Neighbors) -> Guarantee:
         """Return the differential privacy that follows.
 
-        Args:
-            neighbors: ``"swap"``: epsilon is the largest budget between two elements, by shortest paths. ``"add_remove"``: between
-                an element and "nobody"; it needs a metric that has it.
-
-        Returns:
-            A :class:`Guarantee`, whose epsilon is ``inf`` if some pair is joined by no finite path: then :meth:`between` is all
-            that is promised.
-
-        Raises:
-            ValueError: an unknown relation, or ``"add_remove"`` of a metric without "nobody", for which n is public.
+        Under ``"swap"``, epsilon is the largest budget between two elements, by shortest paths; under ``"add_remove"``, between an
+        element and the null record, which the metric must have. It is ``inf`` if some pair is joined by no finite path: then
+        :meth:`between` is all that is promised.
 
         >>> from dpjax.metric_privacy.metrics import uniform
         >>> known = uniform(4, epsilon=1.0)
@@ -165,17 +157,8 @@ class MetricGuarantee:
         """Return a bound on the log-ratio of outputs for two histograms: k/2 times the largest budget between elements that differ.
 
         k = sum |x_i - y_i| is k/2 moves, because a move changes two counts; Fact 1(3) of Kamalaruban et al. (2020) takes k of them.
-        With "nobody" among the elements, k counts their change too.
-
-        Args:
-            x: counts ``(N,)``, without "nobody".
-            y: counts ``(N,)``.
-
-        Returns:
-            A Python float; ``inf`` if the histograms have different sums and n is public.
-
-        Raises:
-            ValueError: wrong shapes, counts that are negative or not finite.
+        Counts ``(N,)`` leave out the null record, whose change k includes where the metric has it. The bound is ``inf`` if the
+        histograms have different sums and n is public.
 
         >>> from dpjax.metric_privacy.points import from_points
         >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])

@@ -6,11 +6,9 @@ answers are pairs of floats, with twice the digits, up to the draw. And an answe
 
     <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k),
 
-x_(1..k) being the records of the k elements with the least values, where the sums of counts are exact and a gap of 0 leaves nothing
-of its sum: a record that moves between elements of equal value changes no bit of the answer, as answers without noise need it.
+x_(1..k) being the records of the k elements with the least values, where the sums of counts are exact and a gap of 0 removes
+its sum: a record that moves between elements of equal value changes no bit of the answer, as answers without noise need it.
 """
-
-from __future__ import annotations
 
 from math import prod
 from typing import Any
@@ -21,7 +19,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.batching import align, broadcast_rows, concatenate, take
+from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.double_float import Pair, exact_product, prefix_sums, product, single, split, sum_of
 
 MOST_RECORDS = 2.0**40
@@ -59,10 +57,10 @@ def counts_of(x: ArrayLike, dtype: Any) -> Pair:
 
 
 def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: ArrayLike | None) -> tuple[Pair, jax.Array]:
-    """Return counts of all elements, "nobody" among them, and their public sum: ``(..., size)`` and ``(...)``.
+    """Return counts of all elements, the null record among them, and their public sum: ``(..., size)`` and ``(...)``.
 
-    Under swap the sum is public and counted, unless it is given. Under add/remove it is a public ``total``, and the rest of it is
-    nobody: that count may be negative and is not clipped, so that a record more is always one nobody less.
+    Under swap the sum is public and counted, unless it is given. Under add/remove it is a public ``total``, and the rest of it are
+    null records: their count may be negative and is not clipped, so that a record more is always one null record less.
     """
     counts = counts_of(x, dtype)
     own = size - (neighbors == "add_remove")
@@ -74,11 +72,8 @@ def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: 
         return counts, sum_of(counts).value
     public = checks.positive("total", total, counts.high.dtype)
     if neighbors == "add_remove":
-        number = sum_of(counts)
-        rank = max(public.ndim, number.high.ndim)
-        nobody = single(align(public, rank)).minus(Pair(align(number.high, rank), align(number.low, rank)))
-        parts = [concatenate(part, rest[..., None]) for part, rest in zip(counts, nobody, strict=True)]
-        counts = Pair(*parts)
+        null = single(public).minus(sum_of(counts))
+        counts = Pair(*(concatenate(part, rest[..., None]) for part, rest in zip(counts, null, strict=True)))
     return counts, public
 
 
@@ -88,8 +83,6 @@ def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
     To about twice the digits of a float relative to n max |q|. NaN for a query whose largest |value| is so large that the answers
     of some datasets would overflow, or so small that differences would vanish: outside 1e-26 to 1e19 in float32, and not 0.
     """
-    rank = max(queries.ndim - 2, counts.high.ndim - 1)
-    queries, counts = align(queries, rank + 2), Pair(*(align(part, rank + 1) for part in counts))
     batch = jnp.broadcast_shapes(queries.shape[:-2], counts.high.shape[:-1])
     size = queries.shape[-1]
     most, limits = jnp.max(jnp.abs(queries), axis=-1), jnp.finfo(queries.dtype)
@@ -132,6 +125,4 @@ def below_best(scores: Pair) -> jax.Array:
 
 def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
     """Return the answers ``(..., K)`` of queries ``(..., K, N)`` at public histograms ``(..., N)``, as rounded floats."""
-    rank = max(values.ndim, histograms.ndim + 1)
-    found = jnp.matmul(align(values, rank), align(histograms[..., None], rank), precision=jax.lax.Precision.HIGHEST)
-    return found[..., 0]
+    return jnp.matmul(values, histograms[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]

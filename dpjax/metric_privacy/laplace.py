@@ -5,14 +5,11 @@ Q_i - Q_j, so no density changes by more than exp(sum_k |Q_ki - Q_kj| / c_k), wh
 budgets (``dpjax.metric_privacy.scales``). Kamalaruban et al. (2020), Theorem 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -22,9 +19,8 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import counts_of, linear_answers
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.points import PointMetric
 from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
-from dpjax.numerics.batching import align, fits
+from dpjax.numerics.batching import fits
 from dpjax.numerics.double_float import Pair
 
 
@@ -41,8 +37,8 @@ class LaplaceAnswers:
         rest: what rounding took from ``values``, of their shape; nothing if left out. Small beside them but perhaps not beside the
             noise, where the answers are large.
 
-    >>> law = LaplaceAnswers(jnp.array([3.0, 5.0]), jnp.array([0.5, 0.0]))
-    >>> law.variance().tolist(), law.quantile(0.5).tolist()
+    >>> distribution = LaplaceAnswers(jnp.array([3.0, 5.0]), jnp.array([0.5, 0.0]))
+    >>> distribution.variance().tolist(), distribution.quantile(0.5).tolist()
     ([0.5, 0.0], [3.0, 5.0])
     """
 
@@ -61,31 +57,19 @@ class LaplaceAnswers:
         return self.values.dtype
 
     def noisy(self) -> PiecewiseExponential:
-        """The laws of the answers that have noise, less ``values``, with scale 1 in place of 0 and ``inf``."""
+        """The distributions of the answers that have noise, less ``values``, with scale 1 in place of 0 and ``inf``."""
         around = jnp.zeros_like(self.values) if self.rest is None else self.rest
-        return laplace(around, 1.0, sensitivity=jnp.where(self._has_noise(), self.scales, 1.0))
+        has_noise = (self.scales > 0) & (self.scales < jnp.inf)
+        return laplace(around, 1.0, sensitivity=jnp.where(has_noise, self.scales, 1.0))
 
     def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-        """Draw all answers; see :meth:`PiecewiseExponential.sample`.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row.
-
-        Returns:
-            Float of shape ``shape + batch_shape``.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
-        """
+        """Draw all answers, of shape ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`."""
         draws = self.noisy().sample(key, shape)
-        exact = jnp.broadcast_to(align(self.values, draws.ndim), draws.shape)
-        return self._choose(exact + draws, exact)
+        return self._choose(self.values + draws, self.values)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density of each answer at ``y``, which broadcasts against ``batch_shape``: sum it over queries for the joint law."""
-        return self._choose(self.noisy().log_prob(self._at(y)), jnp.where(self._at(y) == 0, jnp.inf, -jnp.inf))
+        """Log-density of each answer at ``y``, which broadcasts against ``batch_shape``; the joint one is the sum over queries."""
+        return self._choose(self.noisy().log_prob(self._above(y)), jnp.where(self._above(y) == 0, jnp.inf, -jnp.inf))
 
     def prob(self, y: ArrayLike) -> jax.Array:
         """Density of each answer at ``y``; see :meth:`log_prob`."""
@@ -93,78 +77,68 @@ class LaplaceAnswers:
 
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(Z_k <= y), for a ``y`` that broadcasts against ``batch_shape``."""
-        return self._choose(self.noisy().cdf(self._at(y)), (self._at(y) >= 0).astype(self.dtype))
+        return self._choose(self.noisy().cdf(self._above(y)), (self._above(y) >= 0).astype(self.dtype))
 
     def survival(self, y: ArrayLike) -> jax.Array:
         """P(Z_k > y), for a ``y`` that broadcasts against ``batch_shape``."""
-        return self._choose(self.noisy().survival(self._at(y)), (self._at(y) < 0).astype(self.dtype))
+        return self._choose(self.noisy().survival(self._above(y)), (self._above(y) < 0).astype(self.dtype))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The inverse of :meth:`cdf`; NaN outside [0, 1]."""
         level = checks.float_array("p", p).astype(self.dtype)
-        level = align(level, max(level.ndim, len(self.batch_shape)))
-        inside = (level >= 0) & (level <= 1)
-        exact = align(self.values, level.ndim)
-        return self._choose(exact + self.noisy().quantile(level), jnp.where(inside, exact, jnp.nan))
+        exact = jnp.where((level >= 0) & (level <= 1), self.values, jnp.nan)
+        return self._choose(exact + self.noisy().quantile(level), exact)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
         """The central interval of probability ``level`` of each answer: its lower and upper end."""
         low, high = self.noisy().interval(level)
-        exact = align(self.values, low.ndim)
-        return self._choose(exact + low, exact), self._choose(exact + high, exact)
+        return self._choose(self.values + low, self.values), self._choose(self.values + high, self.values)
 
     def mean(self) -> jax.Array:
         """E[Z], of shape ``batch_shape``."""
-        values = jnp.broadcast_to(align(self.values, len(self.batch_shape)), self.batch_shape)
-        return self._choose(values, values)
+        return self._choose(self.values, self.values)
 
     def variance(self) -> jax.Array:
         """2 c^2, of shape ``batch_shape``."""
-        square = 2 * jnp.square(self.mean() * 0 + align(self.scales, len(self.batch_shape)))
-        return self._choose(square, square)
+        return 2 * jnp.square(self.scales) + 0 * self.mean()
 
     def stddev(self) -> jax.Array:
         """The standard deviation, of shape ``batch_shape``."""
-        deviation = np.sqrt(2.0).item() * (self.mean() * 0 + align(self.scales, len(self.batch_shape)))
-        return self._choose(deviation, deviation)
+        return 2**0.5 * self.scales + 0 * self.mean()
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """E|Z - center|, for a ``center`` that broadcasts against ``batch_shape``; about the exact answers it is ``scales``."""
-        return self._choose(self.noisy().mean_abs_error(self._at(center)), jnp.abs(self._at(center)))
+        return self._choose(self.noisy().mean_abs_error(self._above(center)), jnp.abs(self._above(center)))
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
         """E[(Z - center)^2], for a ``center`` that broadcasts against ``batch_shape``."""
-        return self._choose(self.noisy().mean_squared_error(self._at(center)), jnp.square(self._at(center)))
+        return self._choose(self.noisy().mean_squared_error(self._above(center)), jnp.square(self._above(center)))
 
-    def _at(self, y: ArrayLike) -> jax.Array:
+    def _above(self, y: ArrayLike) -> jax.Array:
         """How far a point is above the values."""
-        point = checks.float_array("y", y).astype(self.dtype)
-        rank = max(point.ndim, len(self.batch_shape))
-        return align(point, rank) - align(self.values, rank)
-
-    def _has_noise(self) -> jax.Array:
-        return (self.scales > 0) & (self.scales < jnp.inf)
+        return checks.float_array("y", y).astype(self.dtype) - self.values
 
     def _choose(self, noisy: jax.Array, exact: jax.Array) -> jax.Array:
-        scales = align(self.scales, noisy.ndim)
-        return jnp.where(align(self._has_noise(), noisy.ndim), noisy, jnp.where(scales == 0, exact, jnp.nan))
+        """By the scale: ``exact`` for 0, NaN for infinity."""
+        without = jnp.where(self.scales == 0, exact, jnp.nan)
+        return jnp.where((self.scales > 0) & (self.scales < jnp.inf), noisy, without)
 
 
 def metric_laplace(
     x: ArrayLike,
     queries: ArrayLike,
-    metric: Metric | PointMetric,
+    metric: Metric,
     *,
     strategy: Strategy = "optimal",
     scales: ArrayLike | OptimalScales | None = None,
 ) -> LaplaceAnswers:
-    """Return the law of the noisy answers Q x + Lap(c).
+    """Return the distribution of the noisy answers Q x + Lap(c).
 
     Args:
         x: histogram ``(..., N)``, the number of records of each element. A count that is negative or not finite is 0.
         queries: float ``(..., K, N)``, public.
         metric: on the N elements, broadcasts against the batch.
-        strategy: static, how the scales are chosen: see :func:`dpjax.metric_privacy.scales.noise_scales`.
+        strategy: of :func:`dpjax.metric_privacy.scales.noise_scales`.
         scales: ``(..., K)``, the scales themselves, if they are known already, or what :func:`optimal_scales` gave.
 
     Returns:
@@ -172,23 +146,21 @@ def metric_laplace(
         that tells no protected pair apart is answered exactly.
 
     Raises:
-        ValueError: shapes that do not fit, an unknown strategy, queries that are not finite, ``scales`` that overspend (as JAX
-            arrays: NaN for their batch element).
+        ValueError: ``scales`` that overspend (as JAX arrays: NaN for their batch element).
 
     Privacy:
         d-private for the metric's relation: one record moved from i to j (``"swap"``: N, the queries and the number of records n
-        are public), changes no probability by more than exp(d(i, j)); with "nobody" in the universe (``"add_remove"``) n is
-        private too. Definition 2 of the paper as printed asks for ||x - x'||_1 <= 2, which also holds for one record more or for
-        two, where the conditions of Theorem 1 do not help: the count of all records is answered exactly. That is right under swap
-        neighbors only. Float draws are simulations: their low-order bits depend on the answer.
+        are public), changes no probability by more than exp(d(i, j)); with the null record in the universe (``"add_remove"``) n is
+        private too. Under swap the count of all records is answered exactly. Float draws are simulations: their low-order bits
+        depend on the answer.
 
     References:
         Kamalaruban et al. (2020), Theorem 1 and equation (5) with c * Q' = Q.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
-    >>> law = metric_laplace([40, 25, 35], [[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]], metric)
-    >>> law.mean().tolist(), [round(float(s), 4) for s in law.stddev()]
+    >>> distribution = metric_laplace([40, 25, 35], [[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]], metric)
+    >>> distribution.mean().tolist(), [round(float(s), 4) for s in distribution.stddev()]
     ([35.0, 100.0], [1.4142, 0.0])
     """
     if isinstance(scales, OptimalScales):
@@ -201,7 +173,7 @@ def metric_laplace(
         c = checks.float_array("scales", scales).astype(spent.dtype)
         if not isinstance(scales, jax.Array) and not isinstance(spent, jax.core.Tracer) and bool(jnp.any(spent > 1)):
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
-        c = jnp.where(align(spent <= 1, max(spent.ndim, c.ndim - 1))[..., None], align(c, max(spent.ndim + 1, c.ndim)), jnp.nan)
+        c = jnp.where((spent <= 1)[..., None], c, jnp.nan)
     counts = counts_of(x, c.dtype)
     fits(counts.high.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
     return _answers(counts, checks.finite("queries", queries, c.dtype), c)
@@ -212,18 +184,14 @@ def _answers(counts: Pair, queries: jax.Array, scales: jax.Array) -> LaplaceAnsw
     if counts.high.shape[-1:] != queries.shape[-1:]:
         raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a histogram of shape {counts.high.shape}.")
     values, rest = linear_answers(queries.astype(counts.high.dtype), counts)
-    rank = max(values.ndim, scales.ndim)
-    return LaplaceAnswers(align(values, rank), align(scales.astype(values.dtype), rank), align(rest, rank))
+    return LaplaceAnswers(values, scales.astype(values.dtype), rest)
 
 
-def guarantee(metric: Metric | PointMetric) -> MetricGuarantee:
+def guarantee(metric: Metric) -> MetricGuarantee:
     """Return what one draw of all answers of :func:`metric_laplace` costs: d, and twice d in range.
-
-    Args:
-        metric: the metric that the scales were fitted to, concrete.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> print(guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
     d-privacy on 3 elements with budgets 0.5 to 1.5, n public: 1.5-DP and 3-bounded-range under swap neighbors
     """
-    return MetricGuarantee(metric.dense() if isinstance(metric, PointMetric) else metric)
+    return MetricGuarantee(metric)

@@ -14,8 +14,6 @@ is concave between the breakpoints of E, and its minimum is at one of them or at
 with the closed form of the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import log
 from typing import Any, Literal
@@ -27,14 +25,12 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.metric_privacy.histograms import evaluate
-from dpjax.metric_privacy.loads import ratio
-from dpjax.metric_privacy.metrics import Metric, fold_rows
-from dpjax.metric_privacy.points import PointMetric
-from dpjax.numerics.batching import align, broadcast_batch
+from dpjax.metric_privacy.loads import prepared, scales_alone
+from dpjax.metric_privacy.metrics import Metric
 
 Mechanism = Literal["small_db", "mwem"]
 MECHANISMS = ("small_db", "mwem")
-_Walk = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+BEYOND_ONE = "MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers."
 
 
 @jax.tree_util.register_dataclass
@@ -46,7 +42,7 @@ class LipschitzQueries:
     a pytree.
 
     Attributes:
-        values: float ``(..., K, N)``, c Q': what the mechanisms answer. With "nobody" in the metric, it is the last element.
+        values: float ``(..., K, N)``, c Q': what the mechanisms answer. With the null record in the metric, it is the last element.
         scale: float ``(...)``, c.
         neighbors: static, the relation of the metric.
 
@@ -67,7 +63,7 @@ class LipschitzQueries:
 
     @property
     def size(self) -> int:
-        """The number of elements of the universe, "nobody" among them."""
+        """The number of elements of the universe, the null record among them."""
         return self.values.shape[-1]
 
     @property
@@ -81,18 +77,18 @@ class LipschitzQueries:
         return self.values.dtype
 
     def answers(self, histograms: jax.Array) -> jax.Array:
-        """The values of all queries at histograms ``(..., N)``, "nobody" included: ``(..., K)``."""
+        """The values of all queries at histograms ``(..., N)``, the null record included: ``(..., K)``."""
         if histograms.shape[-1:] != (self.size,):
-            of_whom = ", the last of which is nobody" if self.neighbors == "add_remove" else ""
+            of_whom = ", the last of which is the null record" if self.neighbors == "add_remove" else ""
             raise ValueError(f"histograms must count {self.size} elements{of_whom}; got shape {histograms.shape}.")
         return evaluate(self.values, histograms)
 
 
-def lipschitz_queries(queries: ArrayLike, metric: Metric | PointMetric) -> LipschitzQueries:
+def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
     """Return the queries as they are, at the smallest c that allows them: c = max over queries and pairs of |q_i - q_j| / d(i, j).
 
     Args:
-        queries: float ``(..., K, N)``, public, without "nobody".
+        queries: float ``(..., K, N)``, public and finite, without the null record.
         metric: budgets of the universe; its batch broadcasts against that of the queries.
 
     Returns:
@@ -100,10 +96,6 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric | PointMetric) -> Lipsc
         at a scale of 0, which queries constant on every protected pair would have, rounding would decide what is drawn. It is
         infinite where two elements that may not be told apart differ in a query; mechanisms then give NaN, and
         :func:`fit_lipschitz_queries` finds other queries.
-
-    Raises:
-        TypeError: not real numbers.
-        ValueError: a wrong shape, values that are not finite, a number of elements that is not that of the metric.
 
     Privacy:
         None is spent: it reads public numbers only.
@@ -116,26 +108,22 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric | PointMetric) -> Lipsc
     >>> round(float(lipschitz_queries([[0.0, 1.0, 2.0], [1.0, 1.0, 0.0]], metric).scale), 6)
     1.0
     """
-    return _closed_form(_values(queries, metric), metric)
+    return _closed_form(*prepared(queries, metric))
 
 
-def lipschitz_envelope(queries: ArrayLike, metric: Metric | PointMetric, *, scale: ArrayLike) -> LipschitzQueries:
+def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) -> LipschitzQueries:
     """Return the queries nearest to the given ones, in the sup norm, that a scale c allows.
 
         (min over j of (q_j + c d(i, j)) + max over j of (q_j - c d(i, j))) / 2,   with d closed by shortest paths
 
     Args:
-        queries: float ``(..., K, N)``, public, without "nobody".
-        metric: budgets of the universe; its batch broadcasts against that of the queries.
+        queries: as for :func:`lipschitz_queries`.
+        metric: the same.
         scale: c, positive; broadcasts against the batch.
 
     Returns:
         :class:`LipschitzQueries`; the mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j). The values lie
         between the least and the largest of the query. The scale is rounded up as in :func:`lipschitz_queries`.
-
-    Raises:
-        TypeError: not real numbers.
-        ValueError: as :func:`lipschitz_queries`, or a bad ``scale``.
 
     Privacy:
         None is spent: it reads public numbers only.
@@ -148,13 +136,13 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric | PointMetric, *, scal
     >>> lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5).values.tolist()
     [[0.25, 0.75]]
     """
-    values = _values(queries, metric)
+    values, metric = prepared(queries, metric)
     return _envelope(values, metric, checks.positive("scale", scale, values.dtype))
 
 
 def fit_lipschitz_queries(
     queries: ArrayLike,
-    metric: Metric | PointMetric,
+    metric: Metric,
     *,
     num_records: ArrayLike,
     price: Mechanism | ArrayLike,
@@ -165,9 +153,9 @@ def fit_lipschitz_queries(
         minimise n max over q of |q - c q'| + price * (c n^2)^(1/3)   over c >= 0 and |q'_i - q'_j| <= d(i, j)
 
     Args:
-        queries: float ``(..., K, N)``, public, without "nobody".
-        metric: budgets of the universe; its batch broadcasts against that of the queries.
-        num_records: n, positive and public; broadcasts against the batch.
+        queries: as for :func:`lipschitz_queries`; for MWEM within [-1, 1].
+        metric: the same.
+        num_records: n, positive and public; broadcasts against the batch. Where n is private, give a public guess.
         price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative.
             That of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant,
             where MWEM with the closed form would answer well.
@@ -177,13 +165,8 @@ def fit_lipschitz_queries(
         :class:`LipschitzQueries`. Where no c is worth its price (few records), the queries are constant on every protected
         pair, and the scale is the smallest that is used at all (see :func:`lipschitz_queries`).
 
-    Raises:
-        TypeError: not real numbers.
-        ValueError: as :func:`lipschitz_queries`, a bad ``num_records``, ``price`` or ``failure``, or for MWEM Python or NumPy
-            queries with a value outside [-1, 1].
-
     Privacy:
-        None is spent: it reads public numbers only, n among them. Where n is private, give a public guess.
+        None is spent: it reads public numbers only.
 
     References:
         Kamalaruban et al. (2020), problem (8) in Sections 3.3 and 3.4, and Appendix B, which leaves it to local search.
@@ -194,19 +177,16 @@ def fit_lipschitz_queries(
     >>> round(float(fitted.scale), 4), [round(float(v), 4) for v in fitted.values[0]]
     (0.9091, [0.0455, 0.0545, 0.9545])
     """
-    values = _values(queries, metric)
+    values, metric = prepared(queries, metric)
     if isinstance(price, str):
         checks.one_of("price", price, MECHANISMS)
         factor: ArrayLike = unit_price(price, values.shape[-1], values.shape[-2], failure)
+        if price == "mwem" and not isinstance(queries, jax.Array) and np.any(np.abs(np.asarray(queries, np.float64)) > 1):
+            raise ValueError(BEYOND_ONE)
     else:
         factor = price
-    if price == "mwem" and not isinstance(queries, jax.Array) and np.any(np.abs(np.asarray(queries, np.float64)) > 1):
-        raise ValueError(
-            "MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers."
-        )
     records = checks.positive("num_records", num_records, values.dtype)
-    cost = checks.nonnegative("price", factor, values.dtype)
-    return _fit(values, metric.dense() if isinstance(metric, PointMetric) else metric, records, cost)
+    return _fit(values, metric, records, checks.nonnegative("price", factor, values.dtype))
 
 
 def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failure: float) -> float:
@@ -228,11 +208,7 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
 
 
 def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> jax.Array:
-    """Return the largest |q - c q'| over all queries and elements, of the broadcast batch shape.
-
-    Args:
-        queries: float ``(..., K, N)`` without "nobody", to whom queries are 0.
-        fitted: what stands for them.
+    """Return the largest |q - c q'| over all queries ``(..., K, N)`` and elements, of the broadcast batch shape.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0, 1], [1, 0]])
@@ -242,11 +218,10 @@ def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> jax.Array:
     given = checks.float_array("queries", queries).astype(fitted.dtype)
     if fitted.neighbors == "add_remove":
         given = jnp.concatenate([given, jnp.zeros_like(given[..., :1])], axis=-1)
-    rank = max(given.ndim, fitted.values.ndim)
-    return jnp.max(jnp.abs(align(given, rank) - align(fitted.values, rank)), axis=(-2, -1))
+    return jnp.max(jnp.abs(given - fitted.values), axis=(-2, -1))
 
 
-def overspent(queries: LipschitzQueries, metric: Metric | PointMetric) -> jax.Array:
+def overspent(queries: LipschitzQueries, metric: Metric) -> jax.Array:
     """Return the largest |c q'_i - c q'_j| / (c d(i, j)), of the broadcast batch shape: at most 1 if the metric allows the queries.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -259,27 +234,23 @@ def overspent(queries: LipschitzQueries, metric: Metric | PointMetric) -> jax.Ar
             f"queries on {queries.size} elements under {queries.neighbors} neighbors do not fit a metric on {metric.size} "
             f"under {metric.neighbors}."
         )
-    needed = _needed(queries.values, metric)
-    rank = max(needed.ndim, queries.scale.ndim)
-    return align(needed, rank) / align(queries.scale, rank)
+    dtype = jnp.promote_types(queries.dtype, metric.dtype)
+    return _needed(queries.values.astype(dtype), metric.astype(dtype)) / queries.scale.astype(dtype)
 
 
-def allowed_by(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metric:
-    """Return the metric, for a guarantee, or raise where it does not allow the queries.
-
-    Raises:
-        TypeError: traced arguments.
-        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
-    """
+def allowed_by(queries: LipschitzQueries, metric: Metric) -> Metric:
+    """Return the metric, for a guarantee, or raise where it does not allow the queries."""
     if queries.batch_shape or metric.batch_shape:
-        raise ValueError(f"a guarantee is about one law, and there is a batch: {queries.batch_shape}, {metric.batch_shape}.")
+        raise ValueError(
+            f"a guarantee is about one distribution, and there is a batch: {queries.batch_shape}, {metric.batch_shape}."
+        )
     try:
         most = float(overspent(queries, metric))
     except TypeError:  # JAX's error for a traced value is one
         raise TypeError("a guarantee is about concrete queries and budgets, and these are traced.") from None
     if not most <= 1:
         raise ValueError(f"the queries differ by up to {most:g} times c d(i, j): the scale c must be that much larger.")
-    return metric.dense() if isinstance(metric, PointMetric) else metric
+    return metric.dense()
 
 
 def rounded_up(scale: jax.Array, largest: jax.Array) -> jax.Array:
@@ -289,93 +260,50 @@ def rounded_up(scale: jax.Array, largest: jax.Array) -> jax.Array:
     return jnp.maximum(scale * (1 + 4 * eps), least)
 
 
-def _values(queries: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
-    given = checks.float_array("queries", queries)
-    if given.ndim < 2 or 0 in given.shape[-2:]:
-        raise ValueError(f"queries must be of shape (..., K, N) with K, N >= 1, got {given.shape}.")
-    given = given.astype(jnp.promote_types(given.dtype, metric.dtype))
-    checked = checks.finite("queries", given if isinstance(queries, jax.Array) else queries, given.dtype)
-    return metric.columns(checked)
-
-
-def _changes(values: jax.Array, index: jax.Array) -> jax.Array:
-    """The largest difference of any query between elements ``index`` and all: ``(..., count, N)``."""
-
-    def larger(found: jax.Array, query: jax.Array) -> tuple[jax.Array, None]:
-        return jnp.maximum(found, jnp.abs(query[..., index][..., :, None] - query[..., None, :])), None
-
-    rest, size = values.shape[:-2], values.shape[-1]
-    start = jnp.zeros((*rest, index.shape[0], size), values.dtype)
-    return jax.lax.scan(larger, start, jnp.moveaxis(values, -2, 0))[0]
+@jax.jit
+def _needed(values: jax.Array, metric: Metric) -> jax.Array:
+    """The smallest scale that all queries can have."""
+    return jnp.max(scales_alone(values, metric), axis=-1)
 
 
 @jax.jit
-def _needed(values: jax.Array, metric: Metric | PointMetric) -> jax.Array:
-    """The smallest scale that the values need."""
-    batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape)
-    dtype = jnp.promote_types(values.dtype, metric.dtype)
-
-    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-        found = ratio(align(_changes(values, index), len(batch) + 2).astype(dtype), align(rows, len(batch) + 2).astype(dtype))
-        return jnp.maximum(most, broadcast_batch(jnp.max(found, axis=(-2, -1)), batch))
-
-    return fold_rows(metric, jnp.zeros(batch, dtype), step)
+def _closed_form(values: jax.Array, metric: Metric) -> LipschitzQueries:
+    return _at_least(values, _needed(values, metric), metric)
 
 
-def _largest_value(values: jax.Array) -> jax.Array:
-    return jnp.max(jnp.abs(values), axis=(-2, -1))
+def _at_least(values: jax.Array, scale: jax.Array, metric: Metric) -> LipschitzQueries:
+    return LipschitzQueries(values, rounded_up(scale, jnp.max(jnp.abs(values), axis=(-2, -1))), metric.neighbors)
 
 
 @jax.jit
-def _closed_form(values: jax.Array, metric: Metric | PointMetric) -> LipschitzQueries:
-    needed = _needed(values, metric)
-    return LipschitzQueries(values, rounded_up(needed, align(_largest_value(values), needed.ndim)), metric.neighbors)
-
-
-@jax.jit
-def _envelope(values: jax.Array, metric: Metric | PointMetric, scale: jax.Array) -> LipschitzQueries:
+def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> LipschitzQueries:
     closed = metric.closure()
-    rank = max(values.ndim, closed.budgets.ndim, scale.ndim + 2)
-    budgets, c = align(closed.budgets, rank).astype(values.dtype), align(scale[..., None, None], rank)
-    middle = _middle(align(values, rank), budgets, c)
-    found = _needed(middle, closed)
-    most = jnp.maximum(broadcast_batch(scale, found.shape), found)
-    return LipschitzQueries(middle, rounded_up(most, _largest_value(middle)), metric.neighbors)
-
-
-def _middle(values: jax.Array, budgets: jax.Array, scale: jax.Array) -> jax.Array:
-    """The middle of the two envelopes of all queries; all of one rank, ``budgets`` closed."""
-    allowed = jnp.where(budgets == 0, 0.0, scale * budgets)  # a scale of 0 allows nothing where the budget is finite
-    allowed = jnp.where(budgets == jnp.inf, jnp.inf, allowed)
-
-    def one(query: jax.Array) -> jax.Array:
-        above = jnp.min(query[..., None, :] + allowed, axis=-1)
-        below = jnp.max(query[..., None, :] - allowed, axis=-1)
-        return (above + below) / 2
-
-    middle = jnp.moveaxis(jax.lax.map(one, jnp.moveaxis(values, -2, 0)), 0, -2)
+    budgets = closed.budgets
+    allowed = jnp.where(budgets == 0, 0.0, scale[..., None, None] * budgets)
+    allowed = jnp.where(budgets == jnp.inf, jnp.inf, allowed)[..., None, :, :]  # for a scale of 0 too
+    above = jnp.min(values[..., None, :] + allowed, axis=-1)
+    below = jnp.max(values[..., None, :] - allowed, axis=-1)
+    middle = (above + below) / 2
     # Elements without any budget between them share one value exactly, however their rows were rounded.
     first = jnp.broadcast_to(jnp.argmax(budgets == 0, axis=-1)[..., None, :], middle.shape)
-    return jnp.take_along_axis(middle, first, axis=-1)
+    middle = jnp.take_along_axis(middle, first, axis=-1)
+    return _at_least(middle, jnp.maximum(scale, _needed(middle, closed)), metric)
 
 
 @jax.jit
 def _fit(values: jax.Array, metric: Metric, records: jax.Array, price: jax.Array) -> LipschitzQueries:
     batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape, records.shape, price.shape)
-    rank, size = len(batch), metric.size
     # Closed: a path of small budgets between i and j bounds |q'_i - q'_j|, and so the mismatch, more than their own budget does.
-    budgets = align(metric.closure().budgets, rank + 2).astype(values.dtype)
-    changes = align(_changes(values, jnp.arange(size)), rank + 2)
-    changes, budgets = (jnp.broadcast_to(array, (*batch, size, size)) for array in jnp.broadcast_arrays(changes, budgets))
-    changes = jnp.where(budgets == jnp.inf, 0.0, changes)
-    slopes = jnp.where(budgets == jnp.inf, 0.0, budgets)
-    best = _best_scale(changes, slopes, broadcast_batch(records, batch), broadcast_batch(price, batch))
-    closed = _closed_form(values, metric)
-    fitted = _envelope(values, metric, best)
-    as_given = best >= broadcast_batch(_needed(values, metric), batch)
+    budgets = metric.closure().budgets
+    changes = jnp.max(jnp.abs(values[..., :, None] - values[..., None, :]), axis=-3)
+    changes, slopes = (jnp.where(budgets == jnp.inf, 0.0, array) for array in (changes, budgets))
+    changes, slopes = (jnp.broadcast_to(array, (*batch, metric.size, metric.size)) for array in (changes, slopes))
+    best = _best_scale(changes, slopes, jnp.broadcast_to(records, batch), jnp.broadcast_to(price, batch))
+    closed, fitted = _closed_form(values, metric), _envelope(values, metric, best)
+    as_given = best >= _needed(values, metric)
     return LipschitzQueries(
-        jnp.where(as_given[..., None, None], align(values, rank + 2), align(fitted.values, rank + 2)),
-        jnp.where(as_given, broadcast_batch(closed.scale, batch), broadcast_batch(fitted.scale, batch)),
+        jnp.where(as_given[..., None, None], values, fitted.values),
+        jnp.where(as_given, closed.scale, fitted.scale),
         metric.neighbors,
     )
 
@@ -386,10 +314,7 @@ def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.
     def cost(excess: jax.Array, c: jax.Array) -> jax.Array:
         return n * excess / 2 + price * jnp.cbrt(c) * jnp.cbrt(n) * jnp.cbrt(n)
 
-    def go_on(state: _Walk) -> jax.Array:
-        return jnp.any(state[0])
-
-    def to_the_left(state: _Walk) -> _Walk:
+    def to_the_left(state: tuple) -> tuple:
         """From one line of the envelope to the next steeper one."""
         active, change, slope, best, least = state
         steeper = slopes > slope[..., None, None]
@@ -402,16 +327,11 @@ def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.
         slope_there = jnp.max(jnp.where(meet == c[..., None, None], slopes, 0.0), axis=(-2, -1))
         on_it = (slopes == slope_there[..., None, None]) & steeper
         change_there = jnp.max(jnp.where(on_it, changes, -jnp.inf), axis=(-2, -1))
-        return (
-            active,
-            jnp.where(active, change_there, change),
-            jnp.where(active, slope_there, slope),
-            jnp.where(better, c, best),
-            jnp.where(better, found, least),
-        )
+        line = jnp.where(active, change_there, change), jnp.where(active, slope_there, slope)
+        return active, *line, jnp.where(better, c, best), jnp.where(better, found, least)
 
     flat = jnp.max(jnp.where(slopes == 0, changes, 0.0), axis=(-2, -1))  # an excess that no scale removes
     at_zero = cost(jnp.max(changes, axis=(-2, -1)), jnp.zeros_like(n))
     start = (jnp.isfinite(at_zero), flat, jnp.zeros_like(n), jnp.zeros_like(n), at_zero)
-    best = jax.lax.while_loop(go_on, to_the_left, start)[3]
+    best = jax.lax.while_loop(lambda state: jnp.any(state[0]), to_the_left, start)[3]
     return jnp.where(jnp.isfinite(at_zero), best, jnp.nan)

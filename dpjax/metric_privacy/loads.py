@@ -1,12 +1,12 @@
-"""What a pair of elements is charged: the load of noise scales, and the way over all pairs of a universe.
+"""What a pair of elements is charged: the load of noise scales, over all pairs of a universe.
 
 A record that moves from element i to element j changes answer k by |Q_ki - Q_kj|. With independent noise Lap(c_k) that move costs
-sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair.
+sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair. Functions on arrays take queries and metric from
+:func:`prepared`; all batches broadcast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import jax
@@ -16,13 +16,11 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.metric_privacy.metrics import Metric, fold_rows
-from dpjax.metric_privacy.points import PointMetric
-from dpjax.numerics.batching import align
 
 _CELLS = 2**20  # differences of query values in a block of rows: little enough for a cache
 
 
-def load(queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
+def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
     """Return the largest share of its budget that a pair of elements is charged: the noise is private if it is at most 1.
 
         max over i, j of  sum_k |Q_ki - Q_kj| / c_k / d(i, j)
@@ -31,16 +29,16 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric) ->
     protected pair apart, or any noise a pair of budget 0. A query of infinite scale is not answered and costs nothing.
 
     Args:
-        queries: float ``(..., K, N)``, the value of each query at each element of the universe.
+        queries: float ``(..., K, N)``, the value of each query at each element of the universe, without the null record.
         scales: float ``(..., K)``, not negative, may be ``inf``.
-        metric: on N elements (and "nobody"), broadcasts against the batch.
+        metric: on the N elements, broadcasts against the batch.
 
     Returns:
         Float ``(...)``.
 
     Raises:
-        ValueError: shapes that do not fit; queries that are not finite or negative scales, as Python or NumPy numbers (as JAX
-            arrays: NaN for their batch element).
+        ValueError: queries that are not finite or negative scales, as Python or NumPy numbers (as JAX arrays: NaN for their batch
+            element).
 
     Privacy:
         None: no data here.
@@ -57,62 +55,51 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric) ->
     return largest_load(*with_scales(queries, scales, metric))
 
 
-def prepared(queries: ArrayLike, metric: Metric | PointMetric) -> tuple[jax.Array, Metric | PointMetric]:
-    """Queries and metric in one dtype and of one batch rank, with a 0 for "nobody"."""
-    if not isinstance(metric, (Metric, PointMetric)):
-        raise TypeError(f"a Metric is needed here (from_points, from_budgets, ...), got {type(metric).__name__}.")
-    dtype = jnp.promote_types(checks.float_array("queries", queries).dtype, metric.dtype)
-    values = checks.finite("queries", queries, dtype)
-    if values.ndim < 2 or values.shape[-2] == 0:
-        raise ValueError(f"queries must be of shape (..., K, N) with K >= 1, got {values.shape}.")
-    values = metric.columns(values)
-    rank = max(values.ndim - 2, len(metric.batch_shape))
+def prepared(queries: ArrayLike, metric: Metric, name: str = "queries") -> tuple[jax.Array, Metric]:
+    """Values ``(..., K, N)``, with a 0 for the null record, and metric in one dtype."""
+    checks.instance(name, metric, Metric, "from_points, from_budgets, ...")
+    given = checks.float_array(name, queries)
+    if given.ndim < 2 or 0 in given.shape[-2:]:
+        raise ValueError(f"{name} must be of shape (..., K, N) with K, N >= 1, got {given.shape}.")
+    dtype = jnp.promote_types(given.dtype, metric.dtype)
+    values = metric.columns(checks.finite(name, queries, dtype))
     jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape)
-    return align(values, rank + 2), aligned(jax.tree.map(lambda leaf: leaf.astype(dtype), metric), rank)
+    return values, metric.astype(dtype)
 
 
-def aligned(metric: Metric | PointMetric, rank: int) -> Any:
-    """Return the metric with this number of batch axes."""
-    return jax.tree.map(lambda leaf: align(leaf, leaf.ndim + rank - len(metric.batch_shape)), metric)
-
-
-def with_scales(
-    queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric
-) -> tuple[jax.Array, jax.Array, Metric | PointMetric]:
-    """The same with scales, which may have more batch axes."""
+def with_scales(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> tuple[jax.Array, jax.Array, Metric]:
+    """The same with scales."""
     values, metric = prepared(queries, metric)
     c = checks.float_array("scales", scales).astype(values.dtype)
     if not isinstance(scales, jax.Array) and not np.all(checks.host_floats("scales", scales) >= 0):
         raise ValueError(f"scales must not be negative or NaN, got {scales}.")
     if c.shape[-1:] != values.shape[-2:-1]:
         raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")
-    rank = max(values.ndim - 2, c.ndim - 1)
-    return align(values, rank + 2), align(jnp.where(c >= 0, c, jnp.nan), rank + 1), aligned(metric, rank)
+    return values, jnp.where(c >= 0, c, jnp.nan), metric
 
 
-def batch_of(values: jax.Array, metric: Metric | PointMetric) -> tuple[int, ...]:
+def one_query(values: ArrayLike) -> jax.Array | np.ndarray:
+    """Values ``(..., N)`` of one query as ``(..., 1, N)``."""
+    return (values if isinstance(values, jax.Array) else np.asarray(values))[..., None, :]
+
+
+def batch_of(values: jax.Array, metric: Metric) -> tuple[int, ...]:
     """The broadcast batch of queries and metric."""
     return jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape)
 
 
 def ratio(part: jax.Array, whole: jax.Array) -> jax.Array:
-    """Divide part by whole, where nothing of anything is 0, something of nothing inf, and anything of an infinite whole 0."""
-    void = (part == 0) | (whole == jnp.inf)
+    """Divide part by whole: 0/x = 0 for any x, x/0 = inf, x/inf = 0; what is not 0 stays above 0."""
+    free = (part == 0) | (whole == jnp.inf)
     none = whole <= 0
-    value = part / jnp.where(void | none, 1.0, whole)
-    value = jnp.maximum(value, float(np.finfo(part.dtype).tiny))  # what was told apart costs something
-    value = jnp.where(void, 0.0, jnp.where(none, jnp.inf, value))
+    value = jnp.maximum(part / jnp.where(free | none, 1.0, whole), float(np.finfo(part.dtype).tiny))
+    value = jnp.where(free, 0.0, jnp.where(none, jnp.inf, value))
     return jnp.where(jnp.isnan(whole), jnp.nan, value)
 
 
-def fold_pairs(
-    values: jax.Array,
-    metric: Metric | PointMetric,
-    initial: Any,
-    step: Callable[[Any, jax.Array, jax.Array, jax.Array], Any],
-) -> Any:
+def fold_pairs(values: jax.Array, metric: Metric, initial: Any, step: Callable[[Any, jax.Array, jax.Array, jax.Array], Any]) -> Any:
     """Run over all pairs in blocks: ``step(carry, index (B,), differences (..., K, B, N), budgets (..., B, N))``."""
-    lanes = int(np.prod(batch_of(values, metric), dtype=np.int64)) * values.shape[-2] * metric.size
+    lanes = prod(batch_of(values, metric)) * values.shape[-2] * metric.size
     tiny = float(np.finfo(values.dtype).tiny)
 
     def block(carry: Any, index: jax.Array, rows: jax.Array) -> Any:
@@ -125,19 +112,18 @@ def fold_pairs(
 
 
 def largest_of(
-    values: jax.Array,
-    metric: Metric | PointMetric,
-    function: Callable[[jax.Array, jax.Array], jax.Array],
-    tail: tuple[int, ...] = (),
+    values: jax.Array, metric: Metric, function: Callable[[jax.Array, jax.Array], jax.Array], shape: tuple[int, ...]
 ) -> jax.Array:
-    """The largest value over all pairs of a function of differences ``(..., K, B, N)`` and budgets ``(..., B, N)``."""
+    """The largest value over all pairs of a function of differences ``(..., K, B, N)`` and budgets ``(..., B, N)``.
+
+    ``shape`` is what it has besides the two axes of elements.
+    """
 
     def step(carry: jax.Array, index: jax.Array, apart: jax.Array, rows: jax.Array) -> jax.Array:
         return jnp.maximum(carry, jnp.max(function(apart, rows), axis=-2))
 
     # Elements side by side to the end: compilers turn that into vector instructions, and a maximum of neighbours less so.
-    start = jnp.zeros((*batch_of(values, metric), *tail, metric.size), values.dtype)
-    return jnp.max(fold_pairs(values, metric, start, step), axis=-1)
+    return jnp.max(fold_pairs(values, metric, jnp.zeros((*shape, metric.size), values.dtype), step), axis=-1)
 
 
 def per_pair(scales: jax.Array) -> jax.Array:
@@ -146,11 +132,34 @@ def per_pair(scales: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def largest_load(values: jax.Array, scales: jax.Array, metric: Metric | PointMetric) -> jax.Array:
-    """Return :func:`load` of values from :func:`prepared`."""
-    scales = align(scales, values.ndim - 1)
-    return largest_of(
-        values,
-        metric,
-        lambda apart, budgets: ratio(jnp.sum(ratio(apart, per_pair(scales)), axis=-3), align(budgets, apart.ndim - 1)),
-    )
+def largest_load(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Array:
+    """Return :func:`load`."""
+
+    def charged(apart: jax.Array, budgets: jax.Array) -> jax.Array:
+        return ratio(jnp.sum(ratio(apart, per_pair(scales)), axis=-3), budgets)
+
+    return largest_of(values, metric, charged, jnp.broadcast_shapes(batch_of(values, metric), scales.shape[:-1]))
+
+
+def scales_alone(values: jax.Array, metric: Metric) -> jax.Array:
+    """The scale of each query with the whole budget, ``(..., K)``: 0, inf, or between; all NaN where something is wrong."""
+    shape = (*batch_of(values, metric), values.shape[-2])
+    scales = largest_of(values, metric, lambda apart, budgets: ratio(apart, budgets[..., None, :, :]), shape)
+    return jnp.where(jnp.any(jnp.isnan(scales), axis=-1, keepdims=True), jnp.nan, scales)
+
+
+def answered(values: jax.Array, alone: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which queries take a share of the budgets, and the query values with 0 for all others."""
+    alive = (alone > 0) & (alone < jnp.inf)
+    return alive, jnp.where(alive[..., None], values, 0.0)
+
+
+def within_budgets(values: jax.Array, scales: jax.Array, alone: jax.Array, metric: Metric) -> jax.Array:
+    """The scales of the queries that take a share, times their load if it is above 1; 0 or inf for the other queries.
+
+    They are within the budgets in exact arithmetic: the computed load has a relative error below (K + 8) eps.
+    """
+    alive, shared = answered(values, alone)
+    scales = jnp.where(alive, scales, jnp.inf)
+    margin = 1 + (2 * values.shape[-2] + 16) * float(np.finfo(values.dtype).eps)
+    return jnp.where(alive, scales * (jnp.maximum(largest_load(shared, scales, metric), 1.0) * margin)[..., None], alone)

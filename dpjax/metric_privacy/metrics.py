@@ -1,19 +1,18 @@
-"""Privacy budgets between the elements of a data universe, as a matrix or as a function of coordinates.
+"""Privacy budgets between the elements of a data universe: the metric of d-privacy.
 
 A mechanism is d-private if moving one record from element i to element j changes no probability by more than a factor exp(d(i, j)).
 The relation is that of swap neighbours, and the number of records n is public. Definition 2 of Kamalaruban et al. (2020) asks for
 ||x - x'||_1 <= 2 only, which also holds for one record more or less and for x' = x + e_i + e_j: by its conditions a query with the
-same value everywhere needs no noise, and it tells n. ``with_absence`` makes n private: "nobody" becomes an element of the universe,
-with a budget to every other.
+same value everywhere needs no noise, and it tells n. :meth:`Metric.with_absence` makes n private: the null record becomes an
+element of the universe, with a budget to every other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import prod
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +20,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.shortest_paths import shortest_paths
-from dpjax.numerics.batching import align, broadcast_rows, fits
+from dpjax.numerics.batching import fits, take
 
 Neighbors = Literal["swap", "add_remove"]
 NEIGHBORS = ("swap", "add_remove")
@@ -30,45 +30,24 @@ Carry = TypeVar("Carry")
 _CELLS = 2**20  # budgets in a block of rows: 4 to 8 MB
 
 
-class Budgets(Protocol):
-    """What metrics of any kind have: a row of budgets for each element."""
-
-    @property
-    def size(self) -> int:
-        """N."""
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes."""
-
-    @property
-    def dtype(self) -> Any:
-        """Of the budgets."""
-
-    @property
-    def neighbors(self) -> Neighbors:
-        """The relation."""
-
-    def rows(self, start: ArrayLike, count: int) -> jax.Array:
-        """The budgets ``(..., count, N)`` of some elements."""
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Metric:
     """The privacy budget d(i, j) of every pair of elements of a universe: symmetric, 0 on the diagonal, ``inf`` where unprotected.
 
-    Made by :func:`from_budgets`, :func:`from_points` and the other constructors, which check what they are given. Leading axes are
-    a batch; NaN fills a batch element whose parameters were wrong. It is a pytree, differentiable in the budgets. Metrics of one
-    universe add up (what two mechanisms cost together, or the attributes of a record), and a positive factor scales them.
+    Made by :func:`from_budgets`, :func:`from_points`, :func:`point_metric` and the other constructors, which check what they are
+    given. Leading axes are a batch; NaN fills a batch element whose parameters were wrong. It is a pytree, differentiable in the
+    budgets. Metrics of one universe add up (what two mechanisms cost together, or the attributes of a record), and a positive
+    factor, which broadcasts against the batch, scales them.
 
     The triangle inequality is not asked for: a policy such as :func:`dpjax.metric_privacy.thresholds.blowfish` breaks it. What such
     a mechanism promises is then :meth:`closure`, because a record can move through other elements.
 
     Attributes:
-        budgets: float ``(..., N, N)``.
+        budgets: float ``(..., N, N)``; or, where there is no room for the matrix, the coordinates from which blocks of rows are
+            computed (:meth:`dense` makes the matrix).
         neighbors: static. ``"swap"``: n is public, records move from one element to another. ``"add_remove"``: the last element is
-            "nobody" (see :meth:`with_absence`), and n is private.
+            the null record (see :meth:`with_absence`), and n is private.
 
     References:
         Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013). Kamalaruban, Perrier, Asghar and Kaafar (2020), "Not All
@@ -80,7 +59,7 @@ class Metric:
     ([[0.0, 10.0], [10.0, 0.0]], 10.0)
     """
 
-    budgets: jax.Array
+    budgets: Any
     neighbors: Neighbors = field(default="swap", metadata={"static": True})
 
     def __post_init__(self) -> None:
@@ -88,7 +67,7 @@ class Metric:
 
     @property
     def size(self) -> int:
-        """The number of elements N, "nobody" among them if the metric has it."""
+        """The number of elements N, the null record among them if the metric has it."""
         return self.budgets.shape[-1]
 
     @property
@@ -102,27 +81,54 @@ class Metric:
         return self.budgets.dtype
 
     @property
+    @jax.jit
     def smallest(self) -> jax.Array:
         """The smallest budget between two different elements, of shape ``batch_shape``; ``inf`` for a universe of one."""
-        return smallest_budget(self)
+
+        def step(least: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
+            return jnp.minimum(least, jnp.min(jnp.where(itself(index, self.size), jnp.inf, rows), axis=(-2, -1)))
+
+        return fold_rows(self, jnp.full(self.batch_shape, jnp.inf, self.dtype), step)
 
     @property
+    @jax.jit
     def largest(self) -> jax.Array:
         """The largest finite budget, of shape ``batch_shape``; 0 if there is none."""
-        return largest_budget(self)
+
+        def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
+            return jnp.maximum(most, jnp.max(jnp.where(rows == jnp.inf, 0.0, rows), axis=(-2, -1)))
+
+        return fold_rows(self, jnp.zeros(self.batch_shape, self.dtype), step)
 
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
         """Return the budgets ``(..., count, N)`` of elements ``start`` to ``start + count - 1``.
 
-        Args:
-            start: int, may be traced. As in ``jax.lax.dynamic_slice`` it is moved back where the rows would end after N.
-            count: static, at most N.
+        ``start`` may be traced; as in ``jax.lax.dynamic_slice`` it is moved back where the rows would end after N.
         """
+        if isinstance(self.budgets, Points):
+            return self.budgets.rows(start, count)
         return jax.lax.dynamic_slice_in_dim(self.budgets, start, count, axis=-2)
 
+    def pairs(self, first: jax.Array, second: jax.Array) -> jax.Array:
+        """Return d(i, j) for pairs of elements, int32 ``(..., M)``, whose batch is that of the metric or larger."""
+        if isinstance(self.budgets, Points):
+            return self.budgets.pairs(first, second)
+        return take(self.budgets.reshape(*self.batch_shape, self.size**2), first * self.size + second)
+
     def columns(self, queries: jax.Array) -> jax.Array:
-        """Return query values of all elements: ``(..., N)``, with a 0 for "nobody" added where the metric has it."""
-        return columns_of(self, queries)
+        """Return query values of all elements: ``(..., N)``, with a 0 for the null record added where the metric has it."""
+        own = self.size - (self.neighbors == "add_remove")
+        if queries.shape[-1] != own:
+            raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a metric on {own}.")
+        return queries if own == self.size else jnp.concatenate([queries, jnp.zeros_like(queries[..., :1])], axis=-1)
+
+    def astype(self, dtype: Any) -> Metric:
+        """Return the metric in another precision."""
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
+
+    def dense(self) -> Metric:
+        """Return the metric with a matrix of all budgets."""
+        return _dense(self) if isinstance(self.budgets, Points) else self
 
     def closure(self) -> Metric:
         """Return the largest metric below these budgets that satisfies the triangle inequality: the lengths of shortest paths.
@@ -130,29 +136,34 @@ class Metric:
         Elements that no finite path connects stay at ``inf``. Scales for linear queries do not change, since |q_i - q_j| is at
         most the sum of differences along a path; what changes is what may be said of pairs far apart. N steps of N x N work.
         """
-        return replace(self, budgets=shortest_paths(self.budgets))
+        return Metric(shortest_paths(self.dense().budgets), self.neighbors)
 
     def with_absence(self, budgets: ArrayLike) -> Metric:
-        """Return the metric on one element more, "nobody", for which n is private.
+        """Return the metric on one element more, the null record, for which n is private.
 
         Args:
             budgets: float ``(..., N)``, ``(..., 1)`` or one for all: what one more or one less record of each element may cost.
 
         Returns:
-            A metric on N + 1 elements, the last of which is "nobody", of relation ``"add_remove"``.
-
-        Raises:
-            ValueError: the metric has it already; negative budgets or NaN; a shape that does not fit.
+            A metric on N + 1 elements, the last of which is the null record, of relation ``"add_remove"``.
 
         Privacy:
-            A record less is a move to "nobody", whom every query gives the value 0. A replaced record costs no more than two such
-            moves: nothing is protected less than under ``"swap"``, and no pair has more than the sum of its two budgets of absence
-            (by :meth:`closure`). Small ones cost noise: a query's slope then matters less than its size.
+            A record less is a move to the null record, whose value every query takes as 0. A replaced record costs no more than two
+            such moves: nothing is protected less than under ``"swap"``, and no pair has more than the sum of its two budgets of
+            absence (by :meth:`closure`). Small ones cost noise: a query's slope then matters less than its size.
 
         >>> from_budgets([[0.0, 3.0], [3.0, 0.0]]).with_absence(1.0).closure().budgets.tolist()
         [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
         """
-        return Metric(_bordered(self.budgets, absence_of(self, budgets)), "add_remove")
+        if self.neighbors == "add_remove":
+            raise ValueError("this metric has the null record already.")
+        given = budget_array("budgets", budgets).astype(self.dtype)
+        if given.ndim == 0 or given.shape[-1] == 1:
+            given = jnp.broadcast_to(given, (*given.shape[:-1], self.size))
+        if given.shape[-1] != self.size:
+            raise ValueError(f"{self.size} elements need as many budgets of absence, or one for all; got shape {given.shape}.")
+        fits(self.batch_shape, budgets=given.shape[:-1])
+        return _with_absence(self, given)
 
     def __add__(self, other: Metric) -> Metric:
         if not isinstance(other, Metric):
@@ -162,14 +173,14 @@ class Metric:
                 f"metrics add up on one universe only: {self.size} elements under {self.neighbors} neighbors, "
                 f"{other.size} under {other.neighbors}."
             )
-        return replace(self, budgets=_sum(self.budgets, other.budgets))
+        dtype = jnp.promote_types(self.dtype, other.dtype)
+        return Metric(self.astype(dtype).dense().budgets + other.astype(dtype).dense().budgets, self.neighbors)
 
     def __radd__(self, other: int) -> Metric:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
 
     def __mul__(self, factor: ArrayLike) -> Metric:
-        """All budgets times a positive factor, which broadcasts against the batch."""
-        return replace(self, budgets=_scaled(self.budgets, checks.positive("factor", factor, self.dtype)))
+        return _scaled(self, checks.positive("factor", factor, self.dtype))
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # NumPy's arrays leave their product with a metric to the metric
@@ -184,13 +195,8 @@ def from_budgets(budgets: ArrayLike) -> Metric:
         budgets: float ``(..., N, N)``, symmetric, not negative, 0 on the diagonal, ``inf`` where nothing is to be protected.
             Entries ij and ji that differ by rounding (16 units in the last place) become the smaller of them.
 
-    Returns:
-        A :class:`Metric`.
-
     Raises:
-        TypeError: not real numbers.
-        ValueError: not square, or Python or NumPy numbers that are not symmetric, negative, NaN, or not 0 on the diagonal. A JAX
-            array has NaN for that batch element instead.
+        ValueError: Python or NumPy numbers that break these conditions. A JAX array has NaN for that batch element instead.
 
     Privacy:
         The budgets are public, and so is the universe.
@@ -198,9 +204,7 @@ def from_budgets(budgets: ArrayLike) -> Metric:
     >>> from_budgets([[0, 1], [1, 0]]).size
     2
     """
-    given = checks.float_array("budgets", budgets)
-    if given.ndim < 2 or given.shape[-1] != given.shape[-2] or given.shape[-1] == 0:
-        raise ValueError(f"budgets must be square, (..., N, N) with N >= 1, got shape {given.shape}.")
+    given = square_array("budgets", budgets)
     if not isinstance(budgets, jax.Array) and (wrong := _first_wrong(np.asarray(budgets, np.float64), given.dtype)):
         raise ValueError(f"budgets must be symmetric, not negative and 0 on the diagonal: {wrong}.")
     return Metric(_even(given))
@@ -213,12 +217,6 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
         size: static, the number of elements N.
         epsilon: positive, ``(...)``.
 
-    Returns:
-        A :class:`Metric`.
-
-    Raises:
-        ValueError: a bad ``size`` or ``epsilon``.
-
     Privacy:
         All pairs are protected alike; n is public.
 
@@ -229,11 +227,12 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
     [[0.0, 0.5], [0.5, 0.0]]
     """
     size = checks.static_integer("size", size, 1)
-    return Metric(_uniform(checks.positive("epsilon", epsilon, checks.float_array("epsilon", epsilon).dtype), size))
+    rate = checks.positive("epsilon", epsilon, checks.float_array("epsilon", epsilon).dtype)[..., None, None]
+    return Metric(jnp.where(jnp.eye(size, dtype=bool) & ~jnp.isnan(rate), 0.0, rate))
 
 
 def fold_rows(
-    metric: Budgets,
+    metric: Metric,
     initial: Carry,
     step: Callable[[Carry, jax.Array, jax.Array], Carry],
     *,
@@ -241,15 +240,8 @@ def fold_rows(
 ) -> Carry:
     """Run over all budgets a block of rows at a time: ``carry = step(carry, index (count,), rows (..., count, N))``.
 
-    Args:
-        metric: of either kind.
-        initial: a pytree.
-        step: it must not mind rows that come twice (a maximum, a minimum): where ``count`` does not divide N, the last block
-            overlaps the one before.
-        count: static; about a million budgets a block if left out.
-
-    Returns:
-        The last carry.
+    It returns the last carry. ``step`` must not mind rows that come twice (a maximum, a minimum): where ``count``, static and about
+    a million budgets if left out, does not divide N, the last block overlaps the one before.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.metric_privacy.points import point_metric
@@ -269,51 +261,9 @@ def fold_rows(
     return jax.lax.fori_loop(0, -(-size // block), body, initial)
 
 
-@jax.jit
-def smallest_budget(metric: Budgets) -> jax.Array:
-    """The smallest budget of two elements, ``(...)``."""
-
-    def step(least: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-        others = jnp.where(align(itself(index, metric.size), rows.ndim), jnp.inf, rows)
-        return jnp.minimum(least, jnp.min(others, axis=(-2, -1)))
-
-    return fold_rows(metric, jnp.full(metric.batch_shape, jnp.inf, metric.dtype), step)
-
-
-@jax.jit
-def largest_budget(metric: Budgets) -> jax.Array:
-    """The largest finite budget, ``(...)``."""
-
-    def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-        return jnp.maximum(most, jnp.max(jnp.where(rows == jnp.inf, 0.0, rows), axis=(-2, -1)))
-
-    return fold_rows(metric, jnp.zeros(metric.batch_shape, metric.dtype), step)
-
-
 def itself(index: jax.Array, size: int) -> jax.Array:
     """Which of all elements is the one of each row, ``(count, N)``."""
-    return index[:, None] == jnp.arange(size, dtype=index.dtype)[None, :]
-
-
-def columns_of(metric: Budgets, queries: jax.Array) -> jax.Array:
-    """See :meth:`Metric.columns`."""
-    own = metric.size - (metric.neighbors == "add_remove")
-    if queries.shape[-1] != own:
-        raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a metric on {own}.")
-    return queries if own == metric.size else jnp.concatenate([queries, jnp.zeros_like(queries[..., :1])], axis=-1)
-
-
-def absence_of(metric: Budgets, budgets: ArrayLike) -> jax.Array:
-    """The budgets of :meth:`Metric.with_absence`, ``(..., N)``."""
-    if metric.neighbors == "add_remove":
-        raise ValueError("this metric has the element nobody already.")
-    given = budget_array("budgets", budgets).astype(metric.dtype)
-    if given.ndim == 0 or given.shape[-1] == 1:
-        given = jnp.broadcast_to(given, (*given.shape[:-1], metric.size))
-    if given.shape[-1] != metric.size:
-        raise ValueError(f"{metric.size} elements need as many budgets of absence, or one for all; got shape {given.shape}.")
-    fits(metric.batch_shape, budgets=given.shape[:-1])
-    return given
+    return index[:, None] == jnp.arange(size, dtype=index.dtype)
 
 
 def budget_array(name: str, value: ArrayLike) -> jax.Array:
@@ -326,43 +276,55 @@ def budget_array(name: str, value: ArrayLike) -> jax.Array:
     return array
 
 
+def square_array(name: str, value: ArrayLike) -> jax.Array:
+    """Return floats ``(..., N, N)``."""
+    array = checks.float_array(name, value)
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] == 0:
+        raise ValueError(f"{name} must be square, (..., N, N) with N >= 1, got shape {array.shape}.")
+    return array
+
+
+def nan_where_any(array: jax.Array, wrong: jax.Array | None = None) -> jax.Array:
+    """NaN for every batch element with something wrong (NaN, unless it is given) in its last two axes."""
+    wrong = jnp.isnan(array) if wrong is None else wrong
+    return jnp.where(jnp.any(wrong, axis=(-2, -1), keepdims=True), jnp.nan, array)
+
+
+def nan_where_missing(epsilon: jax.Array, needed: jax.Array) -> jax.Array:
+    """NaN for the batch elements that have NaN among the ``needed`` ``(..., k)``."""
+    return jnp.where(jnp.any(jnp.isnan(needed), axis=-1), jnp.nan, epsilon)
+
+
+@jax.jit
+def _dense(metric: Metric) -> Metric:
+    whole = metric.rows(0, metric.size)
+    return Metric(nan_where_any(jnp.minimum(whole, jnp.swapaxes(whole, -1, -2))), metric.neighbors)
+
+
+@jax.jit
+def _with_absence(metric: Metric, edge: jax.Array) -> Metric:
+    own = metric.budgets
+    if isinstance(own, Points):
+        return Metric(replace(own, absence=edge, epsilon=nan_where_missing(own.epsilon, edge)), "add_remove")
+    batch = jnp.broadcast_shapes(edge.shape[:-1], metric.batch_shape)
+    edge = jnp.broadcast_to(edge, (*batch, metric.size))[..., None]
+    whole = jnp.concatenate([jnp.broadcast_to(own, (*batch, *own.shape[-2:])), edge], axis=-1)
+    last = jnp.swapaxes(jnp.pad(edge, [(0, 0)] * len(batch) + [(0, 1), (0, 0)]), -1, -2)
+    return Metric(nan_where_any(jnp.concatenate([whole, last], axis=-2)), "add_remove")
+
+
+@jax.jit
+def _scaled(metric: Metric, factor: jax.Array) -> Metric:
+    own = metric.budgets
+    if not isinstance(own, Points):
+        return Metric(nan_where_any(own * factor[..., None, None]), metric.neighbors)
+    absence = None if own.absence is None else own.absence * factor[..., None]
+    return Metric(replace(own, epsilon=own.epsilon * factor, absence=absence), metric.neighbors)
+
+
 @jax.jit
 def _even(budgets: jax.Array) -> jax.Array:
-    return void(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), _faults(budgets, budgets.dtype, jnp))
-
-
-@partial(jax.jit, static_argnames="size")
-def _uniform(epsilon: jax.Array, size: int) -> jax.Array:
-    rate = epsilon[..., None, None]
-    return jnp.where(align(jnp.eye(size, dtype=bool), rate.ndim) & ~jnp.isnan(rate), 0.0, rate)
-
-
-@jax.jit
-def _bordered(budgets: jax.Array, edge: jax.Array) -> jax.Array:
-    batch = jnp.broadcast_shapes(edge.shape[:-1], budgets.shape[:-2])
-    edge = broadcast_rows(edge, batch)
-    inner = jnp.broadcast_to(align(budgets, len(batch) + 2), (*batch, *budgets.shape[-2:]))
-    last = jnp.concatenate([edge, jnp.zeros_like(edge[..., :1])], axis=-1)
-    whole = jnp.concatenate([jnp.concatenate([inner, edge[..., None]], axis=-1), last[..., None, :]], axis=-2)
-    return void(whole, jnp.isnan(whole))
-
-
-@jax.jit
-def _sum(one: jax.Array, other: jax.Array) -> jax.Array:
-    rank, dtype = max(one.ndim, other.ndim), jnp.promote_types(one.dtype, other.dtype)
-    return align(one, rank).astype(dtype) + align(other, rank).astype(dtype)
-
-
-@jax.jit
-def _scaled(budgets: jax.Array, factor: jax.Array) -> jax.Array:
-    rank = max(budgets.ndim, factor.ndim + 2)
-    scaled = align(budgets, rank) * align(factor[..., None, None], rank)
-    return void(scaled, jnp.isnan(scaled))
-
-
-def void(array: jax.Array, wrong: jax.Array) -> jax.Array:
-    """NaN for every batch element with something wrong in its last two axes."""
-    return jnp.where(jnp.any(wrong, axis=(-2, -1), keepdims=True), jnp.nan, array)
+    return nan_where_any(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), _faults(budgets, budgets.dtype, jnp))
 
 
 def _faults(budgets: Any, dtype: Any, xp: Any) -> Any:
@@ -372,8 +334,7 @@ def _faults(budgets: Any, dtype: Any, xp: Any) -> Any:
     one, other = xp.where(finite, budgets, 0), xp.where(finite, mirrored, 0)
     gap = xp.abs(one - other) > 16 * float(np.finfo(dtype).eps) * xp.maximum(one, other)
     uneven = xp.where(finite, gap, budgets != mirrored)
-    diagonal = xp.eye(budgets.shape[-1], dtype=bool).reshape((1,) * (budgets.ndim - 2) + budgets.shape[-2:])
-    return uneven | ~(budgets >= 0) | (diagonal & (budgets != 0))
+    return uneven | ~(budgets >= 0) | (xp.eye(budgets.shape[-1], dtype=bool) & (budgets != 0))
 
 
 def _first_wrong(budgets: np.ndarray, dtype: Any) -> str:

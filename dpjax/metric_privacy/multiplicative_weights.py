@@ -13,11 +13,10 @@ error goes from 0.29 n (uniform) to 0.56 n in ten rounds without noise, and to 0
 |c q'_i| <= 1, besides. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
 """
 
-from __future__ import annotations
-
+import warnings
 from functools import partial
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +28,8 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.selection import gumbel_max
 from dpjax.metric_privacy.guarantees import MetricGuarantee, times
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
+from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.points import PointMetric
-from dpjax.numerics.batching import align
 from dpjax.numerics.double_float import Pair, single
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
@@ -43,7 +40,7 @@ OUTPUTS = ("average", "last")
 
 
 class _Problem(NamedTuple):
-    """One run for each of the leading axes ``(*shape, *batch)``; all fields are aligned to that rank.
+    """What the runs have in common; leading axes broadcast against those of the runs, ``(*shape, *batch)``.
 
     Attributes:
         values: c Q', ``(..., K, N)``.
@@ -73,9 +70,9 @@ def mwem(
 
     Args:
         key: a scalar typed threefry key.
-        x: counts ``(..., N)`` of the elements (without "nobody"); one that is negative, infinite or NaN counts as 0.
-        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_lipschitz_queries`), with all
-            values in [-1, 1]; their batch broadcasts against that of the data.
+        x: counts ``(..., N)`` of the elements (without the null record); one that is negative, infinite or NaN counts as 0.
+        queries: what to answer, and at which scale c, with all values in [-1, 1] (Theorem 8 needs it); their batch broadcasts
+            against that of the data.
         rounds: T, at least 1: how many queries are selected and measured.
         shape: the shape of the draws for each dataset.
         output: ``"average"``, of y^0 to y^(T-1) as in the paper (all that Theorem 8 speaks of; for T = 1 it is uniform), or
@@ -84,24 +81,20 @@ def mwem(
             ``passes - 1`` updates by each measurement made so far (as Hardt, Ligett and McSherry do). It costs no privacy, and 10
             with ``output="last"`` are a better start than the paper's: on 3 queries of 10 towns and 1001 records, with 10 rounds, a
             largest error of 29 in place of 196 (Laplace noise for just these queries: 2).
-        total: n, positive and public, ``(...)``. Under add/remove it is required: an upper bound on the number of records, the
-            rest of which are "nobody". Under swap the counts are added up.
+        total: as for :func:`dpjax.metric_privacy.small_database.small_db`.
 
     Returns:
-        Float of shape ``(*shape, *batch, N)``, "nobody" last if the metric has it: each sums to n. ``queries.answers`` of it are
-        the answers. NaN where the scale of the queries is infinite or a value is outside [-1, 1] (Theorem 8 needs it: divide all
-        queries by their largest |value|, and multiply the answers).
+        Float of shape ``(*shape, *batch, N)``, the null record last if the metric has it: each sums to n. ``queries.answers`` of
+        it are the answers. NaN where the scale of the queries is infinite or a value is outside [-1, 1].
 
     Raises:
-        TypeError: ``key`` is not a typed key, or not real numbers.
-        ValueError: another kind of key, bad ``rounds``, ``passes`` or ``total``, an unknown ``output``, or a number of elements
-            that is not that of the queries.
+        ValueError: concrete queries all of which have a value outside [-1, 1].
 
     Privacy:
         d-private for each dataset and draw, under the relation of the metric of the queries: swap, with n public, or add/remove
-        with "nobody" as an element of the universe, and with the total public. A shape of k draws costs k times that. Public: the
-        queries, c and the options. Float draws are simulations: the low-order bits of a measurement depend on the data (Mironov
-        2012). The noise reaches 45 nats.
+        with the null record in the universe, and with the total public. A shape of k draws costs k times that. Public: the queries,
+        c and the options. Float draws are simulations: the low-order bits of a measurement depend on the data (Mironov 2012). The
+        noise reaches 45 nats.
 
     References:
         Hardt, Ligett and McSherry (2012); Kamalaruban, Perrier, Asghar and Kaafar (2020), Algorithm 2 and Theorem 7, repaired: the
@@ -119,23 +112,19 @@ def mwem(
     checks.one_of("output", output, OUTPUTS)
     rounds, passes = checks.static_integer("rounds", rounds, 1), checks.static_integer("passes", passes, 1)
     checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    concrete = queries.values.size > 0 and not isinstance(queries.values, jax.core.Tracer)
+    if concrete and np.all(np.max(np.abs(queries.values), axis=(-2, -1)) > 1):
+        raise ValueError(BEYOND_ONE)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     return _run(check_key(key), counts, public, queries, rounds, tuple(shape), output, passes)
 
 
-def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> MetricGuarantee:
-    """Return what one draw of :func:`mwem` costs, after a look whether the metric allows the queries at their scale.
+def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
+    """Return what one draw of :func:`mwem` costs, if the metric allows the queries at their scale: d, and 3/2 of d in range.
 
-    Args:
-        queries: those of the draw, concrete and without a batch.
-        metric: budgets of the universe.
-
-    Returns:
-        A :class:`MetricGuarantee`. Its ranges are 3/2 of the budgets: half a budget goes to selections, whose range is no larger,
-        and half to Laplace noise, whose range is twice that.
+    Half a budget goes to selections, whose range is no larger, and half to Laplace noise, whose range is twice that.
 
     Raises:
-        TypeError: traced arguments.
         ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
@@ -163,7 +152,7 @@ def _run(
     runs, size = shape + batch, queries.size
     if prod(runs) == 0:
         return jnp.zeros((*runs, size), total.dtype)
-    problem = _problem(counts, total, queries, len(runs))
+    problem = _problem(counts, total, queries)
     keys = row_words(key, runs)
     log_y = jnp.zeros((*runs, size), total.dtype)
     past = (jnp.zeros((rounds, *runs, size), total.dtype), jnp.zeros((rounds, *runs, 1), total.dtype))
@@ -185,18 +174,22 @@ def _run(
     return sum_y / rounds if output == "average" else problem.total * jax.nn.softmax(log_y, axis=-1)
 
 
-def _problem(counts: Pair, total: jax.Array, queries: LipschitzQueries, rank: int) -> _Problem:
+def _problem(counts: Pair, total: jax.Array, queries: LipschitzQueries) -> _Problem:
     dtype = counts.high.dtype
-    values, scale = align(queries.values.astype(dtype), rank + 2), align(queries.scale.astype(dtype), rank)[..., None]
+    values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
     fits = (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
-    answers = linear_answers(values, Pair(*(align(part, rank + 1) for part in counts)))
-    return _Problem(values, answers, jnp.where(fits, scale, jnp.nan), align(total, rank)[..., None])
+    return _Problem(values, linear_answers(values, counts), jnp.where(fits, scale, jnp.nan), total[..., None])
 
 
 def _exponents(problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
     """The logarithm of the selection's weights, ``(*runs, K)``: scores over 4cT, less the largest."""
     misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
     return -below_best(misses) / (4 * rounds * problem.scale)
+
+
+@partial(jax.jit, static_argnames="rounds")
+def _first_exponents(counts: Pair, total: jax.Array, queries: LipschitzQueries, y: jax.Array, rounds: int) -> jax.Array:
+    return _exponents(_problem(counts, total, queries), y, rounds)
 
 
 def _select(words: Words, problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
@@ -231,27 +224,27 @@ def _again(
     return jnp.where(index <= number.astype(index.dtype), log_y + added, log_y)
 
 
-def selection_law(x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, total: ArrayLike | None = None) -> Finite:
-    """Return the law of the query that a round of :func:`mwem` selects from the synthetic histogram y, for audits.
+def selection_distribution(
+    x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, total: ArrayLike | None = None
+) -> Finite:
+    """Return the distribution of the query that a round of :func:`mwem` selects from the synthetic histogram y, for audits.
 
-    Args:
-        x: counts ``(..., N)``, as for :func:`mwem`.
-        y: float ``(..., N)``, "nobody" included.
-        queries: as for :func:`mwem`.
-        rounds: T, at least 1.
-        total: as for :func:`mwem`.
-
-    Returns:
-        A :class:`Finite` on the indices of the queries.
+    Arguments are those of :func:`mwem`; y is float ``(..., N)``, the null record included.
 
     >>> from dpjax.metric_privacy.lipschitz import LipschitzQueries
     >>> queries = LipschitzQueries(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array(0.5))
-    >>> law = selection_law([3.0, 1.0], [2.0, 2.0], queries, rounds=2)
-    >>> round(float(jnp.log(law.prob(0.0) / law.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
+    >>> distribution = selection_distribution([3.0, 1.0], [2.0, 2.0], queries, rounds=2)
+    >>> round(float(jnp.log(distribution.prob(0.0) / distribution.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
     0.25
     """
-    checks.instance("selection_law", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    checks.instance("selection_distribution", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
-    rank = max(counts.high.ndim - 1, public.ndim, len(queries.batch_shape), np.ndim(y) - 1)
-    exponents = _exponents(_problem(counts, public, queries, rank), align(jnp.asarray(y, public.dtype), rank + 1), rounds)
+    exponents = _first_exponents(counts, public, queries, jnp.asarray(y, public.dtype), rounds)
     return Finite(jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "selection_law":
+        warnings.warn("selection_law is now selection_distribution, and goes in 0.3.", DeprecationWarning, stacklevel=2)
+        return selection_distribution
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

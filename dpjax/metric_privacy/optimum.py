@@ -3,80 +3,68 @@
 The budgets are linear in u, where the objectives are convex. Pairs that a solution overspends are added until there are none.
 """
 
-from __future__ import annotations
-
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.metric_privacy.loads import batch_of, fold_pairs, per_pair, ratio
+from dpjax.metric_privacy.loads import answered, fold_pairs, per_pair, ratio, within_budgets
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.points import PointMetric, pair_budgets
-from dpjax.metric_privacy.strategies import alone_scales, answered, finished, one_for_all, selected_shares
-from dpjax.numerics.batching import align
 
 _EXCHANGES = 30  # of the working set of pairs; a few suffice
 _STEPS = 80  # of the interior point method: the gap falls about fivefold in each, less where scales span many powers of ten
 
 
-@partial(jax.jit, static_argnames="power")
-def best_scales(values: jax.Array, metric: Metric | PointMetric, weights: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
-    """Return scales and gap of :func:`optimal_scales` for values from :func:`prepared`."""
-    batch = batch_of(values, metric)
-    if 0 in batch:
-        return jnp.zeros((*batch, values.shape[-2]), values.dtype), jnp.zeros(batch, values.dtype)
-    alone = alone_scales(values, metric)
+def best_scales(
+    values: jax.Array, metric: Metric, alone: jax.Array, weights: jax.Array, power: int, others: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """Return the scales ``(..., K)`` of the smallest sum of w_k c_k^power (w_k log c_k for 0), and a bound of the gap ``(...)``.
+
+    Args:
+        values: of the queries, ``(..., K, N)``.
+        metric: in the dtype of the values.
+        alone: the scale of each query with the whole budget, ``(..., K)``, which has the whole batch.
+        weights: positive, broadcast against the scales.
+        power: of the objective.
+        others: scales by other strategies: the search starts at the first, and the result is no worse than any.
+    """
     alive, shared = answered(values, alone)
-    weights = jnp.where(alive, align(weights, alive.ndim), 0.0)
+    weights = jnp.where(alive, weights, 0.0)
     # In units of v = alone / c, every entry of the constraints and every v is at most 1.
     unit = jnp.where(alive, alone, 1.0)
-    size = weights * jnp.where(alive, unit, 1.0) ** power
+    size = weights * unit**power
     w = size / jnp.max(size, axis=-1, keepdims=True)
-    fixed = jax.lax.stop_gradient((shared, metric))
-    shares = jnp.where(alive, selected_shares(fixed[0], alive, fixed[1]), 1.0)
-    others = [finished(values, c, alone, metric) for c in jax.lax.stop_gradient((1 / shares, one_for_all(*fixed)))]
-    start = jnp.where(alive, unit * shares, 0.0)
+    start = jnp.where(alive, unit / others[0], 0.0)
     scaled = jax.lax.stop_gradient((shared / unit[..., None], metric, w, alive, start))
     v, multipliers, first, second = jax.lax.stop_gradient(_exchange(*scaled, power))
     rows = _constraints(shared / unit[..., None], metric, first, second)
     v = _implicit(v, multipliers, rows, w, alive, power)
-    best = finished(values, unit / jnp.where(alive, v, 1.0), alone, metric)
+    best = within_budgets(values, unit / jnp.where(alive, v, 1.0), alone, metric)
 
     def objective(scales: jax.Array) -> jax.Array:
         x = jnp.where(alive, scales / unit, 1.0)
         return jnp.sum(w * (x**power if power else jnp.log(x)), axis=-1)
 
-    for other in jax.lax.stop_gradient(others):
+    for other in others:
         # Better by rounding only, unless the solver failed: the derivative stays that of the optimum.
+        other = jax.lax.stop_gradient(within_budgets(values, other, alone, metric))
         better = ~(objective(best) <= objective(other))
         change = best - jax.lax.stop_gradient(best)
         best = jnp.where(better[..., None], other + jnp.where(jnp.isfinite(change), change, 0.0), best)
     bound = _lower_bound(rows, multipliers, w, alive, power)
     reached = objective(best)
-    total = jnp.sum(w, axis=-1)
+    gap = reached / bound - 1 if power else jnp.expm1((reached - bound) / jnp.sum(w, axis=-1))
     nothing = jnp.where(jnp.isnan(alone[..., 0]), jnp.nan, 0.0)  # left to choose
-    gap = reached / bound - 1 if power else jnp.expm1((reached - bound) / total)
     return best, jax.lax.stop_gradient(jnp.where(jnp.any(alive, axis=-1), jnp.maximum(gap, 0.0), nothing))
 
 
-def _constraints(shared: jax.Array, metric: Metric | PointMetric, first: jax.Array, second: jax.Array) -> jax.Array:
+def _constraints(shared: jax.Array, metric: Metric, first: jax.Array, second: jax.Array) -> jax.Array:
     """|dQ_k| / d for pairs of elements ``(..., M)``: a row of ``(..., M, K)`` for each."""
     one, other = (jnp.take_along_axis(shared, index[..., None, :], axis=-1) for index in (first, second))
-    return jnp.swapaxes(ratio(jnp.abs(one - other), _budgets(metric, first, second)[..., None, :]), -1, -2)
-
-
-def _budgets(metric: Metric | PointMetric, first: jax.Array, second: jax.Array) -> jax.Array:
-    """d(i, j) of pairs ``(..., M)``."""
-    if isinstance(metric, PointMetric):
-        return pair_budgets(metric, first, second)
-    flat = metric.budgets.reshape(*metric.batch_shape, metric.size**2)
-    return jnp.take_along_axis(flat, first * metric.size + second, axis=-1)
+    return jnp.swapaxes(ratio(jnp.abs(one - other), metric.pairs(first, second)[..., None, :]), -1, -2)
 
 
 def _exchange(
-    shared: jax.Array, metric: Metric | PointMetric, w: jax.Array, alive: jax.Array, start: jax.Array, power: int
+    shared: jax.Array, metric: Metric, w: jax.Array, alive: jax.Array, start: jax.Array, power: int
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The optimum v, multipliers, and the pairs that they belong to: solve for some pairs, add those that this overspends."""
     n, k, batch = metric.size, shared.shape[-2], start.shape[:-1]
@@ -101,7 +89,7 @@ def _exchange(
         def step(carry: tuple, index: jax.Array, apart: jax.Array, rows: jax.Array) -> tuple:
             loads, partner = carry
             together = ratio(jnp.sum(per_pair(v) * apart, axis=-3), rows)
-            together = jnp.where(align(columns[None, :] > index[:, None], together.ndim), together, 0.0)
+            together = jnp.where(columns > index[:, None], together, 0.0)
             at = (*((jnp.int32(0),) * len(batch)), index[0])
             here = jnp.argmax(together, axis=-1).astype(jnp.int32)
             return (
@@ -111,8 +99,7 @@ def _exchange(
 
         return fold_pairs(shared, metric, (jnp.zeros((*batch, n), shared.dtype), jnp.zeros((*batch, n), jnp.int32)), step)
 
-    everyone = jnp.broadcast_to(align(columns, len(batch) + 1), (*batch, n))
-
+    every = jnp.broadcast_to(columns, (*batch, n))
     tolerance = 1 + (1e-11 if shared.dtype == jnp.float64 else 1e-5)
 
     def exchange(carry: tuple) -> tuple:
@@ -125,7 +112,7 @@ def _exchange(
         score = jnp.concatenate([held, jnp.where(loads > 1 + 16 * eps, 1 + jnp.minimum(loads, 2.0), spare)], axis=-1)
         _, kept = jax.lax.top_k(score, slots)
         first, second = (
-            jnp.take_along_axis(jnp.concatenate(pool, axis=-1), kept, axis=-1) for pool in ((first, everyone), (second, partner))
+            jnp.take_along_axis(jnp.concatenate(pool, axis=-1), kept, axis=-1) for pool in ((first, every), (second, partner))
         )
         v, multipliers = _interior_point(_constraints(shared, metric, first, second), w, alive, start, power)
         found = (v, multipliers, first, second, *heaviest(v))
@@ -196,11 +183,11 @@ def _newton(
     """Solve (diag((p+1) w v^-(p+2)) + rows^T diag(pull) rows) x = gradient; 0 for queries that take no share."""
     curve = jnp.where(alive, (power + 1) * w * v ** (-power - 2), 1.0)
     hessian = jnp.matmul(jnp.swapaxes(rows, -1, -2), pull[..., None] * rows, precision=jax.lax.Precision.HIGHEST)
-    hessian = hessian + curve[..., None] * align(jnp.eye(v.shape[-1], dtype=v.dtype), hessian.ndim)
+    hessian = hessian + curve[..., None] * jnp.eye(v.shape[-1], dtype=v.dtype)
     # A unit diagonal, as the entries span many powers of ten; a little more, or rounding leaves some without a factor.
     root = jnp.sqrt(jnp.diagonal(hessian, axis1=-2, axis2=-1))
     ridge = 8 * v.shape[-1] * float(np.finfo(v.dtype).eps) * jnp.eye(v.shape[-1], dtype=v.dtype)
-    factor = jnp.linalg.cholesky(hessian / (root[..., :, None] * root[..., None, :]) + align(ridge, hessian.ndim))
+    factor = jnp.linalg.cholesky(hessian / (root[..., :, None] * root[..., None, :]) + ridge)
     half = jax.lax.linalg.triangular_solve(factor, (jnp.where(alive, gradient, 0.0) / root)[..., None], left_side=True, lower=True)
     whole = jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
     return whole[..., 0] / root

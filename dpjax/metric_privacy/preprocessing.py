@@ -8,8 +8,6 @@ The problem is convex in G for given c, in c for given G, and for K = 1 in both.
 of shares; from the best of them G and c in turns. What is returned is checked, and never worse than G = Q.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple
@@ -20,11 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.loads import aligned, largest_load, prepared
+from dpjax.metric_privacy.loads import largest_load, prepared
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.optimum import best_scales
-from dpjax.metric_privacy.strategies import common_scales
-from dpjax.numerics.batching import align
+from dpjax.metric_privacy.scales import common_scales, smallest_scales
+from dpjax.numerics.bisection import bisect
 
 Loss = Literal["squared", "absolute", "maximum"]
 Bias = Literal["all_elements", "worst_element"]
@@ -76,7 +73,7 @@ def fit_queries(
 
     Args:
         queries: float ``(..., K, N)``, finite.
-        metric: a :class:`Metric` that satisfies the triangle inequality, on N elements; broadcasts against the batch.
+        metric: on N elements, with the triangle inequality; broadcasts against the batch.
         num_records: positive ``(...)``, n or a public bound of it.
         loss: static.
         bias: static.
@@ -89,9 +86,7 @@ def fit_queries(
         ``closed_form`` is then infinite.
 
     Raises:
-        TypeError: not a :class:`Metric`.
-        ValueError: as :func:`dpjax.metric_privacy.loads.load`; bad ``num_records`` or ``failure``; an unknown option; a
-            metric with "nobody", whose n is not public.
+        ValueError: a metric with the null record, whose n is not public.
 
     Privacy:
         ``metric_laplace(x, fit.queries, metric, scales=fit.scales)`` is d-private under swap neighbors, whatever was found.
@@ -108,16 +103,20 @@ def fit_queries(
     """
     checks.one_of("loss", loss, LOSSES)
     checks.one_of("bias", bias, BIASES)
-    checks.instance("fit_queries", metric, Metric, "point_metric(...).dense() for one of coordinates")
-    if metric.neighbors != "swap":
-        raise ValueError("fit_queries needs a public number of records: a metric without nobody.")
     if not 0 < float(failure) < 1:
         raise ValueError(f"failure must be between 0 and 1, got {failure}.")
-    values, known = prepared(queries, metric)
+    values, known = with_public_n(queries, metric)
     n = checks.positive("num_records", num_records, values.dtype)
-    rank = max(n.ndim, values.ndim - 2)
     bias = "worst_element" if loss == "maximum" else bias  # one and the same
-    return _fit(align(values, rank + 2), aligned(known, rank), align(n, rank), loss, bias, float(failure))
+    return _fit(values, known, n, loss, bias, float(failure))
+
+
+def with_public_n(queries: ArrayLike, metric: Metric) -> tuple[jax.Array, Metric]:
+    """Values and matrix of budgets in one dtype, without the null record."""
+    values, known = prepared(queries, metric)
+    if metric.neighbors != "swap":
+        raise ValueError("fitting needs a public number of records: a metric without the null record.")
+    return values, known.dense()
 
 
 def _bound(residual: jax.Array, scales: jax.Array, n: jax.Array, loss: str, bias: str, failure: float) -> jax.Array:
@@ -136,8 +135,7 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: str, bias: str, 
     batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape, n.shape)
     asked = jnp.broadcast_to(values, (*batch, *values.shape[-2:]))
     # Elements of budget 0 are one element.
-    same = (metric.budgets == 0).astype(asked.dtype)
-    same = jnp.broadcast_to(same, (*batch, *same.shape[-2:]))
+    same = jnp.broadcast_to((metric.budgets == 0).astype(asked.dtype), (*batch, *metric.budgets.shape[-2:]))
     means = jnp.matmul(asked, same, precision=jax.lax.Precision.HIGHEST) / jnp.sum(same, axis=-1)[..., None, :]
     one = jnp.argmax(same, axis=-1).astype(jnp.int32)[..., None, :]
     twins = jnp.any(jnp.sum(same, axis=-1) > 1, axis=-1)
@@ -150,8 +148,7 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: str, bias: str, 
     def scales_of(g: jax.Array) -> jax.Array:
         if loss == "maximum":
             return common_scales(g, metric)
-        weights = jnp.ones((1,) * (g.ndim - 1), g.dtype)
-        return best_scales(g, metric, weights, 2 if loss == "squared" else 1)[0]
+        return smallest_scales(g, metric, jnp.ones((1,), g.dtype), 2 if loss == "squared" else 1)[0]
 
     def objective(g: jax.Array, c: jax.Array) -> jax.Array:
         return _bound(g - asked, c, n, loss, bias, failure)
@@ -264,12 +261,9 @@ def _on_cube_dual(x: jax.Array, radius: jax.Array) -> jax.Array:
     """Project on the L1 ball over the last two axes, by bisection."""
     size, radius = jnp.abs(x), jnp.max(radius, axis=(-2, -1), keepdims=True)
 
-    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        middle = (low + high) / 2
-        over = jnp.sum(jnp.maximum(size - middle, 0.0), axis=(-2, -1), keepdims=True) > radius
-        return jnp.where(over, middle, low), jnp.where(over, high, middle)
+    def outside(cut: jax.Array | float) -> jax.Array:
+        return jnp.sum(jnp.maximum(size - cut, 0.0), axis=(-2, -1), keepdims=True) > radius
 
     top = jnp.max(size, axis=(-2, -1), keepdims=True)
-    _, cut = jax.lax.fori_loop(0, 30, halve, (jnp.zeros_like(top), top))
-    return jnp.where(jnp.sum(size, axis=(-2, -1), keepdims=True) > radius, _soft(x, cut), x)
+    _, cut = bisect(outside, jnp.zeros_like(top), top, 30)
+    return jnp.where(outside(0.0), _soft(x, cut), x)

@@ -1,14 +1,16 @@
 """Noise scales for linear queries under a metric: how much Laplace noise each of K answers needs.
 
-A record that moves from element i to element j changes answer k by |Q_ki - Q_kj|. With independent noise Lap(c_k) that move costs
-sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair: the scales c share the budget of each pair between the
-queries. Three strategies of Kamalaruban et al. (2020), and the exact optimum, which is convex in 1/c.
+The scales c share the budget of each pair of elements between the queries (:func:`dpjax.metric_privacy.loads.load`). Three
+strategies of Kamalaruban et al. (2020), and the exact optimum, which is convex in 1/c. Nothing here sees data: any way to choose c
+is allowed, and every c returned is multiplied by its largest load, rounded up.
 
-Nothing here sees data: any way to choose c is allowed, and every c returned is multiplied by its largest load, rounded up.
+What all functions take: ``queries``, float ``(..., K, N)``, and a ``metric`` on the N elements (the null record not counted), whose
+batch broadcasts against theirs. What all scales mean: 0 for a query that needs no noise (it tells no protected pair apart), ``inf``
+for one that cannot be answered (it tells apart a pair of budget 0), and neither takes a share, which the paper does not consider.
+Bad queries raise as in :func:`~dpjax.metric_privacy.loads.load`.
 """
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -17,12 +19,20 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.loads import largest_of, prepared, with_scales
+from dpjax.metric_privacy.loads import (
+    answered,
+    batch_of,
+    largest_of,
+    one_query,
+    per_pair,
+    prepared,
+    ratio,
+    scales_alone,
+    with_scales,
+    within_budgets,
+)
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.optimum import best_scales
-from dpjax.metric_privacy.points import PointMetric
-from dpjax.metric_privacy.strategies import common_scales, equal_shares, scales_in_rounds
-from dpjax.numerics.batching import align
 
 Strategy = Literal["equal_shares", "common", "parameter_selection", "optimal"]
 Objective = Literal["squared", "absolute", "geometric_mean"]
@@ -43,25 +53,12 @@ class OptimalScales(NamedTuple):
     gap: jax.Array
 
 
-def single_query_scale(query: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
-    """Return the noise scale of one query that has the whole budget: max over pairs of |q_i - q_j| / d(i, j), rounded up.
-
-    A universe without room for all pairs is gone through in blocks of rows, if ``metric`` is a :class:`PointMetric`.
-
-    Args:
-        query: float ``(..., N)``.
-        metric: broadcasts against the batch.
-
-    Returns:
-        Float ``(...)``; 0 for a query that needs no noise (no protected pair is told apart), ``inf`` for one that cannot be
-        answered (it tells apart a pair of budget 0).
-
-    Raises:
-        ValueError: as :func:`dpjax.metric_privacy.loads.load`.
+def single_query_scale(query: ArrayLike, metric: Metric) -> jax.Array:
+    """Return the scale ``(...)`` of one query ``(..., N)`` with the whole budget: max of |q_i - q_j| / d(i, j), rounded up.
 
     Privacy:
         Noise of this scale is d-private under the relation of the metric. A scale of 0 is right under swap neighbors only as n is
-        public; with "nobody" in the universe, a constant query has a scale as well.
+        public; with the null record in the universe, a constant query has a scale as well.
 
     References:
         Kamalaruban et al. (2020), Section 4.1.
@@ -70,32 +67,15 @@ def single_query_scale(query: ArrayLike, metric: Metric | PointMetric) -> jax.Ar
     >>> round(float(single_query_scale([0.0, 0.5, 0.2], from_points([[0.0], [1.0], [3.0]], epsilon=2.0))), 4)
     0.25
     """
-    values, metric = prepared(
-        jnp.expand_dims(query, -2) if isinstance(query, jax.Array) else np.asarray(query)[..., None, :], metric
-    )
-    return equal_shares(values, metric)[..., 0]
+    return _equal_shares(*prepared(one_query(query), metric))[..., 0]
 
 
-def noise_scales(queries: ArrayLike, metric: Metric | PointMetric, *, strategy: Strategy = "optimal") -> jax.Array:
-    """Return noise scales by one of the strategies, all within the budgets.
+def noise_scales(queries: ArrayLike, metric: Metric, *, strategy: Strategy = "optimal") -> jax.Array:
+    """Return noise scales ``(..., K)`` by one of the strategies, all within the budgets.
 
     ``"equal_shares"`` (strategy 1): each query has the K-th part of the budgets, c_k = K * max |dQ_k| / d. ``"common"`` (strategy
     2): one scale for all, max ||dQ||_1 / d. ``"parameter_selection"`` (strategy 3): budgets are shared in proportion to need, and
-    what is left is shared again: :func:`parameter_selection`. ``"optimal"``: the smallest sum of c^2: :func:`optimal_scales`.
-
-    In all of them, a query that needs no noise has the scale 0 and one that cannot be answered ``inf``, and neither takes a
-    share (the paper does not know such queries).
-
-    Args:
-        queries: float ``(..., K, N)``.
-        metric: broadcasts against the batch.
-        strategy: static.
-
-    Returns:
-        Float ``(..., K)``.
-
-    Raises:
-        ValueError: as :func:`dpjax.metric_privacy.loads.load`, or an unknown strategy.
+    the rest is shared again: :func:`parameter_selection`. ``"optimal"``: the smallest sum of c^2: :func:`optimal_scales`.
 
     Privacy:
         Laplace noise of these scales is d-private under the relation of the metric. They do not depend on data: the best
@@ -113,14 +93,12 @@ def noise_scales(queries: ArrayLike, metric: Metric | PointMetric, *, strategy: 
     checks.one_of("strategy", strategy, STRATEGIES)
     if strategy == "optimal":
         return optimal_scales(queries, metric).scales
-    values, metric = prepared(queries, metric)
-    return {"equal_shares": equal_shares, "common": common_scales, "parameter_selection": scales_in_rounds}[strategy](
-        values, metric
-    )
+    function = {"equal_shares": _equal_shares, "common": common_scales, "parameter_selection": _selected_scales}[strategy]
+    return function(*prepared(queries, metric))
 
 
-def parameter_selection(queries: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
-    """Return the noise scales of Algorithm 3, in a form that ends after at most K rounds and never overspends.
+def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
+    """Return the noise scales ``(..., K)`` of Algorithm 3, in a form that ends after at most K rounds and never overspends.
 
     A round gives query k the share 1/c_k = r_k / max load, with r_k = min d / |dQ_k| (its share if it were alone) and the largest
     load sum_l r_l |dQ_l| / d over the pairs that k tells apart; the budgets shrink by what was given, and the next round shares
@@ -129,18 +107,8 @@ def parameter_selection(queries: ArrayLike, metric: Metric | PointMetric) -> jax
 
     The printed loop waits for shares of exactly 0. In floating point a used-up budget comes out as 1e-17 or as a negative number,
     the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of random instances). Here budgets
-    stop at 0 and queries on a pair that is used up but for rounding are done.
-
-    Args:
-        queries: float ``(..., K, N)``.
-        metric: broadcasts against the batch.
-
-    Returns:
-        Float ``(..., K)``; see :func:`noise_scales` for 0 and ``inf``. The sum of squares is not the smallest: see
-        :func:`optimal_scales`.
-
-    Raises:
-        ValueError: as :func:`dpjax.metric_privacy.loads.load`.
+    stop at 0 and queries on a pair whose budget is used up to rounding are done. The sum of squares is not the smallest: see
+    :func:`optimal_scales`.
 
     Privacy:
         As :func:`noise_scales`.
@@ -153,11 +121,11 @@ def parameter_selection(queries: ArrayLike, metric: Metric | PointMetric) -> jax
     >>> [round(float(c), 4) for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)]
     [1.1111, 1.1111]
     """
-    return scales_in_rounds(*prepared(queries, metric))
+    return _selected_scales(*prepared(queries, metric))
 
 
 def optimal_scales(
-    queries: ArrayLike, metric: Metric | PointMetric, *, objective: Objective = "squared", weights: ArrayLike | None = None
+    queries: ArrayLike, metric: Metric, *, objective: Objective = "squared", weights: ArrayLike | None = None
 ) -> OptimalScales:
     """Return the best noise scales within the budgets: the smallest sum of w_k c_k^2, of w_k c_k, or of w_k log c_k.
 
@@ -168,18 +136,15 @@ def optimal_scales(
         sum_k w_k c_k^p >= (sum_k (w_k y_k^p)^(1/(p+1)))^(p+1) / (sum_p l_p)^p
 
     Args:
-        queries: float ``(..., K, N)``.
-        metric: broadcasts against the batch.
+        queries: see the module.
+        metric: see the module.
         objective: static. ``"squared"``: twice the sum of c^2 is the mean squared error of the answers. ``"absolute"``: the sum of
             c is their mean absolute error. ``"geometric_mean"``: the largest :func:`improvement_factor`.
         weights: positive ``(..., K)``; 1 if not given.
 
     Returns:
         :class:`OptimalScales`. The scales are no worse than those of the other strategies, and are differentiable by the optimality
-        conditions. See :func:`noise_scales` for 0 and ``inf``, which do not count in the objective.
-
-    Raises:
-        ValueError: as :func:`dpjax.metric_privacy.loads.load`, an unknown objective, bad weights.
+        conditions. Scales of 0 and ``inf`` do not count in the objective.
 
     Privacy:
         As :func:`noise_scales`: the scales are checked on all pairs and rounded up, however well the optimum was found.
@@ -198,26 +163,15 @@ def optimal_scales(
     w = jnp.ones((1,), values.dtype) if weights is None else checks.positive("weights", weights, values.dtype)
     if w.ndim == 0 or w.shape[-1] not in (1, values.shape[-2]):
         raise ValueError(f"weights must be of shape (..., {values.shape[-2]}), got {w.shape}.")
-    return OptimalScales(*best_scales(values, metric, w, POWERS[objective]))
+    return OptimalScales(*smallest_scales(values, metric, w, POWERS[objective]))
 
 
-def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric | PointMetric) -> jax.Array:
+def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
     """Return how many times less noise the scales are than that of epsilon-DP at the smallest budget: a geometric mean.
 
         (prod_k (Delta / epsilon) / c_k)^(1/K),  Delta = max ||Q_i - Q_j||_1,  epsilon = min d(i, j)
 
-    It is dominated by the closest pair of the universe, which sets epsilon.
-
-    Args:
-        queries: float ``(..., K, N)``.
-        scales: positive ``(..., K)``.
-        metric: broadcasts against the batch.
-
-    Returns:
-        Float ``(...)``; ``inf`` where a scale is 0 or the smallest budget is 0.
-
-    Raises:
-        ValueError: as :func:`dpjax.metric_privacy.loads.load`.
+    It is dominated by the closest pair of the universe, which sets epsilon; ``inf`` where a scale or the smallest budget is 0.
 
     Privacy:
         None: no data here.
@@ -233,7 +187,84 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric | P
 
 
 @jax.jit
-def _improvement_factor(values: jax.Array, scales: jax.Array, metric: Metric | PointMetric) -> jax.Array:
-    sensitivity = largest_of(values, metric, lambda apart, _: jnp.sum(apart, axis=-3))
-    plain = sensitivity / align(metric.smallest, sensitivity.ndim)
+def _improvement_factor(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Array:
+    sensitivity = largest_of(values, metric, lambda apart, _: jnp.sum(apart, axis=-3), batch_of(values, metric))
+    plain = sensitivity / metric.smallest
     return jnp.exp(jnp.mean(jnp.log(plain[..., None]) - jnp.log(scales), axis=-1))
+
+
+@jax.jit
+def _equal_shares(values: jax.Array, metric: Metric) -> jax.Array:
+    alone = scales_alone(values, metric)
+    alive, _ = answered(values, alone)
+    return within_budgets(values, alone * jnp.sum(alive, axis=-1, keepdims=True, dtype=values.dtype), alone, metric)
+
+
+@jax.jit
+def common_scales(values: jax.Array, metric: Metric) -> jax.Array:
+    """Strategy 2."""
+    alone = scales_alone(values, metric)
+    return within_budgets(values, _one_for_all(answered(values, alone)[1], metric), alone, metric)
+
+
+def _one_for_all(shared: jax.Array, metric: Metric) -> jax.Array:
+    """The least scale that all queries can have, ``(..., K)``."""
+    batch = batch_of(shared, metric)
+    largest = largest_of(shared, metric, lambda apart, budgets: ratio(jnp.sum(apart, axis=-3), budgets), batch)
+    return jnp.broadcast_to(largest[..., None], (*batch, shared.shape[-2]))
+
+
+@jax.jit
+def _selected_scales(values: jax.Array, metric: Metric) -> jax.Array:
+    alone = scales_alone(values, metric)
+    alive, shared = answered(values, alone)
+    return within_budgets(values, _in_rounds(shared, alive, metric), alone, metric)
+
+
+def _in_rounds(shared: jax.Array, alive: jax.Array, metric: Metric) -> jax.Array:
+    """The scales 1/c = R, the sum of the shares of Algorithm 3; 1 for queries that take none."""
+    used_up = 64 * shared.shape[-2] * float(np.finfo(shared.dtype).eps)
+
+    def left(given: jax.Array, apart: jax.Array, budgets: jax.Array) -> jax.Array:
+        return jnp.maximum(budgets - jnp.sum(per_pair(given) * apart, axis=-3), 0.0)
+
+    def one_round(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        given, active = carry
+
+        def need(apart: jax.Array, budgets: jax.Array) -> jax.Array:
+            return ratio(apart, left(given, apart, budgets)[..., None, :, :])
+
+        needs = largest_of(shared, metric, need, alive.shape)
+        share = jnp.where(active, 1 / jnp.where(active, needs, 1.0), 0.0)
+
+        def crowd(apart: jax.Array, budgets: jax.Array) -> jax.Array:
+            together = ratio(jnp.sum(per_pair(share) * apart, axis=-3), left(given, apart, budgets))
+            return jnp.where(apart > 0, together[..., None, :, :], 0.0)
+
+        crowds = largest_of(shared, metric, crowd, alive.shape)
+        given = given + jnp.where(active, share / jnp.where(active, crowds, 1.0), 0.0)
+
+        def exhausted(apart: jax.Array, budgets: jax.Array) -> jax.Array:
+            gone = (left(given, apart, budgets) <= used_up * budgets) & (budgets < jnp.inf)
+            return ((apart > 0) & gone[..., None, :, :]).astype(apart.dtype)
+
+        return given, active & (largest_of(shared, metric, exhausted, alive.shape) == 0)
+
+    def turn(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], None]:
+        return jax.lax.cond(jnp.any(carry[1]), one_round, lambda same: same, carry), None
+
+    (given, _), _ = jax.lax.scan(turn, (jnp.zeros(alive.shape, shared.dtype), alive), length=shared.shape[-2])
+    return 1 / jnp.where(alive, given, 1.0)
+
+
+@partial(jax.jit, static_argnames="power")
+def smallest_scales(values: jax.Array, metric: Metric, weights: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
+    """Return scales and gap of :func:`optimal_scales`."""
+    batch = jnp.broadcast_shapes(batch_of(values, metric), weights.shape[:-1])
+    if 0 in batch:
+        return jnp.zeros((*batch, values.shape[-2]), values.dtype), jnp.zeros(batch, values.dtype)
+    alone = jnp.broadcast_to(scales_alone(values, metric), (*batch, values.shape[-2]))
+    alive, shared = answered(values, alone)
+    fixed = jax.lax.stop_gradient((shared, metric))
+    others = jax.lax.stop_gradient((_in_rounds(fixed[0], alive, fixed[1]), _one_for_all(*fixed)))
+    return best_scales(values, metric, alone, weights, power, others)

@@ -1,7 +1,5 @@
 """Shortest paths between all elements of a universe, on the device."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
@@ -24,11 +22,13 @@ def shortest_paths(lengths: jax.Array) -> jax.Array:
     >>> shortest_paths(jnp.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]]))[0].tolist()
     [0.0, 1.0, 3.0]
     """
-    size = lengths.shape[-1]
 
     def through(k: jax.Array, shortest: jax.Array) -> jax.Array:
-        there = jax.lax.dynamic_index_in_dim(shortest, k, axis=-1)
-        onwards = jax.lax.dynamic_index_in_dim(shortest, k, axis=-2)
-        return jnp.minimum(shortest, there + onwards)
+        return jnp.minimum(shortest, detours(shortest, k))
 
-    return jax.lax.fori_loop(0, size, through, lengths)
+    return jax.lax.fori_loop(0, lengths.shape[-1], through, lengths)
+
+
+def detours(lengths: jax.Array, k: jax.Array) -> jax.Array:
+    """The lengths of the paths i, k, j: ``(..., N, N)``."""
+    return jax.lax.dynamic_index_in_dim(lengths, k, axis=-1) + jax.lax.dynamic_index_in_dim(lengths, k, axis=-2)

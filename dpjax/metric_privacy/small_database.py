@@ -9,8 +9,6 @@ far from m: for n = 4, m = 2, three elements and the three queries of this modul
 small database has 2, against 1.92 where the best has 1. Here y is scaled to n records. Its size log|Q|/alpha^2 is rounded up.
 """
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 from math import ceil, comb, inf, log
 
@@ -25,38 +23,33 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.points import PointMetric
-from dpjax.numerics.batching import align, broadcast_rows
 from dpjax.numerics.double_float import Pair, larger, single
 
 MOST_DATABASES = 200_000
 
 
 def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: ArrayLike | None = None) -> Finite:
-    """Return the law of the small database mechanism, on the rows of :func:`small_databases`.
+    """Return the distribution of the small database mechanism, on the rows of :func:`small_databases`.
 
         P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))
 
     Args:
-        x: counts ``(..., N)`` of the elements (without "nobody"); one that is negative, infinite or NaN counts as 0.
-        queries: what to answer, and at which scale c (see :func:`lipschitz_queries` and :func:`fit_lipschitz_queries`); their batch
-            broadcasts against that of the data.
+        x: counts ``(..., N)`` of the elements (without the null record); one that is negative, infinite or NaN counts as 0.
+        queries: what to answer, and at which scale c; their batch broadcasts against that of the data.
         size: m, the number of records of a small database, at least 1 (see :func:`small_db_size`).
         total: n, positive and public, ``(...)``. Under add/remove it is required: an upper bound on the number of records, the
-            rest of which are "nobody". Under swap the counts are added up.
+            rest of which are null records. Under swap the counts are added up.
 
     Returns:
-        A :class:`Finite` whose values are indices: ``small_databases(N, size)[law.sample_index(key)]`` is a database, and
+        A :class:`Finite` whose values are indices: ``small_databases(N, size)[distribution.sample_index(key)]`` is a database, and
         ``n/size`` times the answers at it are the answers to all queries. NaN where the scale of the queries is infinite.
 
     Raises:
-        TypeError: not real numbers.
-        ValueError: there are more than 200,000 databases, a bad ``size`` or ``total``, or a number of elements that is not that of
-            the queries.
+        ValueError: there are more than 200,000 databases.
 
     Privacy:
-        d-private, under the relation of the metric of the queries: swap, with n public, or add/remove with "nobody" as an element
-        of the universe, and with the total public. Public: the queries, c, the size.
+        d-private, under the relation of the metric of the queries: swap, with n public, or add/remove with the null record in the
+        universe, and with the total public. Public: the queries, c, the size.
 
     References:
         Blum, Ligett and Roth (2008); Kamalaruban, Perrier, Asghar and Kaafar (2020), Algorithm 1 and Theorem 5, repaired: y is
@@ -65,28 +58,21 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> queries = lipschitz_queries([[0.0, 1.0]], from_budgets([[0.0, 2.0], [2.0, 0.0]]))
-    >>> law = small_db([1.0, 9.0], queries, size=2)
-    >>> [round(float(p), 4) for p in law.probabilities()]  # of 2, 1 and 0 records of the second kind
+    >>> distribution = small_db([1.0, 9.0], queries, size=2)
+    >>> [round(float(p), 4) for p in distribution.probabilities()]  # of 2, 1 and 0 records of the second kind
     [0.9523, 0.0474, 0.0003]
     """
-    databases = small_databases(queries.size, size)
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    databases = small_databases(queries.size, size)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
-    return _law(counts, public, queries, jnp.asarray(databases, public.dtype), jnp.asarray(size, public.dtype))
+    return _distribution(counts, public, queries, jnp.asarray(databases, public.dtype), jnp.asarray(size, public.dtype))
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
-    """Return all databases of some records, as counts, in lexicographic order.
-
-    Args:
-        num_elements: N, at least 1; with "nobody" in the metric, one more than the elements of the data.
-        size: m, the number of records, at least 1.
-
-    Returns:
-        int64 ``(R, N)`` with R = C(N + m - 1, m).
+    """Return all databases of ``size`` records, as counts int64 ``(R, N)`` in lexicographic order, R = C(N + m - 1, m).
 
     Raises:
-        ValueError: R is above 200,000, or a number below 1.
+        ValueError: R is above 200,000.
 
     >>> small_databases(3, 2).tolist()
     [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
@@ -120,9 +106,6 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     Returns:
         A Python integer, at least 1.
 
-    Raises:
-        ValueError: a parameter outside its range.
-
     References:
         Kamalaruban et al. (2020), Algorithm 1 and Theorem 9 (from Dwork and Roth 2014, Theorem 4.2).
 
@@ -136,18 +119,10 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * (spread / alpha) ** 2))
 
 
-def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> MetricGuarantee:
-    """Return what one draw of :func:`small_db` costs, after a look whether the metric allows the queries at their scale.
-
-    Args:
-        queries: those of the draw, concrete and without a batch.
-        metric: budgets of the universe.
-
-    Returns:
-        A :class:`MetricGuarantee` whose ranges are the budgets too.
+def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
+    """Return what one draw of :func:`small_db` costs, d and d in range, if the metric allows the queries at their scale.
 
     Raises:
-        TypeError: traced arguments.
         ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
@@ -161,22 +136,21 @@ def guarantee(queries: LipschitzQueries, metric: Metric | PointMetric) -> Metric
 
 
 @jax.jit
-def _law(counts: Pair, total: jax.Array, queries: LipschitzQueries, databases: jax.Array, size: jax.Array) -> Finite:
-    dtype, batch = counts.high.dtype, counts.high.shape[:-1]
-    rank = max(len(batch), total.ndim, len(queries.batch_shape))
+def _distribution(counts: Pair, total: jax.Array, queries: LipschitzQueries, databases: jax.Array, size: jax.Array) -> Finite:
+    dtype = counts.high.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)
-    of_data = Pair(*(align(part, rank + 1) for part in linear_answers(values, counts)))
-    # Each of them (..., R, K); a query at a time, the largest miss is all that is kept.
-    weight = align(total, rank)[..., None] / size
+    of_data = linear_answers(values, counts)
+    weight = total[..., None] / size
 
+    # A query at a time: the largest miss of each database, (..., R), is all that is kept.
     def worse(miss: Pair, query: tuple[jax.Array, Pair]) -> tuple[Pair, None]:
         value, answer = query
-        there = weight * align(evaluate(databases, value), rank + 1)
+        there = weight * evaluate(databases, value)
         return larger(miss, abs(Pair(*(part[..., None] for part in answer)).minus(single(there)))), None
 
-    whole = jnp.broadcast_shapes(of_data.high.shape[:-1], weight.shape[:-1])
-    start = single(jnp.zeros((*whole, databases.shape[0]), dtype))
-    answers = Pair(*(jnp.moveaxis(broadcast_rows(part, whole), -1, 0) for part in of_data))
+    batch = jnp.broadcast_shapes(of_data.high.shape[:-1], total.shape)
+    start = single(jnp.zeros((*batch, databases.shape[0]), dtype))
+    answers = Pair(*(jnp.moveaxis(part, -1, 0) for part in of_data))
     miss, _ = jax.lax.scan(worse, start, (jnp.moveaxis(values, -2, 0), answers))
     ok = (scale > 0) & (scale < jnp.inf)
     rate = jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)

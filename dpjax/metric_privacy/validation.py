@@ -1,7 +1,5 @@
 """Whether budgets are a metric, and what is wrong where they are not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax
@@ -9,10 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import checks
-from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.points import PointMetric
-from dpjax.numerics.batching import align
+from dpjax.metric_privacy.metrics import Metric, square_array
+from dpjax.metric_privacy.shortest_paths import detours
 
 _MOST = 2**31 - 1
 
@@ -53,7 +49,7 @@ class Report:
 
     @property
     def is_symmetric(self) -> jax.Array:
-        """Whether budgets are symmetric, 0 on the diagonal and not negative: what every mechanism here asks for. Bool ``(...)``."""
+        """Whether budgets are symmetric, 0 on the diagonal and not negative, as every mechanism here needs. Bool ``(...)``."""
         return (self.asymmetry == 0) & (self.diagonal == 0) & (self.least >= 0) & ~self.missing
 
     @property
@@ -101,19 +97,12 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
         A :class:`Report`.
 
     Raises:
-        TypeError: not real numbers, or points: write ``validate(points.dense())``.
         ValueError: not square, a negative ``tolerance``.
 
     >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))
     no metric: d(0, 2) = 5 > d(0, 1) + d(1, 2) = 3, the worst of 1 triangles (closure() repairs them)
     """
-    if isinstance(metric, PointMetric):
-        raise TypeError(
-            "points without a threshold are a metric by construction; to check the matrix, give validate points.dense()."
-        )
-    budgets = metric.budgets if isinstance(metric, Metric) else checks.float_array("metric", metric)
-    if budgets.ndim < 2 or budgets.shape[-1] != budgets.shape[-2] or budgets.shape[-1] == 0:
-        raise ValueError(f"budgets must be square, (..., N, N) with N >= 1, got shape {budgets.shape}.")
+    budgets = metric.dense().budgets if isinstance(metric, Metric) else square_array("metric", metric)
     slack = 16 * float(np.finfo(budgets.dtype).eps) if tolerance is None else float(tolerance)
     if not slack >= 0:
         raise ValueError(f"tolerance must not be negative, got {tolerance}.")
@@ -122,13 +111,10 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
 
 @jax.jit
 def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
-    size, batch, rank = budgets.shape[-1], budgets.shape[:-2], budgets.ndim
-    itself = align(jnp.eye(size, dtype=bool), rank)
-    above = align(jnp.triu(jnp.ones((size, size), bool), 1), rank)
+    size, batch = budgets.shape[-1], budgets.shape[:-2]
+    itself = jnp.eye(size, dtype=bool)
+    above = jnp.triu(jnp.ones((size, size), bool), 1)
     mirrored = jnp.swapaxes(budgets, -1, -2)
-
-    def detours(budgets: jax.Array, k: jax.Array) -> jax.Array:
-        return jax.lax.dynamic_index_in_dim(budgets, k, axis=-1) + jax.lax.dynamic_index_in_dim(budgets, k, axis=-2)
 
     def exceeds(budgets: jax.Array, path: jax.Array) -> jax.Array:
         return above & (budgets > path + tolerance * jnp.abs(path))

@@ -30,18 +30,18 @@ def theorem_3(weights, budgets):
 
 
 @jax.jit
-def law_of(weights, metric, rows):
-    law = linear_selection(rows, metric, weights=weights)
-    return law.log_probabilities(), 1 / (2 * law.rate)
+def distribution_of(weights, metric, rows):
+    distribution = linear_selection(rows, metric, weights=weights)
+    return distribution.log_probabilities(), 1 / (2 * distribution.rate)
 
 
 def log_probabilities(weights, metric, rows):
-    return law_of(weights, metric, rows)[0]
+    return distribution_of(weights, metric, rows)[0]
 
 
 def test_linear_selection_is_private_and_attains_the_range(x64):
     weights, metric = some_weights(), from_budgets(BUDGETS)
-    logs, scale = law_of(weights[:, None], metric, ROWS)
+    logs, scale = distribution_of(weights[:, None], metric, ROWS)
     loss, spread = losses(logs, ROWS, BUDGETS)
     assert (loss <= 1 + 1e-9).all()
     np.testing.assert_allclose(spread, 1.0, rtol=1e-9)
@@ -78,13 +78,13 @@ def test_given_sensitivities(x64):
 
 
 @pytest.mark.slow
-def test_nobody_makes_n_private(x64):
-    """Counts against a constant: a record more costs its budget; without nobody the constant score tells n."""
+def test_the_null_record_makes_n_private(x64):
+    """Counts against a constant: a record more costs its budget; without the null record the constant score tells n."""
     weights = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     rows = np.concatenate([histograms(3, n) for n in range(5)])
     absent = np.array([0.5, 0.8, 1.0])
     metric = from_budgets(BUDGETS).with_absence(absent)
-    padded = np.concatenate([rows, 10 - rows.sum(-1, keepdims=True)], axis=-1)  # nobody counted: a move is a move
+    padded = np.concatenate([rows, 10 - rows.sum(-1, keepdims=True)], axis=-1)  # null records counted: a move is a move
     whole = np.asarray(metric.budgets)
     loss, spread = losses(log_probabilities(weights, metric, rows), padded, whole)
     assert loss <= 1 + 1e-9
@@ -97,7 +97,7 @@ def test_nobody_makes_n_private(x64):
 
 @pytest.mark.slow
 def test_extreme_budgets(x64):
-    """Unprotected pairs are void; a pair without budget makes the law uniform; nothing to protect makes it the argmax."""
+    """Unprotected pairs are void; a pair without budget makes the distribution uniform; nothing to protect makes it the argmax."""
     x = np.array([4.0, 1.0, 0.0])
     weights = np.eye(3)
     apart = np.array([[0, np.inf, np.inf], [np.inf, 0, 2.0], [np.inf, 2.0, 0]])

@@ -52,8 +52,8 @@ def test_the_audit_of_laplace_noise(x64):
     )
 
 
-def test_a_public_n_is_told_and_nobody_hides_it(x64):
-    """A constant query: nothing moves it but n. Without nobody its scale is 0, an exact answer."""
+def test_a_public_n_is_told_and_the_null_record_hides_it(x64):
+    """A constant query: nothing moves it but n. Without the null record its scale is 0, an exact answer."""
     metric = from_points(POINTS, epsilon=0.5)
     constant = np.ones(4)
     assert scale(constant, metric.budgets) == 0
@@ -76,7 +76,7 @@ def test_a_public_n_is_told_and_nobody_hides_it(x64):
             elif np.abs(x - y).sum() == 2 and x.sum() == y.sum():
                 assert loss <= promise.guarantee(neighbors="swap").epsilon + 1e-12
     assert promise.guarantee(neighbors="add_remove").epsilon == 0.5
-    assert promise.guarantee(neighbors="swap").epsilon == pytest.approx(0.8)  # 0.5 + 0.3, by way of nobody
+    assert promise.guarantee(neighbors="swap").epsilon == pytest.approx(0.8)  # 0.5 + 0.3, by way of the null record
 
 
 def test_composition(x64):
@@ -143,11 +143,11 @@ def test_unprotected_pairs():
     # Blowfish on a line: far pairs are protected through the elements between them.
     line = MetricGuarantee(from_budgets([[0, 1, np.inf], [1, 0, 1], [np.inf, 1, 0]]))
     assert line.guarantee(neighbors="swap").epsilon == 2.0
-    # With nobody there is always a way.
+    # With the null record there is always a way.
     hidden = MetricGuarantee(split.with_absence(0.75))
     assert hidden.guarantee(neighbors="swap").epsilon == 1.5
     assert str(hidden) == (
-        "d-privacy on 4 elements with budgets 0.75 to 1.5, with nobody, n private: "
+        "d-privacy on 4 elements with budgets 0.75 to 1.5, with the null record, n private: "
         "0.75-DP and 1.5-bounded-range under add_remove neighbors"
     )
 
@@ -166,7 +166,8 @@ def test_ranges_are_at_most_twice_the_loss():
 
 def test_a_guarantee_is_about_one_concrete_metric():
     with pytest.raises(TypeError, match="takes a Metric"):
-        MetricGuarantee(point_metric(POINTS, epsilon=1))
+        MetricGuarantee(np.eye(2))
+    assert MetricGuarantee(point_metric(POINTS, epsilon=1)).between(0, 3) == 7
     with pytest.raises(ValueError, match=r"has a batch of shape \(2,\)"):
         MetricGuarantee(uniform(3, epsilon=[1.0, 2.0]))
     with pytest.raises(ValueError, match="are NaN"):

@@ -12,7 +12,7 @@ from dpjax.metric_privacy.histograms import counts_of, linear_answers, whole_his
 from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.lipschitz import lipschitz_queries
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.multiplicative_weights import selection_law
+from dpjax.metric_privacy.multiplicative_weights import selection_distribution
 from dpjax.metric_privacy.scales import noise_scales
 from dpjax.metric_privacy.small_database import small_databases, small_db
 
@@ -60,19 +60,21 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
     queries = (np.array([[0.0, 1.0, 0.25, 0.5], [1.0, 0.125, 0.125, 0.375]]) + offset).astype(np.float32)
     scales = noise_scales(queries, metric, strategy="common")
 
-    def loss(law, other):
-        answer = np.asarray(law.values)
+    def loss(distribution, other):
+        answer = np.asarray(distribution.values)
         points = answer + np.float32(4.0) * np.arange(-16, 17, dtype=np.float32)[:, None, None]
-        logs = np.stack([np.asarray(one.log_prob(points), np.float64) for one in (law, other)])
+        logs = np.stack([np.asarray(one.log_prob(points), np.float64) for one in (distribution, other)])
         drawn = (logs > -100).all(0)  # farther out, rounding is large beside the noise, and nothing is drawn
         return np.where(drawn, np.abs(logs[0] - logs[1]), 0.0).max(0).sum(-1)
 
-    laws = [metric_laplace(x, queries, metric, scales=scales) for x in (before, after)]
-    assert laws[0].dtype == jnp.float32
-    found = loss(*laws) / budget
+    distributions = [metric_laplace(x, queries, metric, scales=scales) for x in (before, after)]
+    assert distributions[0].dtype == jnp.float32
+    found = loss(*distributions) / budget
     assert found.max() <= 1 + 1e-4
     assert found.max() > 0.98
-    control = loss(*(LaplaceAnswers(law.values, law.scales) for law in laws)) / budget  # rounded answers
+    control = (
+        loss(*(LaplaceAnswers(distribution.values, distribution.scales) for distribution in distributions)) / budget
+    )  # rounded answers
     assert control.max() > (1.05 if offset == 0 else 1.5)
 
 
@@ -86,22 +88,22 @@ def test_a_record_that_moves_between_equal_values_changes_no_bit():
     random = np.random.default_rng(0)
     x = random.integers(1, 10**6, size=(200, 6))
     other = x + np.where(random.integers(2, size=(200, 3)) == 0, 1, -1).repeat(2, axis=1) * np.array([1, -1] * 3)
-    laws = [metric_laplace(counts, query, from_budgets(budgets)) for counts in (x, other)]
-    assert (laws[0].scales == 0).all()
-    np.testing.assert_array_equal(laws[0].values, laws[1].values)
-    np.testing.assert_array_equal(laws[0].rest, laws[1].rest)
+    distributions = [metric_laplace(counts, query, from_budgets(budgets), strategy="common") for counts in (x, other)]
+    assert (distributions[0].scales == 0).all()
+    np.testing.assert_array_equal(distributions[0].values, distributions[1].values)
+    np.testing.assert_array_equal(distributions[0].rest, distributions[1].rest)
     plain = [(counts.astype(np.float32) * query).sum(-1, dtype=np.float32) for counts in (x, other)]
     assert (plain[0] != plain[1]).any()  # control
 
 
-def seen(law):
+def seen(distribution):
     """Log-probabilities of what float32 can draw."""
-    logs = np.asarray(law.log_probabilities(), np.float64)
+    logs = np.asarray(distribution.log_probabilities(), np.float64)
     return np.where(logs > -85, logs, np.nan)
 
 
-def loss(law, other):
-    return np.nanmax(np.abs(seen(law) - seen(other)), axis=-1)
+def loss(distribution, other):
+    return np.nanmax(np.abs(seen(distribution) - seen(other)), axis=-1)
 
 
 @pytest.mark.slow
@@ -113,8 +115,8 @@ def test_the_loss_of_selections_stays_within_the_budget():
     weights[1:] += weights[:1]
     found = loss(*(linear_selection(x, metric, weights=weights) for x in (before, after))) / (budget * 1e-2)
     assert found.max() <= 1 + 2e-3
-    law = linear_selection(before, metric, weights=weights)
-    rate = np.asarray(law.rate)
+    distribution = linear_selection(before, metric, weights=weights)
+    rate = np.asarray(distribution.rate)
     plain = [np.float32(x) @ weights.T for x in (before, after)]
     logs = [
         rate * scores - np.log(np.exp(rate * (scores - scores.max(-1, keepdims=True))).sum(-1, keepdims=True)) for scores in plain
@@ -132,12 +134,12 @@ def test_the_loss_of_synthetic_data_stays_within_the_budget(mechanism):
     values = np.random.default_rng(3).uniform(-1, 1, size=(4, 4)).astype(np.float32)
     queries = lipschitz_queries(values, metric)
 
-    def law(x):
+    def distribution(x):
         if mechanism == "small_db":
             return small_db(x, queries, size=6)
-        return selection_law(x, before.astype(np.float32)[:, ::-1], queries, rounds=1)
+        return selection_distribution(x, before.astype(np.float32)[:, ::-1], queries, rounds=1)
 
-    found = loss(law(before), law(after)) / (budget * 1e-2)
+    found = loss(distribution(before), distribution(after)) / (budget * 1e-2)
     assert found.max() <= (1 if mechanism == "small_db" else 0.5) * (1 + 1e-2)
     assert found.max() > 0.1
     # Control: scores of answers in float32 as they come.
@@ -184,10 +186,10 @@ def test_counts_of_every_kind_of_number():
         counts_of(3, jnp.float32)
 
 
-def test_nobody_counts_exactly_what_is_missing():
+def test_the_null_record_counts_exactly_what_is_missing():
     counts, total = whole_histogram([2**24 + 1, 5], 3, "add_remove", jnp.float32, 2**25)
-    nobody = int(counts.high[2]) + int(counts.low[2])
-    assert nobody == 2**25 - 2**24 - 6
+    null_record = int(counts.high[2]) + int(counts.low[2])
+    assert null_record == 2**25 - 2**24 - 6
     assert float(total) == 2**25
     counts, total = whole_histogram(np.full((3, 2), 2**24 + 1), 2, "swap", jnp.float32, None)
     np.testing.assert_array_equal(total, np.float32(2**25 + 2))
@@ -200,21 +202,21 @@ def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
     metric = from_budgets([[0, 1], [1, 0]])
     rows = np.array([[8, 2], [9, 1], [5, 5], [0, 0]])
     for size, answered in ((2e37, False), (1e18, True), (1e-25, True), (1e-27, False)):
-        law = metric_laplace(rows, [[-size, size], [0.0, 1.0]], metric, scales=jnp.array([4 * size, 2.0]))
-        np.testing.assert_array_equal(np.isfinite(law.values), [[answered, True]] * 4)
-        law = linear_selection(rows, metric, weights=[[-size, size], [0.0, 0.0]])
-        np.testing.assert_array_equal(np.isnan(law.probabilities()), [[not answered] * 2] * 4)
+        distribution = metric_laplace(rows, [[-size, size], [0.0, 1.0]], metric, scales=jnp.array([4 * size, 2.0]))
+        np.testing.assert_array_equal(np.isfinite(distribution.values), [[answered, True]] * 4)
+        distribution = linear_selection(rows, metric, weights=[[-size, size], [0.0, 0.0]])
+        np.testing.assert_array_equal(np.isnan(distribution.probabilities()), [[not answered] * 2] * 4)
 
 
 def test_integer_scores_are_not_rounded():
     """Counts above 2^24, whose neighbours float32 would move by 2 or by nothing."""
     metric, large = from_budgets([[0, 0.5], [0.5, 0]]), 2**24
     for array in (np.array, jnp.array):
-        laws = [
+        distributions = [
             metric_exponential(array(s), metric, sensitivity=[[0, 1], [1, 0]])
             for s in ([large + 1, large + 23], [large + 2, large + 22])
         ]
-        logs = [np.asarray(law.log_probabilities()) for law in laws]
+        logs = [np.asarray(distribution.log_probabilities()) for distribution in distributions]
         np.testing.assert_allclose(logs[0][0] - logs[0][1], -22 / 4, rtol=1e-5)
         assert np.abs(logs[0] - logs[1]).max() <= 0.5
     rounded = np.float32([large + 1, large + 2])
@@ -224,8 +226,8 @@ def test_integer_scores_are_not_rounded():
 def test_no_datasets_and_scores_too_far_for_a_difference():
     metric = from_budgets([[0, 1], [1, 0]])
     none = np.zeros((0, 2))
-    assert metric_laplace(none, [[0.0, 1.0]], metric).mean().shape == (0, 1)
+    assert metric_laplace(none, [[0.0, 1.0]], metric, strategy="common").mean().shape == (0, 1)
     assert linear_selection(none, metric, weights=[[0.0, 1.0]]).batch_shape == (0,)
     assert small_db(none, lipschitz_queries([[0.0, 1.0]], metric), size=2).batch_shape == (0,)
-    law = metric_exponential([3e38, -3e38, -np.inf], metric, sensitivity=[[0, 1], [1, 0]])
-    np.testing.assert_array_equal(law.probabilities(), [1, 0, 0])
+    distribution = metric_exponential([3e38, -3e38, -np.inf], metric, sensitivity=[[0, 1], [1, 0]])
+    np.testing.assert_array_equal(distribution.probabilities(), [1, 0, 0])

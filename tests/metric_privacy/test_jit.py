@@ -33,7 +33,7 @@ METRICS = {
     "coordinates": lambda eps: mp.point_metric(WHERE, epsilon=eps),
     "integers": lambda eps: mp.point_metric(np.arange(N)[:, None] + 2**40, epsilon=eps),
     "lists": lambda eps: mp.from_points(WHERE.tolist(), epsilon=eps),
-    "nobody, caps": lambda eps: line(eps).with_absence(np.linspace(1, 2, N)),
+    "null record, caps": lambda eps: line(eps).with_absence(np.linspace(1, 2, N)),
     "budgets": lambda eps: mp.from_budgets(BUDGETS) * eps,
     "uniform": lambda eps: mp.uniform(N, epsilon=eps),
     "hamming": lambda eps: mp.weighted_hamming(RECORDS, budgets=np.array([1.0, 2.0])) * eps,
@@ -61,7 +61,7 @@ def test_metrics(name):
 
 ANSWERS = {
     "laplace": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps)).mean_abs_error(np.zeros(3)),
-    "laplace, nobody": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps).with_absence(1.0)).mean_abs_error(np.zeros(3)),
+    "laplace, null record": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps).with_absence(1.0)).mean_abs_error(np.zeros(3)),
     "laplace, own scales": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps), scales=np.full(3, 100.0)).scales,
     "optimum": lambda eps: mp.optimal_scales(QUERIES, line(eps)).scales,
     "shares": lambda eps: mp.parameter_selection(QUERIES, line(eps)),

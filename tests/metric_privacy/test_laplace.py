@@ -23,14 +23,14 @@ def log_densities(values, scales, y):
     return LaplaceAnswers(values, scales).log_prob(y[:, None, None])
 
 
-def losses(law):
+def losses(distribution):
     """The largest log-ratio of the joint density for every ordered pair of rows: a sum over queries of suprema over y.
 
     A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is largest at one or far out.
     """
-    values = np.asarray(law.values)
+    values = np.asarray(distribution.values)
     points = np.concatenate([np.unique(values), [values.min() - 50, values.max() + 50]])
-    logs = np.asarray(log_densities(law.values, law.scales, points))  # (points, rows, K)
+    logs = np.asarray(log_densities(distribution.values, distribution.scales, points))  # (points, rows, K)
     return (logs[:, :, None] - logs[:, None]).max(0).sum(-1)
 
 
@@ -44,11 +44,11 @@ def moves(histograms):
 
 def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     metric = from_budgets(BUDGETS)
-    law = metric_laplace(HISTOGRAMS, QUERIES, metric, strategy="common")
-    c = np.asarray(law.scales)[0]
-    wrong = LaplaceAnswers(law.values, law.scales * 0.98)
+    distribution = metric_laplace(HISTOGRAMS, QUERIES, metric, strategy="common")
+    c = np.asarray(distribution.scales)[0]
+    wrong = LaplaceAnswers(distribution.values, distribution.scales * 0.98)
     ratio, of_wrong = [], []
-    found, found_wrong = losses(law), losses(wrong)
+    found, found_wrong = losses(distribution), losses(wrong)
     for a, b, i, j in moves(HISTOGRAMS):
         formula = (np.abs(QUERIES[:, i] - QUERIES[:, j]) / c).sum()
         assert found[a, b] == pytest.approx(formula, rel=1e-9)
@@ -59,7 +59,7 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     assert max(of_wrong) > 1.02  # the audit sees noise that is 2 % too small
 
 
-def test_with_nobody_a_record_more_is_within_its_budget_too(x64):
+def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     metric = from_budgets(BUDGETS).with_absence(0.8)
     histograms = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) in (1, 2)], float)
     found = losses(metric_laplace(histograms, QUERIES + 1, metric, strategy="common"))
@@ -68,13 +68,15 @@ def test_with_nobody_a_record_more_is_within_its_budget_too(x64):
         (a, b) for a, b in itertools.permutations(range(len(histograms)), 2) if np.abs(histograms[a] - histograms[b]).sum() == 1
     ]
     assert max(found[pair] for pair in more) <= 0.8 * (1 + 1e-9)
-    assert max(public[pair] for pair in more) > 0.9  # a metric without nobody promises nothing about n
+    assert max(public[pair] for pair in more) > 0.9  # a metric without the null record promises nothing about n
     assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
 
 
 def test_an_answer_without_noise_is_exact_and_one_without_budget_is_none():
-    law = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
-    draws, error = jax.jit(lambda law: (law.sample(jax.random.key(0), (5,)), law.mean_abs_error(4.0)))(law)
+    distribution = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
+    draws, error = jax.jit(lambda distribution: (distribution.sample(jax.random.key(0), (5,)), distribution.mean_abs_error(4.0)))(
+        distribution
+    )
     assert (draws[:, 0] == 3).all()
     assert np.unique(draws[:, 1]).size == 5
     assert np.isnan(draws[:, 2]).all()
@@ -82,19 +84,19 @@ def test_an_answer_without_noise_is_exact_and_one_without_budget_is_none():
 
 
 @jax.jit
-def summary(law):
+def summary(distribution):
     return {
-        "cdf": law.cdf(2.5),
-        "survival": law.survival(2.5),
-        "log_prob": law.log_prob(3.0),
-        "prob": law.prob(2.0),
-        "variance": law.variance(),
-        "stddev": law.stddev(),
-        "mean": law.mean(),
-        "mean_abs_error": law.mean_abs_error(3.0),
-        "mean_squared_error": law.mean_squared_error(4.0),
-        "low": law.interval(0.5)[0],
-        "quantile": law.quantile(jnp.array([[0.5], [2.0]])),
+        "cdf": distribution.cdf(2.5),
+        "survival": distribution.survival(2.5),
+        "log_prob": distribution.log_prob(3.0),
+        "prob": distribution.prob(2.0),
+        "variance": distribution.variance(),
+        "stddev": distribution.stddev(),
+        "mean": distribution.mean(),
+        "mean_abs_error": distribution.mean_abs_error(3.0),
+        "mean_squared_error": distribution.mean_squared_error(4.0),
+        "low": distribution.interval(0.5)[0],
+        "quantile": distribution.quantile(jnp.array([[0.5], [2.0]])),
     }
 
 
@@ -122,11 +124,11 @@ def test_every_method_of_exact_and_refused_answers():
 
 
 @pytest.mark.slow
-def test_the_law_of_draws():
-    law = metric_laplace([2.0, 0.0, 1.0, 0.0], QUERIES, from_budgets(BUDGETS), strategy="common")
-    draws = np.asarray(law.sample(jax.random.key(1), (20_000,)))
+def test_the_distribution_of_draws():
+    distribution = metric_laplace([2.0, 0.0, 1.0, 0.0], QUERIES, from_budgets(BUDGETS), strategy="common")
+    draws = np.asarray(distribution.sample(jax.random.key(1), (20_000,)))
     for k in range(2):
-        standard = (draws[:, k] - float(law.values[k])) / float(law.scales[k])
+        standard = (draws[:, k] - float(distribution.values[k])) / float(distribution.scales[k])
         assert_follows(standard, laplace_cdf)
         assert_rejected(standard * 1.2, laplace_cdf)
 
@@ -139,9 +141,9 @@ def test_bad_counts_are_no_records_and_batches_broadcast():
     metric = from_budgets(BUDGETS)
     hostile = np.array([[2.0, np.nan, -3.0, np.inf], [2.0, 0.0, 0.0, 0.0]], np.float32)
     scales = noise_scales(QUERIES, metric, strategy="common")
-    law = metric_laplace(hostile, QUERIES, metric, scales=scales)
-    assert law.batch_shape == (2, 2)
-    np.testing.assert_array_equal(law.values[0], law.values[1])
+    distribution = metric_laplace(hostile, QUERIES, metric, scales=scales)
+    assert distribution.batch_shape == (2, 2)
+    np.testing.assert_array_equal(distribution.values[0], distribution.values[1])
 
 
 def test_scales_that_overspend_are_refused():
@@ -173,8 +175,8 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
     @jax.jit
     def errors(x, epsilon):
         traces.append(1)
-        law = metric_laplace(x, queries, from_points(points, epsilon=epsilon))
-        return law.mean_abs_error(law.values)
+        distribution = metric_laplace(x, queries, from_points(points, epsilon=epsilon))
+        return distribution.mean_abs_error(distribution.values)
 
     found = errors(x, epsilon)
     errors(x + 1, epsilon * 2)
@@ -187,7 +189,7 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
 def test_a_constant_that_is_answered_exactly_does_not_round_neighbours_apart():
     """Its scale is 0, so one unit in the last place between neighbours would be an infinite loss."""
     metric, query = uniform(3, epsilon=1.0), [[0.1, 0.1, 0.1]]
-    answers = [metric_laplace(x, query, metric) for x in ([7, 0, 0], [6, 1, 0], [5, 2, 0])]
+    answers = [metric_laplace(x, query, metric, strategy="common") for x in ([7, 0, 0], [6, 1, 0], [5, 2, 0])]
     assert [float(answer.scales[0]) for answer in answers] == [0.0, 0.0, 0.0]
     assert len({float(answer.values[0]) for answer in answers}) == 1
     tenth = np.float32(0.1)  # control: summed as they come, they differ

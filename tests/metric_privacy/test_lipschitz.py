@@ -117,7 +117,7 @@ def test_no_scale_is_better_than_the_fitted_one(price, x64):
 
 
 @pytest.mark.slow
-def test_nobody_and_points(x64):
+def test_the_null_record_and_points(x64):
     points = [[0.0], [1.0], [4.0]]
     metric = from_points(points, epsilon=1.0).with_absence(2.0)
     found = lipschitz_queries([[1.0, 1.0, 1.0]], metric)  # a count of all records
@@ -162,5 +162,6 @@ def test_errors(x64):
         fit_lipschitz_queries([[0.0, 2.0]], metric, num_records=5, price="mwem")
     with pytest.raises(ValueError, match="do not fit"):
         overspent(LipschitzQueries(jnp.zeros((1, 3)), jnp.ones(())), metric)
+    assert fit_lipschitz_queries([[0.0, 1.0]], metric, num_records=5, price=np.ones(2)).batch_shape == (2,)
     bad = lipschitz_queries(jnp.array([[[0.0, jnp.nan]], [[0.0, 1.0]]]), metric)
     assert np.isnan(bad.scale).tolist() == [True, False]

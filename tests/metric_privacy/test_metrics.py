@@ -1,12 +1,13 @@
-"""Metrics on points: against plain NumPy, in blocks, with nobody, and with hostile parameters."""
+"""Metrics on points: against plain NumPy, in blocks, with the null record, and with hostile parameters."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
-from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
+from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.scales import noise_scales
 
 POINTS = np.concatenate([np.random.default_rng(3).normal(size=(2, 6, 2)) * 30, np.zeros((2, 1, 2))], axis=1)
@@ -62,8 +63,8 @@ def test_points_in_blocks(absence, x64):
     dense = lazy.dense()
     if absence is not None:
         lazy, dense = lazy.with_absence(absence * np.arange(1.0, 8.0)), dense.with_absence(absence * np.arange(1.0, 8.0))
-    assert isinstance(lazy, PointMetric)
-    assert isinstance(dense, Metric)
+    assert isinstance(lazy.budgets, Points)
+    assert isinstance(dense.budgets, jax.Array)
     assert (lazy.size, lazy.neighbors, lazy.batch_shape) == (dense.size, dense.neighbors, dense.batch_shape)
     np.testing.assert_allclose(lazy.dense().budgets, dense.budgets, rtol=1e-14)
     for start in (0, 2, 5, 7, -3):  # near the end it is moved back, as in a dynamic slice
@@ -88,12 +89,12 @@ def test_a_fold_meets_every_row(count):
     np.testing.assert_allclose(at, lazy.dense().budgets, rtol=1e-6)
 
 
-def test_nobody():
+def test_the_null_record():
     metric = from_budgets([[0.0, 5.0], [5.0, 0.0]]).with_absence(jnp.array([[1.0, 2.0], [1.0, jnp.nan]]))
     expected = np.array([[0, 5, 1], [5, 0, 2], [1, 2, 0.0]])
     np.testing.assert_array_equal(metric.budgets, [expected, np.full((3, 3), np.nan)])
     assert metric.neighbors == "add_remove"
-    with pytest.raises(ValueError, match="nobody already"):
+    with pytest.raises(ValueError, match="null record already"):
         metric.with_absence(1.0)
     for bad in (-1.0, np.nan, [1.0, -np.inf]):
         with pytest.raises(ValueError, match="must not be negative or NaN"):
@@ -269,8 +270,8 @@ def test_coordinates_far_from_each_other_keep_their_distances(make):
         assert known.dtype == jnp.float32
         np.testing.assert_allclose(known.rows(1, 1)[0, 2], apart, rtol=2e-6 if apart < 1 else 1e-6)
     assert np.float32(1e8 + 5) - np.float32(1e8 + 3) == 8  # control
-    law = noise_scales([[0.0, 0.0, 1.0]], make(np.array([[0.0], [1e8 + 3], [1e8 + 5]]), epsilon=1.0))
-    assert 1 / float(law[0]) <= 2
+    distribution = noise_scales([[0.0, 0.0, 1.0]], make(np.array([[0.0], [1e8 + 3], [1e8 + 5]]), epsilon=1.0), strategy="common")
+    assert 1 / float(distribution[0]) <= 2
 
 
 @pytest.mark.parametrize("make", [from_points, point_metric])

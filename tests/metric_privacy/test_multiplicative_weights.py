@@ -1,4 +1,4 @@
-"""MWEM: its privacy by an exact audit of transcripts, its draws against the exact laws, and the update with one scale."""
+"""MWEM: its privacy by an exact audit of transcripts, its draws against the exact distributions, and the update with one scale."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from dpjax.bounds.metric_selection import mwem_error, mwem_rounds
 from dpjax.metric_privacy import multiplicative_weights as module
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.multiplicative_weights import guarantee, mwem, selection_law
+from dpjax.metric_privacy.multiplicative_weights import guarantee, mwem, selection_distribution
 from dpjax.metric_privacy.points import from_points
 from dpjax.numerics.double_float import single
 from dpjax.random import words
@@ -47,7 +47,7 @@ def plain(x, values, scale, rounds, update, random=None):
 def transcript_losses(values, scale, rounds, budget_rounds):
     """The largest log-ratio over d(i, j) of two rounds' selections and measurements, over a grid of measurements.
 
-    The laws are those for ``budget_rounds`` rounds; the synthetic histogram of the second round follows from the first.
+    The distributions are those for ``budget_rounds`` rounds; the synthetic histogram of the second round follows from the first.
     """
     queries = LipschitzQueries(jnp.asarray(values), jnp.asarray(scale))
     a, b, i, j = moves(ROWS)
@@ -55,8 +55,8 @@ def transcript_losses(values, scale, rounds, budget_rounds):
     n = ROWS[0].sum()
     start = np.full(3, n / 3)
     after = [n * softmax(np.log(start) + values[k] * (m - values[k] @ start) / (2 * n)) for k in range(len(values)) for m in grid]
-    laws = selection_law(ROWS, np.array([start, *after])[:, None], queries, rounds=budget_rounds)
-    select = np.asarray(laws.log_probabilities())  # (1 + transcripts, rows, K)
+    distributions = selection_distribution(ROWS, np.array([start, *after])[:, None], queries, rounds=budget_rounds)
+    select = np.asarray(distributions.log_probabilities())  # (1 + transcripts, rows, K)
     exact = ROWS @ values.T
     measure = -np.abs(grid[:, None, None] - exact) / (2 * scale * budget_rounds)  # (grid, rows, K)
     worst = 0.0
@@ -80,7 +80,7 @@ def test_transcripts_are_private(x64):
 
 
 @pytest.mark.slow
-def test_measurements_and_selections_follow_their_laws(x64):
+def test_measurements_and_selections_follow_their_distributions(x64):
     """One round from the inside, at three rounds' scale: 2cT for the noise, exponents over 4cT."""
     draws, rounds, x = 20_000, 3, np.array([3.0, 0.0, 1.0])
     queries = LipschitzQueries(jnp.asarray(QUERIES), jnp.asarray(0.2))
@@ -88,7 +88,7 @@ def test_measurements_and_selections_follow_their_laws(x64):
 
     @jax.jit
     def one_round(key):
-        problem = module._problem(single(jnp.asarray(x)), jnp.asarray(4.0), queries, 1)
+        problem = module._problem(single(jnp.asarray(x)), jnp.asarray(4.0), queries)
         drawn = words(key, (draws, 5))
         chosen = module._select(drawn, problem, jnp.asarray(y)[None], rounds)
         return chosen, *module._measure(drawn, problem, chosen, rounds)
@@ -96,7 +96,7 @@ def test_measurements_and_selections_follow_their_laws(x64):
     chosen, query, measured = (np.asarray(out) for out in one_round(jax.random.key(3)))
     np.testing.assert_array_equal(query, QUERIES[chosen])
     exact = softmax(np.abs(QUERIES @ (y - x)) / (4 * 0.2 * rounds))
-    np.testing.assert_allclose(selection_law(x, y, queries, rounds=rounds).probabilities(), exact, rtol=1e-12)
+    np.testing.assert_allclose(selection_distribution(x, y, queries, rounds=rounds).probabilities(), exact, rtol=1e-12)
     statistics.assert_counts_follow(np.bincount(chosen, minlength=3), exact)
     statistics.assert_counts_rejected(np.bincount(chosen, minlength=3), softmax(np.abs(QUERIES @ (y - x)) / (4 * 0.2 * 2)))
 
@@ -174,7 +174,7 @@ def test_the_bound_of_theorem_8_holds(x64):
 
 @pytest.mark.slow
 def test_one_round_tells_what_it_measured(x64):
-    """y^1 holds the selected query and its measurement, which have the exact laws; the average is y^0, uniform."""
+    """y^1 holds the selected query and its measurement, which have the exact distributions; the average is y^0, uniform."""
     asked = np.array([[1.0, 0.3, -0.2], [0.5, -0.2, 0.4], [0.0, 1.0, 0.1]])  # each moves y in another direction
     queries = LipschitzQueries(jnp.asarray(asked), jnp.asarray(0.3))
     x, n = ROWS[5], 4.0
@@ -224,7 +224,7 @@ def test_shapes_rows_and_hostile_counts(x64):
 
 
 @pytest.mark.slow
-def test_nobody(x64):
+def test_the_null_record(x64):
     metric = from_budgets(BUDGETS).with_absence(1.0)
     queries = lipschitz_queries(QUERIES, metric)
     y = mwem(jax.random.key(0), ROWS, queries, rounds=3, total=10.0, output="last")
@@ -245,6 +245,7 @@ def test_errors_and_guarantee(x64):
         (lambda: mwem(key, x, queries, rounds=2, passes=1.5), "passes"),
         (lambda: mwem(key, x, queries, rounds=2, output="best"), "output"),
         (lambda: mwem(key, x[:2], queries, rounds=2), "x counts 2"),
+        (lambda: mwem(key, x, lipschitz_queries(2 * QUERIES, metric), rounds=2), r"in \[-1, 1\]"),
         (lambda: mwem(key, x, lipschitz_queries(QUERIES, metric.with_absence(1.0)), rounds=2), "n is private"),
         (lambda: guarantee(LipschitzQueries(queries.values, queries.scale / 2), metric), "up to 2 times"),
     ):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.points import from_points, point_metric
+from dpjax.metric_privacy.points import from_points
 from dpjax.metric_privacy.preprocessing import BIASES, LOSSES, fit_queries
 from tests.metric_privacy import instances
 
@@ -110,6 +110,6 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="public number of records"):
         fit_queries([[0.0, 1.0]], metric.with_absence(1.0), num_records=1.0)
     with pytest.raises(TypeError, match="takes a Metric"):
-        fit_queries([[0.0, 1.0]], point_metric([[0.0], [1.0]], epsilon=1.0), num_records=1.0)
+        fit_queries([[0.0, 1.0]], np.eye(2), num_records=1.0)
     three = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
     assert jnp.isnan(fit_queries([[0.0, 1.0, 2.0]], three, num_records=jnp.asarray(-1.0), loss="maximum").objective)

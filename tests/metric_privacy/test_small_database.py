@@ -34,9 +34,9 @@ def as_printed(rows, scale):
 def test_golden(x64):
     np.testing.assert_array_equal(small_databases(3, M), GOLDEN["R"])
     assert float(queries().scale) == pytest.approx(GOLDEN["c"], rel=1e-12)
-    law = small_db(ROWS, queries(), size=M)
+    distribution = small_db(ROWS, queries(), size=M)
     own = ROWS.tolist().index(GOLDEN["x"])
-    mass = np.asarray(law.probabilities())[own]
+    mass = np.asarray(distribution.probabilities())[own]
     np.testing.assert_allclose(mass, GOLDEN["probs_normalised"], rtol=1e-9)
     printed = as_printed(np.array([GOLDEN["x"]], float), GOLDEN["c"])[0]
     np.testing.assert_allclose(np.exp(printed), GOLDEN["probs_literal"], rtol=1e-9)
@@ -63,21 +63,21 @@ def test_privacy(x64):
 
 
 @pytest.mark.slow
-def test_nobody_makes_n_private(x64):
+def test_the_null_record_makes_n_private(x64):
     rows = np.concatenate([histograms(3, n) for n in range(5)])
     metric = from_budgets(BUDGETS).with_absence([0.5, 0.8, 1.0])
     whole = np.array(metric.budgets)
     padded = np.concatenate([rows, 4 - rows.sum(-1, keepdims=True)], axis=-1)
     loss, spread = losses(small_db(rows, lipschitz_queries(QUERIES, metric), size=M, total=4.0).log_probabilities(), padded, whole)
     assert max(loss, spread) <= 1 + 1e-9
-    # Control: n/m from the data, at a scale that does not know of nobody.
+    # Control: n/m from the data, at a scale that does not know of the null record.
     whole[:3, 3] = whole[3, :3] = 0.1
     assert losses(small_db(rows, queries(), size=M).log_probabilities(), padded, whole)[0] > 1.5
 
 
 @pytest.mark.slow
 def test_the_bounds_hold_exactly(x64):
-    """Proposition 1 and Theorem 6, for every histogram: the probability of a larger error, by the exact law."""
+    """Proposition 1 and Theorem 6, for every histogram: the probability of a larger error, by the exact distribution."""
     random = np.random.default_rng(0)
     n, failure = 30, 0.1
     asked = np.concatenate([QUERIES, random.uniform(size=(5, 3))])
@@ -146,6 +146,8 @@ def test_errors_and_guarantee(x64):
         small_databases(12, 10)
     with pytest.raises(ValueError, match="size"):
         small_db(ROWS[0], asked, size=0)
+    with pytest.raises(TypeError, match="takes a LipschitzQueries"):
+        small_db(ROWS[0], QUERIES, size=2)
     with pytest.raises(ValueError, match="x counts 2"):
         small_db([1.0, 2.0], asked, size=2)
     with pytest.raises(ValueError, match="n is private"):

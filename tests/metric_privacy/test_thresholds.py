@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.points import PointMetric, from_points, point_metric
+from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import validate
 from tests.metric_privacy.golden import THRESHOLDS, UNIVERSE
@@ -78,7 +79,7 @@ def test_points_keep_their_kind(x64):
     for policy in (blowfish, smooth_threshold):
         lazy = policy(point_metric(UNIVERSE, epsilon=2.0), epsilon=0.5, threshold=LIMITS)
         dense = policy(from_points(UNIVERSE, epsilon=2.0), epsilon=0.5, threshold=LIMITS)
-        assert isinstance(lazy, PointMetric)
+        assert isinstance(lazy.budgets, Points)
         assert lazy.batch_shape == (4,)
         np.testing.assert_allclose(lazy.with_absence(0.25).dense().budgets, dense.with_absence(0.25).budgets, rtol=1e-14)
         spoilt = policy(point_metric(UNIVERSE, epsilon=1), epsilon=jnp.array([1.0, -1, 1, 1]), threshold=jnp.array([1.0, 1, -1, 9]))
@@ -95,9 +96,9 @@ def test_hostile_thresholds():
                 policy(near, epsilon=1, threshold=bad)
             with pytest.raises(ValueError, match="epsilon must be finite and positive"):
                 policy(near, epsilon=bad, threshold=1)
-        with pytest.raises(TypeError, match="must be a Metric or a PointMetric"):
+        with pytest.raises(TypeError, match="takes a Metric"):
             policy([[0.0]], epsilon=1, threshold=1)
-        with pytest.raises(ValueError, match="without the element nobody"):
+        with pytest.raises(ValueError, match="without the null record"):
             policy(near.with_absence(1), epsilon=1, threshold=1)
         swept = np.asarray(policy(near, epsilon=jnp.array([1.0, -1.0, 1.0]), threshold=jnp.array([1.0, 1.0, -1.0])).budgets)
         assert np.isnan(swept[1:]).all()
@@ -105,7 +106,7 @@ def test_hostile_thresholds():
 
 
 @pytest.mark.parametrize("make", [from_points, point_metric])
-def test_rounding_leaves_nobody_at_the_threshold_unprotected(make):
+def test_rounding_leaves_no_pair_at_the_threshold_unprotected(make):
     """0.4 - 0.3 is a little more than 0.1, in both dtypes."""
     grid = np.arange(1, 8)[:, None] * 0.1
     for points in (grid, jnp.asarray(grid, jnp.float32)):

@@ -6,8 +6,6 @@ of the worst element: problem (13). Where the metric is a sum over attributes, e
 own, on one attribute's values: problem (14), which has a solution by bisection.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -16,11 +14,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.loads import aligned, prepared
+from dpjax.metric_privacy.loads import one_query
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries
-from dpjax.metric_privacy.strategies import common_scales
-from dpjax.numerics.batching import align
+from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries, with_public_n
+from dpjax.metric_privacy.scales import common_scales
+from dpjax.numerics.bisection import bisect
 
 
 class FittedMeans(NamedTuple):
@@ -50,17 +48,13 @@ def fit_statistics(
 
     Args:
         values: float ``(..., K, N)``: q(u), the K statistics of each element of the universe.
-        metric: on the N elements; it must satisfy the triangle inequality.
-        num_records: positive ``(...)``, n, public.
-        loss: static: ``"squared"``, ``"absolute"`` or ``"maximum"``.
-        failure: static, for ``"maximum"``.
+        metric: as for ``fit_queries``.
+        num_records: the same.
+        loss: the same.
+        failure: the same.
 
     Returns:
         :class:`FittedQueries` to answer from a histogram: ``queries`` is c * q(u') / n, so that q(u') = n * queries / c.
-
-    Raises:
-        TypeError: as ``fit_queries``.
-        ValueError: as ``fit_queries``.
 
     Privacy:
         ``metric_laplace(histogram, fit.queries, metric, scales=fit.scales)`` is d-private under swap neighbors.
@@ -75,9 +69,7 @@ def fit_statistics(
     """
     given = checks.float_array("values", values)
     n = checks.positive("num_records", num_records, given.dtype)
-    given = checks.finite("values", values, given.dtype)
-    rank = max(given.ndim, n.ndim + 2)
-    shared = align(given, rank) / align(n[..., None, None], rank)
+    shared = checks.finite("values", values, given.dtype) / n[..., None, None]
     return fit_queries(shared, metric, num_records=n, loss=loss, bias="worst_element", failure=failure)
 
 
@@ -95,13 +87,9 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
         num_records: positive ``(...)``, n, public.
 
     Returns:
-        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). Of n times that,
-        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])`` is the law. The global
+        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The distribution of n times that is
+        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])``. The global
         optimum, unless the metric violates the triangle inequality, and then still within the budgets.
-
-    Raises:
-        TypeError: not a :class:`Metric`.
-        ValueError: as :func:`dpjax.metric_privacy.loads.load`; bad ``num_records``; a metric with "nobody".
 
     Privacy:
         All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i):
@@ -115,19 +103,13 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
     >>> [round(float(v), 3) for v in fit.values], round(float(fit.scales), 3), round(float(fit.objective), 3)
     ([0.49, 0.51, 1.51], 0.051, 0.541)
     """
-    checks.instance("fit_marginals", metric, Metric, "point_metric(...).dense() for one of coordinates")
-    if metric.neighbors != "swap":
-        raise ValueError("fit_marginals needs a public number of records: a metric without nobody.")
-    given = jnp.expand_dims(values, -2) if isinstance(values, jax.Array) else np.asarray(values)[..., None, :]
-    queries, known = prepared(given, metric)
+    queries, known = with_public_n(one_query(values), metric)
     n = checks.positive("num_records", num_records, queries.dtype)
-    rank = max(n.ndim, queries.ndim - 2)
-    return _fit_marginals(align(queries, rank + 2), aligned(known, rank), align(n, rank))
+    return _fit_marginals(queries[..., 0, :], known, n)
 
 
 @jax.jit
-def _fit_marginals(queries: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
-    u = queries[..., 0, :]
+def _fit_marginals(u: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
     reach = n[..., None, None] * metric.budgets
     apart = u[..., :, None] - u[..., None, :]
     rounding = 1 + 2 * jnp.finfo(u.dtype).eps
@@ -138,29 +120,24 @@ def _fit_marginals(queries: jax.Array, metric: Metric, n: jax.Array) -> FittedMe
 
     closed = scale_of(u)
 
-    def excess(c: jax.Array) -> jax.Array:
-        """|u - v| - c n d of each pair; a pair without a budget limit never exceeds it."""
-        return jnp.where(reach == jnp.inf, -jnp.inf, jnp.abs(apart) - c[..., None, None] * jnp.where(reach == jnp.inf, 0.0, reach))
+    def allowed(c: jax.Array) -> jax.Array:
+        """C n d of each pair, for c = 0 too; infinite without a budget limit."""
+        return jnp.where(reach == jnp.inf, jnp.inf, c[..., None, None] * jnp.where(reach == jnp.inf, 0.0, reach))
 
-    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        """Towards the smallest c at which the pair that exceeds most gives less than 1 of error for 1 of noise."""
-        low, high = ends
-        middle = (low + high) / 2
-        over = excess(middle)
+    def worth_it(c: jax.Array) -> jax.Array:
+        """Whether more noise than c removes more error: the pair that exceeds most gives more than 1 of error for 1 of noise."""
+        over = jnp.abs(apart) - allowed(c)
         most = jnp.max(over, axis=(-2, -1), keepdims=True)
         slope = jnp.max(jnp.where(over == most, reach, 0.0), axis=(-2, -1)) / 2
-        more = (slope > 1) & (most[..., 0, 0] > 0)
-        return jnp.where(more, middle, low), jnp.where(more, high, middle)
+        return (slope > 1) & (most[..., 0, 0] > 0)
 
     # Where a pair of budget 0 is told apart, the closed form is infinite; noise above the spread of the values is never worth it.
     top = jnp.minimum(closed, jnp.max(jnp.abs(apart), axis=(-2, -1)))
-    bits = 2 * int(np.finfo(u.dtype).nmant)
-    _, c = jax.lax.fori_loop(0, bits, halve, (jnp.zeros_like(top), top))
-    error = jnp.maximum(jnp.max(excess(c), axis=(-2, -1)), 0.0) / 2
-    allowed = c[..., None, None] * jnp.where(reach == jnp.inf, 0.0, reach)
-    allowed = jnp.where(reach == jnp.inf, jnp.inf, allowed)
-    least = jnp.max(u[..., None, :] - error[..., None, None] - allowed, axis=-1)
-    most = jnp.min(u[..., None, :] + error[..., None, None] + allowed, axis=-1)
+    _, c = bisect(worth_it, jnp.zeros_like(top), top, 2 * int(np.finfo(u.dtype).nmant))
+    reached = allowed(c)
+    error = jnp.maximum(jnp.max(jnp.abs(apart) - reached, axis=(-2, -1)), 0.0) / 2
+    least = jnp.max(u[..., None, :] - error[..., None, None] - reached, axis=-1)
+    most = jnp.min(u[..., None, :] + error[..., None, None] + reached, axis=-1)
     one = jnp.argmax(metric.budgets == 0, axis=-1).astype(jnp.int32)
     fitted = (least + most) / 2
     fitted = jnp.take_along_axis(fitted, jnp.broadcast_to(one, fitted.shape), axis=-1)

@@ -5,8 +5,8 @@ import pytest
 
 from dpjax.metric_privacy.laplace import metric_laplace
 from dpjax.metric_privacy.loads import load
+from dpjax.metric_privacy.means import fit_marginals, fit_statistics
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.statistics import fit_marginals, fit_statistics
 from tests.metric_privacy import instances
 
 
@@ -62,9 +62,9 @@ def test_the_transformed_universe_fits_its_budgets(loss, x64):
     moved = np.abs(mapped[:, :, :, None] - mapped[:, :, None, :]).sum(1)
     assert (moved <= n * budgets * (1 + 1e-9) + 1e-9).all()
     histogram = rng.multinomial(20, np.ones(instances.N) / instances.N, 20)
-    law = metric_laplace(histogram, fit.queries, metric, scales=fit.scales)
+    distribution = metric_laplace(histogram, fit.queries, metric, scales=fit.scales)
     answers = (mapped * histogram[:, None]).sum(-1) / n
-    np.testing.assert_allclose(law.mean(), np.asarray(fit.scales) * answers, rtol=1e-9)
+    np.testing.assert_allclose(distribution.mean(), np.asarray(fit.scales) * answers, rtol=1e-9)
 
 
 def test_values_far_from_zero_do_not_overspend():

@@ -1,0 +1,176 @@
+"""Budgets as a function of coordinates, computed a block of rows at a time, for universes too large for a matrix."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax.numerics.batching import take
+from dpjax.numerics.double_float import Pair, single
+
+Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
+DISTANCES = ("euclidean", "manhattan", "chebyshev", "hamming", "great_circle")
+Form = Literal["linear", "blowfish", "smooth"]
+_EARTH_RADIUS = 6371.0088  # the mean, in kilometres
+
+
+class _Elements(NamedTuple):
+    """Elements of the universe along the last axis: their numbers, coordinates ``(D, ..., n)`` and budgets of absence."""
+
+    number: jax.Array
+    places: Pair
+    absence: jax.Array | None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Points:
+    """Points whose distances are budgets. It has the shape and the dtype of the matrix of budgets.
+
+    Attributes:
+        places: float ``(..., N, D)``, the public coordinates, with twice the digits of a float: in float32, rounding would be more
+            than many a distance.
+        epsilon: float ``(...)``: by ``form``, the budget per unit of distance, or that within the threshold.
+        weights: float ``(..., D)`` or None: the length of a unit of every coordinate.
+        threshold: float ``(...)`` or None, a distance.
+        absence: float ``(..., N)`` or None: the budget between each element and the null record.
+        distance: static.
+        form: static; see :func:`policy`.
+    """
+
+    places: Pair
+    epsilon: jax.Array
+    weights: jax.Array | None = None
+    threshold: jax.Array | None = None
+    absence: jax.Array | None = None
+    distance: Distance = field(default="euclidean", metadata={"static": True})
+    form: Form = field(default="linear", metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(..., N, N)``, or N + 1 with the null record."""
+        leading = [self.places.high.shape[:-2], self.epsilon.shape]
+        leading += [array.shape[:-1] for array in (self.weights, self.absence) if array is not None]
+        leading += [] if self.threshold is None else [self.threshold.shape]
+        size = self.places.high.shape[-2] + (self.absence is not None)
+        return (*jnp.broadcast_shapes(*leading), size, size)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the budgets."""
+        return self.places.high.dtype
+
+    @partial(jax.jit, static_argnames="count")
+    def rows(self, start: ArrayLike, count: int) -> jax.Array:
+        """The budgets ``(..., count, N)`` of the elements from ``start``, which is clamped as in ``jax.lax.dynamic_slice``."""
+        every = self._elements()
+        some = jax.tree.map(lambda part: jax.lax.dynamic_slice_in_dim(part, start, count, axis=-1), every)
+        some = jax.tree.map(lambda part: part[..., :, None], some)
+        return self._between(some, jax.tree.map(lambda part: part[..., None, :], every), axes=2)
+
+    def pairs(self, first: jax.Array, second: jax.Array) -> jax.Array:
+        """d(i, j) of pairs of elements ``(..., M)``, whose batch is that of the points or larger."""
+        every = self._elements()
+
+        def chosen(index: jax.Array) -> _Elements:
+            places = Pair(*(jax.vmap(partial(take, index=index))(part) for part in every.places))
+            return _Elements(index, places, None if every.absence is None else take(every.absence, index))
+
+        return self._between(chosen(first), chosen(second), axes=1)
+
+    def _elements(self) -> _Elements:
+        """All, the null record last, which has some place."""
+        number = jnp.arange(self.shape[-1], dtype=jnp.int32)
+        places = Pair(*(jnp.moveaxis(part, -1, 0) for part in self.places))
+        if self.absence is None:
+            return _Elements(number, places, None)
+        places = Pair(*(jnp.concatenate([part, part[..., :1]], axis=-1) for part in places))
+        return _Elements(number, places, jnp.concatenate([self.absence, jnp.zeros_like(self.absence[..., :1])], axis=-1))
+
+    def _between(self, one: _Elements, other: _Elements, axes: int) -> jax.Array:
+        """The budgets of elements that broadcast, with so many axes after those of the batch."""
+
+        def spread(parameter: jax.Array | None) -> jax.Array | None:
+            return None if parameter is None else parameter.reshape(parameter.shape + (1,) * axes)
+
+        weights = None if self.weights is None else spread(jnp.moveaxis(self.weights, -1, 0))
+        apart = _distances(one.places, other.places, weights, self.distance)
+        budgets = policy(apart, one.number == other.number, spread(self.epsilon), spread(self.threshold), self.form)
+        if one.absence is None or other.absence is None:
+            return budgets
+        null = self.shape[-1] - 1
+        return jnp.where(other.number == null, one.absence, jnp.where(one.number == null, other.absence, budgets))
+
+
+def policy(apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form: Form) -> jax.Array:
+    """Return the budgets of pairs at distances; all arguments broadcast, and NaN stays NaN.
+
+    Args:
+        apart: distances.
+        same: where both are one element.
+        epsilon: the budget per unit of distance, or that within the threshold.
+        threshold: a distance; not used by ``"linear"``.
+        form: ``"linear"``: epsilon * distance. ``"blowfish"``: epsilon up to the threshold, ``inf`` beyond it. ``"smooth"``:
+            epsilon * max(1, distance / threshold).
+    """
+    if form == "linear":
+        return epsilon * apart
+    if form == "blowfish":
+        # What rounding has put beyond the threshold is within it: 0.4 - 0.3 is more than 0.1.
+        nearly = 1 + 64 * float(jnp.finfo(apart.dtype).eps)
+        budgets = jnp.where(apart <= threshold * nearly, epsilon, jnp.inf)
+    else:
+        budgets = epsilon * jnp.maximum(1.0, apart / threshold)
+    wrong = jnp.isnan(apart) | jnp.isnan(threshold) | jnp.isnan(epsilon)
+    return jnp.where(wrong, jnp.nan, jnp.where(same, 0.0, budgets))
+
+
+def _distances(one: Pair, other: Pair, weights: jax.Array | None, distance: Distance) -> jax.Array:
+    """The distances of places ``(D, ...)`` that broadcast."""
+    if distance == "great_circle":
+        return _great_circle(one, other)
+    size, *shape = jnp.broadcast_shapes(one.high.shape, other.high.shape)
+    if weights is not None:
+        shape = list(jnp.broadcast_shapes(tuple(shape), weights.shape[1:]))
+
+    def over(combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
+        def step(total: jax.Array, at: tuple[Pair, Pair, jax.Array | None]) -> tuple[jax.Array, None]:
+            difference = jnp.abs(_difference(at[0], at[1]))
+            if distance == "hamming":
+                difference = jnp.where(jnp.isnan(difference), jnp.nan, (difference != 0).astype(total.dtype))
+            return combine(total, difference if at[2] is None else difference * at[2]), None
+
+        # One coordinate at a time: an axis of two or three coordinates as the innermost is several times slower.
+        return jax.lax.scan(step, jnp.zeros(shape, one.high.dtype), (one, other, weights), unroll=min(size, 8))[0]
+
+    if distance in ("manhattan", "hamming"):
+        return over(jnp.add)
+    widest = over(jnp.maximum)
+    if distance == "chebyshev" or size == 1:
+        return widest
+    # Squares of the shares of the widest difference neither overflow nor vanish.
+    unit = jax.lax.stop_gradient(jnp.where(widest == 0, 1.0, widest))
+    squares = over(lambda total, difference: total + jnp.square(difference / unit))
+    same = squares == 0
+    return jnp.where(same, 0.0, unit * jnp.sqrt(jnp.where(same, 1.0, squares)))
+
+
+def _difference(one: Pair, other: Pair) -> jax.Array:
+    return (one.high - other.high) + (one.low - other.low)
+
+
+def _great_circle(one: Pair, other: Pair) -> jax.Array:
+    """The haversine formula, a little below the distance rather than above it."""
+    latitudes, longitudes = ([Pair(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1))
+    rise, around = _difference(*latitudes), longitudes[0].minus(longitudes[1])
+    turn = around.minus(single(360 * jnp.round(around.high / 360))).value  # one meridian can have two names
+    # The cosines of the latitudes, without the rounding of a pole's.
+    narrow, narrow_2 = (jnp.sin(jnp.deg2rad((90 - jnp.abs(p.high)) - jnp.sign(p.high) * p.low)) for p in latitudes)
+    h = jnp.square(jnp.sin(jnp.deg2rad(rise) / 2)) + narrow * narrow_2 * jnp.square(jnp.sin(jnp.deg2rad(turn) / 2))
+    h = jnp.clip(h * (1 - 16 * float(jnp.finfo(h.dtype).eps)), 0.0, 1.0)
+    same = h == 0
+    return jnp.where(same, 0.0, 2 * _EARTH_RADIUS * jnp.arcsin(jnp.sqrt(jnp.where(same, 1.0, h))))
