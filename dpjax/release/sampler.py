@@ -118,18 +118,20 @@ def _by_rows(draw: Callable[..., Draw], sides: Sequence[jax.Array], words: jax.A
     rows = prod(batch)
     sides = [broadcast_rows(jnp.asarray(side), batch).reshape(rows, side.shape[-1]) for side in sides]
     words = words.reshape(words.shape[0], prod(shape[: len(shape) - len(batch)]), rows)
-    if rows <= _ROWS:
+    blocks = max(1, -(-rows // _ROWS))
+    if blocks == 1:
         found = draw(*sides, words)
     else:
+        size = -(-rows // blocks)
 
         def step(i: jax.Array, found: Draw) -> Draw:
-            start = jnp.minimum(i * _ROWS, rows - _ROWS)  # the last rows may be drawn twice, with the same words
-            some = [jax.lax.dynamic_slice_in_dim(side, start, _ROWS) for side in sides]
-            drawn = draw(*some, jax.lax.dynamic_slice_in_dim(words, start, _ROWS, axis=2))
+            start = jnp.minimum(i * size, rows - size)  # some rows may be drawn twice, from the same words
+            some = [jax.lax.dynamic_slice_in_dim(side, start, size) for side in sides]
+            drawn = draw(*some, jax.lax.dynamic_slice_in_dim(words, start, size, axis=2))
             return Draw(*(jax.lax.dynamic_update_slice_in_dim(a, b, start, axis=1) for a, b in zip(found, drawn, strict=True)))
 
         none = Draw(jnp.zeros(words.shape[1:], jnp.int32), jnp.zeros(words.shape[1:], jnp.bool_))
-        found = jax.lax.fori_loop(np.int32(0), np.int32(-(-rows // _ROWS)), step, none)
+        found = jax.lax.fori_loop(np.int32(0), np.int32(blocks), step, none)
     return Draw(*(part.reshape(shape) for part in found))
 
 
