@@ -2,7 +2,7 @@
 
 python benchmarks/releases.py [--rows 1024] [--points 1023] [--draws 1000000] [--quick] [--out FILE]
 
-"dpjax" draws from integer knots that are on the device, with ChaCha20 words made inside the clock. "release()" is the whole
+"dpjax" draws from integer profiles that are on the device, with ChaCha20 words made inside the clock. "median()" is the whole
 function as a user calls it: records to the grid, sorting, tables, entropy, doubtful lanes. Many draws go in chunks of 65,536.
 """
 
@@ -16,9 +16,11 @@ import numpy as np
 import contestants
 import harness
 import peers
-from dpjax.release import Grid, certified_draw, order_knots, public_tables, release, to_grid
-from dpjax.release.draw import WORDS
-from dpjax.release.lanes import words_of
+from dpjax.release import Grid, median, to_grid
+from dpjax.release.integer_profiles import order_statistic
+from dpjax.release.sampler import WORDS, certified_draw
+from dpjax.release.tables import public_tables
+from dpjax.release.words import words_of
 from dpjax.statistics.quantiles import ranks_of_quantile
 from harness import Built, Case, Contestant
 
@@ -38,8 +40,8 @@ def on_device(draws: int | None = None):
         grid = grid_of(case)
         cells, there = to_grid(case.data, grid)
         ranks = ranks_of_quantile(0.5, definition="linear", neighbors=case.relation)
-        knots = order_knots(cells, there, ranks, high=grid.size, count_is_public=case.relation == "swap")
-        tables = public_tables(case.epsilon, levels=max(side.shape[-1] for side in knots))
+        profile = order_statistic(cells, there, ranks, high=grid.size, count_is_public=case.relation == "swap")
+        tables = public_tables(case.epsilon, levels=max(side.shape[-1] for side in profile))
         step = np.float32(2.0**LOG2_STEP / ranks.denominator)
         chunks = 1 if draws is None else -(-draws * case.rows // CHUNK)
         number = 1 if draws is None else draws // chunks
@@ -49,22 +51,20 @@ def on_device(draws: int | None = None):
 
             def chunk(first: jax.Array) -> jax.Array:
                 lane = first + jnp.arange(number * case.rows, dtype=jnp.uint32).reshape(number, case.rows)
-                return certified_draw(tables, lower, upper, words_of(entropy, lane, WORDS), law="cell").cell
+                return certified_draw(tables, lower, upper, words_of(entropy, lane, WORDS), variant="cell").cell
 
             found = jax.lax.map(chunk, jnp.arange(chunks, dtype=jnp.uint32) * jnp.uint32(number * case.rows))
             values = found.reshape(chunks * number, case.rows).astype(jnp.float32) * step + np.float32(case.lower)
             return values[0] if draws is None else values
 
-        return harness.build_jax(run, tables, *knots, units=case.rows * (1 if draws is None else chunks * number))
+        return harness.build_jax(run, tables, *profile, units=case.rows * (1 if draws is None else chunks * number))
 
     return build
 
 
 def as_called(case: Case) -> Built:
     def run(turn: int) -> np.ndarray:
-        found = release(
-            case.data, statistic="median", epsilon=case.epsilon, grid=grid_of(case), neighbors=case.relation, law="cell"
-        )
+        found = median(case.data, grid=grid_of(case), epsilon=case.epsilon, neighbors=case.relation, variant="cell")
         return found.values[0]
 
     return Built(run, case.rows)
@@ -76,7 +76,7 @@ def single(relation: str) -> list[Contestant]:
         Contestant("dpjax", relation, on_device(), law),
         Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), law, bar=1 / 0.35),
         Contestant("dpjax, float sampler", relation, contestants.library_draws(), law, note="simulation, not a release"),
-        Contestant("release(), from raw records", relation, as_called, law, note="sorting on the host"),
+        Contestant("median(), from raw records", relation, as_called, law, note="sorting on the host"),
         Contestant(
             f"OpenDP, {CANDIDATES} candidates",
             relation,

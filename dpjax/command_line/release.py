@@ -16,8 +16,8 @@ import numpy as np
 
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.report import aligned, promised, versions, wrapped
-from dpjax.release import Grid, Quantile, release
-from dpjax.release.result import cost_of
+from dpjax.release import Grid, quantile
+from dpjax.release.api import cost_of
 
 _LEAST = 16  # places for records: their number shows, roughly, in the running time
 
@@ -41,13 +41,14 @@ def run(asked: argparse.Namespace) -> str:
         places = max(_LEAST, 2 ** max(records.shape[-1] - 1, 0).bit_length())
         records = np.pad(records, [(0, 0), (0, 0), (0, places - records.shape[-1])], constant_values=np.nan)
     try:
-        found = release(
+        found = quantile(
             records,
-            statistic=Quantile(asked.quantile, definition=asked.definition),
-            epsilon=asked.epsilon,
+            asked.quantile,
             grid=grid,
+            epsilon=asked.epsilon,
             neighbors=asked.neighbors,
-            law=asked.law,
+            definition=asked.definition,
+            variant=asked.law,
             draws=asked.draws,
         )
     except ValueError as error:  # about public parameters only

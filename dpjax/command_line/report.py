@@ -15,7 +15,7 @@ import numpy as np
 
 from dpjax.accounting import Guarantee
 from dpjax.command_line.estimate import Question, Row
-from dpjax.release.result import cost_of
+from dpjax.release.api import cost_of
 from dpjax.version import __version__
 
 SIMULATION = (

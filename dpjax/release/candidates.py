@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
+import jax
 import numpy as np
 
 from dpjax import checks
-from dpjax.release.arguments import check_draws, refuse_traces
-from dpjax.release.choice import WORDS, certified_choice, exact_choice
-from dpjax.release.exact import More
-from dpjax.release.grid import as_array, as_reals, bare, is_integer
-from dpjax.release.lanes import draw_lanes
-from dpjax.release.result import Release, cost_of
+from dpjax.checks import Neighbors
+from dpjax.release.api import EVALUATE, Records, Release, cost_of, refuse_traces
+from dpjax.release.exact import More, exact_choice
+from dpjax.release.grid import as_array, as_reals, clip_integers, is_integer, without_axes
+from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
 from dpjax.release.tables import MOST_LEVELS, public_tables, rate_of
+from dpjax.release.words import draw_lanes
+
+
+def mode(x: Any, *, candidates: Sequence[float], epsilon: float, neighbors: Neighbors, mask: Any = None, draws: int = 1) -> Release:
+    """Release the most frequent of finitely many public candidates: :func:`release_choice` by how often each occurs.
+
+    ``candidates`` are finite numbers, distinct and increasing, which float64 holds, chosen without the data. Integers are compared
+    with them exactly, however large they are, and a record that equals none counts for none. Under add/remove, epsilon is at most
+    32. The rest is as for :func:`dpjax.release.median`.
+
+    >>> mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove").values.tolist()
+    [3.0]
+    """
+    labels = np.asarray(candidates, np.float64)
+    if labels.ndim != 1 or labels.size == 0 or not np.isfinite(labels).all() or not np.all(np.diff(labels) > 0):
+        raise ValueError(f"candidates must be finite, distinct and increasing, got {candidates}.")
+    for given, label in zip(candidates, labels.tolist(), strict=True):
+        if isinstance(given, (int, np.integer)) and int(given) != label:
+            raise ValueError(f"candidates must be numbers that float64 holds, got {given}.")
+    records = Records(x, _reals, neighbors, mask)
+    counts = counts_of(*records.read(slice(None)), labels.tolist())
+    found = release_choice(
+        counts.reshape(*records.batch, labels.size),
+        epsilon=epsilon,
+        sensitivity=Fraction(1, 2) if neighbors == "add_remove" else 1,  # half where all counts change in the same direction
+        lower=0,
+        upper=records.size,
+        neighbors=neighbors,
+        draws=draws,
+    )
+    return replace(found, values=labels[found.cells])
 
 
 def release_choice(
@@ -29,8 +63,6 @@ def release_choice(
 ) -> Release:
     """Release one candidate of every row, drawn exactly with probability proportional to exp(epsilon score / (2 sensitivity)).
 
-    The draw has that law exactly if the operating system's entropy is uniform and ChaCha20 is; see :func:`release`.
-
     Args:
         scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not traced). Each is clamped to
             the public range on its own.
@@ -43,17 +75,16 @@ def release_choice(
         draws: how many from each row; each costs epsilon.
 
     Returns:
-        A :class:`Release` whose cells and values are numbers of candidates, 0, ..., k - 1; it has no grid and no law.
+        A :class:`Release` whose cells and values are numbers of candidates, 0, ..., k - 1; it has no grid and no variant.
 
     Raises:
-        TypeError: under a trace; ``scores`` of a dtype that is not of integers, ``lower`` or ``upper`` that is no integer, a
-            ``sensitivity`` that is a float.
+        TypeError: under a trace; ``scores`` that are not integers, a ``sensitivity`` that is a float.
         ValueError: a bad public parameter, or no candidates. Integer scores never raise.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range for each draw. Clamping keeps every score's change between 0 and what it was, so
         that the sensitivity stays what it is, of either kind. Public: all parameters, the shape and the dtype of ``scores``.
-        Not covered: as :func:`release`.
+        Not covered: as :func:`median`.
 
     References:
         McSherry and Talwar (2007); Dong, Durfee and Rogers (2020), for the half where all change in the same direction.
@@ -63,22 +94,36 @@ def release_choice(
     2-DP and 2-bounded-range under swap neighbors
     ([[1]], None)
     """
-    relation = checks.one_of("neighbors", neighbors, (*checks.NEIGHBORS, "edge"))
-    number = check_draws(draws)
-    for name, value in (("lower", lower), ("upper", upper)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"{name} must be an integer, got {value!r}.")
-    if not 0 <= int(upper) - int(lower) < MOST_LEVELS:
-        raise ValueError(f"upper must be from lower to 2^24 - 1 above it, got {lower} and {upper}.")
+    relation = checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    if draws is EVALUATE:
+        raise ValueError("exact_distribution is for values on a grid; dpjax.exponential has the distribution on candidates.")
+    number = checks.static_integer("draws", draws, 1)
+    least = checks.static_integer("lower", lower, -(2**999), must="an integer")
+    most = checks.static_integer("upper", upper, least, least + MOST_LEVELS - 1, must="from lower to 2^24 - 1 above it") - least
     if isinstance(sensitivity, bool) or not isinstance(sensitivity, (int, np.integer, Fraction)):
         raise TypeError(f"sensitivity must be an integer or a Fraction, got {sensitivity!r}.")
     if sensitivity <= 0:
         raise ValueError(f"sensitivity must be positive, got {sensitivity}.")
-    refuse_traces(scores, "release_choice")
-    found = clamped_scores(scores, int(lower), int(upper))
-    spent = float(epsilon)
-    cells = draw_candidates(found, spent, Fraction(sensitivity), int(upper) - int(lower), number)
-    return Release(cells, cells.astype(np.float64), cost_of(spent, number, relation), None, None, number)
+    refuse_traces(scores)
+    rate_of(epsilon)
+    sharp = Fraction(float(epsilon)) / Fraction(sensitivity)
+    try:
+        rate_of(sharp)
+    except ValueError as error:
+        raise ValueError(f"epsilon / sensitivity is out of range: {error}") from error
+    inside = clamped_scores(scores, least, least + most)
+    costs = (inside.max(axis=-1, keepdims=True) - inside).astype(np.int32)
+    batch, rows, k = costs.shape[:-1], math.prod(costs.shape[:-1]), costs.shape[-1]
+    costs, tables = costs.reshape(rows, k), public_tables(sharp, levels=most + 1)
+
+    def on_host(row: int, words: list[int], more: More) -> int:
+        return exact_choice(sharp, costs[row].tolist(), words, more=more)
+
+    def on_device(some: slice, words: jax.Array) -> Draw:
+        return certified_choice(tables, costs[some], words)
+
+    cells = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
+    return Release(cells, cells.astype(np.float64), cost_of(float(epsilon), number, relation), None, None, number)
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
@@ -92,55 +137,30 @@ def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
     if array.dtype.kind == "O":
-        values = [bare(v) for v in array.flat]
+        values = [without_axes(v) for v in array.flat]
         if not all(is_integer(v) and not isinstance(v, bool) for v in values):
             raise TypeError("scores must be integers: they are computed, not records, so anything else is a mistake.")
         return np.array([min(max(int(v), lower), upper) - lower for v in values], np.int64).reshape(array.shape)
     if array.dtype.kind not in "iu":
         raise TypeError(f"scores must be integers, got dtype {array.dtype}.")
-    # Ends that the dtype does not hold clamp nothing.
-    limits = np.iinfo(array.dtype)
-    ends = [min(max(end, limits.min), limits.max) for end in (lower, upper)]
-    inside = np.clip(array, *np.array(ends, array.dtype))
-    wide = inside.astype(object if max(map(abs, (*ends, lower))) >= 2**62 else np.int64)
+    # As Python's integers where the difference of two could pass 64 bits.
+    wide = clip_integers(array, lower, upper).astype(object if max(abs(lower), abs(upper)) >= 2**62 else np.int64)
     return np.clip(wide - lower, 0, upper - lower).astype(np.int64)
 
 
-def counts_of(x: Any, candidates: tuple[float, ...], mask: np.ndarray | None) -> np.ndarray:
-    """How many records equal each candidate exactly, int64 ``(..., k)``."""
-    records = as_reals(x)
-    there = np.ones(records.shape, bool) if mask is None else mask
-    return np.stack([np.sum(_equal(records, float(label)) & there, axis=-1) for label in candidates], axis=-1)
+def counts_of(values: np.ndarray, present: np.ndarray, labels: Sequence[float]) -> np.ndarray:
+    """How many of the values that are present equal each label exactly, int64 ``(..., k)``."""
+    return np.stack([np.sum(_equal(values, label) & present, axis=-1) for label in labels], axis=-1)
 
 
 def _equal(records: np.ndarray, label: float) -> np.ndarray:
     """Which records equal the label, bool; integers as integers, since float64 would round them."""
     if records.dtype.kind in "iu":
-        limits = np.iinfo(records.dtype)
-        if not label.is_integer() or not limits.min <= int(label) <= limits.max:
-            return np.zeros(records.shape, bool)
-        return records == records.dtype.type(int(label))
+        return records == int(label) if label.is_integer() else np.zeros(records.shape, bool)
     with np.errstate(invalid="ignore"):  # a signaling NaN
-        return np.equal(records, label, dtype=object).astype(bool) if records.dtype.kind == "O" else records == np.float64(label)
+        return (records == (label if records.dtype.kind == "O" else np.float64(label))).astype(bool)
 
 
-def draw_candidates(scores: np.ndarray, epsilon: float, sensitivity: Fraction, most: int, draws: int) -> np.ndarray:
-    """Numbers of candidates, int64 ``(draws, ...)``, for scores ``(..., k)`` that differ by at most ``most``."""
-    rate_of(epsilon)
-    sharp = Fraction(epsilon) / sensitivity
-    try:
-        rate_of(sharp)
-    except ValueError as error:
-        raise ValueError(f"epsilon / sensitivity is out of range: {error}") from error
-    costs = (scores.max(axis=-1, keepdims=True) - scores).astype(np.int32)
-    batch, rows = costs.shape[:-1], int(np.prod(costs.shape[:-1], dtype=np.int64))
-    costs = costs.reshape(rows, costs.shape[-1])
-    tables = public_tables(sharp, levels=most + 1)
-
-    def on_host(row: int, words: list[int], more: More) -> int:
-        return exact_choice(sharp, costs[row].tolist(), words, more=more)
-
-    def on_device(some: slice, words: Any) -> Any:
-        return certified_choice(tables, costs[some], words)
-
-    return draw_lanes(rows, draws, 2 * costs.shape[-1], WORDS, on_device, on_host).reshape(draws, *batch)
+def _reals(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    records = as_reals(x)
+    return records, np.ones(records.shape, bool)

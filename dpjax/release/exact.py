@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
-from dpjax.release.tables import DIGITS, Enclosure, Law, digit_probability, exponential, own_weight, rate_of
+from dpjax.release.distribution import Piece, Variant, pieces_of
+from dpjax.release.tables import DIGITS, Enclosure, digit_probability, exponential, own_weight, rate_of
 
 More = Callable[[int, int], int]
-_REST = DIGITS + 1  # the roles of the uniforms: 0 for the piece, 1..24 for the digits, this for the rest
 
 
 class Bits:
@@ -47,29 +47,53 @@ class Bits:
             self.read()
 
 
-def pieces_of(lower: Sequence[int], upper: Sequence[int], law: Law) -> list[tuple[int, int, int, bool]]:
-    """Width, level, inner end, and whether it goes downwards; level -1 for the own cell. In the order of the device."""
-    own = int(law == "owned_cell")
-    pieces = [(int(b) - int(a), level, int(a) + own, False) for level, (a, b) in enumerate(pairwise(upper))]
-    pieces += [(int(a) - int(b), level, int(a), True) for level, (a, b) in enumerate(pairwise(lower))]
-    return pieces + [(1, -1, int(upper[0]), False)] * own
+def exact_draw(
+    epsilon: float, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, variant: Variant, more: More
+) -> int:
+    """Return the cell that the uniforms stand for, whatever it takes.
+
+    Args:
+        epsilon: as for the tables.
+        lower: the integer values downwards, as for the device.
+        upper: upwards.
+        words: the 27 words of the lane.
+        variant: as for the device.
+        more: ``more(role, i)``, the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
+
+    Returns:
+        The cell.
+    """
+    rate = rate_of(epsilon)
+    pieces = pieces_of(lower, upper, variant)
+    piece = pieces[_piece_of(rate, pieces, Bits(words[:2], 0, more))]
+    digits = 0
+    for k in range(1, DIGITS + 1):
+        uniform = Bits(words[1 + k : 2 + k], k, more)
+        digits = 2 * digits + uniform.below(partial(digit_probability, rate, k))
+    step = _step(rate, piece.width, digits, Bits(words[2 + DIGITS : 3 + DIGITS], DIGITS + 1, more))
+    return piece.inner - 1 - step if piece.below else piece.inner + step
 
 
-def weights_of(rate: Fraction, pieces: list[tuple[int, int, int, bool]], bits: int) -> tuple[list[int], list[int]]:
-    """Enclose the weights w e^(-lam (l - base)), base the smallest level, and lam / (1 - e^-lam) of an own cell, times 2^bits.
+def exact_choice(epsilon: float | Fraction, costs: Sequence[int], words: Sequence[int], *, more: More) -> int:
+    """Return the candidate that the uniform stands for; ``epsilon`` as for the tables."""
+    pieces = [Piece(1, int(cost), number) for number, cost in enumerate(costs)]
+    return _piece_of(rate_of(epsilon), pieces, Bits(words, 0, more))
+
+
+def weights_of(rate: Fraction, pieces: Sequence[Piece], bits: int) -> tuple[list[int], list[int]]:
+    """Enclose the weights e^(-lam (l - base)), base the smallest level, times the width or lam / (1 - e^-lam), times 2^bits.
 
     One scale for all: what is far out lies between 0 and a few units, so that neither time nor memory grows with its level.
     """
-    levels = [level for _, level, _, _ in pieces if level >= 0]
-    base, last = (0 if len(levels) < len(pieces) else min(levels)), max(levels, default=0)
+    base, last = min(piece.level for piece in pieces), max(piece.level for piece in pieces)
     step, own = (_scaled(number, bits) for number in (exponential(rate, bits), own_weight(rate, bits)))
     low, high = [1 << bits], [1 << bits]
     for _ in range(last - base):
         low.append(low[-1] * step[0] >> bits)
         high.append(-(-high[-1] * step[1] >> bits))
     return (
-        [own[0] if level < 0 else width * low[level - base] for width, level, _, _ in pieces],
-        [own[1] if level < 0 else width * high[level - base] for width, level, _, _ in pieces],
+        [own[0] * low[p.level - base] >> bits if p.flat else p.width * low[p.level - base] for p in pieces],
+        [-(-own[1] * high[p.level - base] >> bits) if p.flat else p.width * high[p.level - base] for p in pieces],
     )
 
 
@@ -80,45 +104,20 @@ def _scaled(number: Enclosure, bits: int) -> tuple[int, int]:
     return number.low >> -shift, -(-number.high >> -shift)
 
 
-def host_exact(epsilon: float, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, law: Law, more: More) -> int:
-    """Return the cell that the uniforms stand for, whatever it takes.
-
-    Args:
-        epsilon: as for the tables.
-        lower: the integer values downwards, as for the device.
-        upper: upwards.
-        words: the 27 words of the lane.
-        law: as for the device.
-        more: ``more(role, i)``, the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
-
-    Returns:
-        The cell.
-    """
-    rate = rate_of(epsilon)
-    pieces = pieces_of(lower, upper, law)
-    width, _, inner, below = pieces[piece_of(rate, pieces, Bits(words[:2], 0, more))]
-    digits = 0
-    for k in range(1, DIGITS + 1):
-        uniform = Bits(words[1 + k : 2 + k], k, more)
-        digits = 2 * digits + uniform.below(partial(digit_probability, rate, k))
-    step = _step(rate, width, digits, Bits(words[2 + DIGITS : 3 + DIGITS], _REST, more))
-    return inner - 1 - step if below else inner + step
-
-
-def piece_of(rate: Fraction, pieces: list[tuple[int, int, int, bool]], uniform: Bits) -> int:
+def _piece_of(rate: Fraction, pieces: list[Piece], uniform: Bits) -> int:
     """The piece that a uniform chooses: reads until it is the same for all bits that may follow."""
-    there = [number for number, piece in enumerate(pieces) if piece[0] > 0]
+    present = [number for number, piece in enumerate(pieces) if piece.width > 0]
     bits = 128
     while True:
-        low, high = ([0, *accumulate(ends)] for ends in weights_of(rate, [pieces[number] for number in there], bits))
+        low, high = ([0, *accumulate(ends)] for ends in weights_of(rate, [pieces[number] for number in present], bits))
         least, most = low[-1] * uniform.value, high[-1] * (uniform.value + 1)  # of Z U, times 2^(bits + count)
         # Where the upper ends of the sums pass the lower end of Z U: only there can the piece be.
         i = bisect_right(high, least >> uniform.count) - 1
         for candidate in (i - 1, i, i + 1):
-            if 0 <= candidate < len(there):
-                first, last = candidate == 0, candidate == len(there) - 1
+            if 0 <= candidate < len(present):
+                first, last = candidate == 0, candidate == len(present) - 1
                 if (first or high[candidate] << uniform.count <= least) and (last or most <= low[candidate + 1] << uniform.count):
-                    return there[candidate]
+                    return present[candidate]
         uniform.read()
         bits += 64
 

@@ -1,6 +1,6 @@
 """The public tables of a release, from exact integer arithmetic: weights of levels, probabilities of binary digits.
 
-Everything here depends on epsilon, the law and the number of levels only. Numbers are enclosed between integers; where an enclosure
+Everything here depends on epsilon and the number of levels only. Numbers are enclosed between integers; where an enclosure
 does not decide a floor, the precision doubles (the numbers are irrational, so it ends).
 """
 
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Law = Literal["cell", "owned_cell"]
-LAWS = ("cell", "owned_cell")
 DIGITS = 24  # binary digits with a word of their own; the rest of the fraction takes one word more
 _BITS = 62  # of a weight's mantissa
 _GUARD = 64
@@ -68,7 +66,7 @@ def floor_of(enclose: Callable[[int], Enclosure], bits: int) -> tuple[int, int]:
 
 
 class Tables(NamedTuple):
-    """What a draw reads besides knots and words.
+    """What a draw reads besides integer profiles and words.
 
     Attributes:
         high: uint32 ``(levels,)``, the upper 30 bits of each weight's mantissa.
@@ -140,23 +138,13 @@ def public_tables(epsilon: float | Fraction, *, levels: int) -> Tables:
             mantissa, scale = floor_of(partial(exponential, rate * level), _BITS)
         high[level], low[level], scales[level] = mantissa >> 32, mantissa & 0xFFFFFFFF, scale
     own, own_scale = floor_of(partial(own_weight, rate), _BITS)
-    thresholds = [_floor_probability(rate, k) for k in range(1, DIGITS + 1)]
+    digits = [floor_of(partial(digit_probability, rate, k), 32) for k in range(1, DIGITS + 1)]
     slack = rate / 2 ** (DIGITS + 3) * 2**32
     return Tables(
         high=high,
         low=low,
         scale=scales,
         own=np.array([own >> 32, own & 0xFFFFFFFF, own_scale], np.uint32),
-        thresholds=np.array(thresholds, np.uint32),
+        thresholds=np.array([mantissa >> (scale - 32) for mantissa, scale in digits], np.uint32),
         slack=np.array(-(-slack.numerator // slack.denominator), np.uint32),
     )
-
-
-def _floor_probability(rate: Fraction, k: int) -> int:
-    """floor(2^32 P(digit k = 1))."""
-    bits = 32 + _GUARD
-    while True:
-        found = digit_probability(rate, k, bits)
-        if found.low >> (found.scale - 32) == found.high >> (found.scale - 32):
-            return found.low >> (found.scale - 32)
-        bits *= 2

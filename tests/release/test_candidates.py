@@ -1,4 +1,4 @@
-"""The choice by integer scores: its law, its clamping, and what it refuses."""
+"""The choice by integer scores: its distribution, its clamping, the doubtful lanes, and what it refuses."""
 
 from fractions import Fraction
 from itertools import product
@@ -7,8 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from dpjax.release import lanes, release_choice
+from dpjax.release import candidates, release_choice, words
 from dpjax.release.candidates import clamped_scores
+from dpjax.release.exact import exact_choice
+from dpjax.release.sampler import Draw, certified_choice
+from dpjax.release.tables import public_tables
+from tests.release.test_sampler import EXTREME, more
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 
@@ -23,17 +27,14 @@ def test_draws_follow_the_exponential_mechanism():
         sharper = np.exp(1.3 * rate * np.clip(scores[0], 0, 10))
         assert_counts_rejected(np.bincount(found.cells[:, 0], minlength=5), sharper / sharper.sum())
     np.testing.assert_array_equal(found.values, found.cells)
-    assert (found.grid, found.law, found.guarantee.neighbors) == (None, None, "swap")
+    assert (found.grid, found.variant, found.guarantee.neighbors) == (None, None, "swap")
     assert Fraction(found.guarantee.epsilon) >= Fraction(1.2) * 20_000
 
 
 def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
     """Costs beyond what the words decide, and no certainty at all: the same draws."""
-    from dpjax.release import candidates
-    from dpjax.release.draw import Draw
-
     seed = bytes(range(32))
-    monkeypatch.setattr(lanes.os, "urandom", lambda n: seed[:n])
+    monkeypatch.setattr(words.os, "urandom", lambda n: seed[:n])
     scores = np.random.default_rng(0).integers(0, 5000, (40, 13))
     arguments = {"epsilon": 0.3, "sensitivity": Fraction(1, 2), "lower": 0, "upper": 5000, "neighbors": "add_remove", "draws": 3}
     plain = release_choice(scores, **arguments)
@@ -45,6 +46,28 @@ def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
 
     monkeypatch.setattr(candidates, "certified_choice", never)
     np.testing.assert_array_equal(release_choice(scores, **arguments).cells, plain.cells)
+
+
+def test_device_equals_host_and_levels_beyond_the_table_are_in_doubt():
+    rng = np.random.default_rng(0)
+    tables = public_tables(1.5, levels=30)
+    costs = rng.integers(0, 30, (300, 70))
+    costs[:100] += rng.integers(0, 2, (100, 1)) * 40  # whole rows far out
+    costs[100:150, 3] = 31  # one candidate too far
+    read = np.where(rng.uniform(size=(2, 300)) < 0.3, rng.choice(EXTREME, (2, 300)), rng.integers(0, 2**32, (2, 300))).astype(
+        np.uint32
+    )
+    drawn = certified_choice(tables, costs.astype(np.int32), read)
+    certified = np.asarray(drawn.certified)
+    covered = (costs < 30).all(axis=-1)
+    assert not certified[~covered].any()
+    assert certified[covered].mean() > 0.9
+    for row in np.flatnonzero(certified):
+        assert np.asarray(drawn.cell)[row] == exact_choice(1.5, costs[row], read[:, row], more=more)
+    # Clipped to the table, the far candidate would be as likely as one at the last level: another distribution, unseen.
+    clipped = np.asarray(certified_choice(tables, np.minimum(costs, 29).astype(np.int32), read).cell)
+    exact = np.array([exact_choice(1.5, c, w, more=more) for c, w in zip(costs[:100], read.T[:100], strict=True)])
+    assert (clipped[:100] != exact).any()
 
 
 def worst_range(changes, sensitivity):
@@ -89,7 +112,7 @@ def test_what_is_refused():
         ({"epsilon": float("nan")}, ValueError),
         ({"upper": -1}, ValueError),
         ({"upper": 2**24}, ValueError),
-        ({"lower": 0.0}, TypeError),
+        ({"lower": 0.0}, ValueError),
         ({"draws": 0}, ValueError),
         ({"neighbors": "other"}, ValueError),
     ):

@@ -11,15 +11,17 @@ ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from dpjax.release import certified_draw, public_tables
-from tests.release.test_draw import WORDS, random_knots
+from dpjax.release.sampler import certified_draw
+from dpjax.release.tables import public_tables
+from tests.release.test_sampler import WORDS, random_profile
 rng = np.random.default_rng(0)
-knots, tables = random_knots(rng, 64, 40, 2**20), public_tables(0.7, levels=41)
+profile, tables = random_profile(rng, 64, 40, 2**20), public_tables(0.7, levels=41)
 words = rng.integers(0, 2**32, (WORDS, 64), dtype=np.uint32)
-alone = certified_draw(tables, *knots, words, law="owned_cell")
+alone = certified_draw(tables, *profile, words, variant="owned_cell")
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("i",)), P("i"))
 columns = NamedSharding(rows.mesh, P(None, "i"))
-spread = certified_draw(tables, *(jax.device_put(side, rows) for side in knots), jax.device_put(words, columns), law="owned_cell")
+spread = [jax.device_put(part, by) for part, by in ((profile.lower, rows), (profile.upper, rows), (words, columns))]
+spread = certified_draw(tables, *spread, variant="owned_cell")
 assert len(jax.devices()) == 8
 np.testing.assert_array_equal(alone.cell, spread.cell)
 np.testing.assert_array_equal(alone.certified, spread.certified)

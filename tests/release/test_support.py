@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from dpjax import median, piecewise_laplace
-from dpjax.release import Grid, Knots, log_pmf, order_knots, release
+from dpjax.release import Grid, GridDistribution
+from dpjax.release import median as release_median
+from dpjax.release.integer_profiles import IntegerProfile, order_statistic
 from dpjax.statistics.quantiles import ranks_of_quantile
 
 # Neighbours under swap: one record moves, and with it the lower median of nine.
@@ -29,8 +31,8 @@ def test_float_draws_give_the_dataset_away():
     """Draws below the smallest record start at it for one dataset and at another record for the other."""
     low = {}
     for name, data in (("first", FIRST), ("second", SECOND)):
-        law = piecewise_laplace(median(data.astype(np.float32), lower=0, upper=1, neighbors="swap"), 0.1)
-        draws = np.asarray(law.sample(jax.random.key(0), (200_000,)))
+        float_draws = piecewise_laplace(median(data.astype(np.float32), lower=0, upper=1, neighbors="swap"), 0.1)
+        draws = np.asarray(float_draws.sample(jax.random.key(0), (200_000,)))
         low[name] = draws[(draws > 0) & (draws < 0.03)]
     # Every draw of the first dataset is 0.1 less an offset; a good part of the second's is not.
     assert low["first"].size > 1000
@@ -43,15 +45,16 @@ def test_float_draws_give_the_dataset_away():
 def test_every_cell_of_a_release_is_possible_for_every_neighbour():
     grid = Grid(log2_step=-10, lower=0, size=1024)
     ranks = ranks_of_quantile(0.5, definition="linear", neighbors="swap")
-    for law in ("cell", "owned_cell"):
-        high = grid.size - (law == "owned_cell")
-        laws = []
+    for variant in ("cell", "owned_cell"):
+        own = int(variant == "owned_cell")
+        found = []
         for data in (FIRST, SECOND):
             cells = np.floor(data * 1024).astype(np.int32)[None]
-            knots = order_knots(cells, np.ones_like(cells, bool), ranks, high=high, count_is_public=True)
-            laws.append(log_pmf(Knots(knots.lower[0], knots.upper[0]), 0.1, np.arange(2048 - (law == "owned_cell")), law=law))
-        assert all(np.isfinite(one).all() for one in laws)
-        assert np.abs(laws[0] - laws[1]).max() <= 0.1 * (1 + 1e-12)
-        found = release([FIRST, SECOND], statistic="median", epsilon=0.1, grid=grid, neighbors="swap", law=law, draws=2000)
-        assert (np.mod(found.values * 1024, 1) == 0).all()
-        assert ((found.cells >= 0) & (found.cells < 1024)).all()
+            profile = order_statistic(cells, np.ones_like(cells, bool), ranks, high=grid.size - own, count_is_public=True)
+            one = IntegerProfile(profile.lower[0], profile.upper[0])
+            found.append(GridDistribution(one, 0.1, variant).log_pmf(np.arange(2048 - own)))
+        assert all(np.isfinite(one).all() for one in found)
+        assert np.abs(found[0] - found[1]).max() <= 0.1 * (1 + 1e-12)
+        drawn = release_median([FIRST, SECOND], grid=grid, epsilon=0.1, neighbors="swap", variant=variant, draws=2000)
+        assert (np.mod(drawn.values * 1024, 1) == 0).all()
+        assert ((drawn.cells >= 0) & (drawn.cells < 1024)).all()

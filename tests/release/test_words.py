@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.release import lanes
-from dpjax.release.chacha20 import chacha20, chacha20_on_host
+from dpjax.release.words import chacha20, chacha20_on_host, further_word, words_of
 
 KEY = np.frombuffer(bytes(range(32)), "<u4").astype(np.uint32)
 
@@ -41,10 +40,10 @@ def test_device_and_host_agree_under_jit_and_not():
 def test_no_word_is_read_twice():
     """Neither by two lanes, nor by two chunks, nor by what a doubtful lane reads on."""
     entropy = np.arange(8, dtype=np.uint32)
-    first, second = (np.asarray(lanes.words_of(entropy, np.arange(a, a + 50, dtype=np.uint32), 27)) for a in (0, 50))
-    further = [lanes._further(entropy, np.uint32(lane), role, i) for lane in range(50) for role in range(26) for i in range(2)]
+    first, second = (np.asarray(words_of(entropy, np.arange(a, a + 50, dtype=np.uint32), 27)) for a in (0, 50))
+    further = [further_word(entropy, np.uint32(lane), role, i) for lane in range(50) for role in range(26) for i in range(2)]
     read = [*first.ravel().tolist(), *second.ravel().tolist(), *further]
     assert len(set(read)) >= len(read) - 2 == 5298  # two of so many uniform words are equal with a probability of 0.3 %
-    single = np.asarray(lanes.words_of(entropy, np.asarray(7, np.uint32), 27))
+    single = np.asarray(words_of(entropy, np.asarray(7, np.uint32), 27))
     np.testing.assert_array_equal(single, first[:, 7])
-    assert lanes.words_on_host(entropy, np.uint32(7), 27) == single.tolist()
+    assert words_of(entropy, np.uint32(7), 27, chacha20_on_host).tolist() == single.tolist()

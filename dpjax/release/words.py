@@ -1,0 +1,137 @@
+"""The random words of a release: ChaCha20 (RFC 8439) under a key of the operating system, on any device and on the host.
+
+A lane is one draw of one row. Its first words are the blocks of its own counters under the nonce (0, 0, 0); further words of the
+uniform ``role`` come from the nonce (1, role, i), at the counter that is the lane's number. No word is read twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.release.exact import More
+from dpjax.release.sampler import Draw
+
+_BLOCK = 16  # words of a block
+_CHUNK = 4096  # blocks at a time: they stay in the cache
+_LANES = 2**16  # of a chunk of draws: 8 MB of words
+_PIECES = 2**21  # of a chunk of rows
+_NONCE = np.zeros(3, np.uint32)  # of the first words
+_CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
+_COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
+_DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
+
+
+def _rotate(x: Any, distance: int) -> Any:
+    return (x << np.uint32(distance)) | (x >> np.uint32(32 - distance))
+
+
+def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    words = list(state)
+    for a, b, c, d in (*_COLUMNS, *_DIAGONALS):
+        words[a] = words[a] + words[b]
+        words[d] = _rotate(words[d] ^ words[a], 16)
+        words[c] = words[c] + words[d]
+        words[b] = _rotate(words[b] ^ words[c], 12)
+        words[a] = words[a] + words[b]
+        words[d] = _rotate(words[d] ^ words[a], 8)
+        words[c] = words[c] + words[d]
+        words[b] = _rotate(words[b] ^ words[c], 7)
+    return tuple(words)
+
+
+def _start(key: Any, nonce: Any, counter: Any, xp: Any) -> list[Any]:
+    shape = counter.shape
+    parts = [*(xp.asarray(c, xp.uint32) for c in _CONSTANTS), *(key[i] for i in range(8)), counter, *(nonce[i] for i in range(3))]
+    return [xp.broadcast_to(part, shape) for part in parts]
+
+
+@jax.jit
+def chacha20(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
+    """Return the blocks of a key and a nonce at many counters.
+
+    Args:
+        key: uint32 ``(8,)``.
+        nonce: uint32 ``(3,)``.
+        counter: uint32 ``(...)``, of the blocks.
+
+    Returns:
+        uint32 ``(16, ...)``, the words of each block in the order of the RFC.
+
+    References:
+        RFC 8439, Section 2.3 (with its test vectors in the tests).
+    """
+    numbers = counter.reshape(-1)
+    if numbers.size <= _CHUNK:
+        found = _blocks(key, nonce, numbers)
+    else:
+        chunks = jnp.pad(numbers, (0, -numbers.size % _CHUNK)).reshape(-1, _CHUNK)
+        parts = jax.lax.map(partial(_blocks, key, nonce), chunks)
+        found = jnp.moveaxis(parts, 1, 0).reshape(_BLOCK, -1)[:, : numbers.size]
+    return jax.lax.optimization_barrier(found.reshape(_BLOCK, *counter.shape))
+
+
+def _blocks(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
+    start = _start(key, nonce, counter, jnp)
+    # A loop: XLA would otherwise compute the whole cipher again for each of the words that are read.
+    end = jax.lax.fori_loop(0, 10, lambda _, state: _double_round(state), tuple(start))
+    return jnp.stack([a + b for a, b in zip(end, start, strict=True)])
+
+
+def chacha20_on_host(key: np.ndarray, nonce: np.ndarray, counter: np.ndarray) -> np.ndarray:
+    """Return the same words by NumPy."""
+    start = _start(key.astype(np.uint32), nonce.astype(np.uint32), np.asarray(counter, np.uint32), np)
+    state: tuple[Any, ...] = tuple(start)
+    with np.errstate(over="ignore"):
+        for _ in range(10):
+            state = _double_round(state)
+        return np.stack([a + b for a, b in zip(state, start, strict=True)])
+
+
+def words_of(entropy: np.ndarray, lane: Any, words: int, cipher: Callable[..., Any] = chacha20) -> Any:
+    """The first words of every lane, ``(words, *lane.shape)``; by ``chacha20_on_host`` as an array of NumPy's."""
+    blocks = -(-words // _BLOCK)
+    counter = lane[None] * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32).reshape(-1, *(1,) * lane.ndim)
+    found = cipher(entropy, _NONCE, counter)  # (16, blocks, ...)
+    return found.swapaxes(0, 1).reshape(blocks * _BLOCK, *lane.shape)[:words]
+
+
+def further_word(entropy: np.ndarray, lane: np.uint32, role: int, i: int) -> int:
+    """The i-th further word of a uniform of one lane."""
+    return int(chacha20_on_host(entropy, np.array([1, role, i], np.uint32), np.asarray(lane))[0])
+
+
+def draw_lanes(
+    rows: int,
+    draws: int,
+    pieces: int,
+    words: int,
+    on_device: Callable[[slice, jax.Array], Draw],
+    on_host: Callable[[int, list[int], More], int],
+) -> np.ndarray:
+    """Draw cells ``(draws, rows)``, int64, with one key of the operating system; lanes in doubt are drawn on the host."""
+    if draws * rows * -(-words // _BLOCK) >= 2**32:
+        raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
+    entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
+    found = np.zeros((draws, rows), np.int64)
+    many_rows = max(min(rows, _PIECES // pieces), 1)
+    for first in range(0, rows, many_rows):
+        some = slice(first, min(first + many_rows, rows))
+        many_draws = max(min(draws, _LANES // (some.stop - first)), 1)
+        for start in range(0, draws, many_draws):
+            lane = np.arange(start, min(start + many_draws, draws))[:, None] * rows + np.arange(first, some.stop)
+            lane = lane.astype(np.uint32)
+            drawn = on_device(some, words_of(entropy, lane, words))
+            cells = np.array(drawn.cell, np.int64)
+            for draw, row in zip(*np.nonzero(~np.asarray(drawn.certified)), strict=True):
+                own = lane[draw, row]
+                read = words_of(entropy, own, words, chacha20_on_host).tolist()
+                cells[draw, row] = on_host(first + row, read, partial(further_word, entropy, own))
+            found[start : start + many_draws, some] = cells
+    return found
