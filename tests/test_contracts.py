@@ -37,8 +37,8 @@ from dpjax import (
     triangle_count,
     variance,
 )
-from dpjax.mechanisms.bounded_loss import bounded_loss_law
-from dpjax.mechanisms.never_fail import never_fail_law
+from dpjax.mechanisms.bounded_loss import bounded_loss_distribution
+from dpjax.mechanisms.never_fail import never_fail_distribution
 from dpjax.metric_privacy.laplace import LaplaceAnswers
 
 
@@ -70,10 +70,10 @@ PIPELINES = {
     ),
     "noisy tree": lambda x, eps, a, b: noisy_tree(x, epsilon=eps, candidates=between(a, b), sensitivity=0.5),
     "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(x, zcdp=eps, candidates=between(a, b), sensitivity=0.5),
-    "never fail": lambda x, eps, a, b: never_fail_law(
+    "never fail": lambda x, eps, a, b: never_fail_distribution(
         exponential(x, eps, candidates=between(a, b), sensitivity=0.5), np.arange(21) % 3 < 2, fallback=a, attempts=4
     ),
-    "bounded loss": lambda x, eps, a, b: bounded_loss_law(
+    "bounded loss": lambda x, eps, a, b: bounded_loss_distribution(
         exponential(x, eps, candidates=between(a, b), sensitivity=0.5),
         -x,
         target=0.5,

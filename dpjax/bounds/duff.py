@@ -1,15 +1,20 @@
-"""How far from the truth Duff can be: Proposition 4, Theorem 1 and Corollary 1 of its paper, as functions of numbers.
+"""How far from the truth Duff can be: Proposition 4, Theorem 1 and Corollary 1 of Gillenwater and Munoz Medina (2020).
 
 They compare a mechanism with what is known of one dataset (sizes of its level sets, its smooth sensitivity). Those numbers are
-private: the bounds are for analysis, not for release; none of these functions draws anything.
+private: the bounds are for analysis, not for release. Arguments that have one meaning throughout:
+
+    epsilon               positive
+    support               the measure of all outputs: upper - lower on the line, the number of candidates of a finite range
+    level_measure         lambda(H_t) at the t that the bound asks for, see :func:`level_measure`
+    smooth_sensitivity    the beta-smooth sensitivity of the dataset, at the beta that the bound asks for
+    eta                   the probability of a larger error
+    growth                C, the length of output that each further change adds, at gamma
 
 Where the paper can be read in two ways or is loose: level sets are {u_d >= -t} here (Proposition 4 is printed with a strict
 inequality, Theorem 1 without; its proof holds for both). The factor 2 of Theorem 1 is not needed: at its choice of beta the two
 events of its last step are the same event. It is kept. The constant C = 2(b-a)/n for the median of evenly spaced data is twice
-too large: it takes two changes, not one, to move the median by one gap, so that lambda(H_t) is t gaps for every whole t.
+too large: it takes two changes, not one, to move the median by one gap, so that lambda(H_t) is t gaps for every integer t.
 """
-
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,41 +22,17 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.batching import align
+from dpjax.bounds.tail import TailBound
 from dpjax.sensitivity.profile import SensitivityProfile
-
-
-class TailBound(NamedTuple):
-    """A bound of the error: P(abs(Y - f(x)) > threshold) <= probability.
-
-    Attributes:
-        threshold: float ``(...)``.
-        probability: float ``(...)``.
-    """
-
-    threshold: jax.Array
-    probability: jax.Array
 
 
 def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
     """Return lambda(H_t), the length of the outputs that at most ``t`` changes reach: {y: u_d(y) >= -t}.
 
     Args:
-        profile: a sensitivity profile of batch shape ``(...)``, with integer levels and without steps.
+        profile: a sensitivity profile of batch shape ``(...)``, with integer levels and without steps: others pass ``t`` between
+            two of their values.
         t: not negative, broadcasts against the batch shape.
-
-    Returns:
-        Float of the broadcast shape. It is not private.
-
-    Raises:
-        ValueError: a profile with steps or with fractional levels, which pass ``t`` between two of its values; a negative ``t`` (as
-            a Python or NumPy value).
-
-    Privacy:
-        None: a number for analysis.
-
-    References:
-        Gillenwater and Munoz Medina (2020), Theorem 1.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
@@ -61,17 +42,10 @@ def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
     """
     if not profile.integer_levels or profile.step is not None:
         raise ValueError("level_measure needs a profile with integer levels that ends at its bounds, without steps.")
-    return _level_measure(profile, checks.nonnegative("t", t, profile.dtype))
-
-
-@jax.jit
-def _level_measure(profile: SensitivityProfile, level: jax.Array) -> jax.Array:
-    rank = max(len(profile.batch_shape), level.ndim) + 1
-    level = align(level, rank - 1)[..., None]
+    level = checks.nonnegative("t", t, profile.dtype)[..., None]
 
     def reach(values: jax.Array, levels: jax.Array) -> jax.Array:
-        far = jnp.where(align(levels, rank) <= level, align(jnp.abs(values - values[..., :1]), rank), 0.0)
-        return jnp.max(far, axis=-1)
+        return jnp.max(jnp.where(levels <= level, jnp.abs(values - values[..., :1]), 0.0), axis=-1)
 
     total = reach(profile.upper, profile.upper_levels) + reach(profile.lower, profile.lower_levels)
     return jnp.where(jnp.isnan(level[..., 0]), jnp.nan, total)
@@ -82,33 +56,16 @@ def proposition_4(
 ) -> jax.Array:
     """Bound P(u(Y) <= OPT - t) of the exponential mechanism by support / lambda(H_{t/2}) * exp(-epsilon t / (4 sensitivity)).
 
-    Args:
-        t: positive ``(...)``, how far below the best utility.
-        epsilon: positive ``(...)``; all arguments broadcast against each other.
-        support: positive ``(...)``, the measure of all outputs: upper - lower on the line, the number of candidates of a finite
-            law.
-        level_measure: not negative ``(...)``, lambda(H_{t/2}), the measure of the outputs of utility at least OPT - t/2.
-        sensitivity: positive ``(...)``, of the utility.
-
-    Returns:
-        Float of the broadcast shape, at most 1.
-
-    Raises:
-        ValueError: an argument that is not positive, as a Python or NumPy value (as a JAX array: NaN there).
-
-    Privacy:
-        None: a number for analysis.
-
-    References:
-        Gillenwater and Munoz Medina (2020), Proposition 4; McSherry and Talwar (2007).
+    Here H_{t/2} are the outputs of utility at least OPT - t/2, and ``sensitivity`` is that of the utility (also McSherry and
+    Talwar 2007).
 
     >>> round(float(proposition_4(20.0, 1.0, support=100.0, level_measure=10.0)), 4)
     0.0674
     """
-    t, epsilon, support, level_measure, sensitivity = _aligned(
+    t, epsilon, support, level_measure, sensitivity = _checked(
         t=t, epsilon=epsilon, support=support, level_measure=level_measure, sensitivity=sensitivity
     )
-    return jnp.minimum(_ratio(support, level_measure) * jnp.exp(-epsilon * t / (4 * sensitivity)), 1.0)
+    return _probability(support, level_measure, epsilon * t / (4 * sensitivity))
 
 
 def theorem_1(
@@ -119,61 +76,26 @@ def theorem_1(
     The paper starts from t, and takes the beta with t = (e-1) SS_beta / beta. Here beta comes first: any beta > 0 gives one point
     of the bound, with that t and gamma = 1 / (2 beta).
 
-    Args:
-        beta: positive ``(...)``.
-        epsilon: positive ``(...)``; all arguments broadcast against each other.
-        smooth_sensitivity: not negative ``(...)``, the beta-smooth sensitivity of the dataset at this beta.
-        support: positive ``(...)``, upper - lower.
-        level_measure: not negative ``(...)``, lambda(H_gamma) at gamma = 1/(2 beta): see :func:`level_measure`.
-
-    Returns:
-        :class:`TailBound` with ``threshold`` t and a ``probability`` of at most 1.
-
-    Raises:
-        ValueError: as :func:`proposition_4`.
-
-    Privacy:
-        None: a number for analysis.
-
-    References:
-        Gillenwater and Munoz Medina (2020), Theorem 1.
-
     >>> bound = theorem_1(0.02, 1.0, smooth_sensitivity=1.0, support=100.0, level_measure=25.0)
     >>> round(float(bound.threshold), 2), round(float(bound.probability), 6)
     (85.91, 3e-05)
     """
-    beta, epsilon, smooth_sensitivity, support, level_measure = _aligned(
+    beta, epsilon, smooth_sensitivity, support, level_measure = _checked(
         beta=beta, epsilon=epsilon, smooth_sensitivity=smooth_sensitivity, support=support, level_measure=level_measure
     )
-    probability = 2 * jnp.exp(-epsilon / (4 * beta)) * _ratio(support, level_measure)
-    return TailBound((np.e - 1) * smooth_sensitivity / beta, jnp.minimum(probability, 1.0))
+    threshold = (np.e - 1) * smooth_sensitivity / beta
+    return TailBound(threshold, _probability(2 * support, level_measure, epsilon / (4 * beta)))
 
 
 def corollary_1_beta(eta: ArrayLike, epsilon: ArrayLike, *, support: ArrayLike, growth: ArrayLike) -> jax.Array:
     """Return beta_exp = epsilon / (4 W(epsilon (b-a) / (C eta))), at which :func:`corollary_1` needs the smooth sensitivity.
 
-    Args:
-        eta: positive ``(...)``, the probability of a larger error.
-        epsilon: positive ``(...)``; all arguments broadcast against each other.
-        support: positive ``(...)``, upper - lower.
-        growth: positive ``(...)``, C; see :func:`corollary_1`.
-
-    Returns:
-        Float of the broadcast shape. The gamma of the proof is 1 / (2 beta_exp).
-
-    Raises:
-        ValueError: as :func:`proposition_4`.
-
-    Privacy:
-        None: a number for analysis.
-
-    References:
-        Gillenwater and Munoz Medina (2020), Corollary 1.
+    The gamma of the proof is 1 / (2 beta_exp).
 
     >>> round(float(corollary_1_beta(0.01, 1.0, support=100.0, growth=1.0)), 4)
     0.0346
     """
-    eta, epsilon, support, growth = _aligned(eta=eta, epsilon=epsilon, support=support, growth=growth)
+    eta, epsilon, support, growth = _checked(eta=eta, epsilon=epsilon, support=support, growth=growth)
     return epsilon / (4 * lambert_w(epsilon * support / (growth * eta)))
 
 
@@ -191,27 +113,7 @@ def corollary_1(
     The paper assumes lambda(H_t) >= C t for all t, which no C > 0 fulfils (the median has lambda(H_t) = 0 for t < 1, and
     lambda(H_t) <= b-a); its proof uses the one t = gamma = 1 / (2 beta_exp). There the condition is checked: where
     ``level_measure`` is below C gamma, the threshold is infinite. For the median of evenly spaced data C is one gap if gamma is
-    whole, and floor(gamma)/gamma gaps otherwise; the paper's C = 2(b-a)/n is two gaps, and fails the check.
-
-    Args:
-        eta: positive ``(...)``, the probability of a larger error.
-        epsilon: positive ``(...)``; all arguments broadcast against each other.
-        smooth_sensitivity: not negative ``(...)``, at the beta that :func:`corollary_1_beta` gives.
-        support: positive ``(...)``, upper - lower.
-        growth: positive ``(...)``, C: the length of output that each further change adds, at gamma.
-        level_measure: not negative ``(...)``, lambda(H_gamma).
-
-    Returns:
-        :class:`TailBound` with the ``probability`` eta.
-
-    Raises:
-        ValueError: as :func:`proposition_4`.
-
-    Privacy:
-        None: a number for analysis.
-
-    References:
-        Gillenwater and Munoz Medina (2020), Corollary 1 and the remark after it.
+    an integer, and floor(gamma)/gamma gaps otherwise; the paper's C = 2(b-a)/n is two gaps, and fails the check.
 
     >>> common = dict(smooth_sensitivity=1.0, support=100.0, level_measure=14.0)
     >>> round(float(corollary_1(0.01, 1.0, growth=0.9, **common).threshold), 2)
@@ -219,7 +121,7 @@ def corollary_1(
     >>> float(corollary_1(0.01, 1.0, growth=2.0, **common).threshold)  # 14 < 2 gamma
     inf
     """
-    eta, epsilon, smooth_sensitivity, support, growth, level_measure = _aligned(
+    eta, epsilon, smooth_sensitivity, support, growth, level_measure = _checked(
         eta=eta,
         epsilon=epsilon,
         smooth_sensitivity=smooth_sensitivity,
@@ -227,13 +129,12 @@ def corollary_1(
         growth=growth,
         level_measure=level_measure,
     )
-    w = lambert_w(epsilon * support / (growth * eta))
-    gamma = 2 * w / epsilon
-    threshold = 4 * (np.e - 1) * smooth_sensitivity / epsilon * w
+    beta = corollary_1_beta(eta, epsilon, support=support, growth=growth)
+    threshold = (np.e - 1) * smooth_sensitivity / beta
     # A condition that holds with equality must not fail by rounding.
-    slack = 1 - 16 * float(jnp.finfo(w.dtype).eps)
-    threshold = jnp.where(level_measure >= slack * growth * gamma, threshold, jnp.where(jnp.isnan(threshold), jnp.nan, jnp.inf))
-    return TailBound(threshold, jnp.broadcast_to(eta, threshold.shape))
+    slack = 1 - 16 * float(jnp.finfo(beta.dtype).eps)
+    holds = (level_measure >= slack * growth / (2 * beta)) | jnp.isnan(threshold + level_measure)
+    return TailBound(jnp.where(holds, threshold, jnp.inf), jnp.broadcast_to(eta, holds.shape))
 
 
 @jax.custom_jvp
@@ -241,16 +142,8 @@ def corollary_1(
 def lambert_w(z: ArrayLike) -> jax.Array:
     """Return W(z), the main branch of Lambert's function for z >= 0: w exp(w) = z; NaN below 0.
 
-    Halley's iteration on w - z exp(-w), which never overflows. Relative error below 2 units in the last place.
-
-    Args:
-        z: float ``(...)``.
-
-    Returns:
-        Float of the same shape; differentiable.
-
-    References:
-        Corless, Gonnet, Hare, Jeffrey and Knuth (1996).
+    Halley's iteration on w - z exp(-w), which never overflows (Corless, Gonnet, Hare, Jeffrey and Knuth 1996). Relative error below
+    2 units in the last place; differentiable.
 
     >>> import jax.numpy as jnp
     >>> round(float(lambert_w(jnp.exp(1.0))), 6)
@@ -260,14 +153,11 @@ def lambert_w(z: ArrayLike) -> jax.Array:
     finite = jnp.where((z >= 0) & (z < jnp.inf), z, 1.0)
     # From log(z) itself, exp(-w) would underflow at the largest z.
     large = jnp.log(jnp.maximum(finite, np.e))
-    start = jnp.where(finite > np.e, large - jnp.log(large), jnp.log1p(finite))
-
-    def step(_: Any, w: jax.Array) -> jax.Array:
+    w = jnp.where(finite > np.e, large - jnp.log(large), jnp.log1p(finite))
+    for _ in range(4):
         y = finite * jnp.exp(-w)
         value, slope = w - y, 1 + y
-        return w - 2 * value * slope / (2 * jnp.square(slope) + value * y)
-
-    w = jax.lax.fori_loop(0, 4, step, start)
+        w = w - 2 * value * slope / (2 * jnp.square(slope) + value * y)
     return jnp.where(z >= 0, jnp.where(z < jnp.inf, w, jnp.inf), jnp.nan)
 
 
@@ -277,19 +167,16 @@ def _lambert_w_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tup
     return w, tangents[0] * jnp.exp(-w) / (1 + w)  # 1 / (z + exp(w)), without its overflow
 
 
-_MAY_BE_ZERO = ("level_measure", "smooth_sensitivity")
-
-
-def _aligned(**arguments: ArrayLike) -> list[jax.Array]:
-    """Check public numbers and give them one rank and dtype."""
+def _checked(**arguments: ArrayLike) -> list[jax.Array]:
+    """Public numbers of one dtype: positive, or at least 0 where the data can make them so."""
     dtype = checks.float_dtype(*arguments.values())
-    checked = [
-        (checks.nonnegative if name in _MAY_BE_ZERO else checks.positive)(name, value, dtype) for name, value in arguments.items()
+    return [
+        (checks.nonnegative if name in ("level_measure", "smooth_sensitivity") else checks.positive)(name, value, dtype)
+        for name, value in arguments.items()
     ]
-    rank = max(value.ndim for value in checked)
-    return [align(value, rank) for value in checked]
 
 
-def _ratio(support: jax.Array, measure: jax.Array) -> jax.Array:
-    """Support / measure, infinite where there is no measure."""
-    return jnp.where(measure == 0, jnp.inf, support / jnp.where(measure == 0, 1.0, measure))
+def _probability(support: jax.Array, measure: jax.Array, nats: jax.Array) -> jax.Array:
+    """Support / measure * exp(-nats), at most 1: also where there is no measure."""
+    ratio = jnp.where(measure == 0, jnp.inf, support / jnp.where(measure == 0, 1.0, measure))
+    return jnp.minimum(ratio * jnp.exp(-nats), 1.0)

@@ -1,14 +1,12 @@
-"""What the posts on inverse and on down sensitivity promise about the error, as functions of public numbers and of the data.
+"""What the posts on inverse and on down sensitivity promise about the error (Steinke 2023), for finite ranges of k candidates.
 
-The statements are for finite ranges with k candidates: the exponential mechanism on a loss that is 0 somewhere has a loss below
-(2/epsilon) log(k/beta) but for a probability of beta. The shifts that the shifted mechanisms need are ``dpjax.shift_for`` (down
-sensitivity, Theorem 4) and ``dpjax.search_shift_for`` (Theorem 5). Theorem 6 (2^O(log*), approximate DP) is left out.
+The exponential mechanism on a loss that is 0 somewhere has a loss below (2/epsilon) log(k/beta), except with probability beta. The
+shifts that the shifted mechanisms need are ``dpjax.shift_for`` (down sensitivity, Theorem 4) and ``dpjax.search_shift_for``
+(Theorem 5). Theorem 6 (2^O(log*), approximate DP) is left out.
 
 Slips in the posts. Inverse Sensitivity, Equation 8: Laplace noise of scale GS/epsilon passes GS/epsilon * log(1/(2 beta)) with
 probability 2 beta, not beta: the logarithm should be log(1/beta). Down Sensitivity, the last display in the proof of Lemma 2: the
 final term should be l(x', y) + dist(x, x'). Theorem 5 fails where f(x) is the smallest candidate: the search cannot return it.
-
-The functions that read data are for analysis: their results are not private.
 """
 
 from math import floor, log
@@ -23,26 +21,10 @@ from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
-    """Return the loss that the inverse sensitivity mechanism on candidates stays below with probability ``1 - failure``.
+    """Return the number of changes that inverse sensitivity on candidates stays below with probability ``1 - failure``.
 
-    P[len(M(x)) >= (2/epsilon) * log(num_candidates / failure)] <= failure, where len(y) is how many changes take f(x) to y.
-
-    Args:
-        epsilon: positive.
-        num_candidates: the size of the finite range, at least 1.
-        failure: beta, strictly between 0 and 1.
-
-    Returns:
-        A Python float, a number of changes.
-
-    Raises:
-        ValueError: a parameter outside its range.
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Steinke (2023), "Beyond Global Sensitivity via Inverse Sensitivity", Lemma 3.
+    P[len(M(x)) >= (2/epsilon) * log(num_candidates / failure)] <= failure, where len(y) is how many changes take f(x) to y:
+    "Beyond Global Sensitivity via Inverse Sensitivity", Lemma 3.
 
     >>> round(loss_bound(1.0, num_candidates=100, failure=0.05), 2)
     15.2
@@ -53,25 +35,14 @@ def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
 def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_candidates: int, failure: float) -> jax.Array:
     """Return LS^k, the error that inverse sensitivity on candidates keeps with probability ``1 - failure``.
 
-    P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x) is how far k changes can move f.
+    P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x) is how far k changes can move f:
+    "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4. It depends on the data and is not private.
 
     Args:
-        profile: the exact sensitivity profile of the statistic, with integer levels and bounds, batch shape ``(...)``.
+        profile: the exact sensitivity profile of the statistic, with integer levels and without steps.
         epsilon: positive.
         num_candidates: the size of the finite range, at least 1.
         failure: beta, strictly between 0 and 1.
-
-    Returns:
-        Float of shape ``(...)``.
-
-    Raises:
-        ValueError: a parameter outside its range, a profile with fractional levels or with steps.
-
-    Privacy:
-        The result depends on the data and is not private.
-
-    References:
-        Steinke (2023), "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
@@ -82,9 +53,8 @@ def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_
     if not profile.integer_levels or profile.step is not None:
         raise ValueError("LS^k is read from a profile with integer levels and bounds: this one has fractional levels or steps.")
     k = floor(loss_bound(epsilon, num_candidates=num_candidates, failure=failure))
-    above = profile.upper[..., min(k, profile.upper.shape[-1] - 1)] - profile.upper[..., 0]
-    below = profile.lower[..., 0] - profile.lower[..., min(k, profile.lower.shape[-1] - 1)]
-    return jnp.maximum(above, below)
+    sides = (jnp.abs(side[..., min(k, side.shape[-1] - 1)] - side[..., 0]) for side in (profile.upper, profile.lower))
+    return jnp.maximum(*sides)
 
 
 def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, jax.Array]:
@@ -92,23 +62,8 @@ def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, j
 
     With ``tau = shift_for(...)``, ``shifted_inverse`` on candidates lies in it with probability at least ``1 - failure``, and with
     ``tau = search_shift_for(...)`` so does ``noisy_binary_search``, if all values of the statistic are candidates and (the search
-    only) f(x) is above the first one. For a monotone statistic f(x) - DS^k(x) = h(k).
-
-    Args:
-        down: the down sensitivity of the statistic, batch shape ``(...)``.
-        tau: static, positive, need not be whole.
-
-    Returns:
-        The lower and the upper end, ``(...)`` each.
-
-    Raises:
-        ValueError: a ``tau`` that is not positive and finite.
-
-    Privacy:
-        The result depends on the data and is not private.
-
-    References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equation 1, Theorems 4 and 5.
+    only) f(x) is above the first one. For a monotone statistic f(x) - DS^k(x) = h(k). "Beyond Local Sensitivity via Down
+    Sensitivity", Equation 1, Theorems 4 and 5. It depends on the data and is not private.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum

@@ -1,7 +1,13 @@
 """What is promised about the errors of d-private selections (Kamalaruban et al. 2020): Theorems 4, 6 and 8, Proposition 1.
 
-All are about public numbers: n, the number N of elements, the number K of queries, the scale c, and the mismatch max |q - c q'|
-between the queries asked and those answered. Where the paper's statement fails, the repaired one is here, and why.
+Where the paper's statement fails, the repaired one is here, and why. All are about public numbers:
+
+    num_records                    n, positive
+    num_elements, num_queries      N and K, at least 1
+    num_candidates, num_best       R, and how many of them have the largest score u'
+    scale                          c, positive: a selection is proportional to exp(u' / (2c))
+    failure                        the probability that the bound is exceeded, in (0, 1)
+    mismatch                       the largest |q - c q'| (or |u - u'|), where values c q' are used for values q
 """
 
 from math import ceil, comb, floor, inf, log, sqrt
@@ -11,37 +17,19 @@ from dpjax.metric_privacy.lipschitz import unit_price
 
 
 def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, num_best: int = 1, mismatch: float = 0.0) -> float:
-    """Return by how much the score of a draw is below the largest score u', at most, but for a probability of ``failure``.
+    """Return by how much the score of a draw is below the largest score u', at most.
 
         P[u(Z) <= max u' - mismatch - 2c (log(R / R_best) + log(1/failure))] <= failure
 
-    Args:
-        num_candidates: R, at least 1.
-        scale: c, positive: the law is proportional to exp(u' / (2c)).
-        failure: e^-t, in (0, 1).
-        num_best: how many candidates have the largest score u', at most R.
-        mismatch: the largest |u - u'|, where scores u' stand for scores u. Beside the largest u, take twice as much.
-
-    Returns:
-        A Python float.
-
-    Raises:
-        ValueError: a parameter outside its range.
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Kamalaruban et al. (2020), Theorem 4, which has the mismatch with the wrong sign: for u = (0, 0), u' = (1, 0) and c near 0
-        it says u(Z) > 2, and u(Z) is 0.
+    Beside the largest u instead of u', take twice the mismatch. Theorem 4, which has the mismatch with the wrong sign: for
+    u = (0, 0), u' = (1, 0) and c near 0 it says u(Z) > 2, and u(Z) is 0.
 
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
     5.0752
     """
-    num_candidates, num_best = _integers(num_candidates=num_candidates, num_best=num_best)
+    _check(num_candidates=num_candidates, num_best=num_best, scale=scale, failure=failure, mismatch=mismatch)
     if num_best > num_candidates:
         raise ValueError(f"num_best must be at most num_candidates, got {num_best} of {num_candidates}.")
-    _check(scale=scale, failure=failure, mismatch=mismatch)
     return float(mismatch + 2 * scale * (log(num_candidates / num_best) - log(failure)))
 
 
@@ -56,39 +44,20 @@ def small_db_error(
     spread: float = 1.0,
     mismatch: float = 0.0,
 ) -> float:
-    """Return what the largest error of SmallDB's answers is, at most, but for a probability of ``failure``.
+    """Return the largest error of SmallDB's answers, at most, for small databases of ``size`` m records.
 
         n mismatch + n spread sqrt(log(2K) / (2m)) + 2c (log C(N + m - 1, m) + log(1/failure))
 
-    Args:
-        num_records: n, positive.
-        num_elements: N, at least 1.
-        num_queries: K, at least 1.
-        scale: c, positive.
-        size: m, the number of records of a small database.
-        failure: beta, in (0, 1).
-        spread: the largest difference between two values of one query c q', positive.
-        mismatch: the largest |q - c q'|.
-
-    Returns:
-        A Python float.
-
-    Raises:
-        ValueError: a parameter outside its range.
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Kamalaruban et al. (2020), Proposition 1, with the number of databases itself for N^m and Hoeffding's inequality for its
-        consequence alpha (which needs a spread of at most 1, not said there): never above the printed n mismatch + alpha n +
-        2c (m log N + log(1/failure)) at m = :func:`small_db_size` for that alpha. It holds for answers scaled to n records.
+    ``spread`` is the largest difference between two values of one query c q', positive. Proposition 1, with the number of databases
+    itself for N^m and Hoeffding's inequality for its consequence alpha (which needs a spread of at most 1, not said there): never
+    above the printed n mismatch + alpha n + 2c (m log N + log(1/failure)) at m = :func:`small_db_size` for that alpha. It holds for
+    answers scaled to n records.
 
     >>> round(small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3)
     34.825
     """
-    num_elements, num_queries, size = _integers(num_elements=num_elements, num_queries=num_queries, size=size)
-    _check(scale=scale, failure=failure, mismatch=mismatch, num_records=num_records, spread=spread)
+    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, size=size)
+    _check(scale=scale, failure=failure, mismatch=mismatch, spread=spread)
     best = spread * sqrt(log(2 * num_queries) / (2 * size))
     choices = log(comb(num_elements + size - 1, size))
     return float(num_records * (mismatch + best) + 2 * scale * (choices - log(failure)))
@@ -97,35 +66,18 @@ def small_db_error(
 def small_db_bound(
     num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float, mismatch: float = 0.0
 ) -> float:
-    """Return what the largest error of SmallDB's answers is at the best alpha, at most, but for a probability of ``failure``.
+    """Return the largest error of SmallDB's answers, at most, for ``small_db_size(K, alpha=small_db_alpha(...) / 2)`` records.
 
         n mismatch + (c n^2 gamma)^(1/3),   gamma = 4 (4 log N l + log N + log(1/failure)),   l = max(log K, log(2K)/2)
 
-    Args:
-        num_records: n, positive.
-        num_elements: N, at least 1.
-        num_queries: K, at least 1, each with values c q' that differ by at most 1.
-        scale: c, positive.
-        failure: beta, in (0, 1).
-        mismatch: the largest |q - c q'|.
-
-    Returns:
-        A Python float: the bound for databases of ``small_db_size(K, alpha=small_db_alpha(...) / 2)`` records.
-
-    Raises:
-        ValueError: a parameter outside its range.
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Kamalaruban et al. (2020), Theorem 6. Its gamma lacks 4 log N: the size of a database is rounded up, by up to one record.
+    Values c q' of one query differ by at most 1. Theorem 6; its gamma lacks 4 log N: the size of a database is rounded up, by up to
+    one record.
 
     >>> round(small_db_bound(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 3)
     32.924
     """
-    num_elements, num_queries = _integers(num_elements=num_elements, num_queries=num_queries)
-    _check(scale=scale, failure=failure, mismatch=mismatch, num_records=num_records)
+    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries)
+    _check(scale=scale, failure=failure, mismatch=mismatch)
     unit = unit_price("small_db", num_elements, num_queries, failure)
     return float(num_records * mismatch + unit * (scale * num_records**2) ** (1 / 3))
 
@@ -150,69 +102,36 @@ def mwem_error(
     failure: float | None = None,
     mismatch: float = 0.0,
 ) -> float:
-    """Return what the largest error of MWEM's answers is, at most, but for a probability of ``failure``.
+    """Return the largest error of MWEM's answers, at most, for T ``rounds``, the output ``"average"`` and one pass.
 
         n mismatch + 2n sqrt(log N / T) + T c (4 log K + 6 log(2T/failure))
 
-    At the failure 2T/K of the paper the last term is 10 T c log K.
-
-    Args:
-        num_records: n, positive.
-        num_elements: N, at least 1.
-        num_queries: K, at least 1, with values c q' in [-1, 1].
-        scale: c, positive.
-        rounds: T, at least 1.
-        failure: in (0, 1); without it 2T/K, which may be above 1, and then nothing is promised.
-        mismatch: the largest |q - c q'|.
-
-    Returns:
-        A Python float; for the output ``"average"`` and one pass only.
-
-    Raises:
-        ValueError: a parameter outside its range.
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Kamalaruban et al. (2020), Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof with any other probability
-        gives the form above: each selected score is within 4cT (log K + t) of the largest, each noise within 2cT t, all with
-        probability 1 - 2T e^-t.
+    Values c q' are in [-1, 1]. Without a failure it is the paper's 2T/K, which may be above 1, and then nothing is promised: the
+    last term is then 10 T c log K. Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof with another probability
+    gives the form above: each selected score is within 4cT (log K + t) of the largest, each noise within 2cT t, all with
+    probability 1 - 2T e^-t.
 
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
     """
-    num_elements, num_queries, rounds = _integers(num_elements=num_elements, num_queries=num_queries, rounds=rounds)
-    _check(scale=scale, failure=0.5 if failure is None else failure, mismatch=mismatch, num_records=num_records)
+    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, rounds=rounds)
+    _check(scale=scale, failure=0.5 if failure is None else failure, mismatch=mismatch)
     nats = log(num_queries) if failure is None else log(2 * rounds / failure)
-    learnt = 2 * num_records * sqrt(log(num_elements) / rounds)
-    return float(num_records * mismatch + learnt + rounds * scale * (4 * log(num_queries) + 6 * nats))
+    learned = 2 * num_records * sqrt(log(num_elements) / rounds)
+    return float(num_records * mismatch + learned + rounds * scale * (4 * log(num_queries) + 6 * nats))
 
 
 def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scale: float) -> int:
-    """Return the number of rounds T for which the bound of Theorem 8 is smallest, at the failure 2T/K.
+    """Return the number of rounds T for which the bound of Theorem 8 is smallest, at the failure 2T/K, for K >= 2.
 
         the better of the integers around (n^2 log N / (100 c^2 log(K)^2))^(1/3)
 
-    The paper sets the two terms equal, which is 4^(1/3) times that; it is the best T but for a factor.
-
-    Args:
-        num_records: n, positive.
-        num_elements: N, at least 1.
-        num_queries: K, at least 2: for one query the bound falls with T for ever.
-        scale: c, positive.
-
-    Returns:
-        A Python integer, at least 1.
-
-    Raises:
-        ValueError: a parameter outside its range.
+    The paper sets the two terms equal, which is 4^(1/3) times that; it is the best T up to a factor.
 
     >>> mwem_rounds(10_000, num_elements=20, num_queries=200, scale=0.1)
     220
     """
-    num_elements, num_queries = _integers(num_elements=num_elements, num_queries=num_queries)
-    _check(scale=scale, num_records=num_records)
+    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, scale=scale)
     if num_queries < 2:
         raise ValueError("num_queries must be at least 2: for one query the bound falls with the number of rounds for ever.")
     best = (num_records**2 * log(num_elements) / (100 * scale**2 * log(num_queries) ** 2)) ** (1 / 3)
@@ -223,12 +142,9 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
     return min((max(1, floor(best)), max(1, ceil(best))), key=error)
 
 
-def _integers(**numbers: int) -> list[int]:
-    return [checks.static_integer(name, value, 1) for name, value in numbers.items()]
-
-
 def _check(**numbers: float) -> None:
     for name, value in numbers.items():
-        least, most = (0, 1) if name == "failure" else (0, inf)
-        if not (least < value < most or (name == "mismatch" and value == 0)):
+        if name in ("num_elements", "num_queries", "num_candidates", "num_best", "size", "rounds"):
+            checks.static_integer(name, value, 1)
+        elif not (0 < value < (1 if name == "failure" else inf) or (name == "mismatch" and value == 0)):
             raise ValueError(f"{name} must be {'between 0 and 1' if name == 'failure' else 'finite and positive'}, got {value}.")

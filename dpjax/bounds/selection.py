@@ -11,7 +11,6 @@ from math import e, inf, log, sqrt
 from dpjax import checks
 from dpjax.mechanisms.decisions import noise_of
 from dpjax.mechanisms.noisy_tree import tree_rounds
-from dpjax.mechanisms.shifted_inverse import num_candidates_over
 
 GAUSSIAN_WORST = 0.169971207479904  # max of v P[N(0, 1) >= v], at v = 0.7518
 LAPLACE_WORST = 1 / (2 * e)  # max of v e^-v / 2, at v = 1
@@ -23,26 +22,10 @@ def noisy_tree_excess(
     """Return what the expected loss of the noisy tree is above the smallest loss, at most.
 
         Gaussian: 2 R sqrt(R / (2 zcdp)) * 0.16997...   (0.34 R^(3/2) at a variance of R)
-        Laplace:  2 R (R / epsilon) / (2 e) = R^2 / (e epsilon),   both times the sensitivity
+        Laplace:  2 R (R / epsilon) / (2 e) = R^2 / (e epsilon),   both times the sensitivity of the scores
 
-    Args:
-        num_candidates: k, at least 1.
-        epsilon: positive; or
-        zcdp: positive. Exactly one of the two, as for the tree itself.
-        sensitivity: positive, of the scores.
-
-    Returns:
-        A Python float.
-
-    Raises:
-        ValueError: a parameter outside its range, or both or neither of ``epsilon`` and ``zcdp``.
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025), Equation 3; the Laplace
-        constant is worked out in the same way.
+    Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025), Equation 3; the Laplace
+    constant is worked out in the same way.
 
     >>> round(noisy_tree_excess(1024, zcdp=0.5), 2), round(noisy_tree_excess(1024, epsilon=1.0), 2)
     (10.75, 36.79)
@@ -57,30 +40,13 @@ def noisy_tree_excess(
 def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
     """Return what the expected loss of the exponential mechanism, and of permute and flip, is above the smallest loss, at most.
 
-        (2 sensitivity / epsilon) log k
-
-    Args:
-        num_candidates: k, at least 1.
-        epsilon: positive.
-        sensitivity: positive, of the scores.
-
-    Returns:
-        A Python float.
-
-    Raises:
-        ValueError: a parameter outside its range.
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        McSherry and Talwar (2007); McKenna and Sheldon (2020), Theorem 2.
+    (2 sensitivity / epsilon) log k: McSherry and Talwar (2007); McKenna and Sheldon (2020), Theorem 2.
 
     >>> round(exponential_excess(1024, 1.0), 2)
     13.86
     """
-    num_candidates_over(0.5, num_candidates)
-    return 2 * _positive(sensitivity) / checks.concrete_epsilon(epsilon) * log(num_candidates)
+    size = checks.static_integer("num_candidates", num_candidates, 1)
+    return 2 * _positive(sensitivity) / checks.concrete_epsilon(epsilon) * log(size)
 
 
 def _positive(sensitivity: float) -> float:

@@ -1,4 +1,9 @@
-"""From a profile and epsilon to a law: one mechanism a file, each file with the function and its ``guarantee``."""
+"""From a sensitivity profile and epsilon to an output distribution: one mechanism per file, each with its ``guarantee``.
+
+Draws in floating point are simulations: their low-order bits depend on the data (Mironov 2012). ``dpjax.release`` is exact.
+Public parameters broadcast against the batch shape of the data, so ``epsilon[:, None]`` is a sweep over a batch of rows. A bad one
+raises ``ValueError``; as an element of a JAX array it makes its own row NaN instead.
+"""
 
 from dpjax.mechanisms import (
     bounded_loss,

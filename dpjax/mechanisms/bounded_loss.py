@@ -12,13 +12,13 @@ and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y and z togeth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from math import expm1, inf, log1p
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -27,8 +27,8 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
-from dpjax.mechanisms.never_fail import never_fail, never_fail_law
-from dpjax.numerics.batching import align, broadcast_batch, fits_into
+from dpjax.mechanisms.never_fail import never_fail, never_fail_distribution
+from dpjax.numerics.batching import fits_into
 from dpjax.random.keys import check_key
 
 Outcome = TypeVar("Outcome")
@@ -53,26 +53,22 @@ def bounded_loss(
         draw: one attempt of the mechanism: a function of a key, to an array or a pytree of arrays.
         loss: from an outcome to float ``(...)``, read from the data too; the axes that all arrays of the outcome begin with. A loss
             of NaN is a failure.
-        target: alpha, public, the loss that an attempt stays within but for its failure probability; broadcasts to the shape of the
-            loss, which it cannot widen.
-        epsilon: positive, of the truncated Laplace noise on the loss; broadcasts likewise.
-        delta: in (0, 1/2), of that noise; broadcasts likewise.
-        sensitivity: positive, of the loss of every outcome, as a function of the data; broadcasts likewise.
+        target: alpha, public, the loss that an attempt does not exceed except with its failure probability; broadcasts to the shape
+            of the loss, which it cannot widen, as do the next three.
+        epsilon: positive, of the truncated Laplace noise on the loss.
+        delta: in (0, 1/2), of that noise.
+        sensitivity: positive, of the loss of every outcome, as a function of the data.
         fallback: a pytree like the outcome, public, or read from the data, such as the outcome of the smallest loss: then the loss
             is bounded with probability 1 (and the guarantee asked for with ``fallback="private"``).
         attempts: static, at least 1, chosen without the data; see :func:`dpjax.accounting.failures.attempts_for`.
 
     Returns:
-        A pytree like the outcome. But for the fallback, its loss is at most target + 2 tau (:func:`loss_margin`), up to the
+        A pytree like the outcome. Apart from the fallback, its loss is at most target + 2 tau (:func:`loss_margin`), up to the
         rounding of that sum. Floats are NaN in rows whose public parameters are bad.
 
-    Raises:
-        TypeError: ``key`` is not a typed key.
-        ValueError: a bad public parameter, another kind of key, shapes or a structure that do not fit.
-
     Privacy:
-        (epsilon', delta')-DP, see :func:`guarantee`, if on EVERY dataset an attempt's loss is within the target but for the stated
-        failure probability, and if the target does not depend on the data. An average that is within the target bounds it by
+        (epsilon', delta')-DP, see :func:`guarantee`, if on EVERY dataset an attempt's loss is within the target except with the
+        stated failure probability, and if the target does not depend on the data. An average that is within the target bounds it by
         Markov: failure <= average/target for a loss that is never negative (footnote 9 of the post has the ratio upside down).
 
     References:
@@ -87,29 +83,30 @@ def bounded_loss(
     """
     like = jax.eval_shape(lambda key: loss(draw(key)), check_key(key))
     dtype = like.dtype if jnp.issubdtype(like.dtype, jnp.floating) else jnp.result_type(float)
-    for name, value in (("target", target), ("epsilon", epsilon), ("delta", delta), ("sensitivity", sensitivity)):
-        fits_into(like.shape, "the loss", **{name: np.shape(value)})
-    test = _Test.of(target, epsilon, delta, sensitivity, dtype)
+    public = _public(target, epsilon, delta, sensitivity, dtype)
+    for name, parameter in zip(("target", "epsilon", "delta", "sensitivity"), public, strict=True):
+        fits_into(like.shape, "the loss", **{name: parameter.shape})
+    own = like.shape[like.ndim - max(parameter.ndim for parameter in public[1:]) :]  # the axes along which the noise differs
+    noise, others = _noise(public, own), like.shape[: like.ndim - len(own)]
 
     def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:
         key_outcome, key_noise = jax.random.split(key)
         outcome = draw(key_outcome)
-        found = loss(outcome).astype(dtype)
-        return outcome, test.draws(key_noise, found.shape) <= test.room(found)
+        return outcome, noise.sample(key_noise, others) <= _room(public, loss(outcome).astype(dtype))
 
     end = (fallback, jnp.zeros((), jnp.bool_))
     answer = never_fail(key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts)[0]
-    broken = jnp.broadcast_to(align(test.broken(), like.ndim), like.shape)
+    broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
 
     def spoil(leaf: jax.Array) -> jax.Array:
-        here = broken.reshape(broken.shape + (1,) * (leaf.ndim - broken.ndim))
+        here = jnp.expand_dims(broken, tuple(range(like.ndim, leaf.ndim)))
         return jnp.where(here, jnp.nan, leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
     return jax.tree.map(spoil, answer)
 
 
-def bounded_loss_law(
-    law: Finite,
+def bounded_loss_distribution(
+    distribution: Finite,
     losses: ArrayLike,
     *,
     target: ArrayLike,
@@ -119,27 +116,13 @@ def bounded_loss_law(
     fallback: ArrayLike,
     attempts: int,
 ) -> Finite:
-    """Return the exact law of :func:`bounded_loss` over candidates.
+    """Return the exact distribution of :func:`bounded_loss` over candidates, from that of one attempt and the ``(..., k)`` losses.
 
     A candidate is accepted with probability P[noise <= target + tau - loss], which is 1 up to the target and 0 beyond
-    target + 2 tau.
-
-    Args:
-        law: of one attempt, of batch shape ``(...)``.
-        losses: float ``(..., k)``, of each candidate.
-        target: alpha, public; broadcasts against the batch shape, as do the next three.
-        epsilon: positive, of the truncated Laplace noise.
-        delta: in (0, 1/2), of that noise.
-        sensitivity: positive, of the loss of every candidate, as a function of the data.
-        fallback: float ``(...)``, as for :func:`bounded_loss`.
-        attempts: static, at least 1, chosen without the data.
+    target + 2 tau. The other arguments are those of :func:`bounded_loss`; they broadcast against the batch shape.
 
     Returns:
-        A :class:`Finite` of k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail.never_fail_law`.
-
-    Raises:
-        TypeError: what is no :class:`Finite`.
-        ValueError: a bad public parameter, shapes that do not fit.
+        A :class:`Finite` of k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail.never_fail_distribution`.
 
     Privacy:
         As :func:`bounded_loss`.
@@ -148,77 +131,49 @@ def bounded_loss_law(
         Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 2.
 
     >>> import jax.numpy as jnp
-    >>> law = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
-    >>> out = bounded_loss_law(law, [0.0, 1.0, 30.0], target=0.0, epsilon=1.0, delta=1e-3, fallback=0.0, attempts=9)
-    >>> round(float(out.prob(1.0)), 4), float(out.prob(2.0))
+    >>> one = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
+    >>> options = {"target": 0.0, "epsilon": 1.0, "delta": 1e-3, "fallback": 0.0, "attempts": 9}
+    >>> found = bounded_loss_distribution(one, [0.0, 1.0, 30.0], **options)
+    >>> round(float(found.prob(1.0)), 4), float(found.prob(2.0))
     (0.4997, 0.0)
     """
-    checks.instance("bounded_loss_law", law, Finite, "such as dpjax.exponential(...)")
-    found = checks.float_array("losses", losses).astype(law.dtype)
-    test = _Test.of(target, epsilon, delta, sensitivity, law.dtype)
-    out = never_fail_law(law, test.acceptance(found), fallback=fallback, attempts=attempts)
-    broken = align(test.broken(), out.cost.ndim - 1)[..., None]
-    return Finite(out.values, jnp.where(broken, jnp.nan, out.cost), out.rate)
+    checks.instance("bounded_loss_distribution", distribution, Finite, "such as dpjax.exponential(...)")
+    public = [parameter[..., None] for parameter in _public(target, epsilon, delta, sensitivity, distribution.dtype)]
+    room = _room(public, checks.float_array("losses", losses).astype(distribution.dtype))
+    found = never_fail_distribution(distribution, _noise(public).cdf(room), fallback=fallback, attempts=attempts)
+    return Finite(found.values, jnp.where(jnp.isnan(sum(public)), jnp.nan, found.cost), found.rate)
 
 
-class _Test(NamedTuple):
-    """The public parameters of the test, of one shape; NaN where one is bad."""
+def _public(target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any) -> list[jax.Array]:
+    """The public parameters of the test; NaN where one is bad."""
+    return [
+        checks.finite("target", target, dtype),
+        checks.positive("epsilon", epsilon, dtype),
+        checks.probability("delta", delta, dtype, below=0.5),
+        checks.positive("sensitivity", sensitivity, dtype),
+    ]
 
-    target: jax.Array
-    epsilon: jax.Array
-    delta: jax.Array
-    sensitivity: jax.Array
 
-    @staticmethod
-    def of(target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any) -> _Test:
-        given = (
-            checks.finite("target", target, dtype),
-            checks.positive("epsilon", epsilon, dtype),
-            checks.probability("delta", delta, dtype, below=0.5),
-            checks.positive("sensitivity", sensitivity, dtype),
-        )
-        shape = jnp.broadcast_shapes(*(parameter.shape for parameter in given))
-        return _Test(*(broadcast_batch(parameter, shape) for parameter in given))
+def _noise(public: Sequence[jax.Array], shape: tuple[int, ...] = ()) -> PiecewiseExponential:
+    _, epsilon, delta, sensitivity = public
+    return bounded_noise_laplace(jnp.zeros(shape, epsilon.dtype), epsilon, sensitivity=sensitivity, delta=delta)
 
-    def noise(self, shape: tuple[int, ...]) -> PiecewiseExponential:
-        center = jnp.zeros(shape, self.epsilon.dtype)
-        return bounded_noise_laplace(center, self.epsilon, sensitivity=self.sensitivity, delta=self.delta)
 
-    def draws(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """Noise for each loss: draws from one law, or from a law for each."""
-        return self.noise(()).sample(key, shape) if self.epsilon.ndim == 0 else self.noise(shape).sample(key)
+def _room(public: Sequence[jax.Array], loss: jax.Array) -> jax.Array:
+    """What the noise must not exceed. In this order of sums it never does where the loss is within the target."""
+    return (public[0] - loss) + _noise(public).edges[..., 2]
 
-    def room(self, loss: jax.Array) -> jax.Array:
-        """What the noise must not exceed. In this order of sums it never does where the loss is within the target."""
-        tau = self.noise(()).edges[..., 2]
-        return (align(self.target, loss.ndim) - loss) + align(tau, loss.ndim)
 
-    @jax.jit
-    def acceptance(self, losses: jax.Array) -> jax.Array:
-        """The exact probability of acceptance of each candidate, ``(..., k)``."""
-        rank = max(losses.ndim - 1, self.target.ndim)
-        rows = jax.tree.map(lambda parameter: align(parameter, rank)[..., None], self)
-        return rows.noise(()).cdf(rows.room(align(losses, rank + 1)))
-
-    def broken(self) -> jax.Array:
-        return jnp.isnan(self.target + self.epsilon + self.delta + self.sensitivity)
+def bounded_loss_law(law: Finite, losses: ArrayLike, **options: Any) -> Finite:
+    """The old name of :func:`bounded_loss_distribution`, until version 0.3."""
+    warnings.warn("bounded_loss_law is now bounded_loss_distribution.", DeprecationWarning, stacklevel=2)
+    return bounded_loss_distribution(law, losses, **options)
 
 
 def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Return tau, the largest error of the estimated loss; the loss is promised to be within target + 2 tau.
 
         tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
-
-    Args:
-        epsilon: positive, of the truncated Laplace noise.
-        delta: in (0, 1/2), of that noise.
-        sensitivity: positive, of the loss.
-
-    Returns:
-        A Python float.
-
-    Raises:
-        ValueError: a parameter outside its range.
 
     Privacy:
         None is spent: it reads public numbers only.
@@ -256,20 +211,16 @@ def guarantee(
         epsilon: of the estimate.
         delta: of the estimate.
         failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the target, on every dataset.
-        attempts: as for the draw, or None for the loop of the post, which never ends but by success.
-        fallback: ``"public"`` or ``"private"``.
+        attempts: as for the draw, or None for the loop of the post, which ends with a success only.
+        fallback: as for the draw, ``"public"`` or ``"private"``.
         bound: ``"sharp"`` or ``"published"``; see :func:`dpjax.accounting.failures.condition_on_success`.
 
     >>> one = Guarantee(1.0, 1.0, "swap")
     >>> print(guarantee(one, epsilon=1.0, delta=1e-6, failure=0.1, attempts=6, fallback="public"))
     (2.09173, 2.11111e-06)-DP under swap neighbors
     """
-    both = Guarantee(
-        attempt.epsilon + checks.concrete_epsilon(epsilon),
-        inf,
-        attempt.neighbors,
-        delta=attempt.delta + checks.concrete_delta(delta),
-    )
+    estimate_epsilon, estimate_delta = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
+    both = Guarantee(attempt.epsilon + estimate_epsilon, inf, attempt.neighbors, delta=attempt.delta + estimate_delta)
     if attempts is None:
         return condition_on_success(both, failure, bound=bound)
     return retry_until_success(both, failure, attempts=attempts, fallback=fallback, bound=bound)

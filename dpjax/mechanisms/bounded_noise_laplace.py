@@ -4,8 +4,8 @@ value + Z, density of Z proportional to exp(-epsilon |z| / sensitivity) on [-T, 
 
     T = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta)).
 
-Privacy: where two laws overlap the ratio is at most e^epsilon. What only one of them reaches is the end of its support, of length
-at most sensitivity and mass e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta for s = sensitivity: it is tight.
+Privacy: where two such densities overlap their ratio is at most e^epsilon. What only one of them reaches is the end of its support,
+of length at most s, the sensitivity, and of mass at most e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.numerics.batching import align
 
 
 def bounded_noise_laplace(
     value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, delta: ArrayLike
 ) -> PiecewiseExponential:
-    """Return the law of ``value`` plus Laplace noise of scale ``sensitivity/epsilon``, conditioned on [-T, T].
+    """Return the distribution of ``value`` plus Laplace noise of scale ``sensitivity/epsilon``, conditioned on [-T, T].
 
-    Not :func:`laplace` with bounds: those are fixed bounds of the output, and the law is then epsilon-DP at twice the scale.
+    Not :func:`laplace` with bounds: those are fixed bounds of the output, which is then epsilon-DP at twice the scale.
 
     Args:
         value: float ``(...)``, the statistic.
-        epsilon: positive; broadcasts against ``value``.
-        sensitivity: positive, the global sensitivity of the statistic, public; broadcasts likewise.
-        delta: in (0, 1/2); broadcasts likewise.
+        epsilon: positive.
+        sensitivity: positive, the global sensitivity of the statistic.
+        delta: in (0, 1/2).
 
     Returns:
         A :class:`PiecewiseExponential` of two pieces, on ``value - T`` to ``value + T``.
@@ -41,33 +40,34 @@ def bounded_noise_laplace(
 
     Privacy:
         (epsilon, delta)-DP under the relation that ``sensitivity`` was computed for, and for no smaller delta. The support
-        moves with the data: a fixed number of outputs are impossible for a neighbour. Float draws are simulations.
+        moves with the data: some outputs are impossible for a neighbor. Float draws are simulations.
 
     References:
         Geng, Ding, Guo and Kumar (2020), Theorem 1; Steinke, "Algorithms that never fail", differentialprivacy.org (2024).
 
-    >>> law = bounded_noise_laplace(10.0, 1.0, sensitivity=1.0, delta=1e-3)
-    >>> [round(float(edge), 3) for edge in law.edges], float(law.mean())
+    >>> distribution = bounded_noise_laplace(10.0, 1.0, sensitivity=1.0, delta=1e-3)
+    >>> [round(float(edge), 3) for edge in distribution.edges], float(distribution.mean())
     ([3.243, 10.0, 16.757], 10.0)
     """
     center = checks.float_array("value", value)
     rate = checks.positive("epsilon", epsilon, center.dtype)
     scale = checks.positive("sensitivity", sensitivity, center.dtype)
     failure = checks.probability("delta", delta, center.dtype, below=0.5)
-    rank = max(array.ndim for array in (center, rate, scale, failure))
-    center, epsilon_, scale, failure = (align(array, rank) for array in (center, rate, scale, failure))
     # log(1 + (e^epsilon - 1) / (2 delta)) without overflow, and exact for small epsilon.
-    reach = 1 + jnp.log1p(-jnp.expm1(-epsilon_) * (1 / (2 * failure) - 1)) / epsilon_
-    shape = jnp.broadcast_shapes(center.shape, reach.shape, scale.shape)
-    center = jnp.broadcast_to(center, shape)
-    # A value whose neighbouring floats are further away than the noise still needs a piece to each side.
+    reach = 1 + jnp.log1p(-jnp.expm1(-rate) * (1 / (2 * failure) - 1)) / rate
+    center = jnp.broadcast_to(center, jnp.broadcast_shapes(center.shape, reach.shape, scale.shape))
+    # A value whose neighboring floats are further away than the noise still needs a piece to each side.
     fixed, far = jax.lax.stop_gradient(center), jnp.full_like(center, jnp.inf)
     below = jnp.minimum(center - scale * reach, jnp.nextafter(fixed, -far))
     above = jnp.maximum(center + scale * reach, jnp.nextafter(fixed, far))
-    edges = jnp.stack([below, center, above], axis=-1)
     outer, inner = reach, jnp.zeros_like(reach)
-    cost_left, cost_right = jnp.stack([outer, inner], axis=-1), jnp.stack([inner, outer], axis=-1)
-    return PiecewiseExponential(edges, cost_left, cost_right, rate, center=1)
+    return PiecewiseExponential(
+        edges=jnp.stack([below, center, above], axis=-1),
+        cost_left=jnp.stack([outer, inner], axis=-1),
+        cost_right=jnp.stack([inner, outer], axis=-1),
+        rate=rate,
+        center=1,
+    )
 
 
 def guarantee(epsilon: float, *, delta: float, neighbors: str) -> Guarantee:

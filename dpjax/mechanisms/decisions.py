@@ -1,4 +1,4 @@
-"""Noisy decisions: whether a query of sensitivity 1 plus noise is above zero; what the mechanisms that walk down a tree share."""
+"""Noisy decisions: whether a query of sensitivity 1 plus noise is above zero; shared by the mechanisms that walk down a tree."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ Noise = Literal["laplace", "gaussian"]
 
 
 def noise_of(epsilon: Any, zcdp: Any) -> tuple[Noise, Any]:
-    """Return the noise that a budget asks for, and the budget; raise where it is not exactly one of the two."""
-    if epsilon is not None and zcdp is None:
-        return "laplace", epsilon
-    if zcdp is not None and epsilon is None:
-        return "gaussian", zcdp
-    raise ValueError("give epsilon (Laplace noise) or zcdp (Gaussian noise): exactly one of them.")
+    """Return the noise that a budget asks for, and the budget; raise if it is not exactly one of the two."""
+    if (epsilon is None) == (zcdp is None):
+        raise ValueError("give epsilon (Laplace noise) or zcdp (Gaussian noise): exactly one of them.")
+    return ("gaussian", zcdp) if epsilon is None else ("laplace", epsilon)
 
 
 def noise_scale(noise: Noise, budget: Any, *, rounds: int, dtype: Any) -> jax.Array:

@@ -2,7 +2,7 @@
 
 The utility of an output is minus the number of records to add or remove before the statistic takes it; its sensitivity is 1. On the
 line (lower median, mean) that is inverse sensitivity, for the mode the exponential mechanism over candidates: this file gives the
-paper's name to both and keeps its neighbour relation. Its utility bounds are in ``dpjax/bounds/duff.py``.
+paper's name to both and keeps its neighbor relation. Its utility bounds are in ``dpjax/bounds/duff.py``.
 
 Slips of the paper: in the median's second case "k even" should read "n even" (as printed, a part of [y_n, b] has no utility where n
 and n/2 are even). In Section 5 the density is proportional to exp(+epsilon u_d/2), not exp(-epsilon u_d/2). That each A_k is a
@@ -37,34 +37,32 @@ def duff(statistic: CandidateScores, epsilon: ArrayLike, *, rho: ArrayLike = 0.0
 def duff(
     statistic: SensitivityProfile | CandidateScores, epsilon: ArrayLike, *, rho: ArrayLike = 0.0
 ) -> PiecewiseExponential | Finite:
-    """Return the law of Duff: density (or probability) proportional to exp(epsilon/2 * u_d).
+    """Return the distribution of Duff: density (or probability) proportional to exp(epsilon/2 * u_d).
 
     Args:
-        statistic: under add/remove neighbours, with batch shape ``(...)``: ``median(..., definition="lower")`` for the paper's
-            median, another profile with integer levels, ``mean(..., values="hull")`` for its mean; or ``mode(...)``, for which
-            ``candidate_counts(...)`` is sharper at the same epsilon.
-        epsilon: positive; broadcasts against the batch shape.
-        rho: for a profile, the radius of the flat piece around the value, as in :func:`dpjax.inverse_sensitivity`; the paper has
-            none, and a mean's hulls take none.
+        statistic: under add/remove neighbors: ``median(..., definition="lower")`` for the paper's median, another profile with
+            integer levels, ``mean(..., values="hull")`` for its mean; or ``mode(...)``, for which ``candidate_counts(...)`` is
+            sharper at the same epsilon.
+        epsilon: positive.
+        rho: for a profile, as in :func:`dpjax.inverse_sensitivity`; the paper has none, and a mean's hulls take none.
 
     Returns:
         A :class:`PiecewiseExponential` for a profile, a :class:`Finite` for candidates.
 
     Raises:
-        ValueError: another relation than ``"add_remove"``, a ``rho`` beside candidates, and as :func:`dpjax.inverse_sensitivity`
-            and :func:`exponential`.
+        ValueError: another relation than ``"add_remove"``, or a ``rho`` beside candidates.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under add/remove neighbours. Public: epsilon, rho, and what the statistic says is
-        public; the number of records is not. Float draws on the line are simulations: their low-order bits depend on the data.
+        epsilon-DP and epsilon-bounded-range under add/remove neighbors. Public: epsilon, rho, and what the statistic says is
+        public; the number of records is not. Float draws on the line are simulations.
 
     References:
         Gillenwater and Munoz Medina (2020), Definition 8, Section 4.1 and Algorithm 1; McSherry and Talwar (2007).
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
-    >>> law = duff(median(jnp.array([1.0, 2.0, 4.0]), lower=0, upper=8, neighbors="add_remove", definition="lower"), 2.0)
-    >>> [round(float(jnp.log(law.prob(y) / law.prob(1.5))), 4) for y in (0.5, 1.5, 3.0, 6.0)]
+    >>> distribution = duff(median(jnp.array([1.0, 2.0, 4.0]), lower=0, upper=8, neighbors="add_remove", definition="lower"), 2.0)
+    >>> [round(float(distribution.log_prob(y) - distribution.log_prob(1.5)), 4) for y in (0.5, 1.5, 3.0, 6.0)]
     [-2.0, 0.0, -1.0, -3.0]
     """
     _check(statistic)
@@ -84,7 +82,8 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
     2-DP and 2-bounded-range under add_remove neighbors
     """
     _check(statistic)
-    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), statistic.neighbors)
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, cost, statistic.neighbors)
 
 
 def _check(statistic: SensitivityProfile | CandidateScores) -> None:

@@ -1,24 +1,21 @@
 """The exponential mechanism over finitely many candidates (McSherry and Talwar 2007).
 
-P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)). Privacy: between neighbours every score changes by at most
-the sensitivity (up to a shift common to all candidates, which cancels), so the exponents differ by at most epsilon/2, and so do
-the logarithms of the normalisers; two candidates' ratio changes by at most exp(epsilon).
+P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)). Privacy: between neighbors every score changes by at most the
+sensitivity (up to a shift common to all candidates, which cancels), so the exponents differ by at most epsilon/2, and so do the
+logarithms of the normalisers; the ratio of two candidates changes by at most exp(epsilon).
 
-The definition of a draw is Gumbel-max: the argmax of exponent + Gumbel noise. Algorithm 1 of the Duff paper, the argmin of
-log log(1/U) - exponent, is the same draw from the same uniforms, because -log log(1/U) is a Gumbel. :class:`Finite` deals out
-integers instead, which is the same law.
+A draw is defined by Gumbel-max: the argmax of exponent + Gumbel noise. Algorithm 1 of the Duff paper, the argmin of
+log log(1/U) - exponent, is the same draw from the same uniforms, because -log log(1/U) is a Gumbel variable.
 """
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.numerics.batching import align
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -30,21 +27,20 @@ def exponential(
     candidates: ArrayLike | None = None,
     sensitivity: ArrayLike | None = None,
 ) -> Finite:
-    """Return the law of the exponential mechanism: P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)).
+    """Return the distribution of the exponential mechanism: P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)).
 
     Args:
         scores: :class:`CandidateScores`, or float ``(..., k)``, higher is better. A score of ``-inf`` excludes a candidate; that
             must be public, the same for every dataset.
-        epsilon: positive; broadcasts against the batch shape.
+        epsilon: positive.
         candidates: float ``(k,)`` or ``(..., k)``, public, what an array of scores belongs to; without it, the indices 0..k-1.
-        sensitivity: positive ``(...)``, required with an array of scores: the most by which any score changes between neighbours.
+        sensitivity: positive ``(...)``, required with an array of scores: the most by which any score changes between neighbors.
 
     Returns:
         A :class:`Finite` of the broadcast batch shape. Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``.
 
     Raises:
-        ValueError: a bad ``epsilon`` or ``sensitivity``; ``candidates`` or ``sensitivity`` beside :class:`CandidateScores`; an
-            array without ``sensitivity``; a number of candidates that is not that of the scores.
+        ValueError: ``candidates`` or ``sensitivity`` beside :class:`CandidateScores`; an array without ``sensitivity``.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation that the sensitivity holds for. Public: epsilon, the sensitivity and
@@ -55,67 +51,57 @@ def exponential(
         McSherry and Talwar (2007); Gillenwater and Munoz Medina, Definition 7 and Algorithm 1.
 
     >>> import jax.numpy as jnp
-    >>> law = exponential(jnp.array([0.0, 2.0]), 1.0, sensitivity=1.0)
-    >>> bool(jnp.isclose(law.prob(1.0) / law.prob(0.0), jnp.exp(1.0)))
+    >>> distribution = exponential(jnp.array([0.0, 2.0]), 1.0, sensitivity=1.0)
+    >>> bool(jnp.isclose(distribution.prob(1.0) / distribution.prob(0.0), jnp.exp(1.0)))
     True
     """
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="exponential")
     rate = checks.positive("epsilon", epsilon, given.dtype)
     scale = checks.positive("sensitivity", given.sensitivity, given.dtype)
-    return _law(given.scores, given.candidates, rate, scale)
-
-
-@jax.jit
-def _law(scores: jax.Array, candidates: jax.Array, epsilon: jax.Array, sensitivity: jax.Array) -> Finite:
-    rank = max(epsilon.ndim, sensitivity.ndim)
-    return Finite(candidates, -scores, align(epsilon, rank) / (2 * align(sensitivity, rank)))
+    return Finite(given.candidates, -given.scores, rate / (2 * scale))
 
 
 def candidate_scores(
     scores: CandidateScores | ArrayLike, *, candidates: ArrayLike | None, sensitivity: ArrayLike | None, caller: str
 ) -> CandidateScores:
-    """Return scores of either form as one, for this mechanism and permute and flip; errors name the ``caller``."""
+    """Return scores of either form as :class:`CandidateScores`, for every mechanism on candidates; errors name the ``caller``."""
+    if isinstance(scores, SensitivityProfile):
+        raise TypeError(f"{caller} takes scores of candidates; for a SensitivityProfile see inverse_sensitivity.")
     if isinstance(scores, CandidateScores):
         if candidates is not None or sensitivity is not None:
             raise ValueError(f"these scores carry their candidates and sensitivity: give {caller} neither.")
-        _ = scores.batch_shape  # refuses shapes that do not fit
-        return scores
-    if isinstance(scores, SensitivityProfile):
-        raise TypeError(f"{caller} takes scores of candidates; for a SensitivityProfile see inverse_sensitivity.")
-    if sensitivity is None:
+        found = scores
+    elif sensitivity is None:
         raise ValueError(f"{caller} needs the sensitivity of an array of scores: sensitivity=..., or CandidateScores.")
-    array = checks.float_array("scores", scores)
-    if array.ndim == 0 or array.shape[-1] == 0:
-        raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
-    if candidates is None:
-        labels = jnp.arange(array.shape[-1], dtype=array.dtype)
     else:
-        labels = checks.float_array("candidates", candidates).astype(array.dtype)
-    # The relation is not used for the law; guarantee() asks for it.
-    found = CandidateScores(array, labels, checks.positive("sensitivity", sensitivity, array.dtype), neighbors="add_remove")
-    _ = found.batch_shape
+        array = checks.float_array("scores", scores)
+        if array.ndim == 0 or array.shape[-1] == 0:
+            raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
+        labels = jnp.arange(array.shape[-1]) if candidates is None else checks.float_array("candidates", candidates)
+        scale = checks.positive("sensitivity", sensitivity, array.dtype)
+        # No distribution reads the relation; guarantee() asks for it.
+        found = CandidateScores(array, labels.astype(array.dtype), scale, neighbors="add_remove")
+    _ = found.batch_shape  # raises where shapes do not fit
     return found
 
 
 def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, neighbors: str | None = None) -> Guarantee:
     """Return what one draw of :func:`exponential` costs.
 
-    Args:
-        scores: those of the draw.
-        epsilon: the epsilon of the draw.
-        neighbors: the relation that the sensitivity of an array of scores holds for; :class:`CandidateScores` carry theirs.
+    ``neighbors`` is the relation that the sensitivity of an array of scores holds for; :class:`CandidateScores` carry theirs.
 
     >>> import jax.numpy as jnp
     >>> print(guarantee(jnp.array([0.0, 2.0]), 1.0, neighbors="swap"))
     1-DP and 1-bounded-range under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), relation_of(scores, neighbors))
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, cost, relation_of(scores, neighbors))
 
 
 def relation_of(scores: CandidateScores | ArrayLike, neighbors: str | None) -> str:
-    """Return the neighbour relation of the scores, or the one given for an array."""
-    if isinstance(scores, CandidateScores):
-        if neighbors not in (None, scores.neighbors):
-            raise ValueError(f"these scores hold under {scores.neighbors} neighbors, not {neighbors}.")
-        return scores.neighbors
-    return checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    """Return the neighbor relation of the scores, or the one given for an array."""
+    if not isinstance(scores, CandidateScores):
+        return checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    if neighbors not in (None, scores.neighbors):
+        raise ValueError(f"these scores hold under {scores.neighbors} neighbors, not {neighbors}.")
+    return scores.neighbors

@@ -1,8 +1,8 @@
 """Inverse sensitivity (Asi and Duchi 2020; McSherry and Talwar 2007): the exponential mechanism on the number of changes.
 
 Density proportional to exp(-epsilon/2 * len(y)), where len(y) is how many individuals must change for the statistic to become y:
-piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its median under add/remove neighbours is Duff's.
-Privacy: len(y) changes by at most 1 between neighbours. The flat piece of the rho-smooth variant has cost 0.
+piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its median under add/remove neighbors is Duff's.
+Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 0.
 """
 
 from __future__ import annotations
@@ -21,33 +21,32 @@ from dpjax.sensitivity.profile import SensitivityProfile
 def inverse_sensitivity(
     profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
 ) -> PiecewiseExponential:
-    """Return the law of the inverse sensitivity mechanism.
+    """Return the distribution of the inverse sensitivity mechanism.
 
     Args:
         profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels.
-        epsilon: positive; broadcasts against the batch shape.
-        rho: public, not negative, broadcasts like epsilon; see :func:`dpjax.piecewise_laplace`.
-        support: with ``rho``, ``"restricted"`` to the profile's range or ``"extended"`` by rho.
+        epsilon: positive.
+        rho: as for :func:`dpjax.piecewise_laplace`.
+        support: as for :func:`dpjax.piecewise_laplace`.
 
     Returns:
         A :class:`PiecewiseExponential` of the broadcast batch shape.
 
     Raises:
-        TypeError: what is no profile.
-        ValueError: a profile with fractional levels, or with steps whose number is not static; a ``rho`` (also a JAX array) for
-            a profile that is not interpolable; a bad ``epsilon``, ``rho`` or ``support``.
+        ValueError: if ``profile`` has fractional levels, or steps whose number is not static; a ``rho`` (also a JAX array of zeros)
+            for a profile that is not interpolable.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the profile's neighbour relation. Public: epsilon, rho, and what the profile says
-        is public. Float draws are simulations: their low-order bits depend on the data.
+        epsilon-DP and epsilon-bounded-range under the profile's neighbor relation. Public: epsilon, rho, and what the profile says
+        is public. Float draws are simulations.
 
     References:
         Durfee (2025), Definition 4.1 and mechanism M.2; Asi and Duchi (2020); Gillenwater and Munoz Medina, Section 4.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median
-    >>> law = inverse_sensitivity(median(jnp.array([1.0, 2.0, 5.0]), lower=0, upper=10, neighbors="swap"), 1.0)
-    >>> bool(jnp.isclose(law.prob(1.5) / law.prob(0.5), jnp.exp(0.5)))
+    >>> distribution = inverse_sensitivity(median(jnp.array([1.0, 2.0, 5.0]), lower=0, upper=10, neighbors="swap"), 1.0)
+    >>> bool(jnp.isclose(distribution.prob(1.5) / distribution.prob(0.5), jnp.exp(0.5)))
     True
     """
     checks.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
@@ -55,7 +54,7 @@ def inverse_sensitivity(
         raise ValueError("inverse sensitivity needs integer levels: this profile's are fractional. Use piecewise_laplace.")
     if profile.step is not None:
         raise ValueError(
-            "inverse sensitivity needs one piece a level: write profile.truncate(k), or give truncate a num_steps. "
+            "inverse sensitivity needs one piece for each level: write profile.truncate(k), or give truncate a num_steps. "
             "piecewise_laplace takes steps without end."
         )
     if not profile.interpolable and (isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0)):
@@ -78,4 +77,5 @@ def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
     >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove"), 2))
     2-DP and 2-bounded-range under add_remove neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), profile.neighbors)
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, cost, profile.neighbors)

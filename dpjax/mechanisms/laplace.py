@@ -2,8 +2,8 @@
 
 On the line: value + Laplace noise of scale sensitivity/epsilon, two exponential tails at rate epsilon and nothing else.
 On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensitivity), the exponential mechanism, scale
-2 * sensitivity/epsilon. Renormalising the first law on an interval instead leaks up to 1.86 epsilon, because the normaliser depends
-on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly this law at 2 * sensitivity/epsilon.
+2 * sensitivity/epsilon. Renormalising the first density on an interval instead leaks up to 1.86 epsilon, because the normaliser
+depends on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly the second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.numerics.batching import align
 
 
 def laplace(
@@ -25,32 +24,32 @@ def laplace(
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
 ) -> PiecewiseExponential:
-    """Return the law of the Laplace mechanism around ``value``.
+    """Return the distribution of the Laplace mechanism around ``value``.
 
     Args:
         value: float ``(...)``, the statistic. With bounds it is clamped to them.
-        epsilon: positive, broadcasts against ``value``.
-        sensitivity: positive, the global sensitivity of the statistic, public; broadcasts against ``value``.
-        lower: public bound of the output; with ``upper`` or not at all.
-        upper: public bound of the output.
+        epsilon: positive.
+        sensitivity: positive, the global sensitivity of the statistic.
+        lower: bound of the output; with ``upper`` or not at all.
+        upper: bound of the output.
 
     Returns:
         A :class:`PiecewiseExponential`: without bounds, scale ``sensitivity/epsilon``; with bounds, scale
         ``2 * sensitivity/epsilon``, conditioned on them.
 
     Raises:
-        ValueError: only one bound, or a bad public parameter.
+        ValueError: only one bound.
 
     Privacy:
         epsilon-DP under the relation that ``sensitivity`` was computed for; without bounds the range is 2 epsilon, with bounds it
-        is epsilon. Clamp draws of the unbounded law yourself if you want both the smaller scale and a range: that is
-        post-processing. Float draws are simulations: their low-order bits depend on the value (Mironov 2012).
+        is epsilon. Clamp the draws without bounds yourself if you want both the smaller scale and a range: that is post-processing.
+        Float draws are simulations.
 
     References:
         Dwork, McSherry, Nissim and Smith (2006); Durfee (2025), Section 4.1.
 
-    >>> law = laplace(0.0, 1.0, sensitivity=1.0)
-    >>> float(law.mean_abs_error(0.0)), round(float(law.quantile(0.25)), 4)
+    >>> distribution = laplace(0.0, 1.0, sensitivity=1.0)
+    >>> float(distribution.mean_abs_error(0.0)), round(float(distribution.quantile(0.25)), 4)
     (1.0, -0.6931)
     """
     if (lower is None) != (upper is None):
@@ -59,22 +58,16 @@ def laplace(
     rate = checks.positive("epsilon", epsilon, center.dtype)
     scale = checks.positive("sensitivity", sensitivity, center.dtype)
     tails = Tails(jnp.zeros_like(scale), scale, jnp.zeros_like(scale), scale)
-    none = jnp.zeros((0,), center.dtype)
+    no_pieces = jnp.zeros((0,), center.dtype)
     if lower is None or upper is None:
-        return PiecewiseExponential(center[..., None], none, none, rate, tails)
+        return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate, tails)
     low, high = checks.bounds(lower, upper, center.dtype)
-    rank = max(center.ndim, low.ndim, high.ndim)
-    center = jnp.clip(*(align(a, rank) for a in (center, low, high)))
-    return PiecewiseExponential(center[..., None], none, none, rate / 2, tails).restrict(low, high)
+    center = jnp.clip(center, low, high)
+    return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate / 2, tails).restrict(low, high)
 
 
 def guarantee(epsilon: float, *, neighbors: str, bounded: bool) -> Guarantee:
-    """Return what one draw of :func:`laplace` costs.
-
-    Args:
-        epsilon: the epsilon of the draw.
-        neighbors: the relation that its ``sensitivity`` was computed for.
-        bounded: whether it was given ``lower`` and ``upper``.
+    """Return what one draw of :func:`laplace` costs, with (``bounded``) or without ``lower`` and ``upper``.
 
     >>> print(guarantee(1.0, neighbors="swap", bounded=False))
     1-DP and 2-bounded-range under swap neighbors

@@ -10,10 +10,11 @@ dataset. A bound that holds for most datasets is none: where it fails, so does d
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +24,11 @@ from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, number_of_attempts, retry_until_success
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite, above_least
-from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows
-from dpjax.numerics.sums import pad, pair_sums
+from dpjax.numerics.batching import concatenate
+from dpjax.numerics.sums import pad, pairwise_sum
 from dpjax.random.keys import check_key
 
 Outcome = TypeVar("Outcome")
-_LANES = 32  # log and exp differ in their last bits between the lanes of a row that is not a multiple of this
 
 
 def never_fail(
@@ -43,8 +43,8 @@ def never_fail(
 
     Args:
         key: a scalar typed threefry key.
-        draw: one attempt: a function of a key, to a float or integer array or a pytree of them, such as ``law.sample``. It is
-            traced once.
+        draw: one attempt: a function of a key, to a float or integer array or a pytree of them, such as ``distribution.sample``.
+            It is traced once.
         succeeded: from the outcome of ``draw`` to bool ``(...)``: the axes that all arrays of the outcome begin with. Each of its
             elements succeeds or fails on its own.
         fallback: what is returned where no attempt succeeds: a pytree like the outcome, each array broadcasting against it.
@@ -54,8 +54,8 @@ def never_fail(
         A pytree like the outcome. Attempts of NaN, too, are what ``succeeded`` says they are.
 
     Raises:
-        TypeError: ``key`` is not a typed key; ``succeeded`` returns no booleans.
-        ValueError: another kind of key, ``attempts`` that are no positive integer, shapes or a structure that do not fit.
+        TypeError: if ``succeeded`` does not return booleans.
+        ValueError: shapes or a structure that do not fit.
 
     Privacy:
         That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one attempt and its failure probability
@@ -75,43 +75,38 @@ def never_fail(
     True
     """
     keys = jax.random.split(check_key(key), number_of_attempts(attempts))
-    like = jax.eval_shape(draw, keys[0])
-    told = jax.eval_shape(succeeded, like)
-    if told.dtype != jnp.bool_:
-        raise TypeError(f"succeeded must return booleans, got {told.dtype}.")
-    wanted, given = str(jax.tree.structure(like)), str(jax.tree.structure(fallback))
+    outcome = jax.eval_shape(draw, keys[0])
+    success = jax.eval_shape(succeeded, outcome)
+    if success.dtype != jnp.bool_:
+        raise TypeError(f"succeeded must return booleans, got {success.dtype}.")
+    wanted, given = str(jax.tree.structure(outcome)), str(jax.tree.structure(fallback))
     if wanted != given:
         raise ValueError(f"fallback must be built like the outcome, {wanted}, got {given}.")
-    if any(leaf.shape[: told.ndim] != told.shape for leaf in jax.tree.leaves(like)):
-        shapes = [leaf.shape for leaf in jax.tree.leaves(like)]
-        raise ValueError(f"every array of the outcome must begin with the axes of succeeded, {told.shape}, got {shapes}.")
+    shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
+    if any(shape[: success.ndim] != success.shape for shape in shapes):
+        raise ValueError(f"every array of the outcome must begin with the axes of succeeded, {success.shape}, got {shapes}.")
 
     def attempt(state: tuple[Outcome, jax.Array], key: jax.Array) -> tuple[tuple[Outcome, jax.Array], None]:
         held, done = state
-        outcome = draw(key)
-        success = succeeded(outcome)
-        first = success & ~done
+        found = draw(key)
+        success = succeeded(found)
 
         def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-            return jnp.where(first.reshape(first.shape + (1,) * (new.ndim - first.ndim)), new, old)
+            return jnp.where(jnp.expand_dims(success & ~done, tuple(range(done.ndim, new.ndim))), new, old)
 
-        return (jax.tree.map(choose, outcome, held), done | success), None
+        return (jax.tree.map(choose, found, held), done | success), None
 
-    def spread(value: ArrayLike, leaf: jax.ShapeDtypeStruct) -> jax.Array:
-        array = jnp.asarray(value).astype(leaf.dtype)
-        return broadcast_batch(array, leaf.shape)
-
-    start = jax.tree.map(spread, fallback, like), jnp.zeros(told.shape, jnp.bool_)
-    return jax.lax.scan(attempt, start, keys)[0][0]
+    start = jax.tree.map(lambda value, leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape), fallback, outcome)
+    return jax.lax.scan(attempt, (start, jnp.zeros(success.shape, jnp.bool_)), keys)[0][0]
 
 
-def never_fail_law(law: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int) -> Finite:
-    """Return the exact law of :func:`never_fail` over candidates: P(y) a(y) (1 - q^m)/(1 - q), and q^m more for the fallback.
+def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int) -> Finite:
+    """Return the distribution of :func:`never_fail` over candidates: P(y) a(y) (1 - q^m)/(1 - q), and q^m more for the fallback.
 
     a(y) is the probability that y is accepted, 0 or 1 for a set of successes, and q = sum over y of P(y) (1 - a(y)).
 
     Args:
-        law: of one attempt, of batch shape ``(...)``.
+        distribution: of one attempt, of batch shape ``(...)``.
         acceptance: float ``(k,)`` or ``(..., k)`` in [0, 1]; clipped to it, and 0 where it is NaN.
         fallback: float ``(...)``.
         attempts: m, static, at least 1, chosen without the data.
@@ -120,92 +115,65 @@ def never_fail_law(law: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, a
         A :class:`Finite` of k+1 values, the last the fallback (also if it is one of the candidates: equal values add up), with
         minus log-probabilities as costs, at rate 1.
 
-    Raises:
-        TypeError: what is no :class:`Finite`.
-        ValueError: ``attempts`` that are no positive integer, shapes that do not fit.
-
     Privacy:
-        As :func:`never_fail`. A draw from this law takes the same time whatever the data.
+        As :func:`never_fail`. A draw from this distribution takes the same time whatever the data.
 
     References:
         Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 1.
 
     >>> import jax.numpy as jnp
-    >>> law = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))
-    >>> [round(float(p), 4) for p in never_fail_law(law, [1, 0, 0], fallback=9.0, attempts=2).probabilities()]
+    >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))
+    >>> [round(float(p), 4) for p in never_fail_distribution(one, [1, 0, 0], fallback=9.0, attempts=2).probabilities()]
     [0.5556, 0.0, 0.0, 0.4444]
     """
-    checks.instance("never_fail_law", law, Finite, "such as dpjax.exponential(...)")
-    count = number_of_attempts(attempts)
-    accepted = checks.float_array("acceptance", acceptance).astype(law.dtype)
-    if accepted.ndim == 0 or accepted.shape[-1] != law.values.shape[-1]:
-        raise ValueError(f"{law.values.shape[-1]} candidates need as many acceptance probabilities, got shape {accepted.shape}.")
-    last = checks.float_array("fallback", fallback).astype(law.dtype)
-    return _never_fail_law(law, accepted, last, count)
+    checks.instance("never_fail_distribution", distribution, Finite, "such as dpjax.exponential(...)")
+    accepted = checks.float_array("acceptance", acceptance).astype(distribution.dtype)
+    if accepted.shape[-1:] != distribution.values.shape[-1:]:
+        k = distribution.values.shape[-1]
+        raise ValueError(f"{k} candidates need as many acceptance probabilities, got shape {accepted.shape}.")
+    last = checks.float_array("fallback", fallback).astype(distribution.dtype)
+    batch = jnp.broadcast_shapes(distribution.batch_shape, accepted.shape[:-1], last.shape)
+    values = concatenate(distribution.values, jnp.broadcast_to(last, batch)[..., None])
+    return Finite(values, _cost(distribution, accepted, batch, number_of_attempts(attempts)), jnp.ones((), distribution.dtype))
 
 
-@partial(jax.jit, static_argnames=("attempts",))
-def _never_fail_law(law: Finite, acceptance: jax.Array, fallback: jax.Array, attempts: int) -> Finite:
-    batch = jnp.broadcast_shapes(law.batch_shape, acceptance.shape[:-1], fallback.shape)
-    rank, size = len(batch) + 1, law.values.shape[-1]
-    # Rows of a multiple of 32 candidates, products that no sum absorbs, and sums of neighbours: no further row changes a bit.
-    accepted = jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0))
-    accepted = align(jnp.pad(accepted, [(0, 0)] * (accepted.ndim - 1) + [(0, -size % _LANES)]), rank)
-    cost = jnp.pad(law.cost, [(0, 0)] * (law.cost.ndim - 1) + [(0, -size % _LANES)], constant_values=jnp.inf)
-    above = align(above_least(cost), rank)
+@partial(jax.jit, static_argnames=("batch", "attempts"))
+def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: int) -> jax.Array:
+    """Minus the log-probability of every candidate, and of the fallback."""
+    # Padded rows, products that no sum absorbs, and sums of neighbors: no further row or candidate changes a bit.
+    accepted = pad(jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0)))
+    above = above_least(pad(one.cost, value=jnp.inf))
     reachable = above != jnp.inf
-    log_weight = -jnp.abs(jnp.where(reachable, above, 0.0) * align(law.rate, rank - 1)[..., None])
+    log_weight = -jnp.abs(jnp.where(reachable, above, 0.0) * one.rate[..., None])
     weight = jnp.where(reachable, jnp.exp(log_weight), 0.0)
-    sums = (_sum(weight), _sum(jnp.abs(weight * accepted)), _sum(jnp.abs(weight * (1 - accepted))))
-    total, success, failure = (pad(broadcast_rows(part, batch).reshape(-1), _LANES) for part in sums)
-    log_total, log_leftover, log_repeats = (
-        column[: prod(batch)].reshape(*batch, 1) for column in _of_all_attempts(total, success, failure, attempts)
-    )
+    sums = (pairwise_sum(jnp.abs(weight * part)) for part in (jnp.ones_like(accepted), accepted, 1 - accepted))
+    total, success, failure = (pad(jnp.broadcast_to(part, (*batch, 1)).reshape(-1)) for part in sums)
+    success, failure = success / total, failure / total
+    # log q from whichever of q and 1 - q is the smaller; the masks keep the derivatives finite.
+    likely, sure, hopeless = success > failure, failure == 0, success == 0
+    small = jnp.log1p(-jnp.where(likely, 0.0, success))
+    log_failure = jnp.where(likely, jnp.where(sure, -jnp.inf, jnp.log(jnp.where(sure, 1.0, failure))), small)
+    some = -jnp.expm1(attempts * log_failure)  # 1 - q^m
+    log_repeats = jnp.log(jnp.where(hopeless, 1.0, some / jnp.where(hopeless, 1.0, success)))
+    rows = (column[: prod(batch)].reshape(*batch, 1) for column in (log_repeats - jnp.log(total), attempts * log_failure))
+    log_factor, log_rest = rows
     kept = reachable & (accepted > 0)
-    log_kept = (jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0))) + (log_repeats - log_total)
-    own = jnp.where(kept | jnp.isnan(log_repeats), -log_kept, jnp.inf)[..., :size]
-    cost = jnp.concatenate([own, -log_leftover], axis=-1)
-    ends = broadcast_batch(fallback, batch)[..., None]
-    values = jnp.concatenate([broadcast_rows(law.values, batch), ends], axis=-1)
-    return Finite(values, cost, jnp.ones((), law.dtype))
+    log_kept = jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_factor
+    own = jnp.where(kept | jnp.isnan(log_factor), -log_kept, jnp.inf)[..., : one.values.shape[-1]]
+    return jnp.concatenate([own, -log_rest], axis=-1)
 
 
-def _of_all_attempts(
-    total: jax.Array, accepted: jax.Array, rejected: jax.Array, attempts: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """From sums of weights, ``(rows,)``: the logarithms of the total, of P(no success), and of the expected number of attempts."""
-    success, failure = accepted / total, rejected / total
-    # The logarithm of q from whichever of q and 1 - q is the smaller; the masks keep the derivatives finite.
-    likely = success > failure
-    log_failure = jnp.where(
-        likely,
-        jnp.where(failure > 0, jnp.log(jnp.where(likely & (failure > 0), failure, 0.5)), -jnp.inf),
-        jnp.log1p(-jnp.where(likely, 0.0, success)),
-    )
-    certain = log_failure == -jnp.inf
-    log_leftover = jnp.where(certain, -jnp.inf, attempts * jnp.where(certain, 0.0, log_failure))
-    made = jnp.where(certain, 1.0, -jnp.expm1(attempts * jnp.where(certain, -1.0, log_failure)))
-    positive = success > 0
-    log_repeats = jnp.log(jnp.where(positive, made / jnp.where(positive, success, 1.0), 1.0))
-    return jnp.log(total), log_leftover, log_repeats
-
-
-def _sum(weights: jax.Array) -> jax.Array:
-    """The sum over the last axis, ``(..., 1)``, by adds of neighbours: no row and no zero at the end changes it."""
-    while weights.shape[-1] > 1:
-        weights = pair_sums(weights if weights.shape[-1] % 2 == 0 else pad(weights, 2))
-    return weights
+def never_fail_law(law: Finite, acceptance: ArrayLike, **options: Any) -> Finite:
+    """The old name of :func:`never_fail_distribution`, until version 0.3."""
+    warnings.warn("never_fail_law is now never_fail_distribution.", DeprecationWarning, stacklevel=2)
+    return never_fail_distribution(law, acceptance, **options)
 
 
 def guarantee(attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp") -> Guarantee:
     """Return what one draw of :func:`never_fail` costs.
 
-    Args:
-        attempt: the guarantee of one attempt.
-        failure: in [0, 1), a bound on the probability that an attempt fails, on every dataset.
-        attempts: as for the draw.
-        fallback: ``"public"`` or ``"private"``; see :func:`dpjax.accounting.failures.retry_until_success`.
-        bound: see there.
+    ``failure`` bounds the probability that an attempt fails, on every dataset; see
+    :func:`dpjax.accounting.failures.retry_until_success`, also for ``fallback`` and ``bound``.
 
     >>> print(guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=40, fallback="public"))
     (1, 9.09495e-13)-DP under swap neighbors

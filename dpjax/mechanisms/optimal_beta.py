@@ -1,38 +1,42 @@
-"""A good beta without a look at the data, for the three noises on smooth sensitivity."""
+"""A good beta without a look at the data, for the three noises on smooth sensitivity.
+
+On dense data, where A_k = (k + 1) A_0, the smooth sensitivity is close to A_0 e^(beta - 1) / beta, and the scale of the noise is
+this divided by alpha: its minimum depends on public numbers only. It is capped at log 2, from where on dense data do not gain.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import exp, log
 from typing import Literal
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.conversions import zcdp_of
-from dpjax.mechanisms import smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
-from dpjax.numerics.batching import align
+from dpjax.mechanisms.smooth_cauchy import constants
+from dpjax.numerics.bisection import bisect
 
 Noise = Literal["cauchy", "laplace", "laplace_log_normal"]
 
 
 def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = None, gamma: float = 2.0) -> jax.Array:
-    """Return the beta that is best for dense data, where A_k = (k + 1) A_0.
-
-    There the smooth sensitivity is close to A_0 e^(beta - 1) / beta, and the scale of the noise that divided by alpha: its minimum
-    depends on public numbers only. It is capped at log 2, from where on dense data have no further gain.
+    """Return the beta that is best for dense data.
 
     Args:
         epsilon: positive ``(...)``.
         noise: ``"cauchy"``, ``"laplace"`` or ``"laplace_log_normal"`` (with the tight conversion to zCDP and
             :func:`optimal_sigma`).
-        delta: in (0, 1); broadcasts against epsilon; not for ``"cauchy"``.
+        delta: in (0, 1); not for ``"cauchy"``.
         gamma: for ``"cauchy"``: static, above 1.
 
     Returns:
         Float of the broadcast shape.
 
     Raises:
-        ValueError: a bad parameter; a ``delta`` for ``"cauchy"``, or none for the others.
+        ValueError: a ``delta`` for ``"cauchy"``, or none for the others.
 
     Privacy:
         A function of public numbers only. The published baselines minimise bound/alpha on the private data instead, and their
@@ -50,9 +54,46 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     dtype = checks.float_dtype(epsilon)
     budget = checks.positive("epsilon", epsilon, dtype)
     if delta is None:
-        return smooth_cauchy.optimal_beta(budget, gamma)
-    if noise == "laplace":
-        failure = checks.probability("delta", delta, dtype, below=1.0)
-        rank = max(budget.ndim, failure.ndim)
-        return smooth_laplace.optimal_beta(align(budget, rank), align(failure, rank))
-    return smooth_laplace_log_normal.optimal_beta(zcdp_of(epsilon, delta=delta))
+        # e^beta / (beta (epsilon - c beta)) is smallest at the root of a quadratic equation.
+        c = constants(gamma)[1]
+        beta = 2 * budget / (budget + 2 * c + jnp.hypot(budget, 2 * c))
+    elif noise == "laplace":
+        beta = _laplace(budget, checks.probability("delta", delta, dtype, below=1.0))
+    else:
+        beta = _laplace_log_normal(jnp.sqrt(2 * zcdp_of(epsilon, delta=delta)))
+    return jnp.minimum(beta, log(2))
+
+
+def _laplace(epsilon: jax.Array, delta: jax.Array) -> jax.Array:
+    """Minimise e^beta / (beta alpha), whose logarithm is convex."""
+    epsilon, delta = jnp.broadcast_arrays(epsilon, delta)
+    nats = -jnp.log(delta)
+
+    def gain(beta: jax.Array) -> jax.Array:
+        """Minus the derivative of the logarithm."""
+        first, second = jnp.expm1(beta) * nats - beta, beta
+        alpha = epsilon - jnp.maximum(first, second)
+        slope = jnp.where(first > second, jnp.exp(beta) * nats - 1, 1.0)
+        return jnp.where(alpha <= 0, -jnp.inf, 1 / beta - 1 - slope / alpha)
+
+    # For delta above e^-2, alpha has a kink, which can be the minimum.
+    return _root(gain, jnp.minimum(epsilon, log(2)), smooth=delta <= exp(-2))
+
+
+def _laplace_log_normal(c: jax.Array) -> jax.Array:
+    """Minimise e^(beta + 2 sigma^2) / (beta (c - beta/sigma)) over both: beta = 1 - 4 sigma^2, with c falling in sigma."""
+
+    def excess(sigma: jax.Array) -> jax.Array:
+        square = 4 * jnp.square(sigma)
+        return jnp.log1p(-square) + jnp.log1p(1 / square) - jnp.log(sigma * c)
+
+    sigma = _root(excess, jnp.full_like(c, 0.5))
+    # 1 - 4 sigma^2 from its equation: it cancels near sigma = 1/2, where epsilon is small.
+    return c * 4 * sigma * jnp.square(sigma) / (4 * jnp.square(sigma) + 1)
+
+
+def _root(falling: Callable[[jax.Array], jax.Array], high: jax.Array, smooth: jax.Array | bool = True) -> jax.Array:
+    """Where a falling function passes 0, between 0 and ``high``; a last step of Newton's method has the derivatives of the root."""
+    root = jax.lax.stop_gradient(bisect(lambda x: falling(x) > 0, jnp.zeros_like(high), high, 60)[0])
+    value, slope = jax.jvp(falling, (root,), (jnp.ones_like(root),))
+    return root - jnp.where(smooth, value / jax.lax.stop_gradient(slope), 0 * value)

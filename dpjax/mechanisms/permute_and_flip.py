@@ -1,19 +1,16 @@
 """Permute and flip (McKenna and Sheldon 2020), which is report-noisy-max with exponential noise (Ding et al. 2021).
 
 Go through the candidates in random order, accept each with probability q = exp(epsilon * (score - best) / (2 * sensitivity)),
-stop at the first. With arrival times t uniform on [0, 1], candidate i wins if it is accepted and nobody before it was:
+stop at the first. With arrival times t uniform on [0, 1], candidate i wins if it is accepted and none before it was:
 
-    p_i = q_i * integral from 0 to 1 of prod over j != i of (1 - q_j t) dt
-        = q_i * integral from 0 to 1 of prod over j != i of (1 - q_j + q_j s) ds
+    p_i = q_i * integral over s = 1 - t from 0 to 1 of prod over j != i of (1 - q_j + q_j s) ds
 
-The second form (s = 1 - t) adds positive numbers only: no digit cancels, as opposed to the alternating sums over subsets. The
-integrand is a polynomial of degree k-1, which Gauss-Legendre quadrature with k/2 nodes integrates exactly. Fewer do: the integrand
-is a convex combination of 1, s, ..., s^(k-1) (the generating function of a sum of independent coins), and the shifted Chebyshev
-coefficients of s^d beyond degree n are the probability that a Binomial(2d, 1/2) is further than n from d, at most
-2 exp(-(n+1)^2/d). Quadrature with m nodes is exact up to degree n = 2m-1, so it is off by at most 4 exp(-4 m^2/(k-1)); each
-integral is at least 1/k. So 345 nodes do for 10,000 candidates. What remains is rounding: a product of k factors is off by at
-most 2k units in the last place; measured 3e-12 (float64) and 2e-5 (float32) at k = 3000, mostly common to all candidates and so
-without effect.
+Only positive numbers are added: no digit cancels, as opposed to the alternating sums over subsets. The integrand is a convex
+combination of 1, s, ..., s^(k-1), which Gauss-Legendre quadrature with k/2 nodes integrates exactly. Fewer do: the shifted
+Chebyshev coefficients of s^d beyond degree n are the probability that a Binomial(2d, 1/2) is further than n from d, at most
+2 exp(-(n+1)^2/d), and m nodes are exact up to degree n = 2m-1, so off by at most 4 exp(-4 m^2/(k-1)); each integral is at least
+1/k, so 345 nodes do for 10,000 candidates. Measured rounding of the product of k factors: 3e-12 (float64) and 2e-5 (float32) at
+k = 3000, mostly common to all candidates and so without effect.
 """
 
 from __future__ import annotations
@@ -30,10 +27,9 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores, relation_of
-from dpjax.numerics.batching import align, broadcast_rows
+from dpjax.numerics.batching import broadcast_rows
+from dpjax.numerics.sums import LANES, pad
 from dpjax.sensitivity.scores import CandidateScores
-
-_LANES = 32
 
 
 def permute_and_flip(
@@ -43,16 +39,16 @@ def permute_and_flip(
     candidates: ArrayLike | None = None,
     sensitivity: ArrayLike | None = None,
 ) -> Finite:
-    """Return the law of permute and flip, with the exact probability of each candidate.
+    """Return the distribution of permute and flip, with the exact probability of each candidate.
 
     Its expected score is never below that of :func:`exponential` at the same epsilon, and its expected error up to twice smaller.
     The work is k times about ``min(k/2, 3.5 sqrt(k))`` a row.
 
     Args:
-        scores: :class:`CandidateScores`, or float ``(..., k)``, higher is better; ``-inf`` excludes a candidate, publicly.
-        epsilon: positive; broadcasts against the batch shape.
-        candidates: float ``(k,)`` or ``(..., k)``, public, what an array of scores belongs to; without it, the indices 0..k-1.
-        sensitivity: positive ``(...)``, required with an array of scores.
+        scores: as for :func:`dpjax.exponential`, as are ``candidates`` and ``sensitivity``.
+        epsilon: positive.
+        candidates: see there.
+        sensitivity: see there.
 
     Returns:
         A :class:`Finite` of the broadcast batch shape, with cost ``-log p`` and rate 1. Its row is NaN where a score is NaN or
@@ -70,57 +66,45 @@ def permute_and_flip(
         McKenna and Sheldon (2020), Algorithm 1 and Theorem 2; Ding, Kifer et al. (2021) for the noisy maximum.
 
     >>> import jax.numpy as jnp
-    >>> law = permute_and_flip(jnp.array([0.0, 2.0 * jnp.log(2.0)]), 1.0, sensitivity=1.0)
-    >>> [round(float(p), 6) for p in law.probabilities()]
+    >>> distribution = permute_and_flip(jnp.array([0.0, 2.0 * jnp.log(2.0)]), 1.0, sensitivity=1.0)
+    >>> [round(float(p), 6) for p in distribution.probabilities()]
     [0.25, 0.75]
     """
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="permute_and_flip")
-    rate = checks.positive("epsilon", epsilon, given.dtype)
-    scale = checks.positive("sensitivity", given.sensitivity, given.dtype)
-    return _law(given.scores, given.candidates, rate, scale)
+    rate = checks.positive("epsilon", epsilon, given.dtype) / (2 * checks.positive("sensitivity", given.sensitivity, given.dtype))
+    return Finite(given.candidates, _cost(given.scores, rate), jnp.ones((), given.dtype))
 
 
 @jax.jit
-def _law(scores: jax.Array, candidates: jax.Array, epsilon: jax.Array, sensitivity: jax.Array) -> Finite:
-    rank = max(epsilon.ndim, sensitivity.ndim)
-    cost = _cost(scores, align(epsilon, rank) / (2 * align(sensitivity, rank)))
-    return Finite(candidates, cost, jnp.ones((), scores.dtype))
-
-
 def _cost(scores: jax.Array, rate: jax.Array) -> jax.Array:
     """-log p, ``(..., k)``."""
     batch, k = jnp.broadcast_shapes(scores.shape[:-1], rate.shape), scores.shape[-1]
     best = jnp.max(scores, axis=-1, keepdims=True)
     absent = (scores == -jnp.inf) & (best > -jnp.inf)
-    below = broadcast_rows(jnp.where(absent, 0.0, best - jnp.where(absent, 0.0, scores)), batch)
-    decay = below * align(rate, len(batch))[..., None]
-    absent = broadcast_rows(absent, batch)
-    # A multiple of 32 lanes, and products and sums in an order of their own: a row does not depend on how many others there are.
-    lanes = [(0, 0)] * len(batch) + [(0, -k % _LANES)]
-    decay, absent = jnp.pad(decay, lanes), jnp.pad(absent, lanes, constant_values=True)
+    decay = jnp.where(absent, 0.0, best - jnp.where(absent, 0.0, scores)) * rate[..., None]
+    # Padded rows, and products and sums in an order of their own: a row does not depend on how many others there are.
+    decay, absent = pad(decay), pad(broadcast_rows(absent, batch), value=True)
     chance, miss = jnp.where(absent, 0.0, jnp.exp(-decay)), jnp.where(absent, 1.0, -jnp.expm1(-decay))
-    nodes, weights = _rule(k)
 
     def add(total: jax.Array, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         node, weight = at
-        factors = miss + chance * node
-        product = factors
+        product = factors = miss + chance * node
         while product.shape[-1] > 1:
-            size = product.shape[-1]
-            pairs = product[..., : size // 2] * product[..., size // 2 : size // 2 * 2]
-            product = pairs if size % 2 == 0 else jnp.concatenate([pairs, product[..., -1:]], axis=-1)
+            product = pad(product, 2, value=1)
+            half = product.shape[-1] // 2
+            product = product[..., :half] * product[..., half:]
         return total + weight * (product / factors), None
 
-    rule = jnp.asarray(nodes, decay.dtype), jnp.asarray(weights, decay.dtype)
-    integral, _ = jax.lax.scan(add, jnp.zeros_like(decay), rule)
+    nodes, weights = (jnp.asarray(part, decay.dtype) for part in _quadrature(k))
+    integral, _ = jax.lax.scan(add, jnp.zeros_like(decay), (nodes, weights))
     cost = jnp.where(absent, jnp.inf, decay - jnp.log(jnp.where(absent, 1.0, integral)))
     return jnp.where(jnp.isnan(decay), jnp.nan, cost)[..., :k]
 
 
 @lru_cache(maxsize=64)
-def _rule(k: int) -> tuple[np.ndarray, np.ndarray]:
+def _quadrature(k: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights on [0, 1] for k candidates, in float64."""
-    k = -(-k // _LANES) * _LANES
+    k = -(-k // LANES) * LANES
     exact, enough = k // 2, ceil(sqrt((k - 1) * (37 + log(4 * k))) / 2)  # 4 k exp(-4 m^2/(k-1)) = exp(-37) < 2^-53
     nodes, weights = np.polynomial.legendre.leggauss(min(exact, enough))
     return (nodes + 1) / 2, weights / 2

@@ -2,7 +2,7 @@
 
 Density proportional to exp(-epsilon/2 * cost(y)), where the cost of the value at level l is l + 1 and is linear in between: piece l
 is chosen with probability proportional to its length times exp(-epsilon l / 2), and the point in it by a truncated exponential.
-Privacy: the cost changes by at most 1 between neighbours (Theorem 1, from Corollary 3.1), so this is the exponential mechanism. The
+Privacy: the cost changes by at most 1 between neighbors (Theorem 1, from Corollary 3.1), so this is the exponential mechanism. The
 flat piece of the rho-smooth variant has cost 1: with cost 0, its loss is 1.44 epsilon and its range 2 epsilon.
 """
 
@@ -21,27 +21,26 @@ from dpjax.sensitivity.profile import SensitivityProfile
 def piecewise_laplace(
     profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
 ) -> PiecewiseExponential:
-    """Return the law of the piecewise Laplace mechanism.
+    """Return the distribution of the piecewise Laplace mechanism.
 
     Args:
         profile: the sensitivity profile of a statistic, batch shape ``(...)``.
-        epsilon: positive; broadcasts against the batch shape, so ``epsilon[:, None]`` is a sweep over a batch of rows.
-        rho: public, not negative, broadcasts like epsilon; puts mass within rho of the value even where the data are tied. Half the
-            resolution of the data is the natural choice (0.5 for integers). Chosen without the data.
-        support: with ``rho``, whether the output stays in the profile's range (``"restricted"``) or may pass it by rho
+        epsilon: positive.
+        rho: not negative; puts mass within rho of the value even where the data are tied. Half the resolution of the data is the
+            natural choice (0.5 for integers). Chosen without the data.
+        support: with ``rho``, whether the output stays in the profile's range (``"restricted"``) or may leave it by rho
             (``"extended"``).
 
     Returns:
         A :class:`PiecewiseExponential` of the broadcast batch shape.
 
     Raises:
-        TypeError: what is no profile.
-        ValueError: a profile that must not be interpolated; a bad ``epsilon``, ``rho`` or ``support``.
+        ValueError: if ``profile`` must not be interpolated.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the profile's neighbour relation (Theorem 1 and Proposition 2). Public: epsilon,
+        epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and Proposition 2). Public: epsilon,
         rho, and what the profile says is public. The bounded range is attained: epsilon cannot be halved as for plain Laplace.
-        Float draws are simulations: their low-order bits depend on the data.
+        Float draws are simulations.
 
     References:
         Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Section 4.2 (rho-smooth). Theorem 2 (never a larger error
@@ -49,8 +48,8 @@ def piecewise_laplace(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median
-    >>> law = piecewise_laplace(median(jnp.arange(1.0, 100.0), lower=0, upper=100, neighbors="add_remove"), 1.0)
-    >>> round(float(law.mean_abs_error(50.0)), 2)
+    >>> distribution = piecewise_laplace(median(jnp.arange(1.0, 100.0), lower=0, upper=100, neighbors="add_remove"), 1.0)
+    >>> round(float(distribution.mean_abs_error(50.0)), 2)
     1.0
     """
     checks.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
@@ -73,4 +72,5 @@ def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
     >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), profile.neighbors)
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, cost, profile.neighbors)

@@ -3,11 +3,9 @@
 Aim below f(x), at h(tau) = min{f(z): z a subset of x with at most tau people removed}, since only removals have bounded effect. On
 finitely many values: the exponential mechanism with the cost of the post's footnote 4, max(l - tau, tau - lbar). On the line:
 piecewise Laplace between the values h(tau - s) above and h(tau + s) below; that interpolation is not in the papers.
-Privacy: l and lbar change by at most 1 between neighbours (Proposition 3), and so do tau - lbar, l - tau and their maximum. On the
-line, with H the linear interpolation of h and x' = x minus one person, H_x(s+1) <= H_x'(s) <= H_x(s) for all real s (the two share
-the fractional part of s, and it holds at whole levels). So above H_x'(tau - s) <= H_x(tau - s) <= H_x'(tau - s - 1), and below
-H_x'(tau + s + 1) <= H_x(tau + s + 1) <= H_x'(tau + s) <= H_x(tau + s): the values at level s lie within the neighbour's at level
-s+1 on both sides, Corollary 3.1, so the cost changes by at most 1. tau must be chosen without the data.
+Privacy: l and lbar change by at most 1 between neighbors (Proposition 3), and so do tau - lbar, l - tau and their maximum. On the
+line the values at level s lie within the neighbor's at level s+1 (:meth:`dpjax.sensitivity.down.DownSensitivity.shift`):
+Corollary 3.1, so the cost changes by at most 1. tau must be chosen without the data.
 """
 
 from __future__ import annotations
@@ -34,20 +32,10 @@ Candidates = jax.Array | np.ndarray | Sequence[float]
 
 @overload
 def shifted_inverse(
-    down: DownSensitivity,
-    epsilon: ArrayLike,
-    *,
-    tau: int,
-    candidates: None = None,
-    rho: ArrayLike = 0.0,
-    support: Support = "restricted",
+    down: DownSensitivity, epsilon: ArrayLike, *, tau: int, rho: ArrayLike = 0.0, support: Support = "restricted"
 ) -> PiecewiseExponential: ...
-
-
 @overload
 def shifted_inverse(down: DownSensitivity, epsilon: ArrayLike, *, tau: int, candidates: Candidates) -> Finite: ...
-
-
 def shifted_inverse(
     down: DownSensitivity,
     epsilon: ArrayLike,
@@ -57,36 +45,32 @@ def shifted_inverse(
     rho: ArrayLike = 0.0,
     support: Support = "restricted",
 ) -> PiecewiseExponential | Finite:
-    """Return the law of the shifted inverse sensitivity mechanism, on the line or on finitely many candidates.
+    """Return the distribution of the shifted inverse sensitivity mechanism, on the line or on finitely many candidates.
 
-    On the line, piecewise Laplace on ``down.shift(tau)``: density ``exp(-epsilon/2 * cost(y))``, where the cost is s+1 at
-    h(tau - s) above h(tau) and at h(tau + s) below it, and linear in between. On candidates, probabilities proportional to
-    ``exp(-epsilon/2 * max(l(y) - tau, tau - lbar(y)))``, where l(y) and lbar(y) count the people to remove until f <= y and until
-    f < y (infinitely many if even f(empty) is not).
+    On the line, piecewise Laplace on ``down.shift(tau)``: the cost is s+1 at h(tau - s) above h(tau) and at h(tau + s) below it,
+    linear in between. On candidates, l(y) and lbar(y) count the people to remove until f <= y and until f < y (infinitely many if
+    even f(empty) is not).
 
     Args:
         down: the down sensitivity of a monotone statistic, batch shape ``(...)``.
-        epsilon: positive; broadcasts against the batch shape.
+        epsilon: positive.
         tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`: a tau that depends on the data is
             not private. On the line, ``upper`` over a public resolution stands for the number of candidates; for a small mean error
             take ``failure = resolution / upper``, since what lies above f(x) may reach up to the bound.
         candidates: None for the line; or the public finite range, increasing, ``(k,)``. The utility theorem needs every value of
-            the statistic among them: records or amounts in whole steps of the range. Otherwise only the utility is unproven.
-        rho: on the line only: mass within rho of h(tau) even where the data are tied, as in :func:`dpjax.piecewise_laplace`. On
-            candidates ties are no obstruction.
-        support: on the line only, with ``rho``: ``"restricted"`` or ``"extended"``.
+            the statistic among them: records or amounts in multiples of the range's step. Otherwise only the utility is unproven.
+        rho: on the line only, as in :func:`dpjax.piecewise_laplace`. On candidates ties are no obstruction.
+        support: on the line only, with ``rho``.
 
     Returns:
         A :class:`PiecewiseExponential` on the line, a :class:`Finite` on candidates, of the broadcast batch shape.
 
     Raises:
-        ValueError: ``tau`` below 1 or not an integer, candidates that are not increasing and finite, ``rho`` beside candidates, a
-            bad ``epsilon``.
+        ValueError: candidates that are not increasing and finite, or ``rho`` beside candidates.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range for one person more or less, and for one person replaced. Public: epsilon, tau, rho,
-        the candidates, and what the statistic says is public. Float draws on the line are simulations: their low-order bits
-        depend on the data.
+        the candidates, and what the statistic says is public. Float draws on the line are simulations.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 4 and footnote 4 (the last term of the last
@@ -96,8 +80,8 @@ def shifted_inverse(
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
     >>> down = maximum(jnp.arange(100.0), lower=0, upper=1000)
-    >>> law = shifted_inverse(down, 2.0, tau=10)
-    >>> 80 < float(law.quantile(0.5)) < 95
+    >>> distribution = shifted_inverse(down, 2.0, tau=10)
+    >>> 80 < float(distribution.quantile(0.5)) < 95
     True
     >>> shifted_inverse(down, 1.0, tau=10, candidates=jnp.arange(1000.0)).cost[jnp.array([80, 89, 99, 999])].tolist()
     [9.0, 0.0, 9.0, 10.0]
@@ -105,19 +89,15 @@ def shifted_inverse(
     if candidates is None:
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
     if isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0)):
-        raise ValueError("rho smooths the law on the line; with candidates ties need no smoothing, leave it out.")
+        raise ValueError("rho smooths the distribution on the line; with candidates ties need no smoothing, leave it out.")
     check_shift(tau)
     values = finite_range(candidates, down.dtype)
+    to_at_most, to_below = removals(down, values)
     rate = checks.positive("epsilon", epsilon, down.dtype) / 2
-    return Finite(values, _cost(down, values, float(tau)), rate)
+    return Finite(values, jnp.maximum(to_at_most - tau, tau - to_below), rate)
 
 
 @jax.jit
-def _cost(down: DownSensitivity, values: jax.Array, tau: float) -> jax.Array:
-    to_at_most, to_below = removals(down, values)
-    return jnp.maximum(to_at_most - tau, tau - to_below)
-
-
 def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return how many people must leave until f <= y, and until f < y (the post's l and lbar), for values y, ``(k,)``.
 
@@ -154,8 +134,9 @@ def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
 def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     """Return the smallest shift for which Theorem 4 holds: ``ceil((2/epsilon) * log(num_candidates / failure))``.
 
-    With it, the law on candidates lies in ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. On the line, take
-    ``upper / resolution`` for the number of candidates, and ``resolution / upper`` for ``failure`` where the mean error matters.
+    With it, the distribution on candidates is within ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. On the line,
+    take ``upper / resolution`` for the number of candidates, and ``resolution / upper`` for ``failure`` where the mean error
+    matters.
 
     Args:
         epsilon: positive.
@@ -195,4 +176,5 @@ def guarantee(down: DownSensitivity, epsilon: float) -> Guarantee:
     >>> print(guarantee(maximum(jnp.arange(9.0), lower=0, upper=99), 0.5))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), checks.concrete_epsilon(epsilon), down.neighbors)
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, cost, down.neighbors)

@@ -1,7 +1,7 @@
 """Cauchy noise on the smooth sensitivity (Nissim, Raskhodnikova and Smith 2007): pure differential privacy with heavy tails.
 
 value + bound/alpha * Z, density of Z proportional to h(z) = 1 / (1 + |z|^gamma), where bound is beta-smooth.
-Privacy: between neighbours the law is shifted by at most alpha of its scales and stretched by at most e^beta. A shift by s changes
+Privacy: between neighbors the density is shifted by at most alpha of its scales and stretched by up to e^beta. A shift by s changes
 log h by at most s * sup|h'/h|, and sup gamma z^(gamma-1) / (1 + z^gamma) = (gamma-1)^((gamma-1)/gamma), at z^gamma = gamma - 1. A
 stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamma / (1 + |z|^gamma)| = |t| * max(1, gamma-1). So
 (gamma-1)^((gamma-1)/gamma) * alpha + max(1, gamma-1) * beta <= epsilon suffices: for gamma = 2, alpha + beta <= epsilon.
@@ -9,7 +9,7 @@ stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamm
 
 from __future__ import annotations
 
-from math import inf, log, pi
+from math import inf, pi
 from typing import Any, Literal
 
 import jax
@@ -19,7 +19,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.cauchy import Cauchy
-from dpjax.numerics.batching import align
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 Calibration = Literal["tight", "published"]
@@ -28,28 +27,26 @@ Calibration = Literal["tight", "published"]
 def smooth_cauchy(
     smooth: SmoothSensitivity, epsilon: ArrayLike, *, gamma: float = 2.0, calibration: Calibration = "tight"
 ) -> Cauchy:
-    """Return the law of ``value + bound/alpha * Z`` with density of Z proportional to ``1 / (1 + |z|^gamma)``.
+    """Return the distribution of ``value + bound/alpha * Z`` with density of Z proportional to ``1 / (1 + |z|^gamma)``.
 
     Args:
         smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of epsilon.
-        epsilon: positive; broadcasts against the batch shape.
-        gamma: static, above 1; 2 is the Cauchy law.
+        epsilon: positive.
+        gamma: static, above 1; 2 is the Cauchy distribution.
         calibration: ``"tight"``: alpha = (epsilon - max(1, gamma-1) beta) / (gamma-1)^((gamma-1)/gamma); ``"published"``, of the
             papers: alpha = epsilon / (2 (gamma+1)), for a beta up to as much. At gamma = 2 and beta = alpha, the published noise is
             three times larger, and its true loss on medians 0.23 epsilon.
 
     Returns:
-        A :class:`Cauchy` law. Its mean does not exist for gamma <= 2: see its ``clamped_mean_abs_error``, or wrap it in
+        A :class:`Cauchy`. Its mean does not exist for gamma <= 2: see its ``clamped_mean_abs_error``, or wrap it in
         :class:`Clamped` (post-processing).
 
     Raises:
-        TypeError: what is no :class:`SmoothSensitivity`.
-        ValueError: a bad ``epsilon``, ``gamma`` or ``calibration``; a beta that leaves no alpha. Where epsilon or beta is a JAX
-            array, a row without an alpha is NaN instead.
+        ValueError: a beta that exhausts epsilon. Where epsilon or beta is a JAX array, that row is NaN instead.
 
     Privacy:
         epsilon-DP under the relation of ``smooth``. Public: epsilon, gamma, beta, and what ``smooth`` says is public; a beta chosen
-        on the data breaks the guarantee. Float draws are simulations: their low-order bits depend on the data.
+        on the data breaks the guarantee. Float draws are simulations.
 
     References:
         Nissim, Raskhodnikova and Smith (2007), Lemmas 2.6 and 2.7; Gillenwater and Munoz Medina, Proposition 3.
@@ -63,9 +60,7 @@ def smooth_cauchy(
     checks.instance("smooth_cauchy", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
     checks.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype)
-    alpha = representable(smooth, alpha)
-    rank = max(alpha.ndim, smooth.bound.ndim)
-    return Cauchy(smooth.value, align(smooth.bound, rank) / align(alpha, rank), gamma=float(gamma))
+    return Cauchy(smooth.value, smooth.bound / representable(smooth, alpha), gamma=float(gamma))
 
 
 def constants(gamma: float) -> tuple[float, float]:
@@ -82,7 +77,7 @@ def constants(gamma: float) -> tuple[float, float]:
 def alpha_of(
     epsilon: ArrayLike, *, beta: ArrayLike, gamma: float = 2.0, calibration: Calibration = "tight", dtype: Any = None
 ) -> jax.Array:
-    """Return the alpha that beta leaves of epsilon; the scale of the noise is bound/alpha.
+    """Return alpha, what remains of epsilon beside beta; the scale of the noise is bound/alpha.
 
     >>> float(alpha_of(1.0, beta=0.25)), float(alpha_of(3.0, beta=0.5, calibration="published"))
     (0.75, 0.5)
@@ -90,20 +85,14 @@ def alpha_of(
     checks.one_of("calibration", calibration, ("tight", "published"))
     shift, stretch = constants(gamma)
 
-    def rest(xp: Any, epsilon: Any, beta: Any) -> Any:
+    def alpha(xp: Any, epsilon: Any, beta: Any) -> Any:
         if calibration == "tight":
             return (epsilon - stretch * beta) / shift
         published = epsilon / (2 * (gamma + 1))
         return xp.where(beta <= published * (1 + 1e-6), published, -beta)  # the same number, rounded in float32, is meant
 
-    message = "beta = {1} leaves nothing of epsilon = {0} for the noise: choose a smaller beta (see optimal_beta)."
-    return checks.remaining(message, rest, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
-
-
-def optimal_beta(epsilon: jax.Array, gamma: float) -> jax.Array:
-    """Minimise e^beta / (beta alpha): alpha falls like epsilon - c beta, which gives a quadratic equation."""
-    _, c = constants(gamma)
-    return jnp.minimum(2 * epsilon / (epsilon + 2 * c + jnp.sqrt(jnp.square(epsilon) + 4 * c * c)), log(2))
+    message = "beta = {1} exhausts epsilon = {0}: choose a smaller beta (see optimal_beta)."
+    return checks.remaining(message, alpha, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
 
 
 def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure: ArrayLike) -> jax.Array:
@@ -111,15 +100,12 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
 
     Args:
         smooth: the statistic and its smooth sensitivity at a beta of at most epsilon/6, of batch shape ``(...)``.
-        epsilon: positive; broadcasts against the batch shape.
-        failure: in (0, 1); broadcasts against the batch shape.
+        epsilon: positive.
+        failure: in (0, 1).
 
     Returns:
         Float of the broadcast shape. For gamma = 2 and the published calibration this is exact, not only a bound; it grows like
         1/failure.
-
-    Raises:
-        ValueError: as :func:`smooth_cauchy`; a ``failure`` outside (0, 1).
 
     Privacy:
         A function of the private data, for evaluation only.
@@ -135,9 +121,7 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
     0.05
     """
     eta = checks.probability("failure", failure, smooth.dtype, below=1.0)
-    scale = smooth_cauchy(smooth, epsilon, calibration="published").scale
-    rank = max(eta.ndim, scale.ndim)
-    return align(scale, rank) / jnp.tan(pi / 2 * align(eta, rank))
+    return smooth_cauchy(smooth, epsilon, calibration="published").scale / jnp.tan(pi / 2 * eta)
 
 
 def guarantee(smooth: SmoothSensitivity, epsilon: float) -> Guarantee:
@@ -148,4 +132,5 @@ def guarantee(smooth: SmoothSensitivity, epsilon: float) -> Guarantee:
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), 2 * checks.concrete_epsilon(epsilon), smooth.neighbors)
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, 2 * cost, smooth.neighbors)

@@ -11,7 +11,7 @@ small sigma: it is valid, and loose where sigma is not small.
 
 from __future__ import annotations
 
-from math import log
+from math import inf
 from typing import Any
 
 import jax
@@ -21,29 +21,26 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
-from dpjax.numerics.batching import align
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 
 def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sigma: ArrayLike) -> LaplaceLogNormal:
-    """Return the law of ``value + bound/s * X e^(sigma Y)``.
+    """Return the distribution of ``value + bound/s * X e^(sigma Y)``.
 
     Args:
         smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of the budget.
-        zcdp: positive, rho; broadcasts against the batch shape. For an (epsilon, delta) take :func:`dpjax.accounting.zcdp_of`.
-        sigma: positive, above beta / sqrt(2 rho), chosen without the data (see :func:`optimal_sigma`); broadcasts likewise.
+        zcdp: positive, rho. For an (epsilon, delta) take :func:`dpjax.accounting.zcdp_of`.
+        sigma: positive, above beta / sqrt(2 rho), chosen without the data (see :func:`optimal_sigma`).
 
     Returns:
-        A :class:`LaplaceLogNormal` law. Wrap it in :class:`Clamped` for a range (post-processing).
+        A :class:`LaplaceLogNormal`. Wrap it in :class:`Clamped` for a range (post-processing).
 
     Raises:
-        TypeError: what is no :class:`SmoothSensitivity`.
-        ValueError: a bad ``zcdp`` or ``sigma``; a beta that leaves no s. Where one of them is a JAX array, a row without an s is
-            NaN instead.
+        ValueError: a beta that exhausts the budget. Where one of the parameters is a JAX array, that row is NaN instead.
 
     Privacy:
         rho-zCDP under the relation of ``smooth``. Public: rho, sigma, beta, and what ``smooth`` says is public; a beta or sigma
-        chosen on the data breaks the guarantee. Float draws are simulations: their low-order bits depend on the data.
+        chosen on the data breaks the guarantee. Float draws are simulations.
 
     References:
         Bun and Steinke (2019), Section 3; Gillenwater and Munoz Medina, Section 6 (where sigma is counted twice).
@@ -51,22 +48,20 @@ def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sig
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
-    >>> law = smooth_laplace_log_normal(smooth, 0.5, sigma=0.3)
-    >>> round(float(law.scale * (1 - 0.1 / 0.3) / jnp.exp(1.5 * 0.3**2) / smooth.bound), 5)
+    >>> distribution = smooth_laplace_log_normal(smooth, 0.5, sigma=0.3)
+    >>> round(float(distribution.scale * (1 - 0.1 / 0.3) / jnp.exp(1.5 * 0.3**2) / smooth.bound), 5)
     1.0
     """
     checks.instance("smooth_laplace_log_normal", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
     checks.positive("zcdp", zcdp, smooth.dtype)
     spread = checks.positive("sigma", sigma, smooth.dtype)
 
-    def rest(xp: Any, zcdp: Any, beta: Any, sigma: Any) -> Any:
+    def s(xp: Any, zcdp: Any, beta: Any, sigma: Any) -> Any:
         return (xp.sqrt(2 * zcdp) - beta / sigma) * xp.exp(-1.5 * xp.square(sigma))
 
-    message = "beta = {1} leaves nothing of zcdp = {0} at sigma = {2}: choose a smaller beta or a larger sigma."
-    s = checks.remaining(message, rest, zcdp, smooth.beta, sigma, dtype=smooth.dtype)
-    s = representable(smooth, s)
-    rank = max(s.ndim, smooth.bound.ndim)
-    return LaplaceLogNormal(smooth.value, align(smooth.bound, rank) / align(s, rank), spread)
+    message = "beta = {1} exhausts zcdp = {0} at sigma = {2}: choose a smaller beta or a larger sigma."
+    rate = representable(smooth, checks.remaining(message, s, zcdp, smooth.beta, sigma, dtype=smooth.dtype))
+    return LaplaceLogNormal(smooth.value, smooth.bound / rate, spread)
 
 
 def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
@@ -74,10 +69,10 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
 
     Args:
         zcdp: positive ``(...)``, rho.
-        beta: positive; broadcasts against it.
+        beta: positive.
 
     Returns:
-        Float of the broadcast shape, above beta/c: it always leaves some noise budget.
+        Float of the broadcast shape, above beta/c: some of the budget always remains for the noise.
 
     Raises:
         ValueError: a bad ``zcdp`` or ``beta``.
@@ -92,35 +87,12 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     0.3298
     """
     dtype = checks.float_dtype(zcdp)
-    rho, smoothness = checks.positive("zcdp", zcdp, dtype), checks.positive("beta", beta, dtype)
-    rank = max(rho.ndim, smoothness.ndim)
-    least = align(smoothness, rank) / jnp.sqrt(2 * align(rho, rank))
+    least = checks.positive("beta", beta, dtype) / jnp.sqrt(2 * checks.positive("zcdp", zcdp, dtype))
     sigma = least + jnp.cbrt(least / 4)  # above the root, where the cubic is convex: Newton's method falls to it
     for _ in range(8):
         cubic = 4 * jnp.square(sigma) * (sigma - least) - least
         sigma = sigma - cubic / (12 * jnp.square(sigma) - 8 * least * sigma)
     return sigma
-
-
-def optimal_beta(zcdp: jax.Array) -> jax.Array:
-    """Minimise e^(beta + 2 sigma^2) / (beta (c - beta/sigma)) over both: beta = 1 - 4 sigma^2, with c falling in sigma."""
-    c = jnp.sqrt(2 * zcdp)
-
-    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        sigma = (low + high) / 2
-        costs_more = (1 - 4 * jnp.square(sigma)) * (1 + 1 / (4 * jnp.square(sigma))) / sigma > c
-        return jnp.where(costs_more, sigma, low), jnp.where(costs_more, high, sigma)
-
-    low, high = jax.lax.fori_loop(0, 50, halve, (jnp.zeros_like(c), jnp.full_like(c, 0.5)))
-    # A step of Newton's method on the logarithm of the equation, for the derivative too.
-    sigma = jax.lax.stop_gradient((low + high) / 2)
-    square = 4 * jnp.square(sigma)
-    excess = jnp.log1p(-square) + jnp.log1p(1 / square) - jnp.log(sigma * c)
-    slope = -2 * square / (sigma * (1 - square)) - 2 / (sigma * (1 + square)) - 1 / sigma
-    sigma = sigma - excess / slope
-    # 1 - 4 sigma^2 from its equation: it cancels near sigma = 1/2, where epsilon is small.
-    return jnp.minimum(c * 4 * sigma * jnp.square(sigma) / (4 * jnp.square(sigma) + 1), log(2))
 
 
 def guarantee(smooth: SmoothSensitivity, zcdp: float) -> Guarantee:
@@ -133,4 +105,4 @@ def guarantee(smooth: SmoothSensitivity, zcdp: float) -> Guarantee:
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 0.1))
     0.1-zCDP under swap neighbors
     """
-    return Guarantee(float("inf"), float("inf"), smooth.neighbors, zcdp=checks.concrete_epsilon(zcdp))
+    return Guarantee(inf, inf, smooth.neighbors, zcdp=checks.concrete_epsilon(zcdp))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantees import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.release import integer_profiles
 from dpjax.release.distribution import VARIANTS, GridDistribution, Variant

@@ -11,7 +11,7 @@ import pytest
 
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.bounded_loss import bounded_loss, bounded_loss_law, guarantee, loss_margin
+from dpjax.mechanisms.bounded_loss import bounded_loss, bounded_loss_distribution, bounded_loss_law, guarantee, loss_margin
 from dpjax.mechanisms.exponential import exponential
 from tests.support import oracle
 from tests.support.removals import log_probabilities, neighbouring
@@ -42,7 +42,7 @@ def laws(target=TARGET, attempts=4, epsilon=EPSILON, noise=NOISE):
     one = exponential(-LOSSES, epsilon, sensitivity=1.0, candidates=GRID)
     target = np.broadcast_to(target, len(DATASETS))
     missed = np.where(target[:, None] < LOSSES, np.asarray(one.probabilities()), 0.0).sum(-1)
-    law = bounded_loss_law(one, LOSSES, target=target, **noise, fallback=-1.0, attempts=attempts)
+    law = bounded_loss_distribution(one, LOSSES, target=target, **noise, fallback=-1.0, attempts=attempts)
     return one, float(missed.max()), law
 
 
@@ -123,7 +123,7 @@ def sampled(key, epsilon, attempts=3):
 def test_draws_follow_the_law():
     law = Finite(jnp.arange(8.0), jnp.zeros(8), jnp.ones(()))
     options = {"target": 0.0, "epsilon": 1.0, "delta": 0.1, "fallback": 8.0}
-    right, four = (bounded_loss_law(law, jnp.arange(8.0), attempts=m, **options).probabilities() for m in (3, 4))
+    right, four = (bounded_loss_distribution(law, jnp.arange(8.0), attempts=m, **options).probabilities() for m in (3, 4))
     draws = np.asarray(jax.jit(lambda key: sampled(key, 1.0))(jax.random.key(1)))
     assert draws.shape == (20_000, 2)
     for row in draws.T:
@@ -131,6 +131,14 @@ def test_draws_follow_the_law():
         assert_counts_follow(counts, right)
         assert_counts_rejected(counts, four)
         assert counts[5:8].sum() == 0  # twice the margin is 4.5
+
+
+def test_the_old_name_warns():
+    with pytest.warns(DeprecationWarning, match="now bounded_loss_distribution"):
+        old = bounded_loss_law(
+            Finite(jnp.arange(4.0), jnp.zeros(4), jnp.ones(())), np.zeros(4), target=0.0, **NOISE, fallback=0.0, attempts=1
+        )
+    assert old.cost.shape == (5,)
 
 
 def test_public_parameters_do_not_widen_the_loss():
@@ -154,12 +162,14 @@ def test_a_bad_parameter_spoils_its_own_row():
     assert jnp.isfinite(run(jax.random.key(0), jnp.array([1.0, 2.0]), 1.0)).all()
     law = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
     epsilon = jnp.array([1.0, jnp.nan])[:, None]
-    rows = bounded_loss_law(law, jnp.arange(3.0), target=np.zeros(3), epsilon=epsilon, delta=0.1, fallback=0.0, attempts=2)
+    rows = bounded_loss_distribution(law, jnp.arange(3.0), target=np.zeros(3), epsilon=epsilon, delta=0.1, fallback=0.0, attempts=2)
     assert rows.batch_shape == (2, 3)
     np.testing.assert_array_equal(np.isnan(rows.mean()), [[False] * 3, [True] * 3])
-    nan_losses = bounded_loss_law(law, [jnp.nan, 0.0, jnp.inf], target=0.0, epsilon=1.0, delta=0.1, fallback=9.0, attempts=2)
+    nan_losses = bounded_loss_distribution(
+        law, [jnp.nan, 0.0, jnp.inf], target=0.0, epsilon=1.0, delta=0.1, fallback=9.0, attempts=2
+    )
     np.testing.assert_allclose(nan_losses.probabilities(), [0, 5 / 9, 0, 4 / 9], rtol=1e-6)
     for bad in ({"epsilon": 0.0}, {"delta": 0.5}, {"target": inf}, {"sensitivity": -1.0}):
         good = {"target": 0.0, "epsilon": 1.0, "delta": 0.1, "fallback": 0.0, "attempts": 2}
         with pytest.raises(ValueError, match=next(iter(bad))):
-            bounded_loss_law(law, jnp.arange(3.0), **(good | bad))
+            bounded_loss_distribution(law, jnp.arange(3.0), **(good | bad))

@@ -13,7 +13,7 @@ from dpjax.accounting.failures import retry_until_success
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import exponential
-from dpjax.mechanisms.never_fail import guarantee, never_fail, never_fail_law
+from dpjax.mechanisms.never_fail import guarantee, never_fail, never_fail_distribution, never_fail_law
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.random import exponential as exponential_noise
 from tests.support.removals import log_probabilities
@@ -46,7 +46,7 @@ def sequences(masses, acceptance, attempts):
 
 @pytest.mark.parametrize("attempts", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_law_is_that_of_all_sequences(attempts, x64):
-    law = never_fail_law(small_law(), ACCEPTANCE, fallback=np.arange(6.0), attempts=attempts)
+    law = never_fail_distribution(small_law(), ACCEPTANCE, fallback=np.arange(6.0), attempts=attempts)
     expected = [sequences(MASSES, row, attempts) for row in ACCEPTANCE]
     np.testing.assert_allclose(np.exp(log_probabilities(law)), expected, rtol=1e-12, atol=1e-300)
     np.testing.assert_array_equal(law.values[:, -1], np.arange(6.0))
@@ -56,14 +56,14 @@ def test_the_law_is_that_of_all_sequences(attempts, x64):
 @pytest.mark.slow
 def test_many_attempts_and_rare_successes(x64):
     """1 - (1 - p)^m without cancellation, and the law given success in the limit."""
-    law = never_fail_law(small_law(), np.array([[0, 0, 0, 1e-12], [1, 0, 0.5, 0]]), fallback=0.0, attempts=1000)
+    law = never_fail_distribution(small_law(), np.array([[0, 0, 0, 1e-12], [1, 0, 0.5, 0]]), fallback=0.0, attempts=1000)
     found = np.exp(log_probabilities(law))
     np.testing.assert_allclose(found[0, 3], 4e-10, rtol=1e-9)  # 1000 times 4e-13, but for its square
     np.testing.assert_allclose(found[1], [0.4, 0, 0.6, 0, 0.75**1000], rtol=1e-12)
-    odd = never_fail_law(small_law(), np.array([[7.0, -1.0, np.nan, 0.0]]), fallback=0.0, attempts=2)
+    odd = never_fail_distribution(small_law(), np.array([[7.0, -1.0, np.nan, 0.0]]), fallback=0.0, attempts=2)
     np.testing.assert_allclose(np.exp(log_probabilities(odd))[0], sequences(MASSES, [1, 0, 0, 0], 2), rtol=1e-12)
     nothing = replace(small_law(), cost=jnp.full(4, jnp.nan))
-    assert np.isnan(log_probabilities(never_fail_law(nothing, np.ones(4), fallback=0.0, attempts=2))).all()
+    assert np.isnan(log_probabilities(never_fail_distribution(nothing, np.ones(4), fallback=0.0, attempts=2))).all()
 
 
 def retry(key, law, attempts, draws):
@@ -88,14 +88,19 @@ def test_draws_follow_the_law_and_what_comes_with_them_stays_together():
     assert_counts_rejected(counts, four)  # one attempt more is another law
 
 
-@pytest.mark.slow
+def test_the_old_name_warns():
+    with pytest.warns(DeprecationWarning, match="now never_fail_distribution"):
+        old = never_fail_law(law=small_law("float32"), acceptance=np.ones(4), fallback=0.0, attempts=1)
+    assert old.cost.shape == (5,)
+
+
 @pytest.mark.slow
 def test_the_law_does_not_change_with_further_rows_or_excluded_candidates():
     scores = jax.random.normal(jax.random.key(333), (2048, 333))
     accepted = jnp.where(jnp.arange(333) % 3 == 0, jnp.float32(0.7), 0.0)
 
     def costs(scores, accepted):
-        law = never_fail_law(exponential(scores, 1.0, sensitivity=1.0), accepted, fallback=0.0, attempts=5)
+        law = never_fail_distribution(exponential(scores, 1.0, sensitivity=1.0), accepted, fallback=0.0, attempts=5)
         return np.asarray(law.cost)
 
     plain = costs(scores[:7], accepted)
@@ -159,7 +164,7 @@ def test_private_over_all_score_vectors(mechanism, x64):
     masses = np.exp(log_probabilities(law))
     sets = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]])
     for attempts in (2, 1000):
-        laws = log_probabilities(never_fail_law(law, jnp.asarray(sets, float)[:, None], fallback=-1.0, attempts=attempts))
+        laws = log_probabilities(never_fail_distribution(law, jnp.asarray(sets, float)[:, None], fallback=-1.0, attempts=attempts))
         for accepted, logs in zip(sets, laws, strict=True):
             failure = 1 - (masses * accepted).sum(-1).min()
             claim = guarantee(one, failure=failure, attempts=attempts, fallback="public")
@@ -183,7 +188,7 @@ def test_control_a_success_that_depends_on_the_data(x64):
     masses = np.exp(log_probabilities(law))
     failure = 1 - (masses * best).sum(-1).min()
     claim = retry_until_success(Guarantee(1.0, 1.0, "swap"), failure, attempts=40, fallback="public")
-    logs = log_probabilities(never_fail_law(law, jnp.asarray(best, float), fallback=-1.0, attempts=40))
+    logs = log_probabilities(never_fail_distribution(law, jnp.asarray(best, float), fallback=-1.0, attempts=40))
     assert hockey_stick(logs, pairs, claim.epsilon) >= 0.3 > 100 * claim.delta
 
 
@@ -192,7 +197,7 @@ def test_derivatives_are_those_of_the_formula(x64):
     accepted = jnp.array([1.0, 0.0, 0.5, 0.0])
 
     def chance(epsilon, acceptance=accepted):
-        law = never_fail_law(Finite(jnp.arange(4.0), jnp.arange(4.0), epsilon), acceptance, fallback=9.0, attempts=3)
+        law = never_fail_distribution(Finite(jnp.arange(4.0), jnp.arange(4.0), epsilon), acceptance, fallback=9.0, attempts=3)
         return law.mean()
 
     gradient = jax.jit(jax.grad(chance))
@@ -218,7 +223,7 @@ def test_errors():
     with pytest.raises(TypeError, match="typed key"):
         never_fail(0, lambda key: exponential_noise(key, (2,)), **good)
     with pytest.raises(TypeError, match="Finite"):
-        never_fail_law(VALUES, VALUES, fallback=0.0, attempts=1)
+        never_fail_distribution(VALUES, VALUES, fallback=0.0, attempts=1)
     with pytest.raises(ValueError, match="4 candidates"):
-        never_fail_law(law, np.ones(3), fallback=0.0, attempts=1)
+        never_fail_distribution(law, np.ones(3), fallback=0.0, attempts=1)
     assert guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=2, fallback="private").bounded_range == inf

@@ -106,7 +106,7 @@ def test_published_constants_and_the_tail_bound(x64):
     # A beta of exactly the published constant is admissible in float32 too, one beyond it is not.
     for beta in (np.float32(0.2), 0.2):
         assert np.isfinite(smooth_cauchy(local_of("swap").smooth(beta), 1.2, calibration="published").scale).all()
-    with pytest.raises(ValueError, match="leaves nothing of epsilon"):
+    with pytest.raises(ValueError, match="exhausts epsilon"):
         smooth_cauchy(local_of("swap").smooth(0.21), 1.2, calibration="published")
 
 
@@ -208,11 +208,11 @@ def test_optimal_parameters_are_optimal_for_dense_data(x64):
 @pytest.mark.slow
 def test_errors_come_in_tiers():
     local = local_of("add_remove")
-    with pytest.raises(ValueError, match="leaves nothing of epsilon = 1"):
+    with pytest.raises(ValueError, match="exhausts epsilon = 1"):
         smooth_cauchy(local.smooth(1.5), 1.0)
-    with pytest.raises(ValueError, match="leaves nothing of epsilon = 1"):
+    with pytest.raises(ValueError, match="exhausts epsilon = 1"):
         smooth_laplace(local.smooth(0.2), 1.0, delta=1e-3)
-    with pytest.raises(ValueError, match="leaves nothing of zcdp"):
+    with pytest.raises(ValueError, match="exhausts zcdp"):
         smooth_laplace_log_normal(local.smooth(0.2), 0.1, sigma=0.3)
     with pytest.raises(ValueError, match="epsilon must be finite and positive"):
         smooth_cauchy(local.smooth(0.1), -1.0)
