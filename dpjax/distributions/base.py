@@ -1,0 +1,107 @@
+"""What every distribution shares: the methods that follow from a few others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.random.keys import check_key
+
+Shape = SupportsIndex | Iterable[SupportsIndex]
+
+
+class Distribution:
+    """A batch of one-dimensional distributions, as a pytree.
+
+    The arguments of all methods (a point ``y``, a probability ``p``, a ``level``, a ``center``) are floats that broadcast against
+    ``batch_shape``, and results have the broadcast shape and ``dtype``.
+
+    A subclass provides the members below and a method ``log_prob``, and replaces those that it can compute better.
+    """
+
+    if TYPE_CHECKING:  # declared, not defined: a property, a method or an attribute of the subclass
+
+        @property
+        def batch_shape(self) -> tuple[int, ...]:
+            """The broadcast shape of all parameters."""
+
+        @property
+        def dtype(self) -> Any:
+            """Float32 or float64."""
+
+        def log_prob(self, y: ArrayLike) -> jax.Array:
+            """Log-density, or log-probability where the distribution is discrete."""
+
+        def quantile(self, p: ArrayLike) -> jax.Array:
+            """The smallest y with P(Y <= y) >= p."""
+
+        def mean(self) -> jax.Array:
+            """E[Y], of shape ``batch_shape``."""
+
+        def variance(self) -> jax.Array:
+            """E[(Y - E[Y])^2], of shape ``batch_shape``."""
+
+        def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+            """Draw; ``first`` is the index, which may be traced, of the first row on the first batch axis.
+
+            A device that holds a part of the rows draws the same as one that holds all of them.
+            """
+
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
+        """Draw; what is drawn from a row does not change, under jit, when rows are added to the batch.
+
+        Args:
+            key: a scalar typed threefry key.
+            shape: the shape of the draws from each row, an integer or several.
+
+        Returns:
+            Float of shape ``shape + batch_shape``; NaN for a row whose parameters define no distribution.
+
+        Raises:
+            TypeError: ``key`` is not a typed key.
+            ValueError: another kind of key.
+        """
+        return self._sample(check_key(key), draws_shape(shape))
+
+    def prob(self, y: ArrayLike) -> jax.Array:
+        """Density, or probability where the distribution is discrete, at ``y``; see ``log_prob``."""
+        return jnp.exp(self.log_prob(y))
+
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
+        outside = (1 - self._points("level", level)) / 2
+        return self.quantile(outside), self.quantile(1 - outside)
+
+    def stddev(self) -> jax.Array:
+        """The standard deviation, of shape ``batch_shape``."""
+        return jnp.sqrt(self.variance())
+
+    def mean_squared_error(self, center: ArrayLike) -> jax.Array:
+        """E[(Y - center)^2]."""
+        return self.variance() + jnp.square(self.mean() - self._points("center", center))
+
+    def __repr__(self) -> str:
+        try:
+            described = f"batch_shape={self.batch_shape}, dtype={jnp.dtype(self.dtype).name}"
+        except (AttributeError, TypeError, ValueError):  # the leaves of a pytree need not be arrays: axes, shardings
+            described = "..."
+        return f"{type(self).__name__}({described})"
+
+    def _points(self, name: str, value: ArrayLike) -> jax.Array:
+        """A float argument in the distribution's dtype."""
+        return checks.float_array(name, value).astype(self.dtype)
+
+
+def draws_shape(shape: Shape) -> tuple[int, ...]:
+    """Return the shape of draws, given as an integer or several, as a tuple.
+
+    >>> draws_shape(3), draws_shape([2, 3]), draws_shape(())
+    ((3,), (2, 3), ())
+    """
+    sizes = shape if isinstance(shape, Iterable) else (shape,)
+    return tuple(checks.static_integer("shape", size, 0, must="an integer from 0 on, or several") for size in sizes)
