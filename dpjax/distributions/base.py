@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from dpjax import checks
 from dpjax.random.keys import check_key
 
 Shape = SupportsIndex | Iterable[SupportsIndex]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Distribution:
@@ -21,7 +24,8 @@ class Distribution:
     The arguments of all methods (a point ``y``, a probability ``p``, a ``level``, a ``center``) are floats that broadcast against
     ``batch_shape``, and results have the broadcast shape and ``dtype``.
 
-    A subclass provides the members below and a method ``log_prob``, and replaces those that it can compute better.
+    A subclass provides the members declared here and replaces those that it can compute better. (Without a density, ``log_prob`` is
+    not there, and :meth:`prob` raises an AttributeError that says so.)
     """
 
     if TYPE_CHECKING:  # declared, not defined: a property, a method or an attribute of the subclass
@@ -97,6 +101,18 @@ class Distribution:
         return checks.float_array(name, value).astype(self.dtype)
 
 
+def compiled(method: Method) -> Method:
+    """Compile a method of a distribution. Its arguments become floats of the distribution's dtype before JAX sees them."""
+    program, parameters = jax.jit(method), signature(method)
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        distribution, *given = parameters.bind(*args, **kwargs).arguments.items()
+        return program(distribution[1], **{name: distribution[1]._points(name, value) for name, value in given})
+
+    return call  # type: ignore[return-value]
+
+
 def draws_shape(shape: Shape) -> tuple[int, ...]:
     """Return the shape of draws, given as an integer or several, as a tuple.
 
@@ -105,3 +121,8 @@ def draws_shape(shape: Shape) -> tuple[int, ...]:
     """
     sizes = shape if isinstance(shape, Iterable) else (shape,)
     return tuple(checks.static_integer("shape", size, 0, must="an integer from 0 on, or several") for size in sizes)
+
+
+def draws_first(draws: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Bring draws ``(*batch, prod(shape))`` into the shape ``shape + batch``."""
+    return jnp.moveaxis(draws, -1, 0).reshape(shape + draws.shape[:-1])

@@ -1,144 +1,122 @@
-"""A law whose draws are clamped to public bounds: post-processing, with the exact error."""
+"""A distribution whose draws are clamped to public bounds: post-processing, with the exact error."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.distributions.base import Distribution
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.numerics.batching import align, broadcast_batch
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Clamped:
-    """``clip(Y, lower, upper)`` for a Y of another law: the mass beyond the bounds sits on them.
+@dataclass(frozen=True, repr=False)
+class Clamped(Distribution):
+    """``clip(Y, lower, upper)`` for a Y of another distribution: the mass beyond the bounds sits on them.
 
-    Leading axes are a batch. It is a pytree; all methods but ``sample`` are as exact as those of the law.
+    Leading axes are a batch. All methods but ``sample`` are as exact as those of the distribution. A bound with further axes takes
+    the same draws of it.
 
     Attributes:
-        law: :class:`PiecewiseExponential`, :class:`Cauchy` or :class:`LaplaceLogNormal`.
-        lower: float that broadcasts against the law's batch shape.
+        distribution: :class:`PiecewiseExponential`, :class:`Cauchy` or :class:`LaplaceLogNormal`.
+        lower: float that broadcasts against the distribution's batch shape.
         upper: the same, above ``lower``.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.distributions.cauchy import Cauchy
-    >>> law = Clamped.of(Cauchy(jnp.asarray(0.0), jnp.asarray(1.0)), lower=-1, upper=1)
-    >>> round(float(law.mean_abs_error(0.0)), 4)
+    >>> clamped = Clamped.of(Cauchy(jnp.asarray(0.0), jnp.asarray(1.0)), lower=-1, upper=1)
+    >>> round(float(clamped.mean_abs_error(0.0)), 4)
     0.7206
     """
 
-    law: PiecewiseExponential | SymmetricNoise
+    distribution: PiecewiseExponential | SymmetricNoise
     lower: jax.Array
     upper: jax.Array
 
     @staticmethod
-    def of(law: PiecewiseExponential | SymmetricNoise, *, lower: ArrayLike, upper: ArrayLike) -> Clamped:
-        """Return the clamped law; bounds given as Python or NumPy values are checked.
+    def of(distribution: PiecewiseExponential | SymmetricNoise, *, lower: ArrayLike, upper: ArrayLike) -> Clamped:
+        """Return the clamped distribution; bounds given as Python or NumPy values are checked.
 
         Raises:
-            TypeError: another kind of law.
+            TypeError: another kind of distribution.
             ValueError: ``lower >= upper``.
         """
-        if not isinstance(law, (PiecewiseExponential, SymmetricNoise)):
-            raise TypeError(f"Clamped takes a law with a density on the line, got {type(law).__name__}.")
-        return Clamped(law, *checks.bounds(lower, upper, law.dtype))
+        if not isinstance(distribution, (PiecewiseExponential, SymmetricNoise)):
+            raise TypeError(f"Clamped takes a distribution with a density on the line, got {type(distribution).__name__}.")
+        return Clamped(distribution, *checks.bounds(lower, upper, distribution.dtype))
+
+    @property
+    def law(self) -> PiecewiseExponential | SymmetricNoise:
+        """The old name of ``distribution``, until version 0.3."""
+        warnings.warn("Clamped.law is now Clamped.distribution.", DeprecationWarning, stacklevel=2)
+        return self.distribution
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of the law and the bounds."""
-        return jnp.broadcast_shapes(self.law.batch_shape, self.lower.shape, self.upper.shape)
+        """The broadcast shape of the distribution and the bounds."""
+        return jnp.broadcast_shapes(self.distribution.batch_shape, self.lower.shape, self.upper.shape)
 
     @property
     def dtype(self) -> Any:
         """The dtype of every result."""
-        return self.law.dtype
+        return self.distribution.dtype
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-        """Draw from the law and clamp; a bound with further axes takes the same draws of the law.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row.
-
-        Returns:
-            Float of shape ``shape + batch_shape``.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
-        """
-        draws = self.law.sample(key, shape)
-        batch, own = self.batch_shape, self.law.batch_shape
-        draws = draws.reshape(*shape, *(1,) * (len(batch) - len(own)), *own)
-        low, high = (align(bound, draws.ndim) for bound in (self.lower, self.upper))
-        return jnp.clip(draws, low, high)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+        batch, own = self.batch_shape, self.distribution.batch_shape
+        draws = self.distribution._sample(key, shape, first if own[:1] == batch[:1] and len(own) == len(batch) else 0)
+        return jnp.clip(draws.reshape(*shape, *(1,) * (len(batch) - len(own)), *own), self.lower, self.upper)
 
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""
-        points, low, high = self._points("y", y)
-        inside = self.law.cdf(jnp.clip(points, low, high))
-        return jnp.where(points >= high, jnp.ones_like(inside), jnp.where(points < low, 0.0, inside))
+        """P(Y <= y)."""
+        y = self._points("y", y)
+        inside = self.distribution.cdf(jnp.clip(y, self.lower, self.upper))
+        return jnp.where(y >= self.upper, 1.0, jnp.where(y < self.lower, 0.0, inside))
 
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y), for a ``y`` that broadcasts against ``batch_shape``."""
-        points, low, high = self._points("y", y)
-        inside = self.law.survival(jnp.clip(points, low, high))
-        return jnp.where(points >= high, 0.0, jnp.where(points < low, jnp.ones_like(inside), inside))
+        """P(Y > y)."""
+        y = self._points("y", y)
+        inside = self.distribution.survival(jnp.clip(y, self.lower, self.upper))
+        return jnp.where(y >= self.upper, 0.0, jnp.where(y < self.lower, 1.0, inside))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The smallest y with ``cdf(y) >= p``, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1]."""
-        points, low, high = self._points("p", p)
-        return jnp.clip(self.law.quantile(points), low, high)
+        """The smallest y with ``cdf(y) >= p``; NaN outside [0, 1]."""
+        return jnp.clip(self.distribution.quantile(self._points("p", p)), self.lower, self.upper)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The clamped ends of the law's central interval of probability ``level``."""
-        points, low, high = self._points("level", level)
-        below, above = self.law.interval(points)
-        return jnp.clip(below, low, high), jnp.clip(above, low, high)
+        """The clamped ends of the distribution's central interval of probability ``level``."""
+        low, high = self.distribution.interval(self._points("level", level))
+        return jnp.clip(low, self.lower, self.upper), jnp.clip(high, self.lower, self.upper)
 
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``."""
-        law, batch = self.law, self.batch_shape
-        low, high = (broadcast_batch(bound, batch) for bound in (self.lower, self.upper))
+        whole = self.distribution
         # From the point of the range that is nearest to the median: what lies on either side of it is small.
-        median = broadcast_batch(law.loc if isinstance(law, SymmetricNoise) else law.quantile(0.5), batch)
-        at = jax.lax.stop_gradient(jnp.clip(median, low, high))  # any point has the same sum
-        return at + (Clamped(law, at, high).mean_abs_error(at) - Clamped(law, low, at).mean_abs_error(at))
+        median = whole.loc if isinstance(whole, SymmetricNoise) else whole.quantile(0.5)
+        at = jnp.broadcast_to(jnp.clip(median, self.lower, self.upper), self.batch_shape)
+        at = jax.lax.stop_gradient(at)  # any point has the same sum
+        return at + (Clamped(whole, at, self.upper).mean_abs_error(at) - Clamped(whole, self.lower, at).mean_abs_error(at))
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|, for a ``center`` that broadcasts against ``batch_shape``."""
-        at, low, high = self._points("center", center)
-        if isinstance(self.law, SymmetricNoise):
-            return self.law.clamped_mean_abs_error(at, low, high)
-        below, mass, above = self._masses(low, high)
-        inside = self.law.restrict(low, high).mean_abs_error(at)
-        return _times(mass, inside) + below * jnp.abs(at - low) + above * jnp.abs(at - high)
+        """E|Y - center|."""
+        at = self._points("center", center)
+        if isinstance(self.distribution, SymmetricNoise):
+            return self.distribution.clamped_mean_abs_error(at, self.lower, self.upper)
+        below, mass, above = self._masses()
+        inside = self.distribution.restrict(self.lower, self.upper).mean_abs_error(at)
+        # Where there is no mass inside, there is no error inside either.
+        inside = jnp.where(mass > 0, mass * jnp.where(mass > 0, inside, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0))
+        return inside + below * jnp.abs(at - self.lower) + above * jnp.abs(at - self.upper)
 
-    def _masses(self, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """P(Y <= low), the rest, and P(Y > high) of the law: the rest as the difference of the smaller tails."""
-        below, above, from_low, to_high = self.law.cdf(low), self.law.survival(high), self.law.survival(low), self.law.cdf(high)
-        rest = jnp.where(from_low < 0.5, from_low - above, jnp.where(to_high < 0.5, to_high - below, 1 - below - above))
-        return below, rest, above
-
-    def _points(self, name: str, value: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """An argument and the bounds, with as many axes as the batch."""
-        array = checks.float_array(name, value).astype(self.dtype)
-        shape = np.broadcast_shapes(array.shape, self.batch_shape)
-        array, low, high = (
-            jnp.broadcast_to(align(one, len(shape)), np.broadcast_shapes(align(one, len(shape)).shape, self.batch_shape))
-            for one in (array, self.lower, self.upper)
-        )
-        return array, low, high
-
-
-def _times(mass: jax.Array, value: jax.Array) -> jax.Array:
-    """The product, 0 where there is no mass, and so no value."""
-    return jnp.where(mass > 0, mass * jnp.where(mass > 0, value, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0))
+    def _masses(self) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The probabilities on ``lower``, inside and on ``upper``: inside, the difference of the smaller tails."""
+        below, from_lower = self.distribution.cdf(self.lower), self.distribution.survival(self.lower)
+        to_upper, above = self.distribution.cdf(self.upper), self.distribution.survival(self.upper)
+        inside = jnp.where(from_lower < 0.5, from_lower - above, jnp.where(to_upper < 0.5, to_upper - below, 1 - below - above))
+        return below, inside, above

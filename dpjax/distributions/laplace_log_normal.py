@@ -1,4 +1,4 @@
-"""The Laplace-log-normal law of Bun and Steinke (2019): X e^(sigma Y) with X standard Laplace and Y standard normal.
+"""The Laplace-log-normal distribution of Bun and Steinke (2019): X e^(sigma Y) with X standard Laplace and Y standard normal.
 
 With Psi(z) = E exp(-z e^(-sigma Y)): the tail is P(Z > z) = Psi(z)/2, the density e^(sigma^2/2) Psi(z e^(sigma^2)) / 2. The
 integrand of Psi is log-concave with curvature at least 1, so a trapezoid rule around its peak (at a value of Lambert's W) has
@@ -7,6 +7,7 @@ relative precision however far out z is: the sum is off by less than 1e-13 for s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import log, pi, sqrt
 
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
-from dpjax.numerics.batching import align
+from dpjax.numerics.bisection import bisect
 from dpjax.random.noise import UniformPair
 
 _STEP = 1 / 16  # the trapezoid rule's error is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4
@@ -23,7 +24,7 @@ _BISECTIONS = 40
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LaplaceLogNormal(SymmetricNoise):
     """``loc + scale * X e^(sigma Y)`` with X standard Laplace and Y standard normal, independent.
 
@@ -34,21 +35,21 @@ class LaplaceLogNormal(SymmetricNoise):
     Attributes:
         loc: float ``(...)``.
         scale: float ``(...)``, positive.
-        sigma: float ``(...)``, not negative; 0 is the Laplace law.
+        sigma: float ``(...)``, not negative; 0 is the Laplace distribution.
 
     References:
         Bun and Steinke (2019), Section 3.
 
     >>> import jax.numpy as jnp
-    >>> law = LaplaceLogNormal(jnp.asarray(0.0), jnp.asarray(1.0), jnp.asarray(0.0))
-    >>> round(float(law.survival(2.0)), 5), round(float(law.mean_abs_error(0.0)), 5)
+    >>> noise = LaplaceLogNormal(jnp.asarray(0.0), jnp.asarray(1.0), jnp.asarray(0.0))
+    >>> round(float(noise.survival(2.0)), 5), round(float(noise.mean_abs_error(0.0)), 5)
     (0.06767, 1.0)
     """
 
     sigma: jax.Array = field(default_factory=lambda: jnp.asarray(0.0))
 
     def _log_density(self, z: jax.Array) -> jax.Array:
-        half = jnp.square(align(self.sigma, z.ndim)) / 2
+        half = jnp.square(self.sigma) / 2
         return half - log(2) + self._log_psi(z * jnp.exp(2 * half))
 
     def _tail(self, z: jax.Array) -> jax.Array:
@@ -56,29 +57,19 @@ class LaplaceLogNormal(SymmetricNoise):
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
         """Half of E[e^(sigma Y) (1 - exp(-z e^(-sigma Y)))], whose factor e^(sigma Y) shifts Y by sigma."""
-        sigma = align(self.sigma, z.ndim)
-        start = -sigma / 2  # the weight lies between -sigma, for small z, and 0
-        z = z * jnp.exp(-jnp.square(sigma))
+        start = -self.sigma / 2  # the weight lies between -sigma, for small z, and 0
+        z = z * jnp.exp(-jnp.square(self.sigma))
 
-        def add(offset: jax.Array, total: jax.Array) -> jax.Array:
+        def term(offset: jax.Array) -> jax.Array:
             y = start + offset
-            return total - jnp.exp(-jnp.square(y) / 2) * jnp.expm1(-z * jnp.exp(-sigma * y))
+            return -jnp.exp(-jnp.square(y) / 2) * jnp.expm1(-z * jnp.exp(-self.sigma * y))
 
-        shape = jnp.broadcast_shapes(z.shape, sigma.shape)
-        return jnp.exp(jnp.square(sigma) / 2) / 2 * _trapezoid(add, jnp.zeros(shape, self.dtype), _REACH + 2)
+        return jnp.exp(jnp.square(self.sigma) / 2) / 2 * _trapezoid(term, start + z, _REACH + 2)
 
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
         """By bisection: z exceeds x e^(sigma y) only if X > x or Y > y, each of probability p/2."""
-        sigma = align(self.sigma, p.ndim)
-        high = -jnp.log(p) * jnp.exp(-sigma * jax.scipy.special.ndtri(p / 2))
-
-        def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            low, high = ends
-            middle = (low + high) / 2
-            beyond = self._tail(middle) > p
-            return jnp.where(beyond, middle, low), jnp.where(beyond, high, middle)
-
-        low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (jnp.zeros_like(high), high))
+        high = -jnp.log(p) * jnp.exp(-self.sigma * jax.scipy.special.ndtri(p / 2))
+        low, high = bisect(lambda z: self._tail(z) > p, jnp.zeros_like(high), high, _BISECTIONS)
         return (low + high) / 2
 
     def _mean_abs(self) -> jax.Array:
@@ -87,42 +78,33 @@ class LaplaceLogNormal(SymmetricNoise):
     def _mean_square(self) -> jax.Array:
         return 2 * jnp.exp(2 * jnp.square(self.sigma))
 
-    def _variates(self) -> int:
-        return 2
-
-    def _shape_parameters(self) -> tuple[jax.Array, ...]:
-        return (self.sigma,)
-
-    def _standard(self, pairs: list[UniformPair], *shape_parameters: jax.Array) -> jax.Array:
-        (half, sign), (tail, side) = (smaller_tail(pair) for pair in pairs)
-        (sigma,) = shape_parameters
+    def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
+        (half, sign), (tail, side) = smaller_tail(uniform(0)), smaller_tail(uniform(1))
         normal = -side * jax.scipy.special.ndtri(tail)
-        return sign * -jnp.log(2 * half) * jnp.exp(sigma * normal)
+        return sign * -jnp.log(2 * half) * jnp.exp(self.sigma * normal)
 
     def _log_psi(self, z: jax.Array) -> jax.Array:
         """Log of E exp(-z e^(-sigma Y)), for z >= 0."""
-        sigma = align(self.sigma, z.ndim)
-        shape = jnp.broadcast_shapes(z.shape, sigma.shape)
         # The peak solves y = sigma z e^(-sigma y), that is sigma y = W(sigma^2 z). It need not be exact: the rule is insensitive.
-        fixed_sigma, fixed_z = jax.lax.stop_gradient((sigma, z))
+        fixed_sigma, fixed_z = jax.lax.stop_gradient((self.sigma, z))
         peak = fixed_sigma * fixed_z * jnp.exp(-_lambert_w(jnp.square(fixed_sigma) * fixed_z))
         top = -jnp.square(peak) / 2 - fixed_z * jnp.exp(-fixed_sigma * peak)
 
-        def add(offset: jax.Array, total: jax.Array) -> jax.Array:
+        def term(offset: jax.Array) -> jax.Array:
             y = peak + offset
-            return total + jnp.exp(-jnp.square(y) / 2 - z * jnp.exp(-sigma * y) - top)
+            return jnp.exp(-jnp.square(y) / 2 - z * jnp.exp(-self.sigma * y) - top)
 
-        return jnp.minimum(top + jnp.log(_trapezoid(add, jnp.zeros(shape, self.dtype), _REACH)), 0.0)
+        return jnp.minimum(top + jnp.log(_trapezoid(term, top, _REACH)), 0.0)
 
 
-def _trapezoid(add: object, total: jax.Array, reach: float) -> jax.Array:
-    """Sum by ``add`` over offsets from -reach to reach, times step / sqrt(2 pi): one pass, nothing but the sum in memory."""
+def _trapezoid(term: Callable[[jax.Array], jax.Array], like: jax.Array, reach: float) -> jax.Array:
+    """Integrate a function of y over [-reach, reach] against dy / sqrt(2 pi), of the shape of ``like``: only the sum is kept."""
     count = round(reach / _STEP)
 
-    def one(number: jax.Array, total: jax.Array) -> jax.Array:
-        return add((number - count).astype(total.dtype) * _STEP, total)  # type: ignore[operator]
+    def add(number: jax.Array, total: jax.Array) -> jax.Array:
+        return total + term((number - count).astype(like.dtype) * _STEP)
 
-    return jax.lax.fori_loop(0, 2 * count + 1, one, total) * (_STEP / sqrt(2 * pi))
+    return jax.lax.fori_loop(0, 2 * count + 1, add, jnp.zeros_like(like)) * (_STEP / sqrt(2 * pi))
 
 
 def _lambert_w(x: jax.Array) -> jax.Array:

@@ -81,7 +81,11 @@ def fold_in(keys: Words, index: jax.Array) -> Words:
     return threefry(keys, Words(jnp.zeros_like(index), index))
 
 
-def fold_in_range(keys: Words, size: int, first: ArrayLike = 0) -> Words:
-    """Fold ``first, ..., first + size - 1`` into each key, on a new last axis: also the words of variates number first, ..."""
+def fold_in_range(keys: Words, size: int, first: ArrayLike = 0, stream: ArrayLike = 0) -> Words:
+    """Fold ``first, ..., first + size - 1`` into each key, on a new last axis: also the words of variates number first, ...
+
+    Streams of different numbers are independent; stream 0 is that of ``jax.random.fold_in``.
+    """
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
-    return fold_in(Words(keys.high[..., None], keys.low[..., None]), index.reshape((1,) * keys.high.ndim + (size,)))
+    counter = Words(jnp.full_like(index, jnp.asarray(stream, jnp.uint32)), index)
+    return threefry(Words(keys.high[..., None], keys.low[..., None]), counter)
