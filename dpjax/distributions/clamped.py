@@ -14,6 +14,7 @@ from dpjax import checks
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.numerics.batching import align, broadcast_batch
+from dpjax.random.keys import check_key
 
 
 @jax.tree_util.register_dataclass
@@ -75,8 +76,12 @@ class Clamped:
             TypeError: ``key`` is not a typed key.
             ValueError: another kind of key.
         """
-        draws = self.law.sample(key, shape)
+        return self._sample(check_key(key), tuple(shape), 0)
+
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
+        """Draw where the batch's first row is row number ``first`` of a larger batch; see ``dpjax.simulation``."""
         batch, own = self.batch_shape, self.law.batch_shape
+        draws = self.law._sample(key, shape, first if own and len(own) == len(batch) and own[0] == batch[0] else 0)
         draws = draws.reshape(*shape, *(1,) * (len(batch) - len(own)), *own)
         low, high = (align(bound, draws.ndim) for bound in (self.lower, self.upper))
         return jnp.clip(draws, low, high)

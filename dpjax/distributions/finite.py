@@ -71,7 +71,11 @@ class Finite:
             TypeError: ``key`` is not a typed key.
             ValueError: another kind of key.
         """
-        index = self.sample_index(key, shape)
+        return self._sample(check_key(key), tuple(shape), 0)
+
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
+        """Draw where the batch's first row is row number ``first`` of a larger batch; see ``dpjax.simulation``."""
+        index = _sample_index(key, self, shape, first)
         batch = self.batch_shape
         if index.size == 0:
             return jnp.zeros(index.shape, self.dtype)
@@ -245,7 +249,7 @@ def _quantile(law: Finite, p: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("shape",))
-def _sample_index(key: jax.Array, law: Finite, shape: tuple[int, ...]) -> jax.Array:
+def _sample_index(key: jax.Array, law: Finite, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
     batch, draws = law.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32)
@@ -254,5 +258,5 @@ def _sample_index(key: jax.Array, law: Finite, shape: tuple[int, ...]) -> jax.Ar
     absent = above == jnp.inf
     widths = jnp.where(absent, 0.0, jnp.where(jnp.isnan(above), jnp.nan, 1.0)).astype(law.dtype)
     line = line_of_intervals(widths, jnp.where(absent, 0.0, above), rate, False)
-    index, offset = draw(key, line, draws, "auto")
+    index, offset = draw(key, line, draws, "auto", first)
     return jnp.where(jnp.isnan(offset), -1, index).reshape(shape + batch)

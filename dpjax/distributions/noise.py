@@ -62,6 +62,10 @@ class SymmetricNoise:
         """
         return _sample(check_key(key), self, tuple(shape))
 
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
+        """Draw where the batch's first row is row number ``first`` of a larger batch; see ``dpjax.simulation``."""
+        return _sample(key, self, shape, first)
+
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log-density at ``y``, which broadcasts against ``batch_shape``."""
         return _log_prob(self, self._points("y", y))
@@ -168,11 +172,11 @@ def smaller_tail(pair: UniformPair) -> tuple[jax.Array, jax.Array]:
 
 
 @partial(jax.jit, static_argnames=("shape",))
-def _sample(key: jax.Array, law: SymmetricNoise, shape: tuple[int, ...]) -> jax.Array:
+def _sample(key: jax.Array, law: SymmetricNoise, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
     batch, draws = law.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, law.dtype)
-    rows = row_words(key, batch)
+    rows = row_words(key, batch, first)
     lanes = 1 if draws == 1 else -(-draws // _LANES) * _LANES
 
     def layout(array: jax.Array) -> jax.Array:  # one draw a row: the rows are the lanes
