@@ -4,21 +4,9 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpjax import (
-    accounting,
-    auditing,
-    bounds,
-    distributions,
-    mechanisms,
-    metric_privacy,
-    random,
-    release,
-    sensitivity,
-    simulation,
-    statistics,
-)
+from dpjax import accounting, distributions, mechanisms, random, sensitivity, statistics
 from dpjax.accounting import Guarantee
 from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -46,7 +34,6 @@ from dpjax.sensitivity import (
     from_local_sensitivity,
     from_radii,
 )
-from dpjax.simulation import sharded_sample, simulate
 from dpjax.statistics import (
     candidate_counts,
     distinct_count,
@@ -65,6 +52,10 @@ from dpjax.statistics import (
     variance,
 )
 from dpjax.version import __version__
+
+if TYPE_CHECKING:
+    from dpjax import auditing, bounds, metric_privacy, release, simulation
+    from dpjax.simulation import sharded_sample, simulate
 
 __all__ = [
     "CandidateScores",
@@ -134,8 +125,19 @@ __all__ = [
 ]
 
 
+# Imported when they are first asked for: they take as long as all the others together.
+_LATER = ("auditing", "bounds", "metric_privacy", "release", "simulation")
+_RENAMED = ("profiles", "utility")  # in 0.2; each warns
+
+
 def __getattr__(name: str) -> Any:
-    """Import the packages that were renamed in 0.2 under their old names; each warns."""
-    if name in ("profiles", "utility"):
+    """Import what is not imported at once."""
+    if name in (*_LATER, *_RENAMED):
         return importlib.import_module(f"dpjax.{name}")
+    if name in ("sharded_sample", "simulate"):
+        return getattr(importlib.import_module("dpjax.simulation"), name)
     raise AttributeError(f"module 'dpjax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""``python -m dpjax``: medians and quantiles of the columns of a file, and a demo that needs none.
+"""``python -m dpjax``: medians and quantiles of the columns of a file, a demo and an audit that need none.
 
-A room that only reads the library: arguments -> a question -> a table of the file -> rows -> text or JSON.
+A room that only reads the library: arguments -> a table of the file -> rows -> text or JSON.
 """

@@ -1,41 +1,26 @@
-"""A demonstration without a file: thousands of private medians in one call, their measured error beside the exact one."""
+"""``dpjax demo``: thousands of private medians in one call, without a file; their measured error beside the exact one."""
 
 from __future__ import annotations
 
-import json
+import argparse
 import statistics
 import time
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax.accounting import Guarantee
-from dpjax.checks import Neighbors
-from dpjax.command_line.choice import MECHANISMS, guarantee_of, law_of
-from dpjax.command_line.errors import UserError
-from dpjax.command_line.report import SIMULATION, aligned, guarantee_fields, number, promised, said_of, versions, wrapped
-from dpjax.command_line.tables import LARGEST
+from dpjax.command_line.estimate import bounds_of, distribution_of, guarantee_of
+from dpjax.command_line.parser import MECHANISMS
+from dpjax.command_line.table import LARGEST
+from dpjax.command_line.text import SIMULATION, UserError, aligned, as_json, promised, versions, versions_line, words_of, wrapped
 from dpjax.distributions import PiecewiseExponential
-from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import median
 
 RUNS = 3
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the demo makes and asks: ``datasets`` samples of ``points`` normal records each, and one median of each sample."""
-
-    datasets: int
-    points: int
-    epsilon: float
-    neighbors: Neighbors
-    lower: float
-    upper: float
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -44,132 +29,98 @@ class Measurement:
 
     Attributes:
         mechanism: its name.
-        exact: the exact mean absolute error, averaged over the datasets.
-        measured: the mean of abs(draw - median) over the datasets.
-        standard_error: of ``measured``.
+        mean_abs_error: the exact one, averaged over the datasets.
+        measured_abs_error: the mean of abs(draw - median) over the datasets.
+        standard_error: of ``measured_abs_error``.
         medians_per_second: from data to draws, compiled.
         compile_seconds: to trace and compile that function.
         guarantee: of one draw from one dataset.
     """
 
     mechanism: str
-    exact: float
-    measured: float
+    mean_abs_error: float
+    measured_abs_error: float
     standard_error: float
     medians_per_second: float
     compile_seconds: float
     guarantee: Guarantee
 
 
-def measure(setting: Setting) -> list[Measurement]:
-    """Make the data and measure every mechanism on them.
-
-    Raises:
-        UserError: the data would not fit into memory, or a public parameter that the library refuses.
-    """
-    if setting.datasets * setting.points > LARGEST:
-        raise UserError(f"{setting.datasets} datasets of {setting.points} points are too many: at most {LARGEST} points in all.")
-    key_data, key_draws = jax.random.split(jax.random.key(setting.seed))
-    data = jax.random.normal(key_data, (setting.datasets, setting.points))
+def run(asked: argparse.Namespace) -> tuple[str, int]:
+    """Make the data, measure every mechanism on them, and return the report and the exit code."""
+    bounds_of([asked.lower], [asked.upper], ["the data"])
+    if asked.datasets * asked.points > LARGEST:
+        raise UserError(f"{asked.datasets} datasets of {asked.points} points are too many: at most {LARGEST} points in all.")
+    key_data, key_draws = jax.random.split(jax.random.key(asked.seed))
+    data = jax.random.normal(key_data, (asked.datasets, asked.points))
     try:
-        profile = _profile(data, setting)
-        return [_measure(name, jax.random.fold_in(key_draws, i), data, profile, setting) for i, name in enumerate(MECHANISMS)]
+        measurements = [_measure(name, jax.random.fold_in(key_draws, i), data, asked) for i, name in enumerate(MECHANISMS)]
     except ValueError as error:
         raise UserError(str(error)) from error
+    return (_json(asked, measurements) if asked.json else _text(asked, measurements)), 0
 
 
-def _profile(data: jax.Array, setting: Setting) -> SensitivityProfile:
-    return median(data, lower=setting.lower, upper=setting.upper, neighbors=setting.neighbors)
+def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> Measurement:
+    bounds = {"lower": asked.lower, "upper": asked.upper}
 
-
-def _measure(mechanism: str, key: jax.Array, data: jax.Array, profile: SensitivityProfile, setting: Setting) -> Measurement:
-    def law(profile: SensitivityProfile) -> PiecewiseExponential:
-        return law_of(mechanism, profile, setting.epsilon, lower=setting.lower, upper=setting.upper)
-
-    def private_medians(key: jax.Array, data: jax.Array) -> jax.Array:
-        return law(_profile(data, setting)).sample(key)
+    def distributions(data: jax.Array) -> tuple[SensitivityProfile, PiecewiseExponential]:
+        profile = median(data, neighbors=asked.neighbors, **bounds)
+        return profile, distribution_of(mechanism, profile, asked.epsilon, **bounds)
 
     start = time.perf_counter()
-    compiled = jax.jit(private_medians).lower(key, data).compile()
+    private_medians = jax.jit(lambda key, data: distributions(data)[1].sample(key)).lower(key, data).compile()
     compile_seconds = time.perf_counter() - start
-    draw = partial(compiled, key, data)
-    draws = draw().block_until_ready()  # also the warm-up
+    draws = private_medians(key, data).block_until_ready()  # also the warm-up
     seconds = []
     for _ in range(RUNS):
         start = time.perf_counter()
-        draw().block_until_ready()
+        private_medians(key, data).block_until_ready()
         seconds.append(time.perf_counter() - start)
-    exact = law(profile).mean_abs_error(profile.value)
+    profile, distribution = distributions(data)
     distance = np.asarray(jnp.abs(draws - profile.value), np.float64)
     return Measurement(
         mechanism=mechanism,
-        exact=float(np.mean(np.asarray(exact), dtype=np.float64)),
-        measured=float(distance.mean()),
+        mean_abs_error=float(np.mean(distribution.mean_abs_error(profile.value), dtype=np.float64)),
+        measured_abs_error=float(distance.mean()),
         standard_error=float(distance.std(ddof=1) / np.sqrt(distance.size)),
-        medians_per_second=setting.datasets / statistics.median(seconds),
+        medians_per_second=asked.datasets / statistics.median(seconds),
         compile_seconds=compile_seconds,
-        guarantee=guarantee_of(mechanism, profile, setting.epsilon),
+        guarantee=guarantee_of(mechanism, profile, asked.epsilon),
     )
 
 
-def as_text(setting: Setting, measurements: list[Measurement]) -> str:
-    """Return the measurements as a table with what they mean."""
+def _text(asked: argparse.Namespace, measurements: list[Measurement]) -> str:
     table = aligned(
         {
             "mechanism": [m.mechanism for m in measurements],
-            "exact mean |error|": [f"{m.exact:.5f}" for m in measurements],
-            "measured": [f"{m.measured:.5f} +- {m.standard_error:.5f}" for m in measurements],
+            "exact mean |error|": [f"{m.mean_abs_error:.5f}" for m in measurements],
+            "measured": [f"{m.measured_abs_error:.5f} +- {m.standard_error:.5f}" for m in measurements],
             "medians per second": [f"{m.medians_per_second:,.0f}" for m in measurements],
             "compile seconds": [f"{m.compile_seconds:.2f}" for m in measurements],
         },
         left=("mechanism",),
     )
-    where = versions()
     lines = [
-        f"One private median of each of {setting.datasets} datasets of {setting.points} points, one call for each mechanism.",
-        f"Data: standard normal, clamped to the bounds [{setting.lower:g}, {setting.upper:g}]. "
-        f"epsilon {promised(setting.epsilon)}; neighbors {setting.neighbors}; seed {setting.seed}.",
+        f"One private median of each of {asked.datasets} datasets of {asked.points} points, one call for each mechanism.",
+        f"Data: standard normal, clamped to the bounds [{asked.lower:g}, {asked.upper:g}]. "
+        f"epsilon {promised(asked.epsilon)}; neighbors {asked.neighbors}; seed {asked.seed}.",
         "",
-        *table,
+        table,
         "",
         "exact: the expected distance of a draw from the median, in closed form, averaged over the datasets.",
         "measured: the same of the draws, +- one standard error.",
         f"medians per second: from data to draws, the median of {RUNS} runs after compilation.",
-        f"Device {where['device']}; dpjax {where['dpjax_version']}; JAX {where['jax_version']}.",
+        versions_line(),
         "",
         "Guarantee of one draw:",
-        *(f"  {m.mechanism}: {said_of(m.guarantee)}" for m in measurements),
+        *(f"  {m.mechanism}: {words_of(m.guarantee)}" for m in measurements),
         "",
         wrapped(SIMULATION),
     ]
     return "\n".join(lines)
 
 
-def as_json(setting: Setting, measurements: list[Measurement]) -> str:
-    """Return the measurements as one JSON object."""
-    answer = {
-        "simulation": True,
-        "statistic": "median",
-        "data": "standard normal, clamped to the bounds",
-        "datasets": setting.datasets,
-        "points": setting.points,
-        "epsilon": setting.epsilon,
-        "neighbors": setting.neighbors,
-        "lower": setting.lower,
-        "upper": setting.upper,
-        "seed": setting.seed,
-        **versions(),
-        "rows": [
-            {
-                "mechanism": m.mechanism,
-                "mean_abs_error": number(m.exact),
-                "measured_abs_error": number(m.measured),
-                "standard_error": number(m.standard_error),
-                "medians_per_second": number(m.medians_per_second),
-                "compile_seconds": number(m.compile_seconds),
-                "guarantee": guarantee_fields(m.guarantee),
-            }
-            for m in measurements
-        ],
-    }
-    return json.dumps(answer, indent=2, allow_nan=False)
+def _json(asked: argparse.Namespace, measurements: list[Measurement]) -> str:
+    names = ("datasets", "points", "epsilon", "neighbors", "lower", "upper", "seed")
+    what = {"simulation": True, "statistic": "median", "data": "standard normal, clamped to the bounds"}
+    return as_json(what | {name: getattr(asked, name) for name in names} | versions() | {"rows": [vars(m) for m in measurements]})

@@ -1,20 +1,17 @@
-"""The entry point: arguments to a subcommand, its report to standard output, the user's mistakes to one line."""
+"""The entry point: arguments to a command, its report to standard output, the user's mistakes to one line."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-import secrets
 import sys
+import warnings
 from collections.abc import Sequence
-from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
 
-from dpjax.command_line import audit, demo, release, report
-from dpjax.command_line.arguments import parser
-from dpjax.command_line.errors import UserError
-from dpjax.command_line.estimate import Question, estimate
-from dpjax.command_line.tables import read_table
+from dpjax.command_line.parser import parser
+from dpjax.command_line.text import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,10 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         asked = parser().parse_args([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])
-        if asked.command == "audit":
-            return _audit(asked)
-        commands = {"demo": _demo, "release": release.run}
-        _print(commands.get(asked.command, _estimate)(asked))
+        if not asked.no_compilation_cache:
+            keep_compiled_programs()
+        # Every command is a module with run(asked), loaded when it is asked for.
+        report, code = import_module(f"dpjax.command_line.{asked.module}").run(asked)
+        _print(report)
+        return code
     except UserError as error:
         print(f"dpjax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -40,55 +39,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Python flushes standard output once more at exit: give it somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return 0
 
 
-def _estimate(asked: argparse.Namespace) -> str:
-    for column in asked.column or ():
-        if asked.column.count(column) > 1:
-            raise UserError(f"--column names {column!r} twice.")
-    table = read_table(asked.file, columns=asked.column, by=asked.by, delimiter=asked.delimiter, header=not asked.no_header)
-    question = Question(
-        statistic=asked.command,
-        q=asked.quantile if asked.command == "quantile" else Fraction(1, 2),
-        bounds=_bounds(asked.lower, asked.upper, table.columns),
-        neighbors=asked.neighbors,
-        definition=asked.definition,
-        mechanisms=tuple(dict.fromkeys(asked.mechanism)),
-        epsilons=tuple(dict.fromkeys(asked.epsilon)),
-        rho=asked.rho,
-        draws=asked.draws,
-        seed=secrets.randbits(32) if asked.seed is None else asked.seed,
-    )
-    rows = estimate(table, question)
-    return report.as_json(rows, question) if asked.json else report.as_text(rows, question, asked.by)
+def keep_compiled_programs() -> None:
+    """Let JAX keep compiled programs in the user's cache folder, unless it has a folder already or cannot have one.
+
+    Records are arguments of the programs and never a part of them.
+    """
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+        return
+    try:
+        folder = cache_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # What is loaded from it is run: nobody else may write there.
+        private = not hasattr(os, "getuid") or (folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o022)
+    except (OSError, RuntimeError):  # no home
+        return
+    if not private or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return
+    warnings.filterwarnings("ignore", message=".*persistent compilation cache", category=UserWarning)  # such as: no space left
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def _demo(asked: argparse.Namespace) -> str:
-    ((lower, upper),) = _bounds([asked.lower], [asked.upper], ("the data",))
-    setting = demo.Setting(asked.datasets, asked.points, asked.epsilon, asked.neighbors, lower, upper, asked.seed)
-    measurements = demo.measure(setting)
-    return demo.as_json(setting, measurements) if asked.json else demo.as_text(setting, measurements)
-
-
-def _audit(asked: argparse.Namespace) -> int:
-    setting = audit.Setting(asked.epsilon, asked.neighbors, asked.draws, asked.seed)
-    audits = audit.measure(setting)
-    _print(audit.as_json(setting, audits) if asked.json else audit.as_text(setting, audits))
-    return 0 if all(found.holds for found in audits) else 1
-
-
-def _bounds(lower: list[float], upper: list[float], columns: Sequence[str]) -> tuple[tuple[float, float], ...]:
-    """One pair for each column."""
-    for name, given in (("--lower", lower), ("--upper", upper)):
-        if len(given) not in (1, len(columns)):
-            raise UserError(f"{name} has {len(given)} values for {len(columns)} columns: give one, or one for each.")
-    pairs = zip(*(given * (len(columns) // len(given)) for given in (lower, upper)), strict=True)
-    bounds = tuple(pairs)
-    for column, (low, high) in zip(columns, bounds, strict=True):
-        if not low < high:
-            raise UserError(f"--lower must be below --upper: got {low:g} and {high:g} for {column}.")
-    return bounds
+def cache_folder() -> Path:
+    """Return where this platform keeps the caches of a user, with a folder of our own."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "dpjax" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "dpjax"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpjax"
 
 
 def _negative(word: str) -> str:

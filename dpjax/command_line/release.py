@@ -1,29 +1,25 @@
-"""The release of medians and quantiles of a file's columns: what is printed is private, so nothing else is said of the data."""
+"""``dpjax release``: medians and quantiles of a file's columns. What is printed is private, so nothing else is said of the data."""
 
 from __future__ import annotations
 
 import argparse
 import csv
 import io
-import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
-from dpjax.command_line.errors import UserError
-from dpjax.command_line.report import aligned, promised, versions, wrapped
+from dpjax.command_line.table import content_of, name_of, number, padded
+from dpjax.command_line.text import UserError, aligned, as_json, promised, total_epsilon, versions, wrapped
 from dpjax.release import Grid, quantile
-from dpjax.release.api import cost_of
 
 _LEAST = 16  # places for records: their number shows, roughly, in the running time
 
 
-def run(asked: argparse.Namespace) -> str:
-    """Return the report of ``dpjax release``.
+def run(asked: argparse.Namespace) -> tuple[str, int]:
+    """Return the report and the exit code.
 
     Raises:
         UserError: a mistake in the arguments, or a file that cannot be opened. No record raises.
@@ -38,8 +34,8 @@ def run(asked: argparse.Namespace) -> str:
     if asked.neighbors == "swap" and records.shape[-1] == 0:
         raise UserError("under swap neighbors the number of records is public, and there is none.")
     if asked.neighbors == "add_remove":
-        places = max(_LEAST, 2 ** max(records.shape[-1] - 1, 0).bit_length())
-        records = np.pad(records, [(0, 0), (0, 0), (0, places - records.shape[-1])], constant_values=np.nan)
+        size = max(_LEAST, 2 ** max(records.shape[-1] - 1, 0).bit_length())
+        records = np.pad(records, [(0, 0), (0, 0), (0, size - records.shape[-1])], constant_values=np.nan)
     try:
         found = quantile(
             records,
@@ -53,7 +49,10 @@ def run(asked: argparse.Namespace) -> str:
         )
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
-    return _as_json(asked, found.values, groups) if asked.json else _as_text(asked, found.values, groups)
+    values = found.values.reshape(asked.draws, len(asked.column) * len(groups)).T
+    places = [(column, group) for column in asked.column for group in groups]
+    rows = [(column, group, released) for (column, group), released in zip(places, values, strict=True)]
+    return (_json if asked.json else _text)(asked, rows), 0
 
 
 def grid_of(step: float, lower: float, upper: float) -> Grid:
@@ -85,34 +84,17 @@ def read(
     Raises:
         UserError: a file that cannot be opened, or a column that its first line does not name.
     """
-    name = "standard input" if path == "-" else path
-    try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}.") from error
-    lines = _cells(content.decode("utf-8-sig", errors="replace"), delimiter)
-    if header:
-        names = next(lines, [])
-        for column in [*columns, *([] if by is None else [by])]:
-            if names.count(column) != 1:
-                raise UserError(f"the first line of {name} does not name {column!r} once.")
-        places = [names.index(column) for column in columns]
-        place_by = None if by is None else names.index(by)
-    else:
-        numbers = [_place(column) for column in [*columns, *([] if by is None else [by])]]
-        places, place_by = numbers[: len(columns)], None if by is None else numbers[-1]
-    found: list[list[list[float]]] = [[] for _ in groups]
-    index = {label: i for i, label in enumerate(groups)}
+    lines = _cells(content_of(path).decode("utf-8-sig", errors="replace"), delimiter)
+    asked = [*columns, *([] if by is None else [by])]
+    names = next(lines, []) if header else None
+    places = [_place(column, names, path) for column in asked]
+    place_by = None if by is None else places.pop()
+    found: dict[str | None, list[list[float]]] = {label: [] for label in groups}
     for cells in lines:
         label = None if place_by is None else cells[place_by] if place_by < len(cells) else ""
-        if label in index:
-            found[index[label]].append([_number(cells[place]) if place < len(cells) else math.nan for place in places])
-    most = max(map(len, found))
-    records = np.full((len(columns), len(groups), most), np.nan)
-    for i, rows in enumerate(found):
-        if rows:
-            records[:, i, : len(rows)] = np.array(rows).T
-    return records
+        if label in found:
+            found[label].append([_number(cells[place]) if place < len(cells) else math.nan for place in places])
+    return padded([found[label] for label in groups], len(columns))
 
 
 def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
@@ -127,61 +109,55 @@ def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
             yield []
 
 
-def _place(column: str) -> int:
-    if not column.isdecimal() or int(column) < 1:
-        raise UserError(f"with --no-header columns are called 1, 2, 3, ...; got {column!r}.")
-    return int(column) - 1
+def _place(column: str, names: list[str] | None, path: str) -> int:
+    if names is None:
+        if not column.isdecimal() or int(column) < 1:
+            raise UserError(f"with --no-header columns are called 1, 2, 3, ...; got {column!r}.")
+        return int(column) - 1
+    if names.count(column) != 1:
+        raise UserError(f"the first line of {name_of(path)} does not name {column!r} once.")
+    return names.index(column)
 
 
 def _number(cell: str) -> float:
     try:
-        return math.nan if "_" in cell else float(cell)
+        return number(cell)
     except ValueError:
         return math.nan
 
 
-def _promise(asked: argparse.Namespace) -> list[str]:
+def _text(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarray]]) -> str:
+    table = aligned(
+        {
+            "column": [column for column, _, _ in rows],
+            "group": [group or "(empty)" for _, group, _ in rows] if asked.by is not None else None,
+            "released": [", ".join(f"{value:.15g}" for value in values) for _, _, values in rows],
+        },
+        left=("column", "group"),
+    )
+    what = "Median" if asked.quantile == Fraction(1, 2) else f"Quantile {asked.quantile}"
     times = len(asked.column) * asked.draws
-    each = f"Each value costs epsilon = {promised(asked.epsilon)}; all of it" if times > 1 else "This"
     total = promised(asked.epsilon, times)
+    all_of_it = f"Each value costs epsilon = {promised(asked.epsilon)}; all of it" if times > 1 else "This"
     groups = " Groups share it: one record is in one of them." if asked.by else ""
-    return [
-        f"{each} is {total}-DP and {total}-bounded-range for one record under {asked.neighbors} neighbors.{groups}",
+    promise = wrapped(
+        f"{all_of_it} is {total}-DP and {total}-bounded-range for one record under {asked.neighbors} neighbors.{groups}",
         "The values were drawn exactly, with entropy of the operating system. Not covered: running time, memory, and options that "
         "were chosen by looking at the data (bounds, grid, groups, epsilon).",
-    ]
-
-
-def _as_text(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str | None]) -> str:
-    rows = [(column, group) for column in asked.column for group in groups]
-    shown = values.reshape(asked.draws, -1).T
-    fields = {
-        "column": [column for column, _ in rows],
-        "group": asked.by is not None and [group or "(empty)" for _, group in rows],
-        "released": [", ".join(f"{value:.15g}" for value in draws) for draws in shown],
-    }
-    table = aligned({name: cells for name, cells in fields.items() if cells}, left=("column", "group"))
-    what = "Median" if asked.quantile == Fraction(1, 2) else f"Quantile {asked.quantile}"
+    )
     head = f"{what} ({asked.definition}) on a grid of step {asked.grid_step:.15g} from {asked.lower:.15g} to {asked.upper:.15g}."
-    return "\n\n".join([wrapped(head), "\n".join(table), "\n".join(map(wrapped, _promise(asked)))])
+    return "\n\n".join([wrapped(head), table, promise])
 
 
-def _as_json(asked: argparse.Namespace, values: np.ndarray, groups: Sequence[str | None]) -> str:
-    shown = values.reshape(asked.draws, len(asked.column), len(groups))
+def _json(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarray]]) -> str:
     answer = {
         "simulation": False,
         "quantile": float(asked.quantile),
-        "definition": asked.definition,
-        "neighbors": asked.neighbors,
-        "law": asked.law,
+        **{name: getattr(asked, name) for name in ("definition", "neighbors", "law")},
         "grid": {"step": asked.grid_step, "lower": asked.lower, "upper": asked.upper},
         "epsilon_of_each": asked.epsilon,
-        "epsilon_of_all": cost_of(asked.epsilon, asked.draws * len(asked.column), asked.neighbors).epsilon,
+        "epsilon_of_all": total_epsilon(asked.epsilon, asked.draws * len(asked.column)),
         **versions(),
-        "rows": [
-            {"column": column, "group": group, "released": shown[:, i, j].tolist()}
-            for i, column in enumerate(asked.column)
-            for j, group in enumerate(groups)
-        ],
+        "rows": [{"column": column, "group": group, "released": values} for column, group, values in rows],
     }
-    return json.dumps(answer, indent=2)
+    return as_json(answer)

@@ -29,7 +29,6 @@ from dpjax.numerics.sums import pad, pairwise_sum
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
-from dpjax.random.threefry import threefry
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
@@ -38,7 +37,7 @@ _GROUPS = 8  # of lanes, a side
 _FEW = 64  # up to so many draws from a row cost less by lanes than by a table
 _CHUNK = 2**17  # draws that are made together: they stay in the cache
 _FUSED = 2**23  # pieces: with fewer, an accelerator takes one pass of Gumbel-max (estimated by bytes and kernels, not measured)
-_GROUP, _LANE, _SLOT, _PLACE, _GUMBEL = range(5)  # what words are for
+_GROUP, _LANE, _SLOT, _PLACE, _GUMBEL = range(1, 6)  # what words are for
 Method = Literal["auto", "tree", "table", "gumbel"]
 
 
@@ -75,12 +74,6 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
     return jnp.moveaxis(found[0], -1, 0), jnp.moveaxis(found[1], -1, 0)
 
 
-def _words(rows: Words, role: int, first: ArrayLike, size: int) -> Words:
-    """Two words for variates number first, first + 1, ... of each row, ``(*batch, size)``."""
-    index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
-    return threefry(Words(rows.high[..., None], rows.low[..., None]), Words(jnp.full_like(index, role + 1), index))
-
-
 # --- few draws ---
 
 
@@ -89,7 +82,7 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     base, lanes = weigh(line)
     exists = pairwise_sum(lanes) > 0
     if not line.pieces:
-        upper = choose(lanes[..., None, :], _words(rows, _GROUP, 0, draws)) == 1
+        upper = choose(lanes[..., None, :], fold_in_range(rows, draws, 0, stream=_GROUP)) == 1
         chosen = Chosen(upper, jnp.zeros(upper.shape, jnp.int32), jnp.ones_like(upper), exists)
         return chosen.slot, _place(rows, line, chosen, 0)
     sides, tails = lanes[..., : 2 * LANES].reshape(*line.batch, 2, LANES), lanes[..., 2 * LANES :]
@@ -97,7 +90,7 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         half = sides.shape[-1] // 2
         sides = sides[..., :half] + sides[..., half:]
     groups = jnp.concatenate([sides.reshape(*line.batch, -1), tails], axis=-1)
-    group = choose(groups[..., None, :], _words(rows, _GROUP, 0, draws))
+    group = choose(groups[..., None, :], fold_in_range(rows, draws, 0, stream=_GROUP))
     upper, in_tail = group >= _GROUPS, None
     if line.tails is not None:
         in_tail = group >= 2 * _GROUPS
@@ -105,10 +98,10 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     number = jnp.where(upper, np.int32(LANES), 0) + group % _GROUPS
     number = number[..., None] + np.int32(_GROUPS) * jnp.arange(LANES // _GROUPS, dtype=jnp.int32)
     members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
-    lane = group % _GROUPS + np.int32(_GROUPS) * choose(members, _words(rows, _LANE, 0, draws))
+    lane = group % _GROUPS + np.int32(_GROUPS) * choose(members, fold_in_range(rows, draws, 0, stream=_LANE))
     slot = lane[..., None] + np.int32(LANES) * jnp.arange(max(-(-side.size // LANES) for side in line.sides), dtype=jnp.int32)
     if slot.shape[-1] > 1:
-        within = choose(_weights_at(line, upper, slot, base), _words(rows, _SLOT, 0, draws))
+        within = choose(_weights_at(line, upper, slot, base), fold_in_range(rows, draws, 0, stream=_SLOT))
         slot = jnp.take_along_axis(slot, within[..., None], axis=-1)
     chosen = Chosen(upper, slot[..., 0], in_tail, exists)
     return chosen.slot, _place(rows, line, chosen, 0)
@@ -141,7 +134,7 @@ def _pick(line: Line, upper: jax.Array, slot: jax.Array, read: Any) -> tuple[jax
 def _place(rows: Words, line: Line, chosen: Chosen, first: ArrayLike) -> jax.Array:
     """Place each draw in its piece, counted from the low-cost end, or in its tail: ``(*batch, draws)``."""
     shape = chosen.slot.shape
-    pair = uniform_from_words(_words(rows, _PLACE, first, shape[-1]), line.rate.dtype)
+    pair = uniform_from_words(fold_in_range(rows, shape[-1], first, stream=_PLACE), line.rate.dtype)
     alone = shape[-1] == 1  # one draw a row: the rows are the lanes of XLA's loops
 
     def in_lanes(array: jax.Array) -> jax.Array:
@@ -192,7 +185,7 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        index = table.choose(_words(rows, _GROUP, first, step))
+        index = table.choose(fold_in_range(rows, step, first, stream=_GROUP))
         above = index >= center
         slot = jnp.where(above, index - np.int32(center), np.int32(center - 1) - index)
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
@@ -223,7 +216,7 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
     def one(number: jax.Array) -> jax.Array:
         drawn = []
         for side, size in enumerate(sizes):
-            own = _words(rows, _GUMBEL + side, number, 1)
+            own = fold_in_range(rows, 1, number, stream=_GUMBEL + side)
             drawn.append(uniform_from_words(fold_in_range(Words(own.high[..., 0], own.low[..., 0]), size), log_weights.dtype))
         joined = UniformPair(*(jnp.concatenate(part, axis=-1) for part in zip(*drawn, strict=True)))
         return gumbel_max(log_weights, gumbel_from_uniform(joined))

@@ -121,7 +121,6 @@ class Line(NamedTuple):
 
     def weights(self, base: Base) -> list[jax.Array]:
         """The weights of all pieces of each side, and of the tails if there are any."""
-
         batch = jnp.broadcast_shapes(self.batch, base.cost.shape[:-1])
 
         def each(weight: Callable[[jax.Array, Heights], jax.Array]) -> list[jax.Array]:

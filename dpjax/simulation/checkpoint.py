@@ -11,85 +11,141 @@ import io
 import json
 import os
 import re
+import time
 import zipfile
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr
 
+from dpjax.simulation.rows import Rows
 from dpjax.simulation.summaries import State
 from dpjax.version import __version__
 
-_MAGIC = b"dpjax-simulation-1"
+_MAGIC = b"dpjax-simulation-2"
 Fingerprint = dict[str, str]
-REDO = "Continue it with the same arguments, or give another path."
 
 
-def save(path: Path, fingerprint: Fingerprint, state: State) -> None:
-    """Write the state to a temporary file beside ``path`` and move it there."""
-    archive = io.BytesIO()
-    fields = {name: value for name, value in state._asdict().items() if value is not None}
-    np.savez(archive, fingerprint=np.array(json.dumps(fingerprint)), **fields)
-    content = archive.getvalue()
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(_MAGIC + b" " + hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+class Checkpoint:
+    """A file with the state of one run, and when to write it.
 
-
-def load(path: Path, fingerprint: Fingerprint, empty: State) -> tuple[State, Fingerprint] | None:
-    """Read the state of this run and its fingerprint; None if there is no file.
-
-    Raises:
-        ValueError: the file is damaged or no checkpoint, or belongs to another run: the message says what differs.
+    Attributes:
+        first_chunk: a digest of the first chunk's summary; empty until it is known.
     """
-    if not path.exists():
-        return None
-    content = path.read_bytes()
-    header, _, archive = content.partition(b"\n")
-    if header != _MAGIC + b" " + hashlib.sha256(archive).hexdigest().encode():
-        raise ValueError(f"checkpoint {str(path)!r} is damaged, or not a checkpoint of this version. Delete it to start again.")
-    try:
-        with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
-            saved = json.loads(str(arrays["fingerprint"]))
-            fields: dict[str, Any] = {name: arrays.get(name) for name in State._fields}
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint {str(path)!r} cannot be read. Delete it to start again.") from error
-    different = [
-        f"{name} (saved {saved.get(name)}, now {value})" for name, value in fingerprint.items() if saved.get(name) != value
-    ]
-    if different:
-        raise ValueError(f"checkpoint {str(path)!r} belongs to another run; what differs: {'; '.join(different)}. {REDO}")
-    state = State(**{**fields, "chunks": int(fields["chunks"]), "draws": int(fields["draws"])})
-    if state.mean.shape != empty.mean.shape:
-        raise ValueError(f"checkpoint {str(path)!r} holds values of shape {state.mean.shape}, now {empty.mean.shape}. {REDO}")
-    return state, saved
+
+    REDO = "Continue it with the same arguments, or give another path."
+
+    def __init__(self, path: str | PathLike[str], every: float) -> None:
+        """Check the folder and the number of seconds between two saves."""
+        self._path, self._every, self.first_chunk = Path(path), every, ""
+        self._fingerprint: Fingerprint = {}
+        self._chunks, self._time = -1, 0.0
+        if not every >= 0:
+            raise ValueError(f"checkpoint_every must be a number of seconds from 0 on, got {every}.")
+        if not self._path.parent.is_dir():
+            raise ValueError(f"{self} must lie in a folder that exists.")
+
+    def __str__(self) -> str:
+        return f"checkpoint {str(self._path)!r}"
+
+    def load(self, fingerprint: Fingerprint, empty: State) -> State:
+        """Return the state that the file keeps of the run with this fingerprint; ``empty`` if there is no file.
+
+        Raises:
+            ValueError: the file is damaged or no checkpoint, or belongs to another run: the message says what differs.
+        """
+        self._fingerprint = fingerprint
+        if not self._path.exists():
+            return empty
+        header, _, archive = self._path.read_bytes().partition(b"\n")
+        if header != _header(archive):
+            raise ValueError(f"{self} is damaged, or not a checkpoint of this version. Delete it to start again.")
+        try:
+            with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
+                saved = json.loads(str(arrays["fingerprint"]))
+                fields: dict[str, Any] = {name: arrays.get(name) for name in State._fields}
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{self} cannot be read. Delete it to start again.") from error
+        different = [
+            f"{name} (saved {saved.get(name)}, now {value})" for name, value in fingerprint.items() if saved.get(name) != value
+        ]
+        if different:
+            raise ValueError(f"{self} belongs to another run; what differs: {'; '.join(different)}. {self.REDO}")
+        self.first_chunk = saved["first chunk"]
+        return State(**{**fields, "chunks": int(fields["chunks"]), "draws": int(fields["draws"])})
+
+    def save(self, state: State) -> None:
+        """Write the state, if it is new, to a temporary file beside the path and move it there."""
+        if state.chunks == self._chunks:
+            return
+        archive = io.BytesIO()
+        fields = {name: value for name, value in state._asdict().items() if value is not None}
+        np.savez(archive, fingerprint=np.array(json.dumps(self._fingerprint | {"first chunk": self.first_chunk})), **fields)
+        content = archive.getvalue()
+        temporary = self._path.with_name(f".{self._path.name}.tmp")
+        with open(temporary, "wb") as file:
+            file.write(_header(content) + b"\n" + content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path)
+        self._chunks, self._time = state.chunks, time.monotonic()
+
+    def save_if_due(self, state: State) -> None:
+        """Save if the last time is long enough ago."""
+        if time.monotonic() - self._time >= self._every:
+            self.save(state)
 
 
-def versions() -> Fingerprint:
-    """What computes: the numbers of another version or device may differ in the last place."""
-    return {"dpjax version": __version__, "jax version": jax.__version__, "numpy version": np.__version__}
+def _header(archive: bytes) -> bytes:
+    return _MAGIC + b" " + hashlib.sha256(archive).hexdigest().encode()
+
+
+def fingerprint(
+    key: jax.Array,
+    rows: Rows,
+    distribution_fn: Any,
+    data: Any,
+    statistic: Any,
+    draws: jax.ShapeDtypeStruct,
+    edges: np.ndarray | None,
+) -> Fingerprint:
+    """Return what a run is; functions are read by their programs, so ``draws`` has the shape of a chunk."""
+    data = jax.tree.map(lambda leaf: leaf[: rows.here], data)
+    draws = jax.ShapeDtypeStruct((draws.shape[0], rows.here, *draws.shape[2:]), draws.dtype)
+    return {
+        "key": digest(jax.random.key_data(key)),
+        "chunk": str(draws.shape[0]),
+        "rows": f"{rows.first} to {rows.first + rows.here - 1}",
+        "shape": str(draws.shape[2:]),
+        "dtype": str(draws.dtype),
+        "data": digest(data),
+        "distribution": _program_digest(distribution_fn, data),
+        "statistic": "none" if statistic is None else _program_digest(statistic, draws, data),
+        "bins": "none" if edges is None else digest(edges),
+        "platform": str(rows.mesh.devices.flat[0].platform),
+        # The numbers of another version may differ in the last place.
+        "dpjax version": __version__,
+        "jax version": jax.__version__,
+        "numpy version": np.__version__,
+    }
 
 
 def digest(tree: Any) -> str:
     """A digest of arrays, their shapes and dtypes."""
     sha = hashlib.sha256(str(jax.tree.structure(tree)).encode())
     for leaf in jax.tree.leaves(tree):
-        if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
         array = np.ascontiguousarray(leaf)
         sha.update(f"{array.dtype} {array.shape} ".encode())
         sha.update(array.reshape(-1).view(np.uint8).data)
     return sha.hexdigest()[:16]
 
 
-def program_digest(program: ClosedJaxpr) -> str:
-    """A digest of a program: its text, without addresses in memory, and all constants in it."""
-    text = re.sub(r"0x[0-9a-f]+", "0x", str(program.jaxpr))
+def _program_digest(function: Any, *arguments: Any) -> str:
+    """A digest of a function's program and of its result's static fields, without addresses in memory, and all constants in it."""
+    program, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    text = re.sub(r"0x[0-9a-f]+", "0x", f"{program.jaxpr} {result}")
     return digest([np.frombuffer(text.encode(), np.uint8), *_constants(program)])
 
 

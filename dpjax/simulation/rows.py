@@ -1,28 +1,24 @@
-"""Rows of a batch over devices: placed, padded to a whole number for each device, evaluated and sampled where they lie.
+"""The rows of a batch over devices: placed, padded to the same number on each, evaluated and sampled where they lie.
 
 Everything runs inside ``jax.shard_map``, so that each device sorts and samples its own rows and nothing is exchanged. A row's
-randomness comes from its number in the whole batch: the same key gives the same draws on any number of devices, bitwise. That is
-so because draws do not change with the other rows of the batch (``distributions/sampling.py``).
+randomness comes from its number in the whole batch: the same key gives the same draws on any number of devices, bitwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dpjax.distributions import PiecewiseExponential, sampling
 from dpjax.random.keys import check_key
 
 AXIS = "rows"
 Devices = Sequence[jax.Device] | Mesh
-DistributionFn = Callable[[Any], PiecewiseExponential]
+DistributionFn = Callable[[Any], Any]
 
 
 class Rows(NamedTuple):
@@ -45,11 +41,7 @@ class Rows(NamedTuple):
         """How many rows a device holds."""
         return -(-self.here // self.mesh.size)
 
-    def structs(self, data: Any, height: int) -> Any:
-        """The shapes of ``height`` rows of data."""
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((height, *leaf.shape[1:]), leaf.dtype), data)
-
-    def map(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+    def map(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
         """Run a function on every device's own rows, jitted; without replication checks, which forbid the library's loops."""
         return jax.jit(jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
 
@@ -57,19 +49,17 @@ class Rows(NamedTuple):
         """Inside :meth:`map`: the number of the device's first row."""
         return jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(self.each) + jnp.uint32(self.first)
 
+    def draw(self, key: jax.Array, distribution: Any, shape: tuple[int, ...]) -> jax.Array:
+        """Inside :meth:`map`: draws of the device's rows from its part of :func:`evaluate`, ``shape + batch_shape``."""
+        distribution = jax.tree.map(lambda leaf: leaf[0], distribution)
+        if hasattr(distribution, "_sample"):
+            return distribution._sample(key, shape, self.first_here())
 
-class Laws(NamedTuple):
-    """The law of every row.
+        def one(row: Any, number: jax.Array) -> jax.Array:
+            return row.sample(jax.random.fold_in(key, number), shape)
 
-    Attributes:
-        law: its arrays over the devices, padded; those that all rows share on every device.
-        specs: a law of partition specs.
-        batch: the batch shape on one device.
-    """
-
-    law: PiecewiseExponential
-    specs: PiecewiseExponential
-    batch: tuple[int, ...]
+        numbers = self.first_here() + jnp.arange(self.each, dtype=jnp.uint32)
+        return jnp.squeeze(jax.vmap(one, out_axes=len(shape))(distribution, numbers), len(shape) + 1)
 
 
 def sharded_sample(
@@ -81,32 +71,28 @@ def sharded_sample(
     devices: Devices | None = None,
     first_row: int | None = None,
 ) -> jax.Array:
-    """Draw from the law of every row, with the rows spread over the devices.
+    """Draw from the distribution of every row, each device its own rows; bitwise the same on any number of devices.
 
-    The draws are those of ``jax.jit(lambda key, data: distribution_fn(data).sample(key, shape))(key, data)``, bitwise, on any
-    number of devices of one kind; each call compiles. That plain call also works on rows with a ``NamedSharding`` (of automatic
-    axes), with the same draws, but moves rows between devices on the way. Here each device sorts and samples its own.
+    The draws are those of ``distribution_fn(data).sample(key, shape)``. Under plain ``jit`` with sharded inputs XLA may give the
+    same draws, but moves rows between devices on the way. Here each device sorts and samples its own.
 
     Args:
         key: a scalar typed threefry key.
-        distribution_fn: from rows of ``data`` to their law, as in :func:`dpjax.simulate`.
+        distribution_fn: from rows of ``data`` to their distribution, as in :func:`dpjax.simulate`.
         data: a pytree of arrays with a common leading axis of rows.
         shape: the shape of the draws from each row.
-        devices: a list of devices of this process, or a mesh (its axes are flattened); all of them by default.
+        devices: as in :func:`dpjax.simulate`.
         first_row: as in :func:`dpjax.simulate`: each process passes its own rows and gets their draws.
 
     Returns:
         Float of shape ``shape + batch_shape``, one array over the devices.
 
     Raises:
-        TypeError: ``key`` is not a typed key, or ``distribution_fn`` does not return a ``PiecewiseExponential``.
-        ValueError: no rows, leaves without a common leading axis, a law whose batch does not start with it, unusable devices.
+        TypeError: ``key`` is not a typed key, or ``distribution_fn`` does not return a distribution.
+        ValueError: no rows, leaves without a common leading axis, a batch that does not start with it, unusable devices.
 
     Privacy:
         Draws are simulations: their low-order bits depend on the data.
-
-    References:
-        Durfee (2025), Algorithm 1, for the draws.
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> means = jnp.array([1.0, 5.0, 2.0])
@@ -115,15 +101,11 @@ def sharded_sample(
     """
     key, shape = check_key(key), tuple(shape)
     rows, data = place(data, devices, first_row)
-    laws = evaluate(rows, distribution_fn, data)
+    distribution, _ = evaluate(rows, distribution_fn, data)
     spec = PartitionSpec(*[None] * len(shape), AXIS)
-
-    def draw(key: jax.Array, law: PiecewiseExponential) -> jax.Array:
-        return sampling.sample(key, law, shape, "auto", rows.first_here())
-
-    draws: jax.Array = rows.map(draw, (PartitionSpec(), laws.specs), spec)(key, laws.law)
-    padding = rows.each * rows.mesh.size - rows.here
-    return jax.lax.slice_in_dim(draws, 0, rows.here, axis=len(shape)) if padding else draws
+    sample = rows.map(lambda key, own: rows.draw(key, own, shape), (PartitionSpec(), PartitionSpec(AXIS)), spec)
+    draws: jax.Array = sample(key, distribution)
+    return draws if draws.shape[len(shape)] == rows.here else jax.lax.slice_in_dim(draws, 0, rows.here, axis=len(shape))
 
 
 def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Rows, Any]:
@@ -188,33 +170,34 @@ def _position(count: int, first_row: int | None) -> tuple[int, int]:
     return int(np.sum(counts[: jax.process_index()])), int(np.sum(counts))
 
 
-def evaluate(rows: Rows, distribution_fn: DistributionFn, data: Any) -> Laws:
-    """Evaluate the laws once, each device those of its own rows."""
-    # One row is evaluated as two, so that an array with an entry for each row differs from one with a leading axis of size 1.
-    height = max(rows.each, 2)
-    program, law = traced(distribution_fn, rows.structs(data, height))
-    if not isinstance(law, PiecewiseExponential):
-        raise TypeError(f"distribution_fn must return a dpjax.PiecewiseExponential, got {type(law).__name__}.")
-    batch = law.batch_shape
-    if not batch or batch[0] != height:
-        raise ValueError(
-            f"the batch of the law must start with the rows of data: distribution_fn got {height} rows and returned a law of "
-            f"batch shape {batch}. For a sweep, put the parameters on later axes."
-        )
-    pieces: Any = replace(law, edges=1, cost_left=1, cost_right=1, rate=0, tails=jax.tree.map(lambda _: 0, law.tails))  # type: ignore[arg-type]
-    by_row = jax.tree.map(lambda leaf, axes: leaf.ndim == len(batch) + axes and leaf.shape[0] == height, law, pieces)
+def evaluate(rows: Rows, distribution_fn: DistributionFn, data: Any) -> tuple[Any, int]:
+    """Evaluate the distributions once, each device those of its own rows.
 
-    def on_device(data: Any) -> PiecewiseExponential:
-        if rows.each < height:
-            data = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), data)
-        arrays = jax.tree.unflatten(jax.tree.structure(law), jaxpr_as_fun(program)(*jax.tree.leaves(data)))
-        return jax.tree.map(lambda leaf, split: leaf[: rows.each] if split else leaf, arrays, by_row)
+    Returns:
+        The distribution, each leaf with a new leading axis of devices: which leaves hold rows is the distribution's own affair. One
+        without the library's hook ``_sample(key, shape, first)`` is evaluated a row at a time, on a second new axis.
+        How many values a row has: the product of the batch axes after the rows.
+    """
 
-    specs = jax.tree.map(lambda split: PartitionSpec(AXIS) if split else PartitionSpec(), by_row)
-    return Laws(rows.map(on_device, PartitionSpec(AXIS), specs)(data), specs, (rows.each, *batch[1:]))
+    def own(data: Any) -> Any:
+        distribution = distribution_fn(data)
+        if not (hasattr(distribution, "sample") and hasattr(distribution, "batch_shape")):
+            raise TypeError(
+                "distribution_fn must return a distribution, with sample(key, shape) and batch_shape, "
+                f"got {type(distribution).__name__}."
+            )
+        batch = distribution.batch_shape
+        if batch[:1] != (rows.each,):
+            raise ValueError(
+                f"the batch of the distribution must start with the rows of data: distribution_fn got {rows.each} rows and "
+                f"returned a distribution of batch shape {batch}. For a sweep, put the parameters on later axes."
+            )
+        if not hasattr(distribution, "_sample"):
+            distribution = jax.vmap(lambda row: distribution_fn(jax.tree.map(lambda leaf: leaf[None], row)))(data)
+        return jax.tree.map(lambda leaf: leaf[None], distribution)
 
-
-def traced(function: Callable[..., Any], *structs: Any) -> tuple[ClosedJaxpr, Any]:
-    """Trace a function of the caller, once: its program on flat arguments, and the shapes of its result."""
-    program, result = jax.make_jaxpr(function, return_shape=True)(*structs)
-    return program, result
+    distribution = rows.map(own, PartitionSpec(AXIS), PartitionSpec(AXIS))(data)
+    new_axes = 1 if hasattr(distribution, "_sample") else 2
+    part = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[new_axes:], leaf.dtype), distribution)
+    batch = jax.eval_shape(lambda part: jnp.zeros(part.batch_shape[1:]), part).shape
+    return distribution, int(np.prod(batch))

@@ -22,8 +22,8 @@ import numpy as np
 class Estimate:
     """What :func:`dpjax.simulate` found, for each value separately; NumPy arrays.
 
-    The values have the shape ``(rows, ...)``: that of the law's batch, or of the statistic without its first axis. Where a row has
-    no law (bad parameters), its numbers are NaN and its counts 0.
+    The values have the shape ``(rows, ...)``: that of the distribution's batch, or of the statistic without its first axis.
+    Where a row has no distribution (bad parameters), its numbers are NaN and its counts 0.
 
     Attributes:
         count: the number of draws from each row.
@@ -48,8 +48,8 @@ class Estimate:
     def standard_error(self) -> np.ndarray:
         """The estimated standard deviation of ``mean`` over runs with other keys: ``sqrt(variance / count)``.
 
-        By the central limit theorem the expected value lies within 1.96 of it in 95 % of the runs. It knows of the randomness of
-        the draws only: not of that of the data, nor of rare values that no draw has met.
+        By the central limit theorem the expected value lies within 1.96 of it in 95 % of the runs. It measures the
+        randomness of the draws only, not that of the data, and cannot see rare values that no draw has met.
         """
         return np.sqrt(self.variance / self.count)
 
@@ -58,7 +58,7 @@ class ChunkSummary(NamedTuple):
     """One chunk of values v, on a device, in terms of d = (v - shift) / spread; all fields ``(rows, ...)``.
 
     Attributes:
-        shift: the mean of v but for rounding.
+        shift: the mean of v, up to rounding.
         spread: the range of v, or 1 if that is 0.
         first: the sum of d.
         second: the sum of d^2.
@@ -95,7 +95,7 @@ class State(NamedTuple):
 
     def merge(self, chunk: ChunkSummary, size: int) -> State:
         """Add a chunk of ``size`` draws that was brought to the host (Chan, Golub and LeVeque)."""
-        with np.errstate(all="ignore"):  # a row without a law is NaN, quietly
+        with np.errstate(all="ignore"):  # a row without a distribution is NaN, quietly
             shift, spread, first, second = (np.asarray(field, np.float64) for field in chunk[:4])
             mean = shift + spread * (first / size)
             squares = np.square(spread) * np.maximum(second - first * first / size, 0.0)
@@ -126,10 +126,10 @@ def summarize(values: jax.Array, keep: jax.Array, edges: jax.Array | None) -> Ch
     minimum = jnp.min(jnp.where(kept, values, jnp.inf), axis=0)
     maximum = jnp.max(jnp.where(kept, values, -jnp.inf), axis=0)
     spread = jnp.where(maximum > minimum, maximum - minimum, 1.0)
-    # None of these clips changes a number (but for rounding): they stand between each product and the sum that takes it, so that
-    # the compiler cannot fuse the two into one multiply-add, in one loop and not in another.
+    # These clips change numbers by a rounding at most. They stand between each product and the sum that takes it, so that the
+    # compiler cannot fuse the two into one multiply-add in one loop and not in another.
     shift = jnp.clip(pairwise_sum(jnp.where(kept, values, 0.0)) / keep.astype(values.dtype), minimum, maximum)
-    deviations = jnp.clip(jnp.where(kept, (values - shift[None]) / spread[None], 0.0), -2.0, 2.0)
+    deviations = jnp.clip(jnp.where(kept, (values - shift) / spread, 0.0), -2.0, 2.0)
     squares = jnp.minimum(deviations * deviations, 4.0)
     counts = None if edges is None else _count(values, kept, edges)
     return ChunkSummary(shift, spread, pairwise_sum(deviations), pairwise_sum(squares), minimum, maximum, counts)

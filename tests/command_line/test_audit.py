@@ -14,8 +14,8 @@ HONEST = "exponential, mode"
 
 
 def twice_epsilon(family, epsilon):
-    law, guarantee = MECHANISMS[HONEST](family, epsilon)
-    return type(law)(law.values, law.cost, 2 * law.rate), guarantee
+    distribution, guarantee = MECHANISMS[HONEST](family, epsilon)
+    return type(distribution)(distribution.values, distribution.cost, 2 * distribution.rate), guarantee
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ def test_the_text_and_the_verdict(run, monkeypatch):
         "mechanism claimed epsilon exact loss from draws claimed range exact range worst pair",
         "exponential, mode 1 0.7210 ",
         "{5, 5, 5, 5} and {5, 5, 5, 20}",
-        "20000 draws from each law of the worst pair",
+        "20000 draws from each distribution of the worst pair",
         "95 % confidence each (Clopper-Pearson; seed 0)",
         "No exact loss or range is above its claim.",
     ):
@@ -91,7 +91,7 @@ def test_every_mechanism_holds_its_claim(answer, neighbors):
     assert rows["laplace, sum"]["exact_range"] == pytest.approx(2, rel=1e-4)
     assert rows["permute_and_flip, mode"]["exact_range"] > 1.4
     family = command.family_of(neighbors)
-    law = piecewise_laplace(median(family.x, **family.known), 1.0)
-    own = audit(law, family.datasets, neighbors, command.VALUES)
+    distribution = piecewise_laplace(median(family.x, **family.known), 1.0)
+    own = audit(distribution, family.datasets, neighbors, command.VALUES)
     first = rows["piecewise_laplace, median"]
     assert (first["exact_loss"], first["exact_range"]) == (pytest.approx(own.loss, abs=1e-4), pytest.approx(own.range, abs=1e-4))

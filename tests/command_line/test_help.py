@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpjax.command_line.arguments import parser
 from dpjax.command_line.main import main
+from dpjax.command_line.parser import parser
 from dpjax.version import __version__
 
 
@@ -20,8 +20,8 @@ def test_help_of_the_estimates(command, capsys):
     for part in (
         "Everything printed is a simulation and not a private release.",
         "The bounds are public: choose them without looking at the data.",
-        "It matters with ties: a continuous law has no mass on a single value",
-        "Half the resolution of the data is the remedy (0.5 for whole numbers).",
+        "It matters with ties: a continuous distribution has no mass on a single value",
+        "Half the resolution of the data is the remedy (0.5 for integers).",
         f"examples: dpjax {command} ",
     ):
         assert part in text

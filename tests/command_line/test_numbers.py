@@ -15,7 +15,7 @@ MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
 
 
-def library_law(mechanism, profile, epsilon, lower, upper, rho=0.0):
+def library_distribution(mechanism, profile, epsilon, lower, upper, rho=0.0):
     if mechanism == "laplace":
         return dpjax.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
     return getattr(dpjax, mechanism)(profile, epsilon, rho=rho)
@@ -25,8 +25,8 @@ def key_of(seed, column, mechanism):
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), column), MECHANISMS.index(mechanism))
 
 
-def oracle_law(mechanism, records, q, neighbors, epsilon, lower, upper):
-    """The law of one group alone, in float64, from extreme values found by editing the records."""
+def oracle_distribution(mechanism, records, q, neighbors, epsilon, lower, upper):
+    """The distribution of one group alone, in float64, from extreme values found by editing the records."""
     statistic = lambda data: oracle.quantile(data, q, "linear", lower, upper)  # noqa: E731
     value = statistic(records)
     if mechanism == "laplace":  # density exp(-epsilon/2 |y - value| / (upper - lower))
@@ -41,7 +41,7 @@ def oracle_law(mechanism, records, q, neighbors, epsilon, lower, upper):
     ("q", "neighbors", "draws"),
     [(Fraction(1, 2), "add_remove", 1), pytest.param(Fraction(1, 3), "swap", 5, marks=pytest.mark.slow)],
 )
-def test_every_row_is_the_law_of_its_group(answer, ages, q, neighbors, draws):
+def test_every_row_is_the_distribution_of_its_group(answer, ages, q, neighbors, draws):
     question = ("median", ages) if draws == 1 else ("quantile", ages, "--quantile", q)
     bounds = ("--lower", 0, "--upper", 100, "--neighbors", neighbors)
     options = ("--epsilon", 0.5, 2, "--mechanism", *MECHANISMS, "--draws", draws, "--seed", 7)
@@ -55,9 +55,9 @@ def test_every_row_is_the_law_of_its_group(answer, ages, q, neighbors, draws):
     profile = dpjax.quantile(records, q, lower=0, upper=100, neighbors=neighbors, count=count)
     epsilon, expected = np.array([0.5, 2.0])[:, None], {}
     for mechanism in MECHANISMS:
-        law = library_law(mechanism, profile, epsilon, 0.0, 100.0)
-        sample = law.sample(key_of(7, 0, mechanism), (draws,) if draws > 1 else ())
-        results = (law.mean_abs_error(profile.value), *law.interval(0.95), sample.reshape(draws, 2, 3))
+        distribution = library_distribution(mechanism, profile, epsilon, 0.0, 100.0)
+        sample = distribution.sample(key_of(7, 0, mechanism), (draws,) if draws > 1 else ())
+        results = (distribution.mean_abs_error(profile.value), *distribution.interval(0.95), sample.reshape(draws, 2, 3))
         expected[mechanism] = [np.asarray(result) for result in results]
 
     for (group, mechanism, i), row in zip(order, rows, strict=True):
@@ -68,10 +68,10 @@ def test_every_row_is_the_law_of_its_group(answer, ages, q, neighbors, draws):
         assert tuple(np.float32(row["interval95"])) == (low[i, g], high[i, g])
         np.testing.assert_array_equal(np.float32(row["draws"]), sample[:, i, g])
         # The group alone, and the library left out.
-        value, law = oracle_law(mechanism, AGES[group], q, neighbors, row["epsilon"], 0.0, 100.0)
-        exact = law.expectation(lambda y, value=value: np.abs(y - value), breaks=[value])
+        value, distribution = oracle_distribution(mechanism, AGES[group], q, neighbors, row["epsilon"], 0.0, 100.0)
+        exact = distribution.expectation(lambda y, value=value: np.abs(y - value), breaks=[value])
         assert row["mean_abs_error"] == pytest.approx(exact, rel=1e-4)
-        assert [law.cdf(end) for end in row["interval95"]] == pytest.approx([0.025, 0.975], abs=1e-4)
+        assert [distribution.cdf(end) for end in row["interval95"]] == pytest.approx([0.025, 0.975], abs=1e-4)
         assert row["tied_share"] == pytest.approx(AGES[group].count(value) / len(AGES[group]))
 
 
@@ -103,9 +103,9 @@ def test_a_constant_column_by_hand_and_how_rho_mends_it(answer, ten):
 def test_rho_is_the_rho_of_the_library(answer, ten):
     (row,) = answer("median", ten(), *TEN, "--rho", 0.5, "--seed", 3)["rows"]
     profile = dpjax.median(np.arange(10.0)[None], lower=0, upper=10, neighbors="add_remove", count=np.array([10], np.int32))
-    law = dpjax.piecewise_laplace(profile, np.array([[1.0]]), rho=0.5)
-    assert np.float32(row["mean_abs_error"]) == law.mean_abs_error(profile.value)[0, 0]
-    assert np.float32(row["draws"][0]) == law.sample(key_of(3, 0, "piecewise_laplace"))[0, 0]
+    distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]), rho=0.5)
+    assert np.float32(row["mean_abs_error"]) == distribution.mean_abs_error(profile.value)[0, 0]
+    assert np.float32(row["draws"][0]) == distribution.sample(key_of(3, 0, "piecewise_laplace"))[0, 0]
 
 
 @pytest.mark.slow
@@ -143,8 +143,8 @@ def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
     (row,) = answer("median", ten(records), *TEN, "--definition", "lower")["rows"]
     clamped = np.clip(np.array(records, float), 0, 10)[None]
     profile = dpjax.median(clamped, lower=0, upper=10, neighbors="add_remove", definition="lower", count=np.array([10], np.int32))
-    law = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
-    assert np.float32(row["mean_abs_error"]) == law.mean_abs_error(4.0)[0, 0]
+    distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
+    assert np.float32(row["mean_abs_error"]) == distribution.mean_abs_error(4.0)[0, 0]
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
@@ -152,9 +152,9 @@ def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
     cells = ["4", "NA", "6", "nan", "NaN", "9", "na", "4", "9", "-nan"]
     (row,) = answer("median", ten(cells), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
     numbers = [4.0, 6.0, 9.0, 4.0, 9.0] + ([] if neighbors == "add_remove" else [0.0] * 5)
-    value, law = oracle_law("piecewise_laplace", numbers, Fraction(1, 2), neighbors, 1.0, 0.0, 10.0)
+    value, distribution = oracle_distribution("piecewise_laplace", numbers, Fraction(1, 2), neighbors, 1.0, 0.0, 10.0)
     assert (row["n"], row["missing"]) == (10, 5)
-    assert row["mean_abs_error"] == pytest.approx(law.expectation(lambda y: np.abs(y - value), breaks=[value]), rel=1e-4)
+    assert row["mean_abs_error"] == pytest.approx(distribution.expectation(lambda y: np.abs(y - value), breaks=[value]), rel=1e-4)
     assert row["tied_share"] == pytest.approx(numbers.count(value) / len(numbers))
 
 

@@ -18,11 +18,13 @@ def padded(values, labels, order):
     return records, count
 
 
-def assert_rows_are_the_law(rows, profile, count):
-    law = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
+def assert_rows_are_the_distribution(rows, profile, count):
+    distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
     np.testing.assert_array_equal([row["n"] for row in rows], count)
-    np.testing.assert_array_equal(np.float32([row["mean_abs_error"] for row in rows]), law.mean_abs_error(profile.value)[0])
-    np.testing.assert_array_equal(np.float32([row["interval95"] for row in rows]).T, np.stack(law.interval(0.95))[:, 0])
+    np.testing.assert_array_equal(
+        np.float32([row["mean_abs_error"] for row in rows]), distribution.mean_abs_error(profile.value)[0]
+    )
+    np.testing.assert_array_equal(np.float32([row["interval95"] for row in rows]).T, np.stack(distribution.interval(0.95))[:, 0])
     assert all(row["missing"] == 0 for row in rows)
 
 
@@ -36,7 +38,7 @@ def test_ages_by_education(answer, run, data_folder):
     order = np.unique(education)
     assert [int(row["group"]) for row in rows] == order.tolist()
     records, count = padded(ages, education, order)
-    assert_rows_are_the_law(rows, dpjax.median(records, lower=0, upper=100, neighbors="add_remove", count=count), count)
+    assert_rows_are_the_distribution(rows, dpjax.median(records, lower=0, upper=100, neighbors="add_remove", count=count), count)
     for row, level in zip(rows, order, strict=True):
         group = ages[education == level]
         np.testing.assert_allclose(row["tied_share"], np.mean(group == np.median(group)))
@@ -63,4 +65,4 @@ def test_six_measurements_by_class(answer, data_folder):
     for i, column in enumerate(MEASUREMENTS):
         records, count = padded(table[:, i].astype(float), table[:, 6], ("AB", "NO"))
         profile = dpjax.quantile(records, 0.9, lower=-50, upper=500, neighbors="swap", count=count)
-        assert_rows_are_the_law([row for row in rows if row["column"] == column], profile, count)
+        assert_rows_are_the_distribution([row for row in rows if row["column"] == column], profile, count)

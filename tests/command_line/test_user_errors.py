@@ -57,7 +57,7 @@ def assert_one_line(outcome, *parts):
         (GOOD, {"--rho": [-1]}, ["argument --rho: must be finite and not negative, got -1"]),
         (GOOD, {"--rho": ["inf"]}, ["argument --rho: must be finite and not negative, got inf"]),
         (GOOD, {"--draws": [0]}, ["argument --draws: must be at least 1, got 0"]),
-        (GOOD, {"--draws": ["1.5"]}, ["argument --draws: must be a whole number, got '1.5'"]),
+        (GOOD, {"--draws": ["1.5"]}, ["argument --draws: must be an integer, got '1.5'"]),
         (GOOD, {"--draws": [30_000_000], "--by": ["g"]}, ["30000000 draws for each of 2 rows are too many: at most 50000000"]),
         (GOOD, {"--seed": [2**32]}, ["argument --seed: must be from 0 to 4294967295, got 4294967296"]),
         (GOOD, {"--seed": [-1]}, ["argument --seed: must be from 0 to 4294967295, got -1"]),
@@ -113,7 +113,7 @@ def test_no_command_or_an_unknown_one(run):
 
 
 def test_groups_that_would_not_fit(run, write, monkeypatch):
-    monkeypatch.setattr("dpjax.command_line.tables.LARGEST", 5)
+    monkeypatch.setattr("dpjax.command_line.table.LARGEST", 5)
     file = write("g,x\na,1\na,1\nb,1\nc,1\n")
     assert_one_line(run("median", file, *options({"--by": ["g"]})), "3 groups padded to the largest, 2 records, are too many")
 

@@ -8,12 +8,14 @@ import json
 import os
 import signal
 import sys
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import median, piecewise_laplace, sharded_sample, simulate
+from dpjax import Cauchy, Clamped, Finite, LaplaceLogNormal, median, piecewise_laplace, sharded_sample, simulate
+from dpjax.random.keys import row_keys
 
 KEY = 7
 CHUNK = 1000
@@ -25,14 +27,14 @@ def data(rows=11, columns=101):
     return {"x": rng.normal(size=(rows, columns)).astype(np.float32), "center": np.linspace(-1, 1, rows).astype(np.float32)}
 
 
-def law(data):
+def distribution(data):
     """Two values of epsilon for each row."""
-    profile = median(data["x"][:, None, :], lower=-4, upper=4, neighbors="add_remove")
-    return piecewise_laplace(profile, jnp.array([0.5, 2.0])[None, :])
+    profile = median(data["x"][:, None], lower=-4, upper=4, neighbors="add_remove")
+    return piecewise_laplace(profile, jnp.array([0.5, 2.0]))
 
 
 def error(draws, data):
-    return jnp.abs(draws - data["center"][None, :, None])
+    return jnp.abs(draws - data["center"][:, None])
 
 
 def sha(*arrays):
@@ -45,7 +47,7 @@ def estimate_sha(estimate):
 
 
 def run(data, draws=2500, **options):
-    return simulate(jax.random.key(KEY), law, data, draws=draws, chunk=CHUNK, bins=BINS, statistic=error, **options)
+    return simulate(jax.random.key(KEY), distribution, data, draws=draws, chunk=CHUNK, bins=BINS, statistic=error, **options)
 
 
 def devices(rows):
@@ -53,11 +55,11 @@ def devices(rows):
     everything, key = data(int(rows)), jax.random.key(KEY)
     found = {}
     for shape in ((), (40,), (2, 100))[: 3 if int(rows) == 11 else 2]:
-        plain = jax.jit(lambda key, data, shape=shape: law(data).sample(key, shape))
+        plain = jax.jit(lambda key, data, shape=shape: distribution(data).sample(key, shape))
         found[f"plain {shape}"] = [sha(plain(key, everything))]
         for count in (1, 2, 8):
             chosen = jax.devices()[:count]
-            draws = sharded_sample(key, law, everything, shape=shape, devices=chosen)
+            draws = sharded_sample(key, distribution, everything, shape=shape, devices=chosen)
             found[f"plain {shape}"].append(sha(draws))
             if int(rows) % count == 0:
                 rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(chosen), ("i",)), jax.P("i"))  # automatic axes
@@ -73,11 +75,67 @@ def quick():
     """The least of it: private medians of 5 rows."""
     x, key = data(rows=5, columns=21)["x"], jax.random.key(KEY)
 
-    def law(x):
+    def distribution(x):
         return piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), 1.0)
 
-    draws = [sharded_sample(key, law, x, devices=jax.devices()[:count]) for count in (1, 2, 8)]
+    draws = [sharded_sample(key, distribution, x, devices=jax.devices()[:count]) for count in (1, 2, 8)]
     return {"draws": [sha(draw) for draw in draws], "devices": len(jax.devices())}
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Plain:
+    """``loc + scale`` times standard Laplace noise, with the hook of the library's distributions, and compiled in no time."""
+
+    loc: jax.Array
+    scale: float = field(default=1.0, metadata={"static": True})
+
+    @property
+    def batch_shape(self):
+        return self.loc.shape
+
+    def sample(self, key, shape=()):
+        return self._sample(key, shape, 0)
+
+    def _sample(self, key, shape, first):
+        keys = row_keys(key, self.loc.shape, first)
+        noise = jax.vmap(lambda key: jax.random.laplace(key, shape, self.loc.dtype), out_axes=-1)(keys.reshape(-1))
+        return self.loc + self.scale * noise.reshape(*shape, *self.loc.shape)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Foreign:
+    """A distribution of somebody else: ``loc`` plus a uniform variate."""
+
+    loc: jax.Array
+
+    @property
+    def batch_shape(self):
+        return self.loc.shape
+
+    def sample(self, key, shape=()):
+        return self.loc + jax.random.uniform(key, (*shape, *self.loc.shape))
+
+
+OTHERS = {
+    "Cauchy": lambda x: Cauchy(x, jnp.ones(1)),
+    "LaplaceLogNormal": lambda x: LaplaceLogNormal(x[:, None], jnp.array([1.0, 2.0]), jnp.ones(())),
+    "Clamped": lambda x: Clamped.of(Cauchy(x, jnp.ones(1)), lower=-1, upper=2),
+    "Finite": lambda x: Finite(jnp.arange(5.0), jnp.abs(x[:, None] - jnp.arange(5.0)), jnp.ones(1)),
+    "Foreign": Foreign,
+}
+
+
+def others():
+    """Digests of the draws of other distributions on 1, 2 and 8 devices, and (but for a foreign one) of their own ``sample``."""
+    x, key, found = data()["center"], jax.random.key(KEY), {}
+    for name, distribution in OTHERS.items():
+        draws = [sharded_sample(key, distribution, x, shape=(3,), devices=jax.devices()[:count]) for count in (1, 2, 8)]
+        if name != "Foreign":
+            draws.append(jax.jit(lambda key, x, distribution=distribution: distribution(x).sample(key, (3,)))(key, x))
+        found[name] = [sha(one) for one in draws]
+    return found | {"devices": len(jax.devices())}
 
 
 def process(address, number, count):
@@ -88,7 +146,7 @@ def process(address, number, count):
     mine = jax.tree.map(lambda leaf: leaf[bounds[int(number)] : bounds[int(number) + 1]], everything)
     estimate = run(mine)
     explicit = run(mine, first_row=int(bounds[int(number)]))
-    draws = sharded_sample(jax.random.key(KEY), law, mine, shape=(3,))
+    draws = sharded_sample(jax.random.key(KEY), distribution, mine, shape=(3,))
     jax.distributed.shutdown()
     return {
         "rows": len(mine["x"]),
@@ -121,7 +179,6 @@ def stress(rows, columns, repeats):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_numpy_rank_promotion", "raise")
     jax.config.update("jax_numpy_dtype_promotion", "strict")
-    programs = {"quick": quick, "devices": devices, "process": process, "killed": killed, "stress": stress}
+    programs = {"quick": quick, "devices": devices, "others": others, "process": process, "killed": killed, "stress": stress}
     print(json.dumps(programs[sys.argv[1]](*sys.argv[2:])))

@@ -49,6 +49,11 @@ def test_draws_are_the_same_on_1_2_and_8_devices():
 
 
 @pytest.mark.slow
+def test_draws_of_any_distribution_are_the_same_on_1_2_and_8_devices():
+    assert_the_same_on_any_devices(result(start("others", flags=EIGHT)))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [3, 11, 16])
 def test_draws_and_estimates_are_the_same_on_1_2_and_8_devices(rows):
     """Fewer rows than devices, rows that do not divide, rows that do: there also plain jit on placed rows."""
@@ -66,7 +71,7 @@ def test_two_processes_give_the_numbers_of_one():
     alone = programs.run(programs.data())
     np.testing.assert_array_equal(np.concatenate([part["mean"] for part in found]), alone.mean)
     np.testing.assert_array_equal(np.concatenate([part["counts"] for part in found]), alone.counts)
-    draws = jax.jit(lambda key, data: programs.law(data).sample(key, (3,)))(jax.random.key(programs.KEY), programs.data())
+    draws = jax.jit(lambda key, data: programs.distribution(data).sample(key, (3,)))(jax.random.key(programs.KEY), programs.data())
     joined = np.concatenate([np.asarray(part["draws"], np.float32) for part in found], axis=1)
     np.testing.assert_array_equal(joined, draws)
 

@@ -1,7 +1,5 @@
-"""Estimates against the exact law, chunks against `law.sample`, resumed runs against uninterrupted ones, and what is refused."""
+"""Estimates against the exact distribution, chunks against `sample`, resumed runs against uninterrupted ones, what is refused."""
 
-import sys
-import types
 from math import log, sqrt
 
 import jax
@@ -10,9 +8,10 @@ import numpy as np
 import pytest
 
 from dpjax import laplace, median, piecewise_laplace, sharded_sample, simulate
-from dpjax.simulation import Progress
+from dpjax.simulation import Progress, run
+from dpjax.simulation.checkpoint import fingerprint
 from dpjax.simulation.summaries import State, pairwise_sum, summarize
-from tests.simulation.programs import estimate_sha
+from tests.simulation.programs import Foreign, Plain, estimate_sha
 from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
 
 KEY = jax.random.key(3)
@@ -20,35 +19,33 @@ X = np.random.default_rng(0).normal(size=(3, 31)).astype(np.float32)
 BINS = np.linspace(-1.5, 1.5, 13)
 
 
-def law_of(x, epsilon=1.0):
+def distribution_of(x, epsilon=1.0):
     return piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), epsilon)
-
-
-def plain(x):
-    return laplace(x, 1.0, sensitivity=1.0)  # compiles fast
 
 
 MEANS = np.array([1.0, -2.0, 5.0], np.float32)
 
 
-def probabilities(law, row):
-    cdf = np.concatenate([[0.0], np.asarray(law.cdf(BINS.astype(np.float32)[:, None]))[:, row], [1.0]])
+def probabilities(distribution, row):
+    cdf = np.concatenate([[0.0], np.asarray(distribution.cdf(BINS.astype(np.float32)[:, None]))[:, row], [1.0]])
     return np.diff(cdf)
 
 
-def distance_in_standard_errors(estimate, law):
-    return np.abs(estimate.mean - np.asarray(law.mean(), np.float64)) / np.sqrt(np.asarray(law.variance()) / estimate.count)
+def distance_in_standard_errors(estimate, distribution):
+    return np.abs(estimate.mean - np.asarray(distribution.mean(), np.float64)) / np.sqrt(
+        np.asarray(distribution.variance()) / estimate.count
+    )
 
 
 @pytest.mark.slow
-def test_estimates_follow_the_exact_law():
+def test_estimates_follow_the_exact_distribution():
     """Bernstein: a mean of n values within 8 of their mean is off by z standard errors with probability below 1e-6 for this z."""
     draws = 200_000
-    estimate = simulate(KEY, law_of, X, draws=draws, chunk=30_000, bins=BINS)
-    law, off = law_of(X), law_of(X, 1.15)
-    variance = np.asarray(law.variance(), np.float64)
+    estimate = simulate(KEY, distribution_of, X, draws=draws, chunk=30_000, bins=BINS)
+    distribution, off = distribution_of(X), distribution_of(X, 1.15)
+    variance = np.asarray(distribution.variance(), np.float64)
     x = log(2 * len(X) / FALSE_POSITIVE_RATE)
-    assert (distance_in_standard_errors(estimate, law) < sqrt(2 * x) + 8 * x / (3 * np.sqrt(draws * variance))).all()
+    assert (distance_in_standard_errors(estimate, distribution) < sqrt(2 * x) + 8 * x / (3 * np.sqrt(draws * variance))).all()
     # The same for squares, whose variance is at most 8^2 times their mean.
     squares_off = np.abs(estimate.variance - variance) * sqrt(draws) / (8 * np.sqrt(variance))
     assert (squares_off < sqrt(2 * x) + 8 * x / (3 * np.sqrt(draws * variance)) + x / sqrt(draws)).all()
@@ -56,14 +53,14 @@ def test_estimates_follow_the_exact_law():
     assert estimate.counts.dtype == np.int64
     for row in range(len(X)):
         assert estimate.counts[row].sum() == draws
-        assert_counts_follow(estimate.counts[row], probabilities(law, row))
+        assert_counts_follow(estimate.counts[row], probabilities(distribution, row))
         assert_counts_rejected(estimate.counts[row], probabilities(off, row))
 
 
 @pytest.mark.slow
 def test_the_mean_absolute_error_is_the_exact_one_and_not_that_of_another_epsilon():
     draws = 200_000
-    estimate = simulate(KEY, plain, MEANS, draws=draws, statistic=lambda y, x: jnp.abs(y - x[None]))
+    estimate = simulate(KEY, lambda x: laplace(x, 1.0, sensitivity=1.0), MEANS, draws=draws, statistic=lambda y, x: jnp.abs(y - x))
     # Sums of n standard exponentials: Chernoff, off by less than sqrt(2 n x) + x on either side.
     x = log(2 * 3 / FALSE_POSITIVE_RATE)
     critical = sqrt(2 * x / draws) + x / draws
@@ -73,10 +70,10 @@ def test_the_mean_absolute_error_is_the_exact_one_and_not_that_of_another_epsilo
 
 
 @pytest.mark.slow
-def test_the_draws_are_those_of_the_law_chunk_by_chunk():
+def test_the_draws_are_those_of_the_distribution_chunk_by_chunk():
     """2 chunks and a part of a third, against NumPy in float64 on the draws themselves."""
-    estimate = simulate(KEY, law_of, X, draws=2300, chunk=1000, bins=BINS)
-    sample = jax.jit(lambda key, x: law_of(x).sample(key, (1000,)))
+    estimate = simulate(KEY, distribution_of, X, draws=2300, chunk=1000, bins=BINS)
+    sample = jax.jit(lambda key, x: distribution_of(x).sample(key, (1000,)))
     draws = np.concatenate([sample(jax.random.fold_in(KEY, i), X) for i in range(3)])[:2300].astype(np.float64)
     np.testing.assert_allclose(estimate.mean, draws.mean(0), rtol=0, atol=14 * 2.0**-24 * draws.std())
     np.testing.assert_allclose(estimate.variance, draws.var(0, ddof=1), rtol=14 * 2.0**-24)
@@ -124,9 +121,8 @@ def test_merging_counts_beyond_32_bits():
     np.testing.assert_allclose(found.variance, (1 + (16**2 - 1) / 12) * 2**34 / (2**34 - 1), rtol=1e-15)
 
 
-@pytest.mark.slow
-def test_a_row_without_a_law_is_nan_and_the_others_are_not():
-    estimate = simulate(KEY, plain, np.array([1.0, np.nan], np.float32), draws=100, chunk=50, bins=[0.0])
+def test_a_row_without_a_distribution_is_nan_and_the_others_are_not():
+    estimate = simulate(KEY, Plain, np.array([1.0, np.nan], np.float32), draws=100, chunk=50, bins=[0.0])
     assert np.isnan(estimate.mean).tolist() == [False, True]
     assert np.isnan(estimate.standard_error).tolist() == [False, True]
     assert estimate.counts.sum(-1).tolist() == [100, 0]
@@ -136,23 +132,32 @@ def test_a_row_without_a_law_is_nan_and_the_others_are_not():
 @pytest.mark.parametrize("chunk", [8, 16, 24, 32])
 def test_small_chunks_of_few_rows_compile(chunk):
     """In one program with the sums, the draws were compiled without an end."""
-    estimate = simulate(KEY, plain, MEANS, draws=64, chunk=chunk)
+    estimate = simulate(KEY, lambda x: laplace(x, 1.0, sensitivity=1.0), MEANS, draws=64, chunk=chunk)
     assert (np.abs(estimate.mean - np.asarray(MEANS)) < 6 * estimate.standard_error).all()
+
+
+def test_a_distribution_of_somebody_else_draws_each_row_by_its_own_key():
+    estimate = simulate(KEY, lambda x: Foreign(x[:, None] + jnp.arange(2.0)), MEANS, draws=250, chunk=100)
+    keys = [[jax.random.fold_in(jax.random.fold_in(KEY, chunk), row) for row in range(3)] for chunk in range(3)]
+    noise = np.array([[np.asarray(jax.random.uniform(key, (100, 1, 2)))[:, 0] for key in of_chunk] for of_chunk in keys])
+    draws = np.float64(MEANS[:, None] + np.arange(2, dtype=np.float32) + noise.transpose(0, 2, 1, 3).reshape(300, 3, 2)[:250])
+    np.testing.assert_allclose(estimate.mean, draws.mean(0), rtol=0, atol=12 * 2.0**-24)
+    np.testing.assert_array_equal(estimate.maximum, draws.max(0))
 
 
 @pytest.mark.slow
 def test_large_numbers_of_numpy_become_floats_and_do_not_wrap_around():
     large = np.array([[3_000_000_000, 3_100_000_000, 2_900_000_000]] * 2)
 
-    def law(x):
+    def distribution(x):
         return piecewise_laplace(median(x, lower=0, upper=4e9, neighbors="swap"), 20.0)
 
-    np.testing.assert_array_equal(sharded_sample(KEY, law, large), law(large).sample(KEY))
+    np.testing.assert_array_equal(sharded_sample(KEY, distribution, large), distribution(large).sample(KEY))
     too_large = np.array([[1e300, 1.0, 2.0]])  # no warning either
-    assert (np.asarray(sharded_sample(KEY, law, too_large)) >= 0).all()
+    assert (np.asarray(sharded_sample(KEY, distribution, too_large)) >= 0).all()
     small = {"x": np.ones((2, 3)), "count": np.array([1, 2])}
     seen = []
-    sharded_sample(KEY, lambda data: seen.append(data["count"].dtype) or law(data["x"]), small)
+    sharded_sample(KEY, lambda data: seen.append(data["count"].dtype) or distribution(data["x"]), small)
     assert seen[0] == np.int32  # a count stays a whole number
 
 
@@ -162,83 +167,50 @@ def test_the_first_chunk_does_not_overflow_by_its_distance_from_nothing(x64):
     assert np.isfinite(State.empty((1,), None).merge(chunk, 2).estimate(None).variance).all()
 
 
-@pytest.mark.slow
 def test_one_draw_has_no_standard_error():
-    assert np.isnan(simulate(KEY, plain, MEANS, draws=1, chunk=4).standard_error).all()
+    assert np.isnan(simulate(KEY, Plain, MEANS, draws=1, chunk=4).standard_error).all()
 
 
-@pytest.mark.slow
-def test_law_and_statistic_are_traced_once_a_run_and_progress_is_told():
+def test_distribution_and_statistic_are_traced_once_a_run_and_progress_is_told():
     traces = []
 
-    def law(x):
-        traces.append("law")
-        return plain(x)
+    def distribution(x):
+        traces.append("distribution")
+        return Plain(x)
 
     def statistic(y, x):
         traces.append("statistic")
         return jnp.stack([y > x[None], y < 0], axis=-1)  # more axes, and booleans
 
     seen = []
-    estimate = simulate(KEY, law, MEANS, draws=250, chunk=100, statistic=statistic, progress=seen.append)
-    assert traces == ["law", "statistic"]
+    estimate = simulate(KEY, distribution, MEANS, draws=250, chunk=100, statistic=statistic, progress=seen.append)
+    assert traces == ["distribution", "statistic"]
     assert estimate.mean.shape == (3, 2)
     assert [(p.done, p.total) for p in seen] == [(100, 250), (200, 250), (250, 250)]
     assert all(isinstance(p, Progress) and p.seconds >= 0 for p in seen)
 
 
-@pytest.mark.slow
-def test_progress_uses_tqdm_where_it_is(monkeypatch):
-    seen = []
-
-    class Bar:
-        def __init__(self, total, initial, **_):
-            self.n = initial
-            seen.append(total)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            seen.append("closed")
-
-        def update(self, more):
-            self.n += more
-            seen.append(more)
-
-    module = types.ModuleType("tqdm")
-    module.tqdm = Bar
-    module.__spec__ = types.SimpleNamespace(name="tqdm")
-    monkeypatch.setitem(sys.modules, "tqdm", module)
-    simulate(KEY, plain, MEANS, draws=250, chunk=100, progress="auto")
-    assert seen == [250, 100, 100, 50, "closed"]
-
-
-def test_progress_without_tqdm_is_a_line_now_and_then(monkeypatch, capsys):
-    from dpjax.simulation import progress
-
-    monkeypatch.setattr(progress, "find_spec", lambda name: None)
-    with progress.reporting("auto", 100, 0) as report:
-        report(50)
+def test_progress_to_stderr_is_a_line_now_and_then(capsys):
+    report = run._report_to_stderr()
+    report(Progress(50, 100, 1.0))
     assert capsys.readouterr().err == ""  # a short run is quiet
-    lines = progress._Lines()
     for done, seconds in ((10, 1.0), (20, 6.0), (30, 8.0), (100, 9.0)):
-        lines(Progress(done, 100, seconds))
+        report(Progress(done, 100, seconds))
     assert capsys.readouterr().err.splitlines() == ["20 of 100 draws (20.0 %), 6 s", "100 of 100 draws (100.0 %), 9 s"]
 
 
 REFUSED = [
     (TypeError, "typed key", {"key": 0}),
-    (TypeError, "draws must be a whole number, got 10.0", {"draws": 10.0}),
-    (ValueError, "draws must be at least 1, got 0", {"draws": 0}),
+    (ValueError, "draws must be an integer from 1 on, got 10.0", {"draws": 10.0}),
+    (ValueError, "draws must be an integer from 1 on, got 0", {"draws": 0}),
     (ValueError, "draws must be at most 2\\^32 chunks", {"draws": 2**33, "chunk": 1}),
-    (ValueError, "chunk must be at least 1 and at most 2147483647, got 2147483648", {"chunk": 2**31}),
+    (ValueError, "chunk must be an integer from 1 to 2147483647, got 2147483648", {"chunk": 2**31}),
     (ValueError, "bins must be ascending", {"bins": [1.0, 0.0]}),
     (ValueError, "bins must be ascending \\(in float32\\)", {"bins": [1.0, 1.0 + 1e-12]}),
     (ValueError, "bins must be a row", {"bins": []}),
     (ValueError, "bins must be a row", {"bins": 10}),
     (ValueError, "progress must be None, 'auto' or a function, got 'tqdm'", {"progress": "tqdm"}),
-    (ValueError, "checkpoint_every must be a number of seconds", {"checkpoint_every": float("nan")}),
+    (ValueError, "checkpoint_every must be a number of seconds", {"checkpoint": "run", "checkpoint_every": float("nan")}),
     (ValueError, "must lie in a folder that exists", {"checkpoint": "no/such/folder/run"}),
     (ValueError, "devices must be a mesh or a list", {"devices": []}),
     (ValueError, "devices must be a mesh or a list", {"devices": ["cpu"]}),
@@ -246,9 +218,9 @@ REFUSED = [
     (ValueError, "common leading axis of rows, got shapes \\[\\(3,\\), \\(2,\\)\\]", {"data": (MEANS, MEANS[:2])}),
     (ValueError, "common leading axis", {"data": {}}),
     (ValueError, "at least one row", {"data": MEANS[:0]}),
-    (TypeError, "distribution_fn must return a dpjax.PiecewiseExponential, got", {"distribution_fn": lambda x: x}),
-    (ValueError, "the batch of the law must start with the rows", {"distribution_fn": lambda x: plain(x[0])}),
-    (ValueError, "put the parameters on later axes", {"distribution_fn": lambda x: plain(jnp.stack([x] * 7))}),
+    (TypeError, "distribution_fn must return a distribution, with", {"distribution_fn": lambda x: x}),
+    (ValueError, "the batch of the distribution must start with the rows", {"distribution_fn": lambda x: Plain(x[0])}),
+    (ValueError, "put the parameters on later axes", {"distribution_fn": lambda x: Plain(jnp.stack([x] * 7))}),
     (TypeError, "statistic must return one array", {"statistic": lambda y, x: (y, y)}),
     (ValueError, "statistic must keep the axes of draws and rows", {"statistic": lambda y, x: y.mean(0)}),
 ]
@@ -256,20 +228,19 @@ REFUSED = [
 
 @pytest.mark.parametrize(("error", "message", "change"), REFUSED)
 def test_bad_arguments(error, message, change):
-    arguments = {"key": KEY, "distribution_fn": plain, "data": MEANS, "draws": 10, "chunk": 5} | change
+    arguments = {"key": KEY, "distribution_fn": Plain, "data": MEANS, "draws": 10, "chunk": 5} | change
     with pytest.raises(error, match=message):
         simulate(arguments.pop("key"), arguments.pop("distribution_fn"), arguments.pop("data"), **arguments)
 
 
-@pytest.mark.slow
 def test_epsilon_may_be_an_axis_after_the_rows():
-    def law(x):
-        return laplace(x[:, None], jnp.array([1.0, 2.0])[None, :], sensitivity=1.0)
+    def distribution(x):
+        return Plain(x[:, None] + jnp.array([0.0, 2.0]))
 
     one = np.float32([3.0])  # one row: its arrays look like ones that rows share
-    estimate = simulate(KEY, law, one, draws=1000, chunk=300)
+    estimate = simulate(KEY, distribution, one, draws=1000, chunk=300)
     assert estimate.mean.shape == (1, 2)
-    assert (estimate.variance[:, 0] > estimate.variance[:, 1]).all()
+    assert (estimate.mean[:, 1] > estimate.mean[:, 0] + 1.5).all()
 
 
 def same(a, b):
@@ -283,7 +254,6 @@ class Stop(Exception):
 OPTIONS = {"chunk": 100, "bins": [0.0, 2.0]}
 
 
-@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
     path = tmp_path / "run"
 
@@ -292,26 +262,25 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
             raise Stop
 
     with pytest.raises(Stop):
-        simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=stop, **OPTIONS)
+        simulate(KEY, Plain, MEANS, draws=750, checkpoint=path, progress=stop, **OPTIONS)
     seen = []
-    resumed = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, progress=seen.append, **OPTIONS)
+    resumed = simulate(KEY, Plain, MEANS, draws=750, checkpoint=path, progress=seen.append, **OPTIONS)
     assert [p.done for p in seen] == [400, 500, 600, 700, 750]
-    assert same(resumed, simulate(KEY, plain, MEANS, draws=750, **OPTIONS))
+    assert same(resumed, simulate(KEY, Plain, MEANS, draws=750, **OPTIONS))
     with pytest.raises(ValueError, match=r"another run; what differs: bins \(saved \w+, now none\)\. Continue it with"):
-        simulate(KEY, plain, MEANS, draws=750, checkpoint=path, chunk=100)
+        simulate(KEY, Plain, MEANS, draws=750, checkpoint=path, chunk=100)
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.slow
 def test_a_finished_run_goes_on_to_more_draws(tmp_path):
     path = tmp_path / "run"
-    first = simulate(KEY, plain, MEANS, draws=750, checkpoint=path, **OPTIONS)
-    assert same(first, simulate(KEY, plain, MEANS, draws=750, checkpoint=path, **OPTIONS))
+    first = simulate(KEY, Plain, MEANS, draws=750, checkpoint=path, **OPTIONS)
+    assert same(first, simulate(KEY, Plain, MEANS, draws=750, checkpoint=path, **OPTIONS))
     for draws in (760, 1130):  # within the partial chunk, and beyond it
-        longer = simulate(KEY, plain, MEANS, draws=draws, checkpoint=path, **OPTIONS)
-        assert same(longer, simulate(KEY, plain, MEANS, draws=draws, **OPTIONS))
+        longer = simulate(KEY, Plain, MEANS, draws=draws, checkpoint=path, **OPTIONS)
+        assert same(longer, simulate(KEY, Plain, MEANS, draws=draws, **OPTIONS))
     with pytest.raises(ValueError, match="already has 1100 draws of each row; draws=500"):
-        simulate(KEY, plain, MEANS, draws=500, checkpoint=path, **OPTIONS)
+        simulate(KEY, Plain, MEANS, draws=500, checkpoint=path, **OPTIONS)
 
 
 def statistic_with(constant):
@@ -319,13 +288,12 @@ def statistic_with(constant):
     return lambda y, x: inner(y)[:, :, None]
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_path):
     path = tmp_path / "run"
     weights = np.arange(3, dtype=np.float32)
     base = {
         "key": KEY,
-        "distribution_fn": plain,
+        "distribution_fn": Plain,
         "data": MEANS,
         "draws": 20,
         "chunk": 10,
@@ -345,7 +313,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_pat
         "chunk": {"chunk": 5},
         "rows": {"first_row": 1},
         "data": {"data": MEANS + 1},
-        "law": {"distribution_fn": lambda x: laplace(x, 1.15, sensitivity=1.0)},
+        "distribution": {"distribution_fn": lambda x: Plain(x, scale=1.15)},
         "statistic": {"statistic": statistic_with(weights + 1)},
         "bins": {"bins": [0.5]},
     }
@@ -358,41 +326,40 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_pat
     go(statistic=statistic_with(weights.copy()))  # the same in another place in memory
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(tmp_path, monkeypatch):
-    from dpjax.simulation import checkpoint
+    def go(name):
+        return simulate(KEY, Plain, MEANS, draws=20, chunk=10, checkpoint=tmp_path / name)
 
-    path = tmp_path / "run"
-    simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
-    state, fingerprint = checkpoint.load(path, {}, State.empty((3,), None))
     for name in ("dtype", "platform", "dpjax version", "jax version", "numpy version"):
-        checkpoint.save(path, fingerprint | {name: "other"}, state)
+        with monkeypatch.context() as patch:
+            patch.setattr(run, "fingerprint", lambda *arguments, name=name: fingerprint(*arguments) | {name: "other"})
+            go(name)
         with pytest.raises(ValueError, match=rf"what differs: {name} \(saved other, now"):
-            simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
-    checkpoint.save(path, fingerprint | {"first chunk": "other"}, state)
+            go(name)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "digest", lambda summary: "other")
+        go("rounding")
     with pytest.raises(ValueError, match="the first chunk comes out differently"):
-        simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+        go("rounding")
 
 
-@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused(tmp_path):
     path = tmp_path / "run"
-    simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+    simulate(KEY, Plain, MEANS, draws=20, chunk=10, checkpoint=path)
     whole = path.read_bytes()
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 1
     for damaged in (b"", whole[:-1], bytes(flipped), b"PK" + whole):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="damaged, or not a checkpoint"):
-            simulate(KEY, plain, MEANS, draws=20, chunk=10, checkpoint=path)
+            simulate(KEY, Plain, MEANS, draws=20, chunk=10, checkpoint=path)
         assert path.read_bytes() == damaged
 
 
-@pytest.mark.slow
 def test_float64(x64):
     means = np.array([1.0, 2.0])
-    estimate = simulate(KEY, plain, means, draws=500, chunk=500)
-    draws = np.asarray(jax.jit(lambda key, x: plain(x).sample(key, (500,)))(jax.random.fold_in(KEY, 0), means))
+    estimate = simulate(KEY, Plain, means, draws=500, chunk=500)
+    draws = np.asarray(jax.jit(lambda key, x: Plain(x).sample(key, (500,)))(jax.random.fold_in(KEY, 0), means))
     assert draws.dtype == np.float64
     np.testing.assert_allclose(estimate.mean, draws.mean(0), rtol=1e-14)
     np.testing.assert_allclose(estimate.variance, draws.var(0, ddof=1), rtol=1e-13)

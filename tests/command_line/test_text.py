@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting import Guarantee
-from dpjax.command_line.report import promised, said_of
+from dpjax.command_line.text import promised, words_of
 
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
 GROUPED = ("--column", "age", "--by", "group", "--lower", 0, "--upper", 100, "--epsilon", 0.5, 2)
@@ -111,8 +111,11 @@ def test_a_tied_column_is_marked_until_rho_is_given(run, answer, ten):
     command = ("median", ten([0] * 9 + [7]), *TEN, "--mechanism", "piecewise_laplace", "inverse_sensitivity", "laplace")
     bare, smooth = run(*command), run(*command, "--rho", 0.5)
     assert [row["tied"] for row in bare.table] == [True, True, False]
-    assert "* 90 % of the records are tied: they equal the statistic. A continuous law has no mass on a single value" in bare.words
-    assert bare.words.count("--rho (0.5 for whole numbers) puts mass there") == 1
+    assert (
+        "* 90 % of the records are tied: they equal the statistic. A continuous distribution has no mass on a single value"
+        in bare.words
+    )
+    assert bare.words.count("--rho (0.5 for integers) puts mass there") == 1
     assert [row["tied"] for row in smooth.table] == [False, False, False]
     assert "tied" not in smooth.out
     assert "laplace has no use for rho." in smooth.out
@@ -161,7 +164,7 @@ def test_promises_are_never_printed_too_small():
             printed, exact = promised(epsilon, times), Fraction(repr(epsilon)) * times
             assert exact <= Fraction(printed) <= exact * (1 + Fraction(1, 10**5))
             assert len(printed.lstrip("0.").replace(".", "")) <= 6
-    assert said_of(Guarantee(1 / 3, float("inf"), "swap")) == "0.333334-DP under swap neighbors"
+    assert words_of(Guarantee(1 / 3, float("inf"), "swap")) == "0.333334-DP under swap neighbors"
 
 
 @pytest.mark.slow

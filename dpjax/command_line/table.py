@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpjax.command_line.errors import UserError
+from dpjax.command_line.text import UserError
 
 MISSING = ("", "na", "nan")
 LARGEST = 50_000_000  # cells of a padded table, and draws of an answer: 3 to 7 GB at the peak
@@ -41,6 +41,19 @@ class Table:
         return self.count - np.sum(~np.isnan(self.records), axis=-1)
 
 
+def name_of(path: str) -> str:
+    """Return what messages call a file."""
+    return "standard input" if path == "-" else path
+
+
+def content_of(path: str) -> bytes:
+    """Return the bytes of a file, of standard input for ``"-"``; a :class:`UserError` if it cannot be read."""
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {name_of(path)}: {getattr(error, 'strerror', None) or error}.") from error
+
+
 def read_table(path: str, *, columns: Sequence[str] | None, by: str | None, delimiter: str = ",", header: bool = True) -> Table:
     """Read a file of delimited text in UTF-8.
 
@@ -53,14 +66,15 @@ def read_table(path: str, *, columns: Sequence[str] | None, by: str | None, deli
         delimiter: one character; a blank stands for any run of blanks.
         header: whether the first line names the columns. Without it they are called 1, 2, 3, ...
 
-    Returns:
-        The table.
-
     Raises:
         UserError: anything that keeps the file from being read as numbers, with its line.
     """
-    name = "standard input" if path == "-" else path
-    lines = _split(_text(path, name), delimiter, name)
+    name = name_of(path)
+    try:
+        text = content_of(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 text (byte {error.start + 1}).") from error
+    lines = _split(text, delimiter, name)
     first = next(lines, None)
     if first is None:
         raise UserError(f"{name} is empty.")
@@ -74,8 +88,11 @@ def read_table(path: str, *, columns: Sequence[str] | None, by: str | None, deli
         if len(names) > 1:
             raise UserError(f"{name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
         columns = names
-    places = [_place(column, names, name) for column in columns]
-    place_by = None if by is None else _place(by, names, name)
+    for column in [*columns, *([] if by is None else [by])]:
+        if column not in names:
+            raise UserError(f"{name} has no column {column!r}; its columns are {', '.join(names)}.")
+    places = [names.index(column) for column in columns]
+    place_by = None if by is None else names.index(by)
     groups: dict[str | None, list[list[float]]] = {}
     for number, cells in lines:
         if len(cells) != len(names):
@@ -84,17 +101,14 @@ def read_table(path: str, *, columns: Sequence[str] | None, by: str | None, deli
         groups.setdefault(None if place_by is None else cells[place_by], []).append(record)
     if not groups:
         raise UserError(f"{name} has a header and no records.")
-    return _padded(tuple(columns), groups)
-
-
-def _text(path: str, name: str) -> str:
-    try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 text (byte {error.start + 1}).") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}.") from error
+    labels = sorted(groups, key=_order)
+    count = np.array([len(groups[label]) for label in labels], np.int32)
+    if len(columns) * len(labels) * int(count.max()) > LARGEST:
+        raise UserError(
+            f"{len(labels)} groups padded to the largest, {count.max()} records, are too many: group by something coarser."
+        )
+    records = padded([groups[label] for label in labels], len(columns))
+    return Table(tuple(columns), tuple(labels), records, count)
 
 
 def _split(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -113,33 +127,26 @@ def _split(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str
         raise UserError(f"{name}, line {reader.line_num}: {error}.") from error
 
 
-def _place(column: str, names: list[str], name: str) -> int:
-    if column not in names:
-        raise UserError(f"{name} has no column {column!r}; its columns are {', '.join(names)}.")
-    return names.index(column)
-
-
 def _number(cell: str, column: str, line: int, name: str) -> float:
-    if cell.lower() in MISSING:
-        return math.nan
     try:
-        if "_" in cell:  # Python's float takes 1_000
-            raise ValueError
-        return float(cell)
+        return math.nan if cell.lower() in MISSING else number(cell)
     except ValueError:
         raise UserError(f"{name}, line {line}, column {column!r}: {cell[:40]!r} is not a number.") from None
 
 
-def _padded(columns: tuple[str, ...], groups: dict[str | None, list[list[float]]]) -> Table:
-    labels = sorted(groups, key=_order)
-    count = np.array([len(groups[label]) for label in labels], np.int32)
-    shape = (len(columns), len(labels), int(count.max()))
-    if math.prod(shape) > LARGEST:
-        raise UserError(f"{shape[1]} groups padded to the largest, {shape[2]} records, are too many: group by something coarser.")
-    records = np.full(shape, np.nan)
-    for i, label in enumerate(labels):
-        records[:, i, : count[i]] = np.array(groups[label]).T
-    return Table(columns, tuple(labels), records, count)
+def number(cell: str) -> float:
+    """Read a number; a ``ValueError`` for what is none, also for 1_000, which Python's float takes."""
+    if "_" in cell:
+        raise ValueError
+    return float(cell)
+
+
+def padded(groups: Sequence[Sequence[Sequence[float]]], columns: int) -> np.ndarray:
+    """Return records ``(columns, groups, n)`` from the records of each group, padded with NaN to the largest."""
+    records = np.full((columns, len(groups), max(map(len, groups))), np.nan)
+    for i, group in enumerate(groups):
+        records[:, i, : len(group)] = np.reshape(group, (len(group), columns)).T
+    return records
 
 
 def _order(label: str | None) -> tuple[bool, float, str]:

@@ -6,48 +6,45 @@ import argparse
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpjax import checks
-from dpjax.command_line.choice import MECHANISMS
-from dpjax.command_line.errors import UserError
+from dpjax.command_line.text import UserError
 from dpjax.version import __version__
 
+MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
-_NEIGHBORS_HELP = (
-    "What one individual may change: add_remove adds or removes a record, swap replaces one and takes the number of records "
-    "as public."
-)
-_RHO_HELP = (
-    "Public radius, 0 unless given: it puts mass within R of the statistic. It matters with ties: a continuous law has no mass "
-    "on a single value, so on a column of equal values, or one with many zeros, the draws are near uniform between the "
-    "neighbouring values, or over the whole range. Half the resolution of the data is the remedy (0.5 for whole numbers). Choose "
-    "it without looking at the data. laplace has no use for it."
-)
-_MEDIAN_EPILOG = """examples:
+_EXAMPLES = {
+    "median": """
   dpjax median people.csv --column age --by region --lower 0 --upper 100 --neighbors add_remove
   dpjax median people.csv --column hours --lower 0 --upper 80 --neighbors swap --rho 0.5 --epsilon 0.5 1 2
   cut -f 2 people.tsv | dpjax median - --lower 0 --upper 100 --neighbors swap
-"""
-_QUANTILE_EPILOG = """examples:
+""",
+    "quantile": """
   dpjax quantile people.csv --quantile 0.9 --column income --lower 0 --upper 1e6 --neighbors add_remove
   dpjax quantile spine.dat --quantile 1/3 --no-header --delimiter space --column 1 2 --by 7 --lower 0 --upper 180 100 \\
       --neighbors swap --json
-"""
-_RELEASE_EPILOG = """examples:
+""",
+    "release": """
   dpjax release people.csv --column age --lower 0 --upper 128 --grid-step 1 --neighbors add_remove
   dpjax release people.csv --column income --quantile 0.9 --lower 0 --upper 1048576 --grid-step 64 --neighbors add_remove \\
       --by region --groups north south --epsilon 0.5
-"""
-_DEMO_EPILOG = """examples:
+""",
+    "demo": """
   dpjax demo
   dpjax demo --datasets 1000 --points 101 --epsilon 2 --neighbors swap
-"""
-_AUDIT_EPILOG = """examples:
+""",
+    "audit": """
   dpjax audit
   dpjax audit --epsilon 0.5 --neighbors swap --draws 1000000 --json
-"""
+""",
+}
+_SIMULATION = "Everything printed is a simulation and not a private release."
+_NEIGHBORS = (
+    "What one individual may change: add_remove adds or removes a record, swap replaces one and takes the number of records "
+    "as public."
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """Return the parser of ``dpjax`` with its five subcommands."""
+    """Return the parser of ``dpjax``; the parsed ``module`` is the one that runs the command."""
     top = Parser(
         prog="dpjax",
         description="Simulate differentially private medians and quantiles, with exact error bars; or release them, without. "
@@ -68,59 +65,82 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"dpjax {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    median = _subcommand(commands, "median", "Draw private medians of the columns of a file.", _MEDIAN_EPILOG)
-    quantile = _subcommand(commands, "quantile", "Draw private quantiles of the columns of a file.", _QUANTILE_EPILOG)
-    for command in (median, quantile):
-        _add_file_options(command)
-    quantile.add_argument(
+
+    def command(name: str, module: str, summary: str, note: str = _SIMULATION) -> Callable[..., Any]:
+        made = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary}\n{note}",
+            epilog=f"examples:{_EXAMPLES[name]}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        made.set_defaults(module=module, no_compilation_cache=name == "demo")  # the demo measures what compilation takes
+        return made.add_argument
+
+    _add_estimate_options(command("median", "estimate", "Draw private medians of the columns of a file."))
+    add = command("quantile", "estimate", "Draw private quantiles of the columns of a file.")
+    _add_estimate_options(add)
+    add(
         "--quantile",
         type=_quantile,
         required=True,
         metavar="Q",
         help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3.",
     )
-    release = _subcommand(
-        commands,
-        "release",
-        "Release private medians or quantiles of the columns of a file.",
-        _RELEASE_EPILOG,
-        note="Records that cannot be read count as missing, and nothing is said of them. A file of more than some 8 million lines\n"
-        "is refused, which tells that it has more.",
+    note = (
+        "Records that cannot be read count as missing, and nothing is said of them. A file of more than some 8 million lines\n"
+        "is refused, which tells that it has more."
     )
-    _add_release_options(release)
-    demo = _subcommand(commands, "demo", "Measure private medians of simulated normal data; needs no file.", _DEMO_EPILOG)
-    _add_demo_options(demo)
-    audit = _subcommand(
-        commands,
-        "audit",
-        "Audit every mechanism: its claim, its exact worst loss over small datasets, and what draws show.",
-        _AUDIT_EPILOG,
-        note="No file is read. The exit code is 1 if an exact loss is above its claim.",
-    )
-    _add_audit_options(audit)
+    _add_release_options(command("release", "release", "Release private medians or quantiles of the columns of a file.", note))
+    _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
+    summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and what draws show."
+    note = "No file is read. The exit code is 1 if an exact loss is above its claim."
+    _add_audit_options(command("audit", "audit", summary, note))
     return top
 
 
-def _subcommand(
-    commands: argparse._SubParsersAction[Parser],
-    name: str,
-    summary: str,
-    epilog: str,
-    note: str = "Everything printed is a simulation and not a private release.",
-) -> Parser:
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary}\n{note}",
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def _add_common_options(add: Callable[..., Any]) -> None:
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
+    add(
+        "--no-compilation-cache",
+        action="store_true",
+        help="Do not keep compiled programs. They are kept in the folder dpjax of the user's cache folder (on Linux XDG_CACHE_HOME "
+        "or ~/.cache), for the next call to take seconds less. They hold no data: records are never a part of a program, only how "
+        "many there are, rounded up to a power of two where that is private.",
     )
 
 
-def _add_file_options(command: Parser) -> None:
-    add = command.add_argument
+def _add_file_options(add: Callable[..., Any]) -> None:
     add("file", metavar="FILE", help="Delimited text in UTF-8; - reads standard input. Give it before the options.")
+    add(
+        "--delimiter",
+        type=_delimiter,
+        default=",",
+        metavar="D",
+        help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on any run of blanks.",
+    )
+    add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
+    add("--neighbors", choices=checks.NEIGHBORS, required=True, help=_NEIGHBORS)
+    add(
+        "--definition",
+        choices=("linear", "lower"),
+        default="linear",
+        help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
+        "The default is linear.",
+    )
+    add(
+        "--draws",
+        type=_integer(1, None),
+        default=1,
+        metavar="K",
+        help="How many draws of each value; each costs epsilon (default 1).",
+    )
+    _add_common_options(add)
+
+
+def _add_estimate_options(add: Callable[..., Any]) -> None:
+    _add_file_options(add)
     add("--column", nargs="+", metavar="NAME", help="Columns of numbers, one dataset each. Needed if the file has several columns.")
     add("--by", metavar="NAME", help="Cut every column into groups by the text of this column: one dataset for each group.")
     add(
@@ -133,7 +153,6 @@ def _add_file_options(command: Parser) -> None:
         "The bounds are public: choose them without looking at the data.",
     )
     add("--upper", nargs="+", type=_finite, required=True, metavar="B", help="Upper bound of the data; as --lower.")
-    add("--neighbors", choices=checks.NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
     add("--epsilon", nargs="+", type=_positive, default=[1.0], metavar="E", help="Privacy of one draw, one or several (default 1).")
     add(
         "--mechanism",
@@ -145,39 +164,29 @@ def _add_file_options(command: Parser) -> None:
         "laplace is the classical mechanism, with the sensitivity B - A that a quantile has in the worst case.",
     )
     add(
-        "--definition",
-        choices=("linear", "lower"),
-        default="linear",
-        help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
-        "The default is linear.",
+        "--rho",
+        type=_not_negative,
+        default=0.0,
+        metavar="R",
+        help="Public radius, 0 unless given: it puts mass within R of the statistic. It matters with ties: a continuous "
+        "distribution has no mass on a single value, so on a column of equal values, or one with many zeros, the draws are near "
+        "uniform between the neighbouring values, or over the whole range. Half the resolution of the data is the remedy (0.5 for "
+        "integers). Choose it without looking at the data. laplace has no use for it.",
     )
-    add("--rho", type=_not_negative, default=0.0, metavar="R", help=_RHO_HELP)
-    add("--draws", type=_integer(1, None), default=1, metavar="K", help="How many draws to simulate for each row (default 1).")
     add(
         "--seed",
         type=_integer(0, 2**32 - 1),
         metavar="S",
         help="Seed of the draws. The same seed gives the same output. Without it a fresh one is drawn, and printed.",
     )
-    add(
-        "--delimiter",
-        type=_delimiter,
-        default=",",
-        metavar="D",
-        help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on any run of blanks.",
-    )
-    add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
-    add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 
-def _add_release_options(command: Parser) -> None:
-    add = command.add_argument
-    add("file", metavar="FILE", help="Delimited text, one record a line; - reads standard input. Give it before the options.")
+def _add_release_options(add: Callable[..., Any]) -> None:
+    _add_file_options(add)
     add("--column", nargs="+", required=True, metavar="NAME", help="Columns of numbers; each costs epsilon.")
     add("--by", metavar="NAME", help="Cut the columns into the groups that --groups names, by the text of this column.")
     add("--groups", nargs="+", metavar="LABEL", help="The groups: public, not read from the file; other records are left out.")
     add("--quantile", type=_quantile, default=Fraction(1, 2), metavar="Q", help="Which quantile (default 1/2, the median).")
-    add("--definition", choices=("linear", "lower"), default="linear", help="As for dpjax quantile (default linear).")
     add("--lower", type=_finite, required=True, metavar="A", help="Lower end of the grid, a multiple of its step; public.")
     add("--upper", type=_finite, required=True, metavar="B", help="Upper end of the grid, above every value; public.")
     add(
@@ -185,42 +194,37 @@ def _add_release_options(command: Parser) -> None:
         type=_positive,
         required=True,
         metavar="S",
-        help="The step of the grid, a power of two: 1 for whole numbers. Records and results are rounded down to it. Public.",
+        help="The step of the grid, a power of two: 1 for integers. Records and results are rounded down to it. Public.",
     )
-    add("--neighbors", choices=checks.NEIGHBORS, required=True, help=_NEIGHBORS_HELP)
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one value (default 1).")
     add(
         "--law",
         choices=("owned_cell", "cell"),
         default="owned_cell",
-        help="The law on the grid: owned_cell keeps mass at the median of tied or whole numbers, cell is the plain rounding of the "
-        "continuous law (default owned_cell).",
+        help="The distribution on the grid: owned_cell keeps mass at the median of tied data or integers, cell is the plain "
+        "rounding of the continuous distribution (default owned_cell).",
     )
-    add("--draws", type=_integer(1, None), default=1, metavar="K", help="How many values of each; each costs epsilon (default 1).")
-    add("--delimiter", type=_delimiter, default=",", metavar="D", help="As for dpjax median (default comma).")
-    add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
+
+
+def _add_demo_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
-
-
-def _add_demo_options(command: Parser) -> None:
-    add = command.add_argument
     add("--datasets", type=_integer(2, None), default=4096, metavar="N", help="How many datasets (default 4096).")
     add("--points", type=_integer(1, None), default=1001, metavar="N", help="How many records in each (default 1001).")
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one draw (default 1).")
-    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
+    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
     add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
     add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
     add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the data and of the draws (default 0).")
-    add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 
-def _add_audit_options(command: Parser) -> None:
-    add = command.add_argument
+def _add_audit_options(add: Callable[..., Any]) -> None:
+    _add_common_options(add)
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="The epsilon that every mechanism is asked for (default 1).")
-    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS_HELP} The default is add_remove.")
-    add("--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each law of a pair (default 100000).")
+    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
+    add(
+        "--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each dataset of a pair (default 100000)."
+    )
     add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the draws (default 0).")
-    add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 
 def _real(must: str, test: Callable[[float], bool]) -> Callable[[str], float]:
@@ -256,7 +260,7 @@ def _integer(lowest: int, highest: int | None) -> Callable[[str], int]:
         try:
             value = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+            raise argparse.ArgumentTypeError(f"must be an integer, got {text!r}") from None
         if value < lowest or (highest is not None and value > highest):
             limits = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
             raise argparse.ArgumentTypeError(f"must be {limits}, got {text}")

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from dpjax.command_line.tables import read_table
+from dpjax.command_line.table import read_table
 
 PLAIN = np.array([[[1, 3.5], [20, np.nan]]])
 

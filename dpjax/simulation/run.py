@@ -1,0 +1,242 @@
+"""Monte Carlo in bounded memory: chunks of draws, summarised where they are drawn and merged on the host.
+
+Chunk number i draws with ``fold_in(key, i)``, so its draws do not depend on how many chunks come after. The distributions are
+evaluated once; then each chunk is one jitted call on all devices, and the next one is under way while the host merges the last.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.random.keys import check_key
+from dpjax.simulation.checkpoint import Checkpoint, digest, fingerprint
+from dpjax.simulation.rows import AXIS, Devices, DistributionFn, Rows, evaluate, place
+from dpjax.simulation.summaries import ChunkSummary, Estimate, State, summarize, to_host
+
+_VALUES = 2**20  # in a chunk, over all rows, unless the data hold more numbers than that
+_SECONDS = 5.0  # between two lines of progress
+Statistic = Callable[[jax.Array, Any], jax.Array]
+Chunks = Callable[[int, int], ChunkSummary]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        done: draws of each row so far, those of a resumed run included.
+        total: draws of each row in all.
+        seconds: since this call began its first chunk.
+    """
+
+    done: int
+    total: int
+    seconds: float
+
+
+Reporter = Callable[[Progress], object]
+
+
+def simulate(
+    key: jax.Array,
+    distribution_fn: DistributionFn,
+    data: Any,
+    *,
+    draws: int,
+    statistic: Statistic | None = None,
+    bins: ArrayLike | None = None,
+    chunk: int | None = None,
+    devices: Devices | None = None,
+    first_row: int | None = None,
+    progress: Reporter | Literal["auto"] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+) -> Estimate:
+    """Estimate the mean and the histogram of a statistic of the draws from every row, in bounded memory, on every device.
+
+    Where the distribution has what you want in closed form (``mean_abs_error``, ``quantile``), that is exact and cheaper.
+
+    The numbers depend on the key, on ``chunk`` and on the kind of device, and not on how many devices there are, bitwise. (With a
+    ``statistic`` that takes logarithms, exponentials or sums, whose last bits XLA rounds by the shape of the array, they may
+    differ in the last place.) Draw j of chunk i is draw j of ``distribution.sample(jax.random.fold_in(key, i), (chunk,))``.
+
+    Args:
+        key: a scalar typed threefry key.
+        distribution_fn: from rows of ``data`` to a distribution whose batch shape starts with them: ``(rows, ...)``. It is traced
+            and compiled once a call, for the rows of one device, so it must treat rows independently. Any distribution of this
+            library will do, and any other pytree with ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled a
+            row at a time under ``jax.vmap``, row r with ``fold_in(key, r)``, and its numbers are as exact as its own rounding.
+        data: a pytree of arrays with a common leading axis of rows. On several processes (``jax.distributed``), each passes its own
+            rows and gets their estimates; nothing but the numbers of rows is exchanged.
+        draws: how many from each row; any number.
+        statistic: from draws, ``(chunk, rows, ...)``, and the same rows of ``data`` to values with the same two leading axes; the
+            draws themselves by default. Arrays that belong to rows must come through ``data``.
+        bins: ascending edges ``(k+1,)`` of a histogram.
+        chunk: how many draws of each row exist at a time; by default so many that there are 2^20 values over all rows, or as many
+            as there are numbers in ``data``.
+        devices: a list of devices of this process, or a mesh (its axes are flattened); all of them by default. Rows are spread over
+            devices, so one row runs on one.
+        first_row: the number of this process's first row in the whole batch. By default processes come in order, which takes
+            one exchange of their numbers of rows; given, there is none (and the default ``chunk`` counts these rows only).
+        progress: a function that takes a :class:`dpjax.simulation.Progress` after each chunk (a bar of tqdm ``bar`` goes on by
+            ``bar.update(progress.done - bar.n)``); ``"auto"`` for a line on stderr every five seconds.
+        checkpoint: a file that keeps the state. The same call continues a run that was killed, to the same numbers, bitwise. It
+            may ask for more draws than before: the last partial chunk is never saved but drawn again as a part of a whole one, so
+            the result is that of one run. Each process needs a file of its own.
+        checkpoint_every: seconds between saves; 0 for every chunk.
+
+    Returns:
+        An :class:`dpjax.simulation.Estimate`; its ``standard_error`` is that of the Monte Carlo, not of the data.
+
+    Raises:
+        TypeError: ``distribution_fn`` or ``statistic`` returns something else.
+        ValueError: a batch that does not start with the rows, a checkpoint of another run or damaged.
+
+    Privacy:
+        Estimates are functions of the data, with any number of draws: they evaluate a mechanism and are not its output.
+
+    References:
+        Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance.
+
+    >>> import jax, jax.numpy as jnp, dpjax
+    >>> means = jnp.array([1.0, 5.0])
+    >>> estimate = simulate(
+    ...     jax.random.key(0), lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0), means, draws=100_000,
+    ...     statistic=lambda draws, x: jnp.abs(draws - x),
+    ... )
+    >>> estimate.mean.round(1).tolist(), estimate.standard_error.round(3).tolist()  # exactly 1, and 1/sqrt(100 000)
+    ([1.0, 1.0], [0.003, 0.003])
+    """
+    key = check_key(key)
+    draws = checks.static_integer("draws", draws, 1)
+    if not (progress is None or progress == "auto" or callable(progress)):
+        raise ValueError(f"progress must be None, 'auto' or a function, got {progress!r}.")
+    keep = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every)
+    rows, data = place(data, devices, first_row)
+    distribution, width = evaluate(rows, distribution_fn, data)
+    if chunk is None:
+        numbers = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(data)) * rows.everywhere
+        chunk = max(1, max(_VALUES, numbers) // max(1, rows.everywhere * width))
+    chunk = checks.static_integer("chunk", chunk, 1, 2**31 - 1)
+    if draws > 2**32 * chunk:
+        raise ValueError(f"draws must be at most 2^32 chunks: with chunk={chunk}, {2**32 * chunk}; got {draws}.")
+    run, sampled, found, edges = _chunks(key, rows, distribution, data, statistic, bins, chunk)
+    state = State.empty((rows.here, *found.shape[1:]), None if edges is None else len(edges))
+    if keep is not None:
+        state = keep.load(fingerprint(key, rows, distribution_fn, data, statistic, sampled, edges), state)
+        if state.draws > draws:
+            raise ValueError(f"{keep} already has {state.draws} draws of each row; draws={draws} asks for fewer.")
+        # The same program may round differently on another machine; one chunk again tells.
+        if state.chunks and keep.first_chunk != digest(to_host(run(0, chunk), rows.here)):
+            raise ValueError(f"{keep}: the first chunk comes out differently on this machine. {keep.REDO}")
+    report = _report_to_stderr() if progress == "auto" else progress
+    return _run(run, state, draws, chunk, rows.here, report, keep).estimate(edges)
+
+
+def _chunks(
+    key: jax.Array,
+    rows: Rows,
+    distribution: Any,
+    data: Any,
+    statistic: Statistic | None,
+    bins: ArrayLike | None,
+    chunk: int,
+) -> tuple[Chunks, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct, np.ndarray | None]:
+    """Return what draws and summarises a chunk by its number, the shapes of its draws and of a summary, and the bins' edges."""
+
+    # Two programs: in one, XLA's CPU compiler repeats the draws in every sum that takes them, and may not come to an end.
+    def draws_of(key: jax.Array, number: jax.Array, distribution: Any) -> jax.Array:
+        return rows.draw(jax.random.fold_in(key, number), distribution, (chunk,))
+
+    def summary_of(draws: jax.Array, keep: jax.Array, data: Any) -> ChunkSummary:
+        values = draws if statistic is None else _values(statistic(draws, data), draws)
+        return summarize(values, keep, None if edges is None else jnp.asarray(edges))
+
+    shared, by_row, drawn = PartitionSpec(), PartitionSpec(AXIS), PartitionSpec(None, AXIS)
+    sample = rows.map(draws_of, (shared, shared, by_row), drawn)
+    summary = rows.map(summary_of, (drawn, shared, by_row), by_row)
+    draws = sample.eval_shape(key, np.uint32(0), distribution)
+    edges = None if bins is None else _edges(bins, draws.dtype)
+    placed = jax.ShapeDtypeStruct(draws.shape, draws.dtype, sharding=NamedSharding(rows.mesh, drawn))  # as the draws will be
+    found = summary.eval_shape(placed, np.int32(0), data).minimum
+    return lambda number, keep: summary(sample(key, np.uint32(number), distribution), np.int32(keep), data), draws, found, edges
+
+
+def _values(found: Any, draws: jax.Array) -> jax.Array:
+    """Check what a statistic returned for the rows of one device."""
+    if not isinstance(found, jax.Array) or not (jnp.issubdtype(found.dtype, jnp.floating) or found.dtype.kind in "bui"):
+        raise TypeError(f"statistic must return one array of real numbers, got {found}.")
+    if found.shape[:2] != draws.shape[:2]:
+        raise ValueError(
+            f"statistic must keep the axes of draws and rows, {draws.shape[:2]} here, and returned shape {found.shape}."
+        )
+    return found.astype(draws.dtype)
+
+
+def _edges(bins: ArrayLike, dtype: Any) -> np.ndarray:
+    edges = np.asarray(bins)
+    if edges.ndim != 1 or not len(edges) or edges.dtype.kind not in "buif":
+        raise ValueError(f"bins must be a row of one or more edges, got shape {edges.shape} and dtype {edges.dtype}.")
+    edges = edges.astype(dtype)
+    if not np.all(edges[1:] > edges[:-1]) or np.isnan(edges).any():
+        raise ValueError(f"bins must be ascending (in {np.dtype(dtype).name}), got {bins}.")
+    return edges
+
+
+def _run(run: Chunks, state: State, draws: int, chunk: int, rows: int, report: Reporter | None, keep: Checkpoint | None) -> State:
+    """Go on from a state of whole chunks to ``draws`` draws."""
+    start = time.monotonic()
+
+    def start_chunk(number: int) -> tuple[int, ChunkSummary | None]:
+        size = max(0, min(chunk, draws - number * chunk))  # how many of its draws count
+        return size, run(number, size) if size else None
+
+    if keep is not None:
+        keep.save(state)
+    whole = state
+    size, ahead = start_chunk(state.chunks)
+    try:
+        while ahead is not None:
+            number, count, current = state.chunks, size, ahead
+            size, ahead = start_chunk(number + 1)
+            summary = to_host(current, rows)
+            state = state.merge(summary, count)
+            if count == chunk:
+                whole = state
+                if keep is not None and number == 0:
+                    keep.first_chunk = digest(summary)
+            if report is not None:
+                report(Progress(state.draws, draws, time.monotonic() - start))
+            if keep is not None:
+                keep.save_if_due(whole)
+    finally:
+        if keep is not None:
+            keep.save(whole)
+    return state
+
+
+def _report_to_stderr() -> Reporter:
+    """Return a function that writes a line every few seconds, and one at the end of a run that needed any."""
+    written = 0.0
+
+    def report(progress: Progress) -> None:
+        nonlocal written
+        due = progress.seconds - written >= _SECONDS
+        if due or (written > 0 and progress.done == progress.total):
+            written = progress.seconds
+            share = 100 * progress.done / progress.total
+            print(f"{progress.done:,} of {progress.total:,} draws ({share:.1f} %), {progress.seconds:.0f} s", file=sys.stderr)
+
+    return report

@@ -1,0 +1,123 @@
+"""The compilation cache: where it is, when there is none, that programs hold no data, and that a second call compiles nothing."""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from dpjax.command_line import estimate, main
+
+
+@pytest.fixture
+def no_folder(monkeypatch):
+    """As in a new process: JAX has no folder yet. What a test sets is undone."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
+    before = {name: getattr(jax.config, name) for name in names}
+    jax.config.update(names[0], None)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "folder"),
+    [
+        ("linux", {"HOME": "/home/me"}, "/home/me/.cache/dpjax"),
+        ("linux", {"HOME": "/home/me", "XDG_CACHE_HOME": "/fast"}, "/fast/dpjax"),
+        ("darwin", {"HOME": "/Users/me"}, "/Users/me/Library/Caches/dpjax"),
+        ("win32", {"LOCALAPPDATA": "/me/Local"}, "/me/Local/dpjax/Cache"),
+    ],
+)
+def test_the_folder_is_that_of_the_platform(monkeypatch, platform, variables, folder):
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert main.cache_folder() == pathlib.Path(folder)
+
+
+def test_a_folder_of_the_user_is_used_and_made_private(monkeypatch, tmp_path, no_folder):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    main.keep_compiled_programs()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "dpjax")
+    assert (tmp_path / "dpjax").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    main.keep_compiled_programs()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "dpjax")  # what is set already stays
+
+
+@pytest.mark.parametrize("spoiled", ["a file is there", "anybody may write there"])
+def test_without_a_folder_of_its_own_the_run_goes_on(monkeypatch, run, ten, tmp_path, no_folder, spoiled):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    (tmp_path / "cache").mkdir()
+    if spoiled == "a file is there":
+        (tmp_path / "cache" / "dpjax").touch()
+    else:
+        (tmp_path / "cache" / "dpjax").mkdir()
+        (tmp_path / "cache" / "dpjax").chmod(0o777)
+    outcome = run("median", ten(), "--lower", 1, "--upper", 0, "--neighbors", "swap")
+    assert outcome.err == "dpjax: error: --lower must be below --upper: got 1 and 0 for x.\n"
+    assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_the_flag_and_the_demo_keep_nothing(monkeypatch, run, ten):
+    kept = []
+    monkeypatch.setattr(main, "keep_compiled_programs", lambda: kept.append(True))
+    wrong = ("--lower", 1, "--upper", 0)
+    run("median", ten(), *wrong, "--neighbors", "swap", "--no-compilation-cache")
+    run("demo", *wrong)  # measures what compilation takes
+    assert not kept
+    run("median", ten(), *wrong, "--neighbors", "swap")
+    assert kept
+
+
+def programs_of(monkeypatch, records, **changes):
+    """The text of the program that would be compiled."""
+    texts = []
+
+    def lower(*arguments, **options):
+        texts.append(program.lower(*arguments, **options).as_text())
+        raise StopIteration
+
+    program = estimate._program
+    with monkeypatch.context() as patch:
+        patch.setattr(estimate, "_program", lower)
+        asked = {"quantile": estimate.Fraction(1, 2), "neighbors": "add_remove", "definition": "linear", "draws": 1}
+        asked |= {"seed": 0, "epsilon": [1.0], "rho": 0.0} | changes
+        with pytest.raises(StopIteration):
+            estimate._answer("laplace", records, np.array([records.size], np.int32), 0, 0.0, 100.0, argparse.Namespace(**asked))
+    return texts
+
+
+def test_a_program_depends_on_nothing_but_the_number_of_records_rounded_up(monkeypatch):
+    one, other = np.arange(10.0)[None], np.random.default_rng(0).uniform(0, 100, (1, 33))
+    first = programs_of(monkeypatch, one)
+    assert programs_of(monkeypatch, other, seed=7, epsilon=[0.5]) == first
+    assert programs_of(monkeypatch, one, draws=2) != first
+
+
+@pytest.mark.slow
+def test_a_second_call_compiles_nothing(write, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+    found = []
+    for records in (range(10), range(20, 53)):
+        command = ("median", write("x\n" + "".join(f"{x}\n" for x in records)), "--neighbors", "add_remove", "--json")
+        bounds = ("--lower", str(min(records)), "--upper", "100", "--seed", "1")
+        done = subprocess.run(
+            [sys.executable, "-m", "dpjax", *command, *bounds], env=environment, capture_output=True, check=True, timeout=600
+        )
+        assert done.stderr == b""
+        files = sorted(path.name for path in (tmp_path / "cache" / "dpjax").glob("*-cache"))
+        found.append((files, json.loads(done.stdout)["rows"][0]["n"]))
+    assert found[0][0] == found[1][0] != []
+    assert [n for _, n in found] == [10, 33]

@@ -1,0 +1,30 @@
+"""What ``import dpjax`` does: it compiles nothing, and loads some packages only when they are asked for."""
+
+import os
+import subprocess
+import sys
+
+import dpjax
+
+
+def test_importing_compiles_nothing_and_leaves_packages_for_later():
+    program = (
+        "import sys, dpjax\n"
+        "later = {'auditing', 'bounds', 'metric_privacy', 'release', 'simulation', 'command_line'}\n"
+        "assert not [name for name in later if 'dpjax.' + name in sys.modules]\n"
+        "assert later - {'command_line'} <= set(dir(dpjax)) and 'simulate' in dir(dpjax)\n"
+        "from dpjax import simulate, sharded_sample\n"
+        "assert dpjax.simulation.simulate is simulate and dpjax.release.Grid and dpjax.auditing.worst_neighbor\n"
+    )
+    environment = os.environ | {"JAX_LOG_COMPILES": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Compiling" not in done.stderr
+
+
+def test_everything_public_is_there():
+    for name in dpjax.__all__:
+        assert getattr(dpjax, name) is not None
+        assert name in dir(dpjax)
