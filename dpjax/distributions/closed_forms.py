@@ -7,7 +7,7 @@ temporaries stay in the cache. Sums of masses run from the far end of each side 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,11 +98,11 @@ def _resolve(distribution: PiecewiseExponential, base: Base) -> Resolved:
     return Resolved(line, base, (halves[0], halves[1]))
 
 
-def _by_rows(compute: Callable[..., Any], distribution: PiecewiseExponential, *points: jax.Array) -> Any:
+def _by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponential, *points: jax.Array) -> jax.Array:
     """Call ``compute(resolved, *points)`` on the rows of a distribution, a cacheful at a time.
 
-    Points broadcast against the batch and reach ``compute`` as ``(rows, samples)``; it returns arrays of that shape, or
-    ``(rows, 1)`` if there are no points.
+    Points broadcast against the batch and reach ``compute`` as ``(rows, samples)``; it returns an array of that shape,
+    or ``(rows, 1)`` if there are no points.
     """
     shape = jnp.broadcast_shapes(distribution.batch_shape, *(p.shape for p in points))
     rank = len(distribution.batch_shape)
@@ -111,31 +111,30 @@ def _by_rows(compute: Callable[..., Any], distribution: PiecewiseExponential, *p
     if not points:
         samples = ()
     if prod(shape) == 0:
-        like = jax.eval_shape(lambda: compute(_resolve(distribution, weigh(distribution.line())[0]), *points))
-        return jax.tree.map(lambda _: jnp.zeros(shape, distribution.dtype), like)
+        return jnp.zeros(shape, distribution.dtype)
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, rows), 0, -1) for p in points]
     base = weigh(distribution.line())[0]
     base = jax.tree.map(lambda field: jnp.broadcast_to(field, (*batch, 1)).reshape(rows, 1), base)
 
-    def some(start: Any, size: int) -> Any:
+    def some(start: Any, size: int) -> jax.Array:
         own_base, own_columns = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), (base, columns))
         found = compute(_resolve(_rows_of(distribution, batch, start, size), own_base), *own_columns)
-        return jax.tree.map(lambda a: jnp.broadcast_to(a, (size, *a.shape[-1:])), found)
+        return jnp.broadcast_to(found, (size, *found.shape[-1:]))
 
     def out(array: jax.Array) -> jax.Array:
         return jnp.moveaxis(array, -1, 0).reshape(samples + batch)
 
     size = max(1, min(rows, _BLOCK // max(distribution.lower.size + distribution.upper.size, 1)))
     if size == rows:
-        return jax.tree.map(out, some(0, rows))
+        return out(some(0, rows))
     starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two may overlap
 
-    def chunks() -> Any:
+    def chunks() -> jax.Array:
         found = jax.lax.map(lambda start: some(start, size), jnp.asarray(starts))
         rest = rows - (len(starts) - 1) * size
-        return jax.tree.map(lambda a: jnp.concatenate([a[:-1].reshape(-1, a.shape[-1]), a[-1, size - rest :]]), found)
+        return jnp.concatenate([found[:-1].reshape(-1, found.shape[-1]), found[-1, size - rest :]])
 
-    return jax.tree.map(out, jax.lax.platform_dependent(cpu=chunks, default=lambda: some(0, rows)))
+    return out(jax.lax.platform_dependent(cpu=chunks, default=lambda: some(0, rows)))
 
 
 def _rows_of(distribution: PiecewiseExponential, batch: tuple[int, ...], start: Any, size: int) -> PiecewiseExponential:
@@ -175,15 +174,15 @@ class Found(NamedTuple):
         return jnp.clip((y - self.near) / width, 0.0, 1.0)
 
 
-def _read(r: Resolved, upper: jax.Array, index: tuple[jax.Array, jax.Array], beyond: Any = None) -> tuple[Found, jax.Array | None]:
-    """Read the pieces of these indices on either side, for each point from its own; also what ``beyond`` has there, if given."""
+def _read(r: Resolved, upper: jax.Array, index: Sequence[jax.Array], beyond: Any = None) -> tuple[Found, jax.Array]:
+    """Read the pieces of these indices on either side, for each point from its own; also what ``beyond`` has at their far ends."""
     found = []
     for number, half in enumerate(r.halves):
         at = jnp.clip(index[number], 0, max(half.side.size - 1, 0))
         near, far = half.side.ends(at)
         if not half.side.size:  # one point, and nothing of it is used
             zero = jnp.zeros_like(near)
-            found.append((near, far, zero, zero, zero, zero, zero, zero))
+            found.append((near, far, zero, zero, zero > 0, zero, zero, zero))
             continue
         costs = take(half.side.cost_near, at), take(half.side.cost_far, at)
         extra = zero = jnp.zeros_like(near) if beyond is None else take(beyond[number], at + 1)
@@ -208,6 +207,11 @@ def _beyond(half: Half) -> jax.Array:
     return _sums_inwards(jnp.concatenate([half.weight, jnp.broadcast_to(half.tail, (*half.weight.shape[:-1], 1))], axis=-1))
 
 
+def _sums_outwards(terms: jax.Array) -> jax.Array:
+    """The sum of each term and all before it on the last axis."""
+    return jnp.flip(_sums_inwards(jnp.flip(terms, -1)), -1)
+
+
 def _sums_inwards(terms: jax.Array) -> jax.Array:
     """The sum of each term and all after it on the last axis: blocks of 32 as a product of matrices, then the blocks after."""
     size = terms.shape[-1]
@@ -225,22 +229,8 @@ def _center(r: Resolved) -> jax.Array:
 
 
 @jax.jit
-def normalizer(distribution: PiecewiseExponential) -> tuple[jax.Array, jax.Array]:
-    """The lowest cost that has mass in each row, and the log of Z counted from exp(-rate * cost) there.
-
-    With ties it can be a level of many thousands, whose float32 product with the rate would be off by more than a mass.
-    """
-
-    def compute(r: Resolved) -> tuple[jax.Array, jax.Array]:
-        return r.base.cost, r.log_normalizer
-
-    return _by_rows(compute, distribution)
-
-
-@jax.jit
 def log_normalizer(distribution: PiecewiseExponential) -> jax.Array:
-    cost, above = normalizer(distribution)
-    return above - distribution.rate * cost
+    return _by_rows(lambda r: r.log_normalizer - r.line.rate * r.base.cost, distribution)
 
 
 @jax.jit
@@ -271,20 +261,26 @@ def log_prob(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
 @jax.jit
 def cdf(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
     def compute(r: Resolved, y: jax.Array) -> jax.Array:
+        low, high = r.halves
         upper = y >= _center(r)
-        here, beyond = _read(r, upper, tuple(_locate(half, y) for half in r.halves), [_beyond(half) for half in r.halves])
+        # The weight below each piece: on the lower side what is further out, on the upper side what is further in.
+        below = _beyond(low), low.total + jnp.concatenate([jnp.zeros_like(high.tail), _sums_outwards(high.weight)], axis=-1)
+        index = _locate(low, y), _locate(high, y)
+        here, _ = _read(r, upper, index)
+        start = jnp.where(upper, take(below[1], index[1]), take(below[0], jnp.minimum(index[0] + 1, np.int32(low.side.size))))
         inner = here.share(y)
         outer = 1 - inner
-        # The part of the piece that is further out, as a product where a difference would cancel.
-        falls_off = jnp.exp(-here.decay * inner) * piece.cdf_fraction(outer, here.decay)
-        outside = beyond + here.weight * jnp.where(here.rises, falls_off, piece.cdf_fraction(outer, here.decay))
+        # How far y is from the end of the piece that its mass is counted from, and whether that is the low-cost end.
+        near, far = jnp.where(upper, inner, outer), jnp.where(upper, outer, inner)
+        falling = jnp.exp(-here.decay * far) * piece.cdf_fraction(near, here.decay)  # a product where a difference would cancel
+        part = jnp.where(here.rises == upper, piece.cdf_fraction(near, here.decay), falling)
+        value = (start + here.weight * part) / r.total
         for half in r.halves:
             past = half.sign * (y - half.end)
             safe = jnp.where(half.scale > 0, half.scale, 1.0)
-            gone = jnp.where(half.scale > 0, half.tail * jnp.exp(-jnp.maximum(past, 0.0) / safe), 0.0)
-            outside = jnp.where((past >= 0) & (upper == (half.sign > 0)), gone, outside)
-        share = outside / r.total
-        return jnp.clip(jnp.where(upper, 1 - share, share), 0.0, 1.0)
+            gone = jnp.where(half.scale > 0, half.tail * jnp.exp(-jnp.maximum(past, 0.0) / safe), 0.0) / r.total
+            value = jnp.where((past >= 0) & (upper == (half.sign > 0)), 1 - gone if half.sign > 0 else gone, value)
+        return jnp.clip(value, 0.0, 1.0)
 
     return _by_rows(compute, distribution, y)
 

@@ -189,13 +189,6 @@ class PiecewiseExponential(Distribution):
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
         return sampling.sample(key, self, shape, "auto", first)
 
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return sampling.sample(key, self, shape, "auto", first)
-
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
-        """Draw where the batch's first row is row number ``first`` of a larger batch; see ``dpjax.simulation``."""
-        return sampling.sample(key, self, shape, "auto", first)
-
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log-density at ``y``, ``-inf`` outside the support; at an edge, the limit from the right (from the left at the top).
 

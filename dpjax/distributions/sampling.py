@@ -113,9 +113,9 @@ def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> ja
     upper = jnp.broadcast_to(upper[..., None], slot.shape).reshape(flat)
     index = slot.reshape(flat)
     near, far = _pick(line, upper, index, lambda side, _, at: side.ends(at))
-    fields = _pick(line, upper, index, lambda _, heights, at: tuple(take(field, at) for field in heights[:3]))
+    mantissa, exponent, cost = _pick(line, upper, index, lambda _, heights, at: tuple(take(field, at) for field in heights[:3]))
     there = index < jnp.where(upper, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
-    weight = Heights(*fields, line.heights[0].bits).weight(jnp.abs(far - near), base)
+    weight = Heights(mantissa, exponent, cost, line.heights[0].bits).weight(jnp.abs(far - near), base)
     return jnp.where(there, weight, 0.0).reshape(slot.shape)
 
 

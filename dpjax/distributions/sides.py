@@ -202,7 +202,8 @@ def weigh(line: Line) -> tuple[Base, jax.Array]:
     large epsilon) or in tiny pieces are weighed again from a base of their own. A base only changes powers of two, and each row
     decides for itself.
     """
-    line = Line(*jax.lax.stop_gradient(line[:4]), line.batch)
+    sides, heights, tails, rate = jax.lax.stop_gradient(line[:4])
+    line = Line(sides, heights, tails, rate, line.batch)
     zero = jnp.zeros((1,), line.rate.dtype)
     plain = Base(zero, zero.astype(jnp.int32), zero)
     tables = [heights.from_zero() for heights in line.heights]
@@ -212,7 +213,8 @@ def weigh(line: Line) -> tuple[Base, jax.Array]:
 
     def again() -> tuple[Base, jax.Array]:
         def one(number: jax.Array) -> tuple[Base, jax.Array]:
-            own = Line(*jax.tree.map(lambda leaf: row(leaf, line.batch, number), line[:4]), ())
+            sides, heights, tails, rate = jax.tree.map(lambda leaf: row(leaf, line.batch, number), line[:4])
+            own = Line(sides, heights, tails, rate, ())
             base = jax.tree.map(lambda own, plain: jnp.where(fits.reshape(-1)[number], plain, own), _own_base(own), plain)
             weights = own.by_lanes(lambda width, heights: heights.weight(width, base), jnp.add, 0.0, own.heights)
             return base, _joined(own, weights, base)

@@ -48,20 +48,21 @@ class Heights(NamedTuple):
         """The heights themselves, where they are in the range of the dtype; otherwise 0 or large."""
         # A division, not a product: XLA counts it as expensive, and so makes this table once and not once a row.
         height = self.mantissa / power_of_two(self.exponent, self.mantissa.dtype)
-        return jnp.where(jnp.abs(self.cost * self.bits) < float(jnp.finfo(height.dtype).maxexp), height, 0.0)
+        beyond = jnp.abs(self.cost * self.bits) >= float(jnp.finfo(height.dtype).maxexp)  # a NaN stays visible
+        return jnp.where(beyond, 0.0, height)
 
     def weight(self, width: jax.Array, base: "Base") -> jax.Array:
         """The weights of pieces of these widths, relative to the base of their row."""
         power = power_of_two(base.exponent - self.exponent, width.dtype)
         # abs() changes nothing, and keeps a compiler from fusing this product with a later sum into one rounding.
-        return jnp.where(self._near(base), jnp.abs(width * power * self.mantissa), 0.0)
+        return jnp.where(self._beyond(base), 0.0, jnp.abs(width * power * self.mantissa))
 
     def log2_weight(self, width: jax.Array, base: "Base") -> jax.Array:
         """The binary logarithm of the weights, rounded to an integer near it, int32; ``NEVER`` for width 0."""
-        return jnp.where((width > 0) & self._near(base), log2_floor(width) + (base.exponent - self.exponent), NEVER)
+        return jnp.where((width > 0) & ~self._beyond(base), log2_floor(width) + (base.exponent - self.exponent), NEVER)
 
-    def _near(self, base: "Base") -> jax.Array:
-        return (self.cost - base.cost) * self.bits < _FAR
+    def _beyond(self, base: "Base") -> jax.Array:
+        return (self.cost - base.cost) * self.bits >= _FAR  # a NaN is not: it stays visible
 
 
 class Base(NamedTuple):

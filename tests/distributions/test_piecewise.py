@@ -215,9 +215,8 @@ def test_a_row_of_nan_stays_alone():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    law = PiecewiseExponential(jnp.arange(4.0), jnp.ones(2), jnp.ones(3), jnp.asarray(1.0))
     with pytest.raises(ValueError, match=r"m\+1 edges need m costs.*\(4,\), \(2,\) and \(3,\)"):
-        law.mean()
+        PiecewiseExponential(jnp.arange(4.0), jnp.ones(2), jnp.ones(3), jnp.asarray(1.0))
 
 
 @pytest.mark.parametrize(
