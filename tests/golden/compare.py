@@ -4,8 +4,8 @@ A value may differ from the recorded one by ``tolerance * max(|recorded|, floor)
 5e-6 in float32 (42 units in the last place), unless the table says otherwise; the values recorded in float32 are within 0.6
 of that of those recorded in float64, but for survival functions and the Renyi divergences of bounded range, which have 2e-5 for
 that reason. Quantiles have 2e-5 too: version 0.2 finds each from the far end of its own side of the center, so one of a small
-probability that lies across the center is a difference of masses, off by up to 8e-6 of the range. The floor is the natural scale of the quantity, below which a difference says nothing, since the quantity is the
-result of a cancellation:
+probability that lies across the center is a difference of masses, off by up to 8e-6 of the range. The floor is the natural scale of
+the quantity, below which a difference says nothing, since the quantity is the result of a cancellation:
 
 * a logarithm of a density has floor 1: an absolute error of a logarithm is a relative one of the density;
 * a probability has floor 1e-3: survival and cdf are differences of sums of order 1 somewhere, and an error of 1e-15 there is
