@@ -1,5 +1,6 @@
-"""Laws as JAX pytrees: exact densities, quantiles and error bars, and draws."""
+"""Distributions as JAX pytrees: exact densities, quantiles and error bars, and draws."""
 
+from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.finite import Finite
@@ -10,6 +11,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 __all__ = [
     "Cauchy",
     "Clamped",
+    "Distribution",
     "Finite",
     "LaplaceLogNormal",
     "PiecewiseExponential",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import prod
+from math import e, log2, prod
 from typing import Any
 
 import jax
@@ -12,10 +12,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, Shape, compiled, draws_first, draws_shape
-from dpjax.distributions.intervals import line_of_intervals
-from dpjax.distributions.sampling import draw
-from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, take
-from dpjax.random.keys import check_key
+from dpjax.distributions.selection import Table, choose
+from dpjax.distributions.weights import exponent_of, power_of_two
+from dpjax.numerics.batching import broadcast_rows, take
+from dpjax.numerics.sums import pad, pairwise_sum
+from dpjax.random.keys import check_key, fold_in_range, row_words
+
+_FEW = 64  # up to so many draws from a row cost less by counting than by a table
 
 
 @jax.tree_util.register_dataclass
@@ -184,11 +187,12 @@ def _choose(key: jax.Array, distribution: Finite, draws: int, first: ArrayLike) 
     batch = distribution.batch_shape
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros((*batch, draws), jnp.int32)
-    above = above_least(align(distribution.cost, len(batch) + 1))
-    absent = above == jnp.inf
-    weights = jnp.where(absent, 0.0, jnp.where(jnp.isnan(above), jnp.nan, 1.0)).astype(distribution.dtype)
-    rate = broadcast_batch(distribution.rate, batch)[..., None]  # rows that differ in their values only draw separately too
-    rate = jnp.minimum(rate, float(jnp.finfo(rate.dtype).max) / 2)
-    line = line_of_intervals(weights, jnp.where(absent, 0.0, above), rate, False)
-    index, offset = draw(key, line, draws, "auto", first)
-    return jnp.moveaxis(jnp.where(jnp.isnan(offset), -1, index), 0, -1)
+    above = pad(above_least(distribution.cost), value=jnp.inf)
+    bits = jnp.minimum(distribution.rate, 2.0**60)[..., None] * log2(e)  # a larger rate decides nothing else, and would overflow
+    far = above * bits >= 64
+    exponent, fraction = exponent_of(jnp.where(far, 0.0, above), bits)
+    weights = jnp.where(far | (above == jnp.inf), 0.0, jnp.exp2(-fraction) * power_of_two(-exponent, distribution.dtype))
+    weights = broadcast_rows(weights, batch)
+    words = fold_in_range(row_words(key, batch, first), draws, stream=1)
+    index = choose(weights[..., None, :], words) if draws <= _FEW else Table.of(weights).choose(words)
+    return jnp.where(pairwise_sum(weights) > 0, index, -1)

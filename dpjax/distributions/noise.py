@@ -75,8 +75,10 @@ class SymmetricNoise(Distribution):
         return self.loc + self.scale * jnp.where(p < 0.5, -z, z)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The lower and upper end of the central interval of probability ``level``."""
-        reach = jnp.abs(self.loc - self.quantile((1 - self._points("level", level)) / 2))  # at the precision of the lower tail
+        """The lower and upper end of the central interval of probability ``level``; NaN outside [0, 1]."""
+        level = self._points("level", level)
+        reach = jnp.abs(self.loc - self.quantile((1 - level) / 2))  # at the precision of the lower tail
+        reach = jnp.where(level >= 0, reach, jnp.nan)
         return self.loc - reach, self.loc + reach
 
     def mean(self) -> jax.Array:
@@ -167,7 +169,7 @@ def _sample(key: jax.Array, distribution: SymmetricNoise, shape: tuple[int, ...]
         return pad(array.reshape(-1)) if lanes == 1 else array
 
     def uniform(number: int) -> UniformPair:
-        pair = uniform_from_words(fold_in_range(rows, lanes, stream=number), distribution.dtype)
+        pair = uniform_from_words(fold_in_range(rows, lanes, stream=number + 1), distribution.dtype)
         return UniformPair(in_lanes(pair.value), in_lanes(pair.complement))
 
     whole = jax.tree.map(lambda field: jnp.broadcast_to(field, batch)[..., None], distribution)

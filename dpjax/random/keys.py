@@ -82,9 +82,9 @@ def fold_in(keys: Words, index: jax.Array) -> Words:
 
 
 def fold_in_range(keys: Words, size: int, first: ArrayLike = 0, stream: ArrayLike = 0) -> Words:
-    """Fold ``first, ..., first + size - 1`` into each key, on a new last axis: also the words of variates number first, ...
+    """Fold ``first, ..., first + size - 1`` into each key, on a new last axis: the words of the variates of these numbers.
 
-    Streams of different numbers are independent; stream 0 is that of ``jax.random.fold_in``.
+    Different streams are independent; stream 0 is that of ``jax.random.fold_in``.
     """
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
     counter = Words(jnp.full_like(index, jnp.asarray(stream, jnp.uint32)), index)

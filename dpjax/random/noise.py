@@ -3,7 +3,7 @@
 A variate takes two 32-bit words, read as the 64-bit integer W. The uniform is the pair (u, 1-u) with u = (W + 1/2) / 2^64,
 each of the two rounded on its own, so neither is ever 0 and a logarithm of the smaller one reaches 65 log 2 = 45 nats.
 ``jax.random.gumbel`` and ``jax.random.exponential`` in float32 reach 15.9 nats: an event of probability below 2^-24 would
-never happen, and a private law would lose its tail.
+never happen, and a private distribution would lose its tail.
 """
 
 from math import prod

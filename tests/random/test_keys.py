@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpjax.random import check_key, gumbel, row_keys, words
+from dpjax.random.keys import fold_in_range, row_words
 
 
 @pytest.mark.parametrize(
@@ -66,3 +67,12 @@ def test_words_of_a_stream_do_not_depend_on_its_length():
     assert short.high.dtype == jnp.uint32
     with pytest.raises(ValueError, match="fewer than 2\\^32"):
         words(jax.random.key(1), (2**16, 2**16))
+
+
+def test_streams_of_a_key_are_different_and_the_first_is_the_one_of_fold_in():
+    key = jax.random.key(2)
+    streams = [np.stack(fold_in_range(row_words(key, ()), 9, stream=number)) for number in range(3)]
+    np.testing.assert_array_equal(streams[0].T, jax.random.key_data(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(9))))
+    assert len(np.unique(np.stack(streams))) == 3 * 2 * 9
+    later = fold_in_range(row_words(key, ()), 4, first=5, stream=2)
+    np.testing.assert_array_equal(np.stack(later), streams[2][:, 5:])

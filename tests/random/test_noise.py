@@ -56,7 +56,7 @@ def test_tails_reach_45_nats_in_float32():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_laws(dtype, x64):
+def test_draws_follow_their_distributions(dtype, x64):
     shape, key = (200_000,), jax.random.key(7)
     assert_follows(uniform(key, shape, dtype).value, lambda y: y)
     assert_follows(exponential(key, shape, dtype), lambda y: -np.expm1(-y))
