@@ -80,7 +80,7 @@ def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Na
     distance = np.asarray(jnp.abs(draws - profile.value), np.float64)
     return Measurement(
         mechanism=mechanism,
-        mean_abs_error=float(np.mean(distribution.mean_abs_error(profile.value), dtype=np.float64)),
+        mean_abs_error=float(np.mean(np.asarray(distribution.mean_abs_error(profile.value)), dtype=np.float64)),
         measured_abs_error=float(distance.mean()),
         standard_error=float(distance.std(ddof=1) / np.sqrt(distance.size)),
         medians_per_second=asked.datasets / statistics.median(seconds),

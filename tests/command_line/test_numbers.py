@@ -21,6 +21,11 @@ def library_distribution(mechanism, profile, epsilon, lower, upper, rho=0.0):
     return getattr(dpjax, mechanism)(profile, epsilon, rho=rho)
 
 
+def closed_forms(expected):
+    """Numbers of another program, which may round otherwise in the last places of float32; draws are equal bit for bit."""
+    return pytest.approx(np.float64(expected), rel=1e-6, abs=0)
+
+
 def key_of(seed, column, mechanism):
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), column), MECHANISMS.index(mechanism))
 
@@ -64,8 +69,7 @@ def test_every_row_is_the_distribution_of_its_group(answer, ages, q, neighbors, 
         g = list(AGES).index(group)
         error, low, high, sample = expected[mechanism]
         assert row["n"] == len(AGES[group])
-        assert np.float32(row["mean_abs_error"]) == error[i, g]
-        assert tuple(np.float32(row["interval95"])) == (low[i, g], high[i, g])
+        assert (row["mean_abs_error"], *row["interval95"]) == closed_forms((error[i, g], low[i, g], high[i, g]))
         np.testing.assert_array_equal(np.float32(row["draws"]), sample[:, i, g])
         # The group alone, and the library left out.
         value, distribution = oracle_distribution(mechanism, AGES[group], q, neighbors, row["epsilon"], 0.0, 100.0)
@@ -104,7 +108,7 @@ def test_rho_is_the_rho_of_the_library(answer, ten):
     (row,) = answer("median", ten(), *TEN, "--rho", 0.5, "--seed", 3)["rows"]
     profile = dpjax.median(np.arange(10.0)[None], lower=0, upper=10, neighbors="add_remove", count=np.array([10], np.int32))
     distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]), rho=0.5)
-    assert np.float32(row["mean_abs_error"]) == distribution.mean_abs_error(profile.value)[0, 0]
+    assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(profile.value)[0, 0])
     assert np.float32(row["draws"][0]) == distribution.sample(key_of(3, 0, "piecewise_laplace"))[0, 0]
 
 
@@ -144,7 +148,7 @@ def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
     clamped = np.clip(np.array(records, float), 0, 10)[None]
     profile = dpjax.median(clamped, lower=0, upper=10, neighbors="add_remove", definition="lower", count=np.array([10], np.int32))
     distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
-    assert np.float32(row["mean_abs_error"]) == distribution.mean_abs_error(4.0)[0, 0]
+    assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(4.0)[0, 0])
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
