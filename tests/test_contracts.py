@@ -90,7 +90,7 @@ PIPELINES = {
         median(x, lower=a, upper=b, neighbors="swap").truncate(2, step=b - a), eps
     ),
     "plm of radii": lambda x, eps, a, b: piecewise_laplace(
-        from_radii(jnp.mean(x, -1), jnp.linspace(0.1, 0.4, 4), neighbors="swap", step=b - a), eps
+        from_radii(jnp.mean(x, -1), jnp.linspace(0.1, 0.4, 4)[(None,) * (x.ndim - 1)], neighbors="swap", step=b - a), eps
     ),
     "inv of a quantile": lambda x, eps, a, b: inverse_sensitivity(quantile(x, 0.9, lower=a, upper=b, neighbors="add_remove"), eps),
     "inv of an order statistic": lambda x, eps, a, b: inverse_sensitivity(

@@ -1,17 +1,12 @@
-"""Statistics that can only fall when people leave: their values after the worst l removals, and the profile around a shifted level.
+"""Down sensitivity: the values of a monotone statistic after the worst l removals, and the profile around a shifted level.
 
 Adding one person can raise a maximum or a sum by any amount, but removing people can lower it no further than the data at hand
 allow. With
 
     h(l) = min{f(z): z a subset of x with at most l people removed},   h(0) = f(x),   h(l) = f(empty) for l >= n,
 
-and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 and 2, read backwards):
-
-    statistic          h(l)                                                   people
-    maximum            the (l+1)-th largest record                            one record each
-    distinct count     the values left after the rarest l records are gone    one record each
-    nonnegative sum    the total without the l largest records                one record each
-    user sum           the total without the l largest persons' totals        many rows each
+and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 and 2, read backwards).
+:mod:`dpjax.statistics.monotone` has such statistics.
 
 A person replaced is one removed and one added, which move h in opposite directions: through y = x without the old one,
 h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person more or less is so for one replaced, at the same
@@ -29,7 +24,7 @@ import jax.numpy as jnp
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate
-from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile, extend, from_sides
 
 
 @jax.tree_util.register_dataclass
@@ -109,11 +104,11 @@ class DownSensitivity:
             ValueError: ``tau`` is not an integer from 1 on.
 
         Privacy:
-            For x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) at whole levels, so H_x(s+1) <= H_x'(s) <= H_x(s) at all
+            For x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) at integer levels, so H_x(s+1) <= H_x'(s) <= H_x(s) at all
             real s >= 0 (the two share their fractional part). Hence upwards H_x'(tau - s) <= H_x(tau - s) <= H_x'(tau - (s+1)),
             and the bound is the largest value of all; downwards H_x'(tau + s) >= H_x(tau + s + 1) and
             H_x(tau + s) >= H_x'(tau + s). So the values at level s never lie beyond those of the neighbour at level s+1, on
-            either side and in both directions: Corollary 3.1, also between whole levels.
+            either side and in both directions: Corollary 3.1, also between integer levels.
 
         >>> import jax.numpy as jnp
         >>> from dpjax.statistics.monotone import maximum
@@ -122,12 +117,9 @@ class DownSensitivity:
         ([5.0, 7.0, 8.0, 100.0], [5.0, 1.0, 0.0])
         """
         tau = check_shift(tau)
-        missing = max(tau + 1 - self.values.shape[-1], 0)
-        values = concatenate(self.values, jnp.repeat(self.values[..., -1:], missing, axis=-1))
+        values = extend(self.values, max(tau + 1, self.values.shape[-1]))
         upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
-        lower = values[..., tau:]
-        upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=self.dtype) for side in (upper, lower))
-        return SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=self.neighbors)
+        return from_sides(upper, values[..., tau:], neighbors=self.neighbors)
 
 
 def check_shift(tau: int) -> int:

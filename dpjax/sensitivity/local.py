@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile, extend
 from dpjax.sensitivity.smooth import SmoothSensitivity, smooth_bound
 
 
@@ -112,9 +112,3 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     support = profile.support
     low, high = (profile.lower[..., -1], profile.upper[..., -1]) if support is None else support
     return LocalSensitivity(profile.value, at_distance, low, high, neighbors=profile.neighbors)
-
-
-def extend(side: jax.Array, size: int) -> jax.Array:
-    """Repeat the last value up to ``size`` entries."""
-    end = jnp.broadcast_to(side[..., -1:], (*side.shape[:-1], max(size - side.shape[-1], 0)))
-    return jnp.concatenate([side, end], axis=-1)[..., :size]

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import align, broadcast_batch, concatenate
+from dpjax.numerics.batching import concatenate
 
 
 @jax.tree_util.register_dataclass
@@ -92,7 +92,7 @@ class SensitivityProfile:
 
         Fractional levels are cut at level k exactly, wherever the knots are, and the rest up to the bound stays at level k: the
         level min(level, k) changes by at most 1 between neighbours, whatever the profile. A slope from level k at the cut to k+1 at
-        the bound, as with whole levels, is not private there: neighbours have their knots elsewhere, and the range is 1.5 epsilon.
+        the bound, as with integer levels, is not private there: neighbours have other knots, and the range is 1.5 epsilon.
 
         Args:
             k: static and chosen without the data: a k that depends on it has been found to leak 3.48 epsilon.
@@ -104,7 +104,7 @@ class SensitivityProfile:
             A profile with the same relation and range of the output.
 
         Raises:
-            ValueError: a ``k`` or ``num_steps`` that is not a whole number or too small, a ``step`` that is not positive,
+            ValueError: a ``k`` or ``num_steps`` that is not an integer or too small, a ``step`` that is not positive,
                 ``num_steps`` without a step, a jump to a bound that does not exist, or a step after fractional levels (a value can
                 move by more than a fraction of the step in that fraction of a level).
 
@@ -163,8 +163,6 @@ class SensitivityProfile:
             raise ValueError("a profile with fractional levels is truncated by a jump to its bounds only: give no step.")
         sides = []
         for values, levels, sign in ((self.lower, self.lower_levels, -1), (self.upper, self.upper_levels, 1)):
-            rank = max(values.ndim, levels.ndim)
-            values, levels = align(values, rank), align(levels, rank)
             near, rise = levels[..., :-1], jnp.diff(levels)
             share = jnp.clip((k - near) / jnp.where(rise > 0, rise, 1.0), 0.0, 1.0)
             ends = values[..., :-1] + share * jnp.diff(values)
@@ -172,7 +170,9 @@ class SensitivityProfile:
             # Where level k is passed: the outermost of the ends before it.
             cut = sign * jnp.max(jnp.where(before, sign * ends, sign * values[..., :1]), axis=-1, keepdims=True)
             far = jnp.where(before, ends, cut)
-            sides.append((concatenate(values[..., :1], far, values[..., -1:]), jnp.minimum(_repeat_last(levels), k)))
+            sides.append(
+                (concatenate(values[..., :1], far, values[..., -1:]), jnp.minimum(concatenate(levels, levels[..., -1:]), k))
+            )
         (lower, lower_levels), (upper, upper_levels) = sides
         return replace(self, upper=upper, lower=lower, upper_levels=upper_levels, lower_levels=lower_levels)
 
@@ -189,25 +189,30 @@ def from_radii(
 ) -> SensitivityProfile:
     """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, and so on.
 
+    Every element of ``value`` is the real statistic of a dataset of its own. A statistic with several components has no profile:
+    each row would spend epsilon, d times epsilon for d components of one dataset. An array of values with one list of radii looks
+    like that and is refused; a batch says so by its radii, which have an axis for each axis of ``value``.
+
     Args:
-        value: float ``(...)``, the statistic f(x).
-        radii: float ``(k,)`` or ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts
-            as 0). Above and below, unless ``radii_below`` is given.
+        value: float ``(...)``, the statistic f(x) of each dataset.
+        radii: float ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts as 0). Above and
+            below, unless ``radii_below`` is given. For radii that all datasets of a batch share, write ``radii[None]``.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less), the relation under which the
             radii hold.
         radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
         lower: float ``(...)``, public lower bound; with ``upper`` or not at all. Values beyond the bounds are clamped to them after
             the radii are added.
         upper: float ``(...)``, public upper bound.
-        step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the law goes on
-            to them and is cut there. Equal radii above and below are clamped to it. Without it, the level after the last radius
+        step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the steps are cut
+            there. Equal radii above and below are clamped to it. Without it, the level after the last radius
             reaches to the bound, so bounds are then required.
 
     Returns:
         A profile of the batch shape of ``value`` and the radii.
 
     Raises:
-        ValueError: only one of ``lower`` and ``upper``, neither bounds nor ``step``, or bad public parameters.
+        ValueError: radii without an axis for each axis of ``value``; only one of ``lower`` and ``upper``, neither bounds nor
+            ``step``, or bad public parameters.
 
     Privacy:
         Rests on the caller's promise that for neighbours x and x': R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x'))
@@ -234,18 +239,23 @@ def from_radii(
     below = above if radii_below is None else checks.float_array("radii_below", radii_below).astype(center.dtype)
     if above.ndim == 0 or below.ndim == 0:
         raise ValueError("radii need an axis of levels (the last one); for one radius write [radius].")
+    if min(above.ndim, below.ndim) <= center.ndim:
+        raise ValueError(
+            f"value of shape {center.shape} and radii of shape {above.shape}: a statistic with several components has no profile. "
+            "For a batch of datasets give radii (..., k) with an axis for each axis of value: radii[None] are shared by all."
+        )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
     size = None if step is None else checks.positive("step", step, center.dtype)
     shapes = [center.shape, above.shape[:-1], below.shape[:-1], () if size is None else size.shape]
     batch = jnp.broadcast_shapes(*shapes, *([] if bounds is None else [bounds[0].shape, bounds[1].shape]))
-    center = broadcast_batch(center, batch)
+    center = jnp.broadcast_to(center, batch)
     if bounds is not None:
-        bounds = broadcast_batch(bounds[0], batch), broadcast_batch(bounds[1], batch)
+        bounds = jnp.broadcast_to(bounds[0], batch), jnp.broadcast_to(bounds[1], batch)
     if size is not None and radii_below is None:  # R_K <= R_{K+1} = step; min with a constant keeps Definition 5.1
-        above = below = jnp.minimum(align(above, len(batch) + 1), align(size, len(batch))[..., None])
+        above = below = jnp.minimum(above, size[..., None])
     sides = []
     for increments, sign, end in ((below, -1, 0), (above, 1, 1)):
-        distance = jnp.cumsum(jnp.maximum(align(increments, len(batch) + 1), 0.0), axis=-1)
+        distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
         values = concatenate(center[..., None], center[..., None] + sign * distance)
         levels = jnp.arange(values.shape[-1], dtype=center.dtype)
         if size is None and bounds is not None:
@@ -269,11 +279,11 @@ def from_local_sensitivity(
     """Return the profile whose l-th increment is the largest local sensitivity within l-1 changes, R_1 = LS(x).
 
     Args:
-        value: float ``(...)``, the statistic f(x).
+        value: float ``(...)``, the statistic f(x) of each dataset.
         local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to
             f at any dataset within that many changes of x, or an upper bound A_k of it that keeps A_k(x) <= A_{k+1}(x') for
-            neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``.
-            Made nondecreasing by a running maximum.
+            neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``,
+            with an axis for each axis of ``value`` as in :func:`from_radii`. Made nondecreasing by a running maximum.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"``.
         num_levels: static, how many distances to use; by default all of an array, required for a function.
         lower: public bound, as in :func:`from_radii`.
@@ -315,18 +325,26 @@ def from_local_sensitivity(
     return from_radii(center, radii, neighbors=neighbors, lower=lower, upper=upper, step=step)
 
 
+def from_sides(
+    upper: jax.Array,
+    lower: jax.Array,
+    *,
+    neighbors: Neighbors,
+    step: jax.Array | None = None,
+    interpolable: bool = True,
+) -> SensitivityProfile:
+    """Return a profile with the levels 0, 1, 2, ... on both sides."""
+    upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=side.dtype) for side in (upper, lower))
+    return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable)
+
+
 def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> jax.Array:
     """Move values inwards so that no level is further out than an inner one and the signed steps in between."""
-    rank = max(values.ndim, levels.ndim, step.ndim + 1)
-    values, path = align(values, rank), align(step, rank - 1)[..., None] * align(levels, rank)
-    outwards = jnp.sign(align(step, rank - 1)[..., None])
+    path, outwards = step[..., None] * levels, jnp.sign(step[..., None])
     ahead = outwards * (values - path)
+    least = jax.lax.cummin(ahead, axis=ahead.ndim - 1)
     # Not the sum for all: what is not too far out keeps its last digit.
-    return jnp.where(ahead > jax.lax.cummin(ahead, axis=rank - 1), outwards * jax.lax.cummin(ahead, axis=rank - 1) + path, values)
-
-
-def _repeat_last(levels: jax.Array) -> jax.Array:
-    return jnp.concatenate([levels, levels[..., -1:]], axis=-1)
+    return jnp.where(ahead > least, outwards * least + path, values)
 
 
 def _jump(values: jax.Array, levels: jax.Array, bounds: tuple[jax.Array, jax.Array], end: int) -> tuple[jax.Array, jax.Array]:
@@ -335,17 +353,21 @@ def _jump(values: jax.Array, levels: jax.Array, bounds: tuple[jax.Array, jax.Arr
     Clamping (min and max with a constant) keeps Corollary 3.1. Cutting the line between two values there would not: a neighbour
     may jump to the bound where this dataset's values pass it, and its cost at the bound is then more than 1 higher.
     """
-    low, high = (align(bound, values.ndim - 1)[..., None] for bound in bounds)
+    low, high = (bound[..., None] for bound in bounds)
     return concatenate(jnp.clip(values, low, high), (low, high)[end]), _add_levels(levels, 1)
 
 
 def _add_steps(values: jax.Array, levels: jax.Array, size: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Add ``count`` levels of one (signed) length."""
-    number = jnp.arange(1, count + 1, dtype=values.dtype)
-    steps = align(size, values.ndim - 1)[..., None] * align(number, values.ndim)
+    steps = size[..., None] * jnp.arange(1, count + 1, dtype=values.dtype)
     return concatenate(values, values[..., -1:] + steps), _add_levels(levels, count)
 
 
 def _add_levels(levels: jax.Array, count: int) -> jax.Array:
-    further = levels[..., -1:] + align(jnp.arange(1, count + 1, dtype=levels.dtype), levels.ndim)
-    return concatenate(levels, further)
+    return concatenate(levels, levels[..., -1:] + jnp.arange(1, count + 1, dtype=levels.dtype))
+
+
+def extend(side: jax.Array, size: int) -> jax.Array:
+    """Repeat the last value up to ``size`` entries."""
+    missing = max(size - side.shape[-1], 0)
+    return jnp.pad(side, [(0, 0)] * (side.ndim - 1) + [(0, missing)], mode="edge")[..., :size]

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import align
 from dpjax.numerics.sums import LANES
 
 
@@ -25,7 +24,7 @@ class SmoothSensitivity:
         value: float ``(...)``, the statistic.
         bound: float ``(...)``, the smooth sensitivity, positive.
         beta: ``(...)``, public. It stays a NumPy array where it was given as a Python or NumPy value: mechanisms can then still
-            raise if it leaves nothing of epsilon.
+            raise if it exhausts epsilon.
         lower: float ``(...)``, the public lower bound of the statistic.
         upper: float ``(...)``, the public upper bound.
         neighbors: static, the relation.
@@ -54,26 +53,18 @@ class SmoothSensitivity:
 
 def representable(smooth: SmoothSensitivity, rate: jax.Array) -> jax.Array:
     """Return ``rate``, or NaN where ``bound/rate`` could overflow: for every dataset alike, since that would tell them apart."""
-    rank = max(rate.ndim, smooth.lower.ndim, smooth.upper.ndim)
-    width = align(smooth.upper, rank) - align(smooth.lower, rank)
-    rate = align(rate, rank)
+    width = smooth.upper - smooth.lower
     return jnp.where(width < rate * (float(jnp.finfo(rate.dtype).max) * 2.0**-20), rate, jnp.nan)
 
 
 @jax.jit
 def smooth_bound(at_distance: jax.Array, beta: jax.Array) -> jax.Array:
     """max_k A_k e^{-beta k}, of the broadcast batch shape."""
-    batch = jnp.broadcast_shapes(at_distance.shape[:-1], beta.shape)
-    rate = align(beta, len(batch))[..., None]
     # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and padded data must give the same draws.
-    lengths = align(_repeat_last(at_distance, -at_distance.shape[-1] % LANES), len(batch) + 1)
-    k = jnp.arange(lengths.shape[-1], dtype=lengths.dtype).reshape((1,) * len(batch) + (-1,))
+    size = at_distance.shape[-1]
+    lengths = jnp.pad(at_distance, [(0, 0)] * (at_distance.ndim - 1) + [(0, -size % LANES)], mode="edge")
     # In halves: e^(-beta k) itself can underflow where its product with a long gap does not.
-    half = jnp.exp(-rate / 2 * k)
+    half = jnp.exp(-beta[..., None] / 2 * jnp.arange(lengths.shape[-1], dtype=lengths.dtype))
     bound = jnp.max(lengths * half * half, axis=-1)
     # Long ties make it underflow. The maximum with a constant keeps both properties of a smooth bound, and a positive scale.
     return jnp.maximum(bound, float(jnp.finfo(bound.dtype).tiny) * 2.0**20)
-
-
-def _repeat_last(array: jax.Array, times: int) -> jax.Array:
-    return jnp.concatenate([array, jnp.broadcast_to(array[..., -1:], (*array.shape[:-1], times))], axis=-1)

@@ -1,11 +1,33 @@
-"""From data to a sensitivity profile: what a statistic can become after 1, 2, ... individuals change."""
+"""From data to a sensitivity profile: what a statistic can become after 1, 2, ... individuals change.
+
+Arguments that statistics share:
+
+* ``x``: float ``(..., n)``, individuals on the last axis, every other axis a batch. Integers become floats. Records are clamped to
+  ``[lower, upper]``. A NaN record is absent under add/remove; under swap, where the number of records is public, it counts as
+  ``lower``.
+* ``lower``, ``upper``: float ``(...)``, the public bounds of a record, ``lower < upper``.
+* ``neighbors``: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced). It has no default, since the two
+  promise different things, and a profile made for one is not valid for the other: add/remove values under swap leak 1.97 epsilon.
+* ``count``: int ``(...)``, how many leading records of each row are present, clamped to 0..n; the rest is padding. Public under
+  swap, private under add/remove.
+* ``mask``: bool ``(..., n)``, which records are present; instead of ``count``.
+* ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, but reads only the records near the
+  statistic: 2 to 4 times faster from 10^5 records on.
+* ``sort``: ``"auto"`` sorts by NumPy on a single CPU device (through a callback) and by XLA elsewhere; ``"xla"`` by XLA
+  everywhere, for where a callback cannot be (``jax.export``, a persistent compilation cache).
+
+All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an unknown option, or both ``count`` and
+``mask``.
+"""
 
 from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.statistics.mean import mean
 from dpjax.statistics.mode import candidate_counts, mode
-from dpjax.statistics.moments import mean, sum, variance
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from dpjax.statistics.quantiles import median, order_statistic, quantile
+from dpjax.statistics.sum import sum
 from dpjax.statistics.triangles import triangle_count, triangle_count_of_edges
+from dpjax.statistics.variance import variance
 
 __all__ = [
     "candidate_counts",

@@ -26,8 +26,9 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import broadcast_batch, broadcast_rows, take
-from dpjax.sensitivity.local import LocalSensitivity, extend
+from dpjax.numerics.batching import take
+from dpjax.sensitivity.local import LocalSensitivity
+from dpjax.sensitivity.profile import extend
 from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.statistics.quantiles import Definition, median, order_statistic
 from dpjax.statistics.records import presence
@@ -54,25 +55,21 @@ def smooth_sensitivity(
     The same as ``local_sensitivity(...).smooth(beta)``, which costs less for several betas.
 
     Args:
-        x: float ``(..., n)``, individuals on the last axis; NaN as in :func:`dpjax.quantile`.
+        x: as in :func:`local_sensitivity`, like all others.
         beta: positive, chosen **without the data**, broadcasts against ``(...)``. The published baselines choose beta (and alpha)
             to minimise bound/alpha on the private dataset itself, which is not private; with a fixed beta their error is at most
             10% larger in their experiments. :func:`optimal_beta` gives a good one.
-        lower: public lower bound of the data, ``(...)``.
-        upper: public upper bound of the data, ``(...)``.
+        lower: public, of a record.
+        upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        definition: ``"linear"``, the midpoint median, or ``"lower"``, x[ceil(n/2)], the median of the Duff paper.
-        rank: static, under swap only: x[rank] instead of the median.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present.
-        sort: as in :func:`dpjax.quantile`.
+        definition: ``"linear"`` or ``"lower"``.
+        rank: static, under swap only.
+        count: which records are present.
+        mask: which records are present.
+        sort: who sorts.
 
     Returns:
         A :class:`SmoothSensitivity`.
-
-    Raises:
-        TypeError: ``x`` is not numeric.
-        ValueError: a ``beta`` that is not positive, ``lower >= upper``, an unknown option, a rank outside 1..n or under add/remove.
 
     Privacy:
         None by itself: an input of :func:`smooth_cauchy`, :func:`smooth_laplace` and :func:`smooth_laplace_log_normal`. Public:
@@ -105,22 +102,21 @@ def local_sensitivity(
     """Return the local sensitivity of the median at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
 
     Args:
-        x: as in :func:`smooth_sensitivity`, like all others.
-        lower: public lower bound of the data, ``(...)``.
-        upper: public upper bound of the data, ``(...)``.
+        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        lower: public, of a record.
+        upper: public, of a record.
         neighbors: ``"add_remove"`` (O(n) operations a row) or ``"swap"`` (O(n^2)).
-        definition: ``"linear"`` or ``"lower"``.
+        definition: ``"linear"``, the midpoint median, or ``"lower"``, x[ceil(n/2)], the median of the Duff paper.
         rank: static, under swap only: x[rank] instead of the median.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present.
-        sort: as in :func:`dpjax.quantile`.
+        count: which records are present.
+        mask: which records are present.
+        sort: who sorts.
 
     Returns:
         A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``.
 
     Raises:
-        TypeError: ``x`` is not numeric.
-        ValueError: ``lower >= upper``, an unknown option, a rank outside 1..n or under add/remove.
+        ValueError: a rank outside 1..n or under add/remove.
 
     Privacy:
         None by itself; A_k(x) <= A_{k+1}(x') for neighbours, which smooth bounds and propose-test-release rest on.
@@ -144,17 +140,17 @@ def local_sensitivity(
     if midpoint and neighbors == "swap":
         even = _even_count(checks.float_array("x", x), count, mask)
     low, high = checks.bounds(lower, upper, profile.dtype)
-    value, at_distance = _at_distance(profile.upper, profile.lower, neighbors, midpoint, np.shape(x)[-1] + 1, even)
+    compute = _static if isinstance(even, bool) else _dynamic
+    value, at_distance = compute(profile.upper, profile.lower, neighbors, midpoint, np.shape(x)[-1] + 1, even)
     return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
 
 
 def _even_count(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> Any:
     """Whether the number of records is even: a Python bool if all are present, otherwise ``(..., 1)``."""
-    there = presence(records, count, mask)
-    if there is None:
+    present = presence(records, count, mask)
+    if present is None:
         return records.shape[-1] % 2 == 0
-    there = jnp.broadcast_to(there, jnp.broadcast_shapes(there.shape, (records.shape[-1],)))
-    return jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32) % 2 == 0
+    return jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32) % 2 == 0
 
 
 @partial(jax.jit, static_argnames=("neighbors", "midpoint", "size", "even"), inline=True)
@@ -175,15 +171,7 @@ def _static(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size
 @partial(jax.jit, static_argnames=("neighbors", "midpoint", "size"))
 def _dynamic(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int, even: jax.Array) -> tuple[jax.Array, ...]:
     when_even, when_odd = (_static(up, down, neighbors, midpoint, size, parity) for parity in (True, False))
-    batch = jnp.broadcast_shapes(even.shape[:-1], when_even[0].shape)
-    even = broadcast_rows(even, batch)
-    value = jnp.where(even[..., 0], broadcast_batch(when_even[0], batch), broadcast_batch(when_odd[0], batch))
-    return value, jnp.where(even, broadcast_rows(when_even[1], batch), broadcast_rows(when_odd[1], batch))
-
-
-def _at_distance(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int, even: Any) -> Any:
-    compute = _static if isinstance(even, bool) else _dynamic
-    return compute(up, down, neighbors, midpoint, size, even)
+    return jnp.where(even[..., 0], when_even[0], when_odd[0]), jnp.where(even, when_even[1], when_odd[1])
 
 
 def _widest(up: jax.Array, down: jax.Array, size: int, extra: int) -> jax.Array:
@@ -213,5 +201,5 @@ def _widest(up: jax.Array, down: jax.Array, size: int, extra: int) -> jax.Array:
     start = jnp.full((*batch, size), -jnp.inf, up.dtype), jnp.zeros((*batch, size), jnp.int32)
     ahead, low = jax.lax.stop_gradient((ahead, low))
     _, s = jax.lax.fori_loop(0, rounds, longer, start)
-    k = jnp.arange(size, dtype=jnp.int32).reshape((1,) * len(batch) + (-1,))
+    k = np.arange(size, dtype=np.int32)
     return take(high, k + np.int32(extra) - s) - take(extend(down, before), s)

@@ -17,7 +17,6 @@ one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 chang
 from __future__ import annotations
 
 from functools import partial
-from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +25,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import align, broadcast_rows, concatenate
+from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.records import present_records
 
@@ -47,20 +46,20 @@ def mode(
     either way.
 
     Args:
-        x: float ``(..., n)``, individuals on the last axis. A record that equals no candidate, or is NaN, counts for nobody.
+        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`. A record that equals no candidate,
+            or is NaN, counts for none.
         candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of ``x``: integers above 2^24 are not
             all distinct in float32.
-        neighbors: ``"add_remove"`` or ``"swap"``; no default, since the two promise different things.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+        neighbors: ``"add_remove"`` or ``"swap"``.
+        count: which records are present.
+        mask: which records are present.
 
     Returns:
         :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same epsilon, :func:`candidate_counts`
         is never worse: the exponential mechanism on these scores spends only half of epsilon under add/remove.
 
     Raises:
-        TypeError: ``x`` is not numeric.
-        ValueError: candidates that are not finite and distinct, an unknown relation, both ``count`` and ``mask``.
+        ValueError: candidates that are not finite and distinct.
 
     Privacy:
         Sensitivity 1 under the relation. Public: the candidates and the shape of ``x``; under swap also the number of records,
@@ -91,15 +90,12 @@ def candidate_counts(
         x: float ``(..., n)``, as in :func:`mode`.
         candidates: float ``(k,)`` or ``(..., k)``, as in :func:`mode`.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+        count: which records are present.
+        mask: which records are present.
 
     Returns:
         :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap. The difference is taken in integers: the
         scores that matter are exact in float32, whatever the counts.
-
-    Raises:
-        TypeError, ValueError: as :func:`mode`.
 
     Privacy:
         Up to a shift common to all candidates, which no mechanism over candidates sees, the counts have that sensitivity: one more
@@ -139,30 +135,22 @@ def _read(
 
 @jax.jit
 def _count(records: jax.Array, present: jax.Array | None, labels: jax.Array) -> jax.Array:
-    shapes = [records.shape] + ([] if present is None else [present.shape])
-    shape = jnp.broadcast_shapes(*shapes, (*labels.shape[:-1], 1))
-    batch = shape[:-1]
-    there = broadcast_rows(records, batch)
-    if present is not None:
-        there = jnp.where(broadcast_rows(present, batch), there, jnp.nan)
-    public = broadcast_rows(labels, batch).reshape(prod(batch), labels.shape[-1])
-    counts = jax.vmap(_counts)(there.reshape(prod(batch), shape[-1]), public)
-    return counts.reshape(*batch, labels.shape[-1])
+    there = records if present is None else jnp.where(present, records, jnp.nan)
+    return jnp.vectorize(_counts, signature="(n),(k)->(k)")(there, labels)
 
 
 @partial(jax.jit, static_argnames=("neighbors",))
 def _mode_scores(counts: jax.Array, labels: jax.Array, neighbors: Neighbors) -> jax.Array:
     if neighbors == "add_remove":
         return _sound(counts - jnp.max(counts, axis=-1, keepdims=True), labels)
-    rows = counts.reshape(-1, counts.shape[-1]) if counts.size else counts.reshape(0, counts.shape[-1])
-    return _sound(-jax.vmap(_swaps)(rows).reshape(counts.shape), labels)
+    return _sound(-jnp.vectorize(_swaps, signature="(k)->(k)")(counts), labels)
 
 
 def _sound(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """The scores as floats; NaN where the candidates are not finite and distinct."""
     ordered = jnp.sort(labels, axis=-1)
     sound = jnp.all(jnp.isfinite(labels), axis=-1) & jnp.all(ordered[..., 1:] != ordered[..., :-1], axis=-1)
-    return jnp.where(align(sound[..., None], scores.ndim), scores.astype(labels.dtype), jnp.nan)
+    return jnp.where(sound[..., None], scores.astype(labels.dtype), jnp.nan)
 
 
 def _counts(records: jax.Array, labels: jax.Array) -> jax.Array:

@@ -1,21 +1,10 @@
-"""Statistics that can only fall when people leave: their values after the worst l removals, and the profile around a shifted level.
+"""Statistics that can only fall when people leave, as down sensitivities: see :mod:`dpjax.sensitivity.down`.
 
-Adding one person can raise a maximum or a sum by any amount, but removing people can lower it no further than the data at hand
-allow. With
-
-    h(l) = min{f(z): z a subset of x with at most l people removed},   h(0) = f(x),   h(l) = f(empty) for l >= n,
-
-and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 and 2, read backwards):
-
-    statistic          h(l)                                                   people
-    maximum            the (l+1)-th largest record                            one record each
-    distinct count     the values left after the rarest l records are gone    one record each
-    nonnegative sum    the total without the l largest records                one record each
-    user sum           the total without the l largest persons' totals        many rows each
-
-A person replaced is one removed and one added, which move h in opposite directions: through y = x without the old one,
-h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person more or less is so for one replaced, at the same
-epsilon. (That does not hold for profiles in general.)
+statistic          h(l)                                                   people
+maximum            the (l+1)-th largest record                            one record each
+distinct count     the values left after the rarest l records are gone    one record each
+nonnegative sum    the total without the l largest records                one record each
+user sum           the total without the l largest persons' totals        many rows each
 """
 
 from __future__ import annotations
@@ -28,11 +17,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.batching import align, broadcast_batch, broadcast_rows, take
+from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.sums import running
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.records import beyond_64_bits, presence, present_records
-from dpjax.statistics.sorting import Sort, order
+from dpjax.statistics.sorting import Sort, sort_rows
 
 
 def maximum(
@@ -47,19 +36,15 @@ def maximum(
     """Return the down sensitivity of the largest record: h(l) is the (l+1)-th largest, and ``lower`` when all are gone.
 
     Args:
-        x: float ``(..., n)``, one record a person on the last axis. A NaN record is absent.
+        x: float ``(..., n)``, one record a person; this and what is not named here, see :mod:`dpjax.statistics`.
         lower: public, ``(...)``: records are clamped to it, and it is the maximum of no records.
         upper: public, ``(...)``: records are clamped to it.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present; instead of ``count``.
-        sort: as in :func:`dpjax.quantile`.
+        count: which records are present.
+        mask: which records are present.
+        sort: who sorts.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values.
-
-    Raises:
-        TypeError: ``x`` is not numeric.
-        ValueError: ``lower >= upper``, an unknown option, both ``count`` and ``mask``.
 
     Privacy:
         Valid for one record more or less. Public: the bounds and the shape of ``x``; the number of records is not.
@@ -91,16 +76,15 @@ def nonnegative_sum(
     Args:
         x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0, NaN records are absent.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present; instead of ``count``.
-        sort: as in :func:`dpjax.quantile`.
+        count: which records are present.
+        mask: which records are present.
+        sort: who sorts.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0.
 
     Raises:
-        TypeError: ``x`` is not numeric.
-        ValueError: an ``upper`` that is not positive, an unknown option, both ``count`` and ``mask``.
+        ValueError: an ``upper`` that is not positive.
 
     Privacy:
         Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of records is not. Sums are
@@ -142,7 +126,7 @@ def user_sum(
 
     Raises:
         TypeError: ``values`` are not numeric, or ``person_ids`` are not integers.
-        ValueError: shapes that do not fit, an ``upper`` that is not positive, an unknown option, both ``count`` and ``mask``.
+        ValueError: shapes that do not fit, an ``upper`` that is not positive.
 
     Privacy:
         Valid for one person more or less, with all of that person's rows. Public: ``upper`` and m, the capacity in rows; the
@@ -172,8 +156,8 @@ def distinct_count(
     Args:
         ids: int ``(..., n)``, one id a person on the last axis: any integers.
         upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present; instead of ``count``.
+        count: which records are present.
+        mask: which records are present.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0, in the default float.
@@ -222,8 +206,8 @@ def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
 
 @partial(jax.jit, static_argnames=("sort",))
 def _maximum(records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, sort: Sort) -> jax.Array:
-    ordered, n = _ordered(records, present, low, high, sort)
-    return take(ordered, _from_the_top(n, ordered.shape[-1] - 1))
+    x = sort_rows(records, present, low, high, neighbors="add_remove", sort=sort)
+    return x.at(jnp.maximum(x.n - np.arange(x.n_max + 1, dtype=np.int32), 0))
 
 
 @partial(jax.jit, static_argnames=("sort",))
@@ -232,25 +216,25 @@ def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array, sort: S
 
     Clamping records to the bound of the sum changes nothing: a record beyond it makes the sum ``high`` either way.
     """
-    ordered, n = _ordered(records, present, jnp.zeros_like(high), high, sort)
-    ordered = ordered[..., :-1]
+    x = sort_rows(records, present, jnp.zeros_like(high), high, neighbors="add_remove", sort=sort)
+    ordered = x.values[..., :-1]
     index = jnp.arange(ordered.shape[-1], dtype=jnp.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
     sums = running(ordered, index, jnp.add)
     # Sums of more records are larger but for the rounding of different orders of addition.
     sums = running(sums, index, lambda own, before: jnp.where(before > own, before, own))
-    return jnp.minimum(take(sums, _from_the_top(n, sums.shape[-1])), align(high, sums.ndim - 1)[..., None])
+    return jnp.minimum(take(sums, jnp.maximum(x.n - np.arange(sums.shape[-1], dtype=np.int32), 0)), high[..., None])
 
 
 @partial(jax.jit, static_argnames=("sort",))
 def _user_sum(
     amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array, sort: Sort
 ) -> jax.Array:
-    there = ~jnp.isnan(amounts) if present is None else _align_and(~jnp.isnan(amounts), present)
+    there = ~jnp.isnan(amounts) if present is None else ~jnp.isnan(amounts) & present
     shape = jnp.broadcast_shapes(there.shape, *(word.shape for word in words))
     amounts, there, *words_ = (broadcast_rows(array, shape[:-1]) for array in (amounts, there, *words))
     amounts = jnp.maximum(jnp.where(there, amounts, 0.0), 0.0)
     # The amount is the last key, so that a person's total does not depend on the order of the rows.
-    absent, *words_, amounts = jax.lax.sort((_flag(~there), *words_, amounts), num_keys=len(words_) + 2)
+    absent, *words_, amounts = jax.lax.sort(((~there).astype(jnp.int32), *words_, amounts), num_keys=len(words_) + 2)
     first = _starts(absent, words_)
     index = jnp.broadcast_to(jnp.arange(shape[-1], dtype=jnp.int32), shape)
     # Added in pairs that depend on the place within the person only: the total is the same, bit for bit, whatever stands around.
@@ -261,55 +245,32 @@ def _user_sum(
 
 @jax.jit
 def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array) -> jax.Array:
-    there = jnp.ones(words[0].shape, jnp.bool_) if present is None else _align_and(jnp.ones(words[0].shape, jnp.bool_), present)
+    there = jnp.ones(words[0].shape, jnp.bool_)
+    there = there if present is None else there & present
     batch, n_max = jnp.broadcast_shapes(there.shape[:-1], high.shape), there.shape[-1]
     absent, *sorted_words = jax.lax.sort(
-        (_flag(~broadcast_rows(there, batch)), *(broadcast_rows(word, batch) for word in words)), num_keys=len(words) + 1
+        ((~broadcast_rows(there, batch)).astype(jnp.int32), *(broadcast_rows(word, batch) for word in words)),
+        num_keys=len(words) + 1,
     )
     first = _starts(absent, sorted_words) & (absent == 0)
     index = jnp.broadcast_to(jnp.arange(n_max, dtype=jnp.int32), first.shape)
     # Where an id ends: at the next start, which is the smallest start after it, or where the absent begin.
     n = jnp.sum(absent == 0, axis=-1, keepdims=True, dtype=jnp.int32)
-    nobody = np.int32(n_max + 1)
-    starts = jnp.sort(jnp.where(first, index, nobody), axis=-1)
-    ends = jnp.minimum(jnp.concatenate([starts[..., 1:], jnp.full_like(n, nobody)], axis=-1), n)
-    multiplicity = jnp.sort(jnp.where(starts < nobody, ends - starts, nobody), axis=-1)
-    real = multiplicity < nobody
-    gone_after = jnp.where(real, jnp.cumsum(jnp.where(real, multiplicity, 0), axis=-1, dtype=jnp.int32), nobody)
+    beyond = np.int32(n_max + 1)
+    starts = jnp.sort(jnp.where(first, index, beyond), axis=-1)
+    ends = jnp.minimum(jnp.concatenate([starts[..., 1:], jnp.full_like(n, beyond)], axis=-1), n)
+    multiplicity = jnp.sort(jnp.where(starts < beyond, ends - starts, beyond), axis=-1)
+    real = multiplicity < beyond
+    gone_after = jnp.where(real, jnp.cumsum(jnp.where(real, multiplicity, 0), axis=-1, dtype=jnp.int32), beyond)
     # How many ids are gone after l removals: a histogram of those levels, summed. Integers, so the order does not matter.
-    row = jnp.arange(np.prod(batch, dtype=int), dtype=jnp.int32).reshape((*batch, 1)) * (nobody + 1)
+    row = jnp.arange(np.prod(batch, dtype=int), dtype=jnp.int32).reshape((*batch, 1)) * (beyond + 1)
     histogram = jnp.zeros((*batch, n_max + 2), jnp.int32).reshape(-1).at[row + gone_after].add(1).reshape((*batch, n_max + 2))
     gone = jnp.cumsum(histogram[..., :-1], axis=-1, dtype=jnp.int32)
     left = jnp.sum(first, axis=-1, keepdims=True, dtype=jnp.int32) - gone
-    return jnp.minimum(left.astype(high.dtype), broadcast_batch(high, batch)[..., None])
-
-
-def _ordered(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, sort: Sort
-) -> tuple[jax.Array, jax.Array]:
-    """Sorted records, from x[0] = low to x[n_max + 1] = high, and how many are present."""
-    leading = [low.shape, high.shape] + ([] if present is None else [present.shape[:-1]])
-    batch = jnp.broadcast_shapes(records.shape[:-1], *leading)
-    records, low, high = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None]))
-    there = None if present is None else broadcast_rows(present, batch)
-    return order(records, there, low, high, missing="absent", window=None, sort=sort)
-
-
-def _from_the_top(n: jax.Array, size: int) -> jax.Array:
-    """The indices n, n-1, ..., not below 0."""
-    return jnp.maximum(n - jnp.arange(size, dtype=jnp.int32).reshape((1,) * (n.ndim - 1) + (-1,)), 0)
+    return jnp.minimum(left.astype(high.dtype), high[..., None])
 
 
 def _starts(absent: jax.Array, words: list[jax.Array]) -> jax.Array:
     """Which of the sorted entries differ from the one before."""
     differs = [word[..., 1:] != word[..., :-1] for word in (absent, *words)]
     return jnp.concatenate([jnp.ones_like(absent[..., :1], jnp.bool_), jnp.any(jnp.stack(differs), axis=0)], axis=-1)
-
-
-def _flag(absent: jax.Array) -> jax.Array:
-    return absent.astype(jnp.int32)
-
-
-def _align_and(a: jax.Array, b: jax.Array) -> jax.Array:
-    rank = max(a.ndim, b.ndim)
-    return align(a, rank) & align(b, rank)

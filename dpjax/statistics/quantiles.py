@@ -20,10 +20,10 @@ an outer bound that keeps Corollary 3.1.
 has a knot at every record. It keeps the corollary at all real levels: with F(u) = X(h + s u), and F' that of a dataset with one
 record more, X'(r) <= X(r) <= X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s,
 and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under swap likewise. So the level of
-y changes by at most 1 between neighbours (Durfee's Theorem 1 without its whole numbers).
+y changes by at most 1 between neighbours (Durfee's Theorem 1 without its integers).
 
-Ranks are fractions with the denominator of q, in integer
-arithmetic: 0.1 * n in floating point is off by a rank now and then, and a rank off by one on one side leaks 1.44 epsilon.
+Ranks are fractions with the denominator of q, in integer arithmetic: 0.1 * n in floating point is off by a rank now and then, and a
+rank off by one on one side leaks 1.44 epsilon.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import broadcast_rows
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.statistics.records import levels_kept, present_records
-from dpjax.statistics.sorting import Missing, Sort, Window, order
+from dpjax.statistics.sorting import Sort, Window, sort_rows
 
 Definition = Literal["linear", "lower", "continuous"]
 DEFINITIONS = ("linear", "lower", "continuous")
+_STRIDED = 8  # denominators up to which the levels of one fraction are read together
 
 
 def median(
@@ -64,24 +64,21 @@ def median(
 
     The default is the midpoint median; ``definition="lower"`` is x[ceil(n/2)], the median of the Duff paper. The midpoint is the
     better target under add/remove: on evenly spaced data and epsilon = 2 its error is 1.15 times smaller. ``"continuous"`` gives
-    piecewise Laplace the same law as ``"linear"`` under add/remove, with half the pieces.
+    piecewise Laplace the same distribution as ``"linear"`` under add/remove, with half the pieces.
 
     Args:
-        x: float ``(..., n)``, individuals on the last axis.
-        lower: public lower bound of the data, ``(...)``.
-        upper: public upper bound of the data, ``(...)``.
-        neighbors: ``"add_remove"`` or ``"swap"``; no default, since the two promise different things.
+        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        lower: public, of a record.
+        upper: public, of a record.
+        neighbors: ``"add_remove"`` or ``"swap"``.
         definition: ``"linear"``, ``"lower"`` or ``"continuous"``.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present.
-        truncate: static k, as in :func:`quantile`.
-        sort: as in :func:`quantile`.
+        count: which records are present.
+        mask: which records are present.
+        truncate: static k.
+        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)``.
-
-    Raises:
-        TypeError, ValueError: as :func:`quantile`.
 
     Privacy:
         As :func:`quantile`.
@@ -133,33 +130,29 @@ def quantile(
     times 0.95 and 0.8; in one row of ten to one of three it was above that of ``"lower"``.
 
     Args:
-        x: float ``(..., n)``, individuals on the last axis. Integers become floats. A NaN record is absent under
-            ``"add_remove"`` and counts as ``lower`` under ``"swap"``, where the number of records is public.
+        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
         q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10. For 1/3 give ``Fraction(1, 3)``.
-        lower: public lower bound of the data, ``(...)``.
-        upper: public upper bound of the data, ``(...)``.
-        neighbors: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced).
+        lower: public, of a record.
+        upper: public, of a record.
+        neighbors: ``"add_remove"`` or ``"swap"``.
         definition: which quantile, or how fine its profile is.
-        count: int ``(...)``, how many leading records of each row are present (the rest is padding).
-        mask: bool ``(..., n)``, which records are present; instead of ``count``.
-        truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
-        sort: ``"auto"`` sorts by NumPy on a single CPU device (through a callback) and by XLA elsewhere; ``"xla"`` by XLA
-            everywhere, for where a callback cannot be (``jax.export``, a persistent compilation cache).
+        count: which records are present.
+        mask: which records are present.
+        truncate: static k.
+        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
         at the median. ``"continuous"``: n+2 pieces with fractional levels, each row its own where their numbers differ.
 
     Raises:
-        TypeError: ``x`` is not numeric, or ``q`` is a JAX array.
-        ValueError: q outside (0, 1) or with a denominator too large for exact ranks, ``lower >= upper``, an unknown option,
-            both ``count`` and ``mask``.
+        TypeError: ``q`` is a JAX array.
+        ValueError: q outside (0, 1) or with a denominator too large for exact ranks.
 
     Privacy:
         The values interleave for neighbouring datasets as in Corollary 3.1, so mechanisms on this profile are epsilon-DP and
         epsilon-bounded-range. Public: q, the bounds and the shape of ``x``; under swap also the number of records (so ``count``
-        and ``mask``), under add/remove not. A profile made for one relation is not valid for the other: add/remove values under
-        swap leak 1.97 epsilon.
+        and ``mask``), under add/remove not.
 
     References:
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case should read "n even").
@@ -191,23 +184,22 @@ def order_statistic(
     """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1.
 
     Args:
-        x: float ``(..., n)``, individuals on the last axis; NaN as in :func:`quantile`.
+        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
         rank: static, 1..n, and fixed: it does not move when records come or go. With fewer than ``rank`` records present the
             value is ``upper``.
-        lower: public lower bound of the data, ``(...)``.
-        upper: public upper bound of the data, ``(...)``.
+        lower: public, of a record.
+        upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
-        count: int ``(...)``, how many leading records of each row are present (clamped to 0..n).
-        mask: bool ``(..., n)``, which records are present; instead of ``count``.
-        truncate: static k; the same as ``.truncate(k)`` afterwards, but reads only the records near the statistic.
-        sort: ``"auto"`` sorts by NumPy on a single CPU device (through a callback) and by XLA elsewhere; ``"xla"`` by XLA
-            everywhere, for where a callback cannot be (``jax.export``, a persistent compilation cache).
+        count: which records are present.
+        mask: which records are present.
+        truncate: static k.
+        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)``.
 
     Raises:
-        TypeError, ValueError: as :func:`quantile`, and for a rank outside 1..n.
+        ValueError: a rank outside 1..n.
 
     Privacy:
         As :func:`quantile`; ``rank`` is public.
@@ -313,11 +305,7 @@ def _read(
     sort: Sort,
 ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
     """The values and levels of the profile, above: ``(..., U+1)``, and below: ``(..., D+1)``."""
-    shapes = [records.shape, (*low.shape, 1), (*high.shape, 1)] + ([] if present is None else [present.shape])
-    shape = jnp.broadcast_shapes(*shapes)
-    batch, n_max, rank = shape[:-1], shape[-1], len(shape)
-    records, low, high = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None]))
-    there = None if present is None else broadcast_rows(present, batch)
+    n_max = records.shape[-1]
     down, up = ranks.levels(n_max)
     ends_low, ends_high = (keep is not None and keep < levels for levels in (down, up))
     if keep is not None:
@@ -326,26 +314,52 @@ def _read(
     if ends_low or ends_high:
         width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
         near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
-    # An absent record sorts last and reads as the upper bound, as every rank above n does.
-    missing: Missing = "absent" if neighbors == "add_remove" else "low"
-    ordered, counted = order(records, there, low, high, missing=missing, window=near, sort=sort)
-    # A public number of records, the same for all, makes the ranks constants.
-    n: Any = np.full((1,) * rank, n_max, np.int32) if present is None and neighbors == "swap" else counted
-    if ranks.definition == "continuous":
-        ends = (low if ends_low else None, high if ends_high else None)
-        return _continuous(ordered, n, n_max, ranks, near, keep, ends)
-    level = np.arange(-down, up + 1, dtype=np.int32).reshape((1,) * (rank - 1) + (-1,))
-    numerator = n * np.int32(ranks.per_record) + np.int32(ranks.constant) + level * np.int32(ranks.step)
-    if near is not None:
-        numerator = jnp.asarray(numerator) - near.first(n, n_max, jnp) * np.int32(ranks.denominator)
-    values = _at_rank(ordered, numerator, ranks)  # both sides in one sweep: they share f(x) exactly
-    upper, lower = values[..., down:], jnp.flip(values[..., : down + 1], -1)
+    read = None if ranks.definition == "continuous" else _Sides(ranks, n_max, down, up, near)
+    x = sort_rows(records, present, low, high, neighbors=neighbors, sort=sort, window=near, read=read)
+    if read is None:
+        ends = (x.low if ends_low else None, x.high if ends_high else None)
+        return _continuous(x.values, x.n, n_max, ranks, near, keep, ends)
+    lower, upper = x.values[..., : down + 1], x.values[..., down + 1 :]
     if ends_high:
-        upper = jnp.concatenate([upper, high], axis=-1)
+        upper = jnp.concatenate([upper, x.high], axis=-1)
     if ends_low:
-        lower = jnp.concatenate([lower, low], axis=-1)
+        lower = jnp.concatenate([lower, x.low], axis=-1)
     upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=records.dtype) for side in (upper, lower))
     return (upper, upper_levels), (lower, lower_levels)
+
+
+class _Sides(NamedTuple):
+    """Both sides of a profile, each outwards from f(x): the values at levels 0, ..., ``down`` below, then 0, ..., ``up`` above."""
+
+    ranks: Ranks
+    n_max: int
+    down: int
+    up: int
+    near: Window | None
+
+    @property
+    def size(self) -> int:
+        return self.down + self.up + 2
+
+    def __call__(self, ordered: Any, n: Any) -> Any:
+        on_host, v = isinstance(ordered, np.ndarray), self.ranks.denominator
+        base = n * np.int32(self.ranks.per_record) + np.int32(self.ranks.constant)
+        if self.near is not None:
+            base = base - self.near.first(n, self.n_max, jnp if isinstance(n, jax.Array) else np) * np.int32(v)
+        sides = [
+            base + sign * np.int32(self.ranks.step) * np.arange(k + 1, dtype=np.int32)
+            for sign, k in ((-1, self.down), (1, self.up))
+        ]
+        if not on_host:
+            return jnp.concatenate([_at_rank(ordered, side, self.ranks) for side in sides], axis=-1)
+        values, begin = np.empty((len(ordered), self.size), ordered.dtype), 0
+        for side in sides:
+            # The fraction of the rank comes back every v levels: v slices, unless they are short.
+            stride = v if v <= _STRIDED else 1
+            for start in range(min(stride, side.size)):
+                values[:, begin + start : begin + side.size : stride] = _at_rank(ordered, side[start::stride], self.ranks)
+            begin += side.size
+        return values
 
 
 def _continuous(
@@ -388,24 +402,33 @@ def _continuous(
     return side(above, ends[1]), side(below, ends[0])
 
 
-def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
-    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ..."""
-    last, v = ordered.shape[-1] - 1, np.int32(ranks.denominator)
+def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
+    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ...
 
-    def x(j: Any) -> jax.Array:
-        if isinstance(j, np.ndarray):  # known ranks, one after the other: a slice costs nothing
-            inside = np.clip(j, 0, last).reshape(-1)
-            if np.all(np.diff(inside) == 1):
-                return ordered[..., inside[0] : inside[-1] + 1]
-            if np.all(np.diff(inside) == -1):
-                return jnp.flip(ordered[..., inside[-1] : inside[0] + 1], -1)
-        return jnp.take_along_axis(ordered, jnp.clip(jnp.asarray(j), 0, last), axis=-1)
+    NumPy rows come with ranks ``(k,)``, JAX rows also with ranks ``(..., k)``.
+    """
+    v = np.int32(ranks.denominator)
+
+    def x(j: Any) -> Any:
+        j = (np if isinstance(j, np.ndarray) else jnp).clip(j, 0, ordered.shape[-1] - 1)
+        if not isinstance(j, np.ndarray):
+            return jnp.take_along_axis(ordered, j, axis=-1)
+        j = j.reshape(-1)
+        step = int(j[1] - j[0]) if j.size > 1 else 1
+        if step != 0 and np.all(np.diff(j) == step):  # known ranks, one after the other: a slice costs nothing
+            ascending = ordered[..., min(j[0], j[-1]) : max(j[0], j[-1]) + 1 : abs(step)]
+            return ascending if step > 0 else ascending[..., ::-1]
+        return ordered[..., j]
 
     if ranks.definition == "lower":
         return x(-((-numerator) // v))
     whole = numerator // v
     if isinstance(numerator, np.ndarray) and np.all(numerator == whole * v):
         return x(whole)
+    if isinstance(ordered, np.ndarray):
+        part = ((numerator - whole * v) / v).astype(ordered.dtype)
+        below, above = x(whole), x(whole + np.int32(1))
+        return np.minimum(below + part * (above - below), above)
     part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
     below, above = x(whole), x(whole + np.int32(1))
     # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit

@@ -1,4 +1,7 @@
-"""Padded data at the door of a statistic: the records, and which of them are there."""
+"""Padded data: the records, which of them are present, and the bounds that they are clamped to."""
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +14,10 @@ from dpjax import checks
 def present_records(
     x: ArrayLike, *, count: ArrayLike | None, mask: ArrayLike | None, least: int = 0
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return float records ``(..., n)`` and which of them are there, bool that broadcasts against them, or None for all.
+    """Return float records ``(..., n)`` and which of them are present, bool that broadcasts against them, or None for all.
 
     Raises:
-        ValueError: a scalar, fewer than ``least`` places for records, a bad ``count`` or ``mask``, or both.
+        ValueError: a scalar, fewer than ``least`` columns, a bad ``count`` or ``mask``, or both.
     """
     records = checks.float_array("x", x)
     if records.ndim == 0:
@@ -25,24 +28,57 @@ def present_records(
 
 
 def presence(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
-    """Which records are there, bool that broadcasts against ``records``; None for all."""
+    """Which records are present, bool that broadcasts against ``records``; None for all."""
     if count is not None and mask is not None:
         raise ValueError("give count or mask, not both.")
     if mask is not None:
-        there = jnp.asarray(mask)
-        if there.dtype != jnp.bool_ or there.ndim == 0 or there.shape[-1] != records.shape[-1]:
-            raise ValueError(f"mask must be bool with last axis {records.shape[-1]}, got {there.dtype} of shape {there.shape}.")
-        return there
+        present = jnp.asarray(mask)
+        if present.dtype != jnp.bool_ or present.ndim == 0 or present.shape[-1] != records.shape[-1]:
+            raise ValueError(f"mask must be bool with last axis {records.shape[-1]}, got {present.dtype} of shape {present.shape}.")
+        return present
     if count is not None:
         number = count if isinstance(count, jax.Array) else np.asarray(count)
         if not jnp.issubdtype(number.dtype, jnp.integer):
             raise ValueError(f"count must hold integers, got dtype {number.dtype}.")
-        position = jnp.arange(records.shape[-1], dtype=jnp.int32).reshape((1,) * number.ndim + (-1,))
         # A narrow count (uint8) would not hold every position, a wide one need not fit into int32.
-        xp = jnp if isinstance(number, jax.Array) else np
-        present = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
-        return position < present[..., None]
+        xp: Any = jnp if isinstance(number, jax.Array) else np
+        clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
+        return jnp.arange(records.shape[-1], dtype=jnp.int32) < clamped[..., None]
     return None
+
+
+def bounded_records(
+    x: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    count: ArrayLike | None,
+    mask: ArrayLike | None,
+    sort: str,
+    *,
+    range_of: Callable[[Any, Any, int], tuple[Any, Any]],
+    least: int = 0,
+) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
+    """Return records, which are present, and the bounds, between which no intermediate result of a sum leaves the dtype.
+
+    ``range_of(width, size, n)`` is the largest intermediate result, which must not overflow, and the smallest that matters, which
+    must not underflow, for bounds that are ``width`` apart and at most ``size``. Thus data never make a NaN.
+    """
+    checks.one_of("sort", sort, ("auto", "xla"))
+    records, present = present_records(x, count=count, mask=mask, least=least)
+    low, high = checks.bounds(lower, upper, records.dtype)
+    n = max(records.shape[-1], 1)
+    tiny = float(jnp.finfo(records.dtype).tiny) * 2.0**20
+    if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
+        a, b = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n)
+        if not np.all(most < float(jnp.finfo(records.dtype).max)):
+            raise ValueError(f"bounds too large to add {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
+        if not np.all(smallest > tiny):
+            raise ValueError(f"bounds too close for {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
+    most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n)
+    fits = jnp.isfinite(most) & (smallest > tiny)
+    return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
 
 
 def levels_kept(truncate: int | None) -> int | None:
@@ -51,7 +87,7 @@ def levels_kept(truncate: int | None) -> int | None:
 
 
 def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
-    """Return Python integers that NumPy made floats of, or left alone, since no type of its holds them all; otherwise None."""
+    """Return Python integers that NumPy turned into floats or objects because no integer type of its holds them; otherwise None."""
     exact = np.asarray(given, dtype=object) if array.dtype.kind in "fO" else None
     if exact is None or exact.size == 0 or not all(isinstance(v, (int, np.integer)) for v in exact.flat):
         return None

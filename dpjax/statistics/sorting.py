@@ -1,9 +1,12 @@
-"""Order statistics of every row: clamped, counted and sorted, all of them or only a window of ranks.
+"""Sorted rows: clamped and counted, all ranks or only a window of them.
 
 On the CPU, XLA sorts with a comparator, 40 times slower than NumPy's vectorised sort. There the rows are handed to NumPy by a
 callback, in as many threads as the process may use; on other devices XLA sorts, and nothing leaves the device. The derivative
 is that of the XLA version everywhere. A process with several CPU devices, or one of several processes, sorts by XLA too:
 callbacks of several devices wait for each other's threads, and have been seen to wait for ever.
+
+JAX converts the arrays of a callback in the thread that runs it, which need not be the one that is inside ``jax.enable_x64(True)``:
+there, float64 would become float32. So 64-bit floats pass as pairs of 32-bit words, which no setting changes.
 """
 
 import os
@@ -11,16 +14,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.batching import take
+from dpjax.checks import Neighbors
+from dpjax.numerics.batching import broadcast_rows, take
 
 Sort = Literal["auto", "xla"]
-Missing = Literal["absent", "low"]
 _BLOCK = 2**18  # records that one thread works on at a time: they stay in its cache
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
 
@@ -39,136 +42,186 @@ class Window(NamedTuple):
         return xp.clip(rank, 0, n_max + 2 - self.width)
 
 
-def order(
+class Read(Protocol):
+    """Values that are made of sorted records, or of a window of them; hashable."""
+
+    @property
+    def size(self) -> int:
+        """How many columns it returns."""
+        ...
+
+    def __call__(self, ordered: Any, n: Any) -> Any:
+        """The values ``(..., size)`` from NumPy rows that share a number of records, or from JAX rows and counts ``(..., 1)``."""
+        ...
+
+
+class SortedRows(NamedTuple):
+    """Sorted rows: x[1..n] are the records that are present, x[j] = low for j <= 0 and x[j] = high for j > n.
+
+    Attributes:
+        values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them, or what was read.
+        n: int32 ``(..., 1)``; a NumPy array of one number where it is public and the same for all rows.
+        low: ``(..., 1)``.
+        high: ``(..., 1)``.
+        n_max: the number of columns.
+    """
+
+    values: jax.Array
+    n: jax.Array
+    low: jax.Array
+    high: jax.Array
+    n_max: int
+
+    def at(self, index: jax.Array) -> jax.Array:
+        """x[index]."""
+        return take(self.values, index)
+
+    def present(self, values: jax.Array) -> jax.Array:
+        """Values of x[1], ..., x[n_max], and 0 beyond n."""
+        return jnp.where(np.arange(self.n_max, dtype=np.int32) < self.n, values, 0.0)
+
+
+def sort_rows(
     records: jax.Array,
     present: jax.Array | None,
     low: jax.Array,
     high: jax.Array,
     *,
-    missing: Missing,
-    window: Window | None,
-    sort: Sort,
-) -> tuple[jax.Array, jax.Array]:
-    """Sort every row of records, clamped to ``[low, high]``.
+    neighbors: Neighbors,
+    sort: Sort = "auto",
+    window: Window | None = None,
+    read: Read | None = None,
+) -> SortedRows:
+    """Clamp the records of every row to ``[low, high]`` and sort them.
 
-    With x[1..n] the sorted records that are present, x[j] = low for j <= 0 and x[j] = high for j > n:
+    A NaN record is absent under add/remove. Under swap, where the number of records is public, it becomes ``low``.
 
     Args:
         records: float ``(..., n_max)``.
-        present: bool ``(..., n_max)``, or None for all.
-        low: ``(..., 1)``.
-        high: ``(..., 1)``.
-        missing: whether a NaN record is absent, or ``low``.
-        window: which ranks to return; None for 0..n_max+1.
+        present: bool that broadcasts against the records, or None for all.
+        low: ``(...)``.
+        high: ``(...)``.
+        neighbors: the relation.
         sort: ``"xla"`` keeps XLA's own sort on every device.
-
-    Returns:
-        x[j] for the ranks of the window, ``(..., width)``, and n, int32 ``(..., 1)``.
+        window: which ranks to return; None for 0..n_max+1.
+        read: what to return of them instead.
     """
-    width = records.shape[-1] + 2 if window is None else window.width
-    device, host = (partial(function, missing=missing, window=window) for function in (_on_device, _on_host))
-    # The counts come as the bits of one more column: on JAX 0.7, a callback with two results cannot be inside shard_map.
-    shape = jax.ShapeDtypeStruct((*records.shape[:-1], width + 1), records.dtype)
-    integer = np.dtype(f"int{8 * records.dtype.itemsize}")
+    masks = [] if present is None else [present]
+    batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
+    records, low, high, *masks = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None], *masks))
+    n_max = records.shape[-1]
+    if neighbors == "swap" and present is None:
+        n: Any = np.full((1,) * records.ndim, n_max, np.int32)
+    else:
+        there = masks if neighbors == "swap" else [*masks, ~jnp.isnan(records)]
+        n = jnp.sum(there[0] & there[-1], axis=-1, keepdims=True, dtype=jnp.int32)
+    nan_is_low = neighbors == "swap"
+    width = read.size if read is not None else n_max + 2 if window is None else window.width
 
-    def callback(*arrays: Any) -> Any:
-        packed = jax.pure_callback(host, shape, *arrays, vmap_method="broadcast_all")
-        return packed[..., :-1], jax.lax.bitcast_convert_type(packed[..., -1:], integer).astype(jnp.int32)
+    def host(*arrays: Any) -> jax.Array:
+        words = jax.eval_shape(_to_words, jax.ShapeDtypeStruct((*batch, width), records.dtype))
+        on_host = partial(_on_host, dtype=records.dtype, nan_is_low=nan_is_low, window=window, read=read)
+        found = jax.pure_callback(on_host, words, *map(_to_words, arrays), vmap_method="broadcast_all")
+        return jax.lax.bitcast_convert_type(found, records.dtype) if found.dtype != records.dtype else found
+
+    def device(low: jax.Array, high: jax.Array, counted: jax.Array, records: jax.Array, *masks: jax.Array) -> jax.Array:
+        count = n if isinstance(n, np.ndarray) else counted
+        return _on_device(low, high, count, records, *masks, nan_is_low=nan_is_low, window=window, read=read)
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
         alone = jax.process_count() == 1 and jax.local_device_count(backend="cpu") == 1
         if sort == "xla" or not alone:
             return device(*arrays)
-        return jax.lax.platform_dependent(*arrays, cpu=callback, default=device)
+        return jax.lax.platform_dependent(*arrays, cpu=host, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
-    arguments = (low, high, records) if present is None else (low, high, records, present)
-    return fast(*arguments)
+    values = fast(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
+    return SortedRows(values, n, low, high, n_max)
+
+
+def _to_words(array: jax.Array) -> jax.Array:
+    return jax.lax.bitcast_convert_type(array, jnp.uint32) if array.dtype == jnp.float64 else array
 
 
 def _on_device(
     low: jax.Array,
     high: jax.Array,
+    n: Any,
     records: jax.Array,
     present: jax.Array | None = None,
     *,
-    missing: Missing,
+    nan_is_low: bool,
     window: Window | None,
-) -> tuple[jax.Array, jax.Array]:
+    read: Read | None,
+) -> jax.Array:
     unreadable = jnp.isnan(records)
-    clamped = jnp.clip(jnp.where(unreadable, low, records), low, high)
+    clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
     clamped = jnp.where(clamped == 0, 0.0, clamped)  # -0.0 becomes 0.0: sorts need not agree on their order
-    there = jnp.ones(records.shape, jnp.bool_) if present is None else present
-    if missing == "absent":
-        there = there & ~unreadable
-    n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
-    whole = jnp.concatenate([low, jnp.sort(jnp.where(there, clamped, high), axis=-1), high], axis=-1)
-    if window is None:
-        return whole, n
-    step = jnp.arange(window.width, dtype=jnp.int32).reshape((1,) * (n.ndim - 1) + (-1,))
-    return take(whole, window.first(n, records.shape[-1], jnp) + step), n
+    clamped = clamped if present is None else jnp.where(present, clamped, high)
+    ordered = jnp.concatenate([low, jnp.sort(clamped, axis=-1), high], axis=-1)
+    if window is not None:
+        ranks = window.first(n, records.shape[-1], jnp) + np.arange(window.width, dtype=np.int32)
+        ordered = take(ordered, jnp.broadcast_to(ranks, (*ordered.shape[:-1], window.width)))
+    return ordered if read is None else read(ordered, n)
 
 
-def _on_host(low: Any, high: Any, records: Any, present: Any = None, *, missing: Missing, window: Window | None) -> np.ndarray:
-    """What ``_on_device`` returns, the counts as integers in the bits of a last column."""
-    records = np.asarray(records)
+def _on_host(*arrays: Any, dtype: Any, nan_is_low: bool, window: Window | None, read: Read | None) -> np.ndarray:
+    """What ``_on_device`` returns; 64-bit floats come and go as words."""
+    low, high, n, records, *masks = (np.ascontiguousarray(array) for array in arrays)
+    low, high, records = (a.view(dtype)[..., 0] if a.dtype != dtype else a for a in (low, high, records))
     batch, n_max = records.shape[:-1], records.shape[-1]
-    sources = records.reshape(prod(batch), n_max)
-    lows, highs = (
-        np.ascontiguousarray(np.broadcast_to(np.asarray(end), (*batch, 1))).reshape(len(sources), 1) for end in (low, high)
-    )
-    there = None if present is None else np.broadcast_to(np.asarray(present), records.shape).reshape(sources.shape)
-    width = n_max + 2 if window is None else window.width
-    packed = np.empty((len(sources), width + 1), records.dtype)
-    result, count = packed[:, :-1], packed[:, -1:].view(f"int{8 * records.itemsize}")
+    rows = prod(batch)
+    lows, highs, counts, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, n, records))
+    there = masks[0].reshape(rows, n_max) if masks else None
+    whole_rows = window is None and read is None
+    select = window is not None and n_max >= _SELECT
+    kept = n_max + 2 if window is None else window.width
+    result = np.empty((rows, kept if read is None else read.size), dtype)
 
-    def work(rows: slice) -> None:
-        with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread
-            clamp_and_sort(rows)
-
-    def clamp_and_sort(rows: slice) -> None:
-        block = np.empty_like(sources[rows]) if window is not None else result[rows, 1:-1]
-        np.maximum(sources[rows], lows[rows], out=block)  # both keep NaN; twice as fast as np.clip
-        np.minimum(block, highs[rows], out=block)
-        block += 0.0  # -0.0 becomes 0.0
-        count[rows] = n_max
-        absent = None if there is None else ~there[rows]
-        unreadable = np.isnan(block)
-        if unreadable.any():
-            if missing == "low":
-                np.copyto(block, lows[rows], where=unreadable)
-            else:
-                absent = unreadable if absent is None else absent | unreadable
-        if absent is not None:
-            np.copyto(block, highs[rows], where=absent)
-            count[rows] -= np.count_nonzero(absent, axis=-1, keepdims=True)
-        if window is None:
+    def work(part: slice) -> None:
+        ordered = result[part] if whole_rows else np.empty((len(sources[part]), n_max + 2), dtype)
+        ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
+        np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
+        if there is not None:
+            np.copyto(block, np.inf, where=~there[part])
+        if not select:
             block.sort(axis=-1)
-            result[rows, :1], result[rows, -1:] = lows[rows], highs[rows]
-        else:
-            firsts = window.first(count[rows], n_max, np)[:, 0]
-            for first in np.unique(firsts):  # rows with the same window go together: all of them where n is the same
-                same = np.flatnonzero(firsts == first)
-                result[same + rows.start] = _window(block[same], lows[rows][same], highs[rows][same], int(first), width)
+        if np.isnan(block if select else block[:, -1:]).any():  # NaN is sorted last
+            np.copyto(block, (lows if nan_is_low else highs)[part], where=np.isnan(block))
+            if not select and nan_is_low:
+                block.sort(axis=-1)
+        # Clamping keeps the order: it is needed only where an end of a sorted row lies outside.
+        if select or np.any(block[:, :1] < lows[part]) or np.any(block[:, -1:] > highs[part]):
+            np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
+            np.minimum(block, highs[part], out=block)
+        if whole_rows:
+            return
+        count = counts[part, 0]
+        for number in np.unique(count):  # rows with as many records go together: mostly all of them
+            same = slice(None) if np.all(count == number) else np.flatnonzero(count == number)
+            found = ordered[same]
+            if window is not None:
+                first = int(window.first(number, n_max, np))
+                found = _select(found, first, first + kept) if select else found[:, first : first + kept]
+            result[part][same] = found if read is None else read(found, number)
 
-    _in_blocks(work, *sources.shape)
-    return packed.reshape(*batch, width + 1)
+    def quiet(part: slice) -> None:
+        with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread
+            work(part)
+
+    _in_blocks(quiet, rows, n_max)
+    result = result.reshape(*batch, result.shape[-1])
+    return result.view(np.uint32).reshape(*result.shape, 2) if dtype == np.float64 else result
 
 
-def _window(block: np.ndarray, low: np.ndarray, high: np.ndarray, first: int, width: int) -> np.ndarray:
-    """x[first], ..., x[first + width - 1] of each row."""
-    begin, end = max(first - 1, 0), min(first + width - 1, block.shape[-1])  # the records among them
-    if block.shape[-1] >= _SELECT:  # one boundary at a time: NumPy's selection is vectorised for one
-        if begin > 0:
-            block = np.partition(block, begin, axis=-1)[:, begin:]
-            begin, end = 0, end - begin
-        if end < block.shape[-1]:
-            block = np.partition(block, end, axis=-1)[:, :end]
-    inside = np.sort(block, axis=-1)[:, begin:end]
-    below = [low] if first == 0 else []
-    above = [high] if len(below) + inside.shape[-1] < width else []
-    return np.concatenate([*below, inside, *above], axis=-1)
+def _select(ordered: np.ndarray, first: int, stop: int) -> np.ndarray:
+    """The sorted columns from ``first`` to ``stop``; one boundary at a time: NumPy's selection is vectorised for one."""
+    if first > 0:
+        ordered = np.partition(ordered, first, axis=-1)[:, first:]
+    if stop - first < ordered.shape[-1]:
+        ordered = np.partition(ordered, stop - first, axis=-1)[:, : stop - first]
+    return np.sort(ordered, axis=-1)
 
 
 def _in_blocks(work: Callable[[slice], None], rows: int, columns: int) -> None:

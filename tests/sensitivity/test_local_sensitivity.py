@@ -79,7 +79,7 @@ def test_functions_arrays_and_a_running_maximum():
     np.testing.assert_array_equal(called.lower, given.lower)
     falling = from_local_sensitivity(5.0, [1.0, 0.5, 2.0], neighbors="swap", step=3.0)
     assert falling.upper.tolist() == [5, 6, 7, 9]
-    scalar = from_local_sensitivity(jnp.zeros(2), lambda k: 1.0, neighbors="edge", num_levels=2, step=3.0)
+    scalar = from_local_sensitivity(jnp.zeros(2), lambda k: [1.0], neighbors="edge", num_levels=2, step=3.0)
     assert scalar.upper.tolist() == [[0, 1, 2], [0, 1, 2]]
     assert scalar.neighbors == "edge"
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import from_radii, inverse_sensitivity, laplace, median, piecewise_laplace
+from dpjax import from_local_sensitivity, from_radii, inverse_sensitivity, laplace, median, piecewise_laplace
 
 X = jnp.array([0.5, 1.0, 1.5, 3.0, 4.0, 6.5, 7.0])
 
@@ -149,3 +149,17 @@ def test_radii_need_an_axis_and_a_relation():
         from_radii(1.0, [1.0], neighbors="both", step=1.0)
     with pytest.raises(ValueError, match="no bounds to jump to"):
         from_radii(1.0, [1.0], neighbors="swap", step=1.0).truncate(0)
+
+
+def test_a_value_with_several_components_is_no_batch():
+    """Three rows of one dataset would cost three epsilon; a batch says that it is one by the axes of its radii."""
+    vector = jnp.array([1.0, 2.0, 3.0])
+    for radii in ({"radii": [1.0, 2.0]}, {"radii": np.ones((3, 2)), "radii_below": [1.0, 2.0]}):
+        with pytest.raises(ValueError, match="several components has no profile"):
+            from_radii(vector, neighbors="swap", step=4.0, **radii)
+    with pytest.raises(ValueError, match="several components has no profile"):
+        from_local_sensitivity(vector, lambda k: 1.0, num_levels=2, neighbors="swap", step=4.0)
+    shared, own = (from_radii(vector, np.ones((rows, 2)), neighbors="swap", step=4.0) for rows in (1, 3))
+    np.testing.assert_array_equal(shared.upper, own.upper)
+    mapped = jax.vmap(lambda value: from_radii(value, [1.0, 1.0], neighbors="swap", step=4.0).upper)(vector)
+    np.testing.assert_array_equal(mapped, own.upper)

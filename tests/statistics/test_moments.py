@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax import statistics
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.statistics import moments
 from tests.support import oracle
 from tests.support.audit import audit, padded
 
@@ -27,14 +27,16 @@ DATASETS = {"swap": oracle.all_datasets([4], GRID), "add_remove": oracle.all_dat
 MECHANISMS = (piecewise_laplace, inverse_sensitivity)
 
 PROFILES = {  # of rows x with counts, by relation
-    ("mean", "swap"): lambda x, count: moments.mean(x, neighbors="swap", count=count, **BOUNDS),
-    ("mean", "add_remove"): lambda x, count: moments.mean(x, neighbors="add_remove", count=count, **BOUNDS),
-    ("hull", "add_remove"): lambda x, count: moments.mean(x, neighbors="add_remove", values="hull", count=count, **BOUNDS),
-    ("sum", "swap"): lambda x, count: moments.sum(x, neighbors="swap", count=count, **BOUNDS),
-    ("sum", "add_remove"): lambda x, count: moments.sum(x, neighbors="add_remove", count=count, **BOUNDS),
-    ("sum of at most 4", "add_remove"): lambda x, count: moments.sum(x, neighbors="add_remove", max_count=4, count=count, **BOUNDS),
-    ("variance", "swap"): lambda x, count: moments.variance(x, neighbors="swap", count=count, **BOUNDS),
-    ("truncated variance", "swap"): lambda x, count: moments.variance(x, neighbors="swap", count=count, truncate=1, **BOUNDS),
+    ("mean", "swap"): lambda x, count: statistics.mean(x, neighbors="swap", count=count, **BOUNDS),
+    ("mean", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", count=count, **BOUNDS),
+    ("hull", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", values="hull", count=count, **BOUNDS),
+    ("sum", "swap"): lambda x, count: statistics.sum(x, neighbors="swap", count=count, **BOUNDS),
+    ("sum", "add_remove"): lambda x, count: statistics.sum(x, neighbors="add_remove", count=count, **BOUNDS),
+    ("sum of at most 4", "add_remove"): lambda x, count: statistics.sum(
+        x, neighbors="add_remove", max_count=4, count=count, **BOUNDS
+    ),
+    ("variance", "swap"): lambda x, count: statistics.variance(x, neighbors="swap", count=count, **BOUNDS),
+    ("truncated variance", "swap"): lambda x, count: statistics.variance(x, neighbors="swap", count=count, truncate=1, **BOUNDS),
 }
 
 
@@ -84,7 +86,7 @@ def test_sums_of_at_most_so_many_records(bounds, x64):
     datasets = oracle.all_datasets(range(4), grid)
     x, count = padded(datasets, 3, fill=bounds[0])
     options = {"lower": bounds[0], "upper": bounds[1], "neighbors": "add_remove", "count": count}
-    profile = moments.sum(x, max_count=5, **options)
+    profile = statistics.sum(x, max_count=5, **options)
     lowest, highest = 5 * min(bounds[0], 0), 5 * max(bounds[1], 0)
     np.testing.assert_array_equal(profile.support[0], np.full(len(x), lowest))
     np.testing.assert_array_equal(profile.support[1], np.full(len(x), highest))
@@ -121,10 +123,10 @@ def test_the_hull_is_what_additions_and_removals_cover(x64):
 @pytest.mark.slow
 def test_golden_means(x64):
     for values, name in (("extreme", "plm_bounds"), ("hull", "hull")):
-        profile = moments.mean(np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="add_remove", values=values)
+        profile = statistics.mean(np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="add_remove", values=values)
         np.testing.assert_allclose(profile.lower[1:], np.array(GOLDEN[name])[:, 0], rtol=0, atol=1e-9)
         np.testing.assert_allclose(profile.upper[1:], np.array(GOLDEN[name])[:, 1], rtol=0, atol=1e-9)
-    profile = moments.mean(np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="swap")
+    profile = statistics.mean(np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="swap")
     np.testing.assert_allclose(profile.upper[1:], GOLDEN["swap_bounds_up"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(profile.lower[1:], GOLDEN["swap_bounds_down"], rtol=0, atol=1e-9)
 
@@ -140,12 +142,12 @@ def greedy(data, changes, low, high):
 
 @pytest.mark.slow
 def test_the_best_changes_are_not_the_best_one_by_one(x64):
-    profile = moments.mean(np.array([0.0, 0.0, 0.8]), lower=0, upper=1, neighbors="add_remove")
+    profile = statistics.mean(np.array([0.0, 0.0, 0.8]), lower=0, upper=1, neighbors="add_remove")
     assert greedy([0.0, 0.0, 0.8], 2, 0, 1) == pytest.approx(0.6)
     assert float(profile.upper[2]) == pytest.approx(0.8)
     rng = np.random.default_rng(0)
     x = rng.choice(np.linspace(0, 1, 6), (400, 5))
-    upper = np.asarray(moments.mean(x, lower=0, upper=1, neighbors="add_remove").upper)
+    upper = np.asarray(statistics.mean(x, lower=0, upper=1, neighbors="add_remove").upper)
     above = upper[:, 2] - np.array([greedy(row, 2, 0, 1) for row in x])
     assert above.min() > -1e-12
     assert (above > 1e-9).mean() > 0.05
@@ -157,7 +159,7 @@ def test_larger_means_under_add_remove_against_every_number_of_removals(x64):
     rows = np.concatenate([rng.normal(size=(6, 40)) * 2, rng.choice([LOW, 0.0, HIGH], (6, 40)), rng.pareto(0.5, (6, 40))])
     count = np.array([40, 39, 17, 2, 1, 0] * 3)
     for values, least in (("extreme", 0), ("hull", 1)):
-        profile = moments.mean(rows, neighbors="add_remove", values=values, count=count, **BOUNDS)
+        profile = statistics.mean(rows, neighbors="add_remove", values=values, count=count, **BOUNDS)
         for row, n in enumerate(count):
             data = np.sort(np.clip(rows[row, :n], LOW, HIGH))
             for sign, side, bound in ((1, profile.upper, HIGH), (-1, profile.lower, LOW)):
@@ -211,13 +213,13 @@ def largest_variances(data, low, high, levels):
 def test_larger_variances_and_truncation(x64):
     rng = np.random.default_rng(4)
     rows = np.sort(np.concatenate([rng.normal(size=(3, 20)), rng.choice([LOW, 0.0, 1.0], (3, 20))]).clip(LOW, HIGH))
-    whole = moments.variance(rows, neighbors="swap", **BOUNDS)
+    whole = statistics.variance(rows, neighbors="swap", **BOUNDS)
     for row in range(6):
         np.testing.assert_allclose(whole.upper[row, :9], largest_variances(rows[row], LOW, HIGH, 8), rtol=0, atol=1e-11)
         smallest = [min(np.var(rows[row, s : s + 20 - level]) for s in range(level + 1)) * (20 - level) / 20 for level in range(20)]
         np.testing.assert_allclose(whole.lower[row, :20], smallest, rtol=0, atol=1e-11)
     for k in (0, 3, 18, 19, 20, 99):
-        cut, direct = whole.truncate(k), moments.variance(rows, neighbors="swap", truncate=k, **BOUNDS)
+        cut, direct = whole.truncate(k), statistics.variance(rows, neighbors="swap", truncate=k, **BOUNDS)
         for side in ("upper", "lower", "upper_levels", "lower_levels"):
             np.testing.assert_allclose(getattr(cut, side), getattr(direct, side), rtol=0, atol=1e-12)
 
@@ -333,8 +335,8 @@ def test_float32_far_from_zero(n):
     ordered = exact(np.sort(x))
     total, b = sum(ordered), Fraction(bounds["upper"])
     for neighbors in SMALL:
-        profile = moments.mean(x, neighbors=neighbors, **bounds)
-        whole = moments.sum(x, neighbors=neighbors, **bounds)
+        profile = statistics.mean(x, neighbors=neighbors, **bounds)
+        whole = statistics.sum(x, neighbors=neighbors, **bounds)
         for level in (0, 1, 7, n // 3):
             gone = sum(ordered[:level])
             if neighbors == "swap":
@@ -347,7 +349,7 @@ def test_float32_far_from_zero(n):
             if wanted_mean is not None:
                 assert abs(float(profile.upper[level]) - float(wanted_mean)) <= 2 * np.spacing(np.float32(1e6))
             assert abs(float(whole.upper[level]) - float(wanted_sum)) <= 2 * np.spacing(np.float32(wanted_sum))
-    profile = moments.variance(x, neighbors="swap", truncate=3, **bounds)
+    profile = statistics.variance(x, neighbors="swap", truncate=3, **bounds)
     for level in range(4):
         data = np.sort(x).astype(np.float64)
         smallest = min(np.var(data[s : s + n - level]) * (n - level) / n for s in range(level + 1))
@@ -367,17 +369,17 @@ def test_a_window_beside_far_records_keeps_its_digits():
     """Half of the records at 10^4: the smallest variance is that of the others, 10^-12 of the whole."""
     near = np.linspace(-0.01, 0.01, 32).astype(np.float32)
     x = np.concatenate([near, np.full(20, 1e4, np.float32)])
-    profile = moments.variance(x, lower=-1e4, upper=1e4, neighbors="swap", truncate=20)
+    profile = statistics.variance(x, lower=-1e4, upper=1e4, neighbors="swap", truncate=20)
     wanted = np.var(near.astype(np.float64)) * 32 / 52
     assert float(profile.lower[20]) == pytest.approx(wanted, rel=1e-5)
 
 
 SHAPES = {
-    "mean swap": lambda x, **kw: moments.mean(x, neighbors="swap", **kw),
-    "mean add_remove": lambda x, **kw: moments.mean(x, neighbors="add_remove", **kw),
-    "sum swap": lambda x, **kw: moments.sum(x, neighbors="swap", **kw),
-    "sum add_remove": lambda x, **kw: moments.sum(x, neighbors="add_remove", **kw),
-    "variance": lambda x, **kw: moments.variance(x, neighbors="swap", truncate=4, **kw),
+    "mean swap": lambda x, **kw: statistics.mean(x, neighbors="swap", **kw),
+    "mean add_remove": lambda x, **kw: statistics.mean(x, neighbors="add_remove", **kw),
+    "sum swap": lambda x, **kw: statistics.sum(x, neighbors="swap", **kw),
+    "sum add_remove": lambda x, **kw: statistics.sum(x, neighbors="add_remove", **kw),
+    "variance": lambda x, **kw: statistics.variance(x, neighbors="swap", truncate=4, **kw),
 }
 
 
@@ -425,10 +427,10 @@ def test_records_are_clamped_counted_and_read_alike():
 @pytest.mark.slow
 def test_empty_rows_have_the_middle_as_their_mean():
     for columns in (0, 2):
-        profile = moments.mean(jnp.zeros((1, columns)), neighbors="add_remove", count=np.array([0]), **BOUNDS)
+        profile = statistics.mean(jnp.zeros((1, columns)), neighbors="add_remove", count=np.array([0]), **BOUNDS)
         assert profile.upper[0, :2].tolist() == [1.5, 7.0]
         assert profile.lower[0, :2].tolist() == [1.5, -4.0]
-        assert moments.sum(jnp.zeros((1, columns)), neighbors="add_remove", count=np.array([0]), **BOUNDS).upper[0, 0] == 0
+        assert statistics.sum(jnp.zeros((1, columns)), neighbors="add_remove", count=np.array([0]), **BOUNDS).upper[0, 0] == 0
 
 
 @pytest.mark.slow
@@ -448,23 +450,23 @@ def test_gradients_are_finite_with_ties_and_right_without(name, x64):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: moments.variance(jnp.ones(3), neighbors="add_remove", **BOUNDS), 'neighbors="swap" only'),
-        (lambda: moments.variance(jnp.ones(1), neighbors="swap", **BOUNDS), "at least 2 individuals"),
-        (lambda: moments.variance(jnp.ones(3), neighbors="swap", truncate=-1, **BOUNDS), "truncate must be"),
-        (lambda: moments.mean(jnp.ones(3), neighbors="swap", values="hull", **BOUNDS), "for add_remove neighbors"),
-        (lambda: moments.mean(jnp.ones(3), neighbors="edge", **BOUNDS), "neighbors must be one of"),
+        (lambda: statistics.variance(jnp.ones(3), neighbors="add_remove", **BOUNDS), 'neighbors="swap" only'),
+        (lambda: statistics.variance(jnp.ones(1), neighbors="swap", **BOUNDS), "at least 2 individuals"),
+        (lambda: statistics.variance(jnp.ones(3), neighbors="swap", truncate=-1, **BOUNDS), "truncate must be"),
+        (lambda: statistics.mean(jnp.ones(3), neighbors="swap", values="hull", **BOUNDS), "for add_remove neighbors"),
+        (lambda: statistics.mean(jnp.ones(3), neighbors="edge", **BOUNDS), "neighbors must be one of"),
         (
-            lambda: moments.sum(jnp.ones(2 * 10**7), neighbors="swap", lower=0.0, upper=5e30),
+            lambda: statistics.sum(jnp.ones(2 * 10**7), neighbors="swap", lower=0.0, upper=5e30),
             "too large to add 20000000 records in float32",
         ),
-        (lambda: moments.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3), "too large to add 2000"),
-        (lambda: moments.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3), "too close for 2000"),
-        (lambda: moments.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19), "too large to add 3 records"),
-        (lambda: moments.sum(jnp.ones(3), neighbors="add_remove", max_count=2, **BOUNDS), "max_count is a static integer"),
-        (lambda: moments.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS), "for add_remove neighbors"),
-        (lambda: moments.sum(jnp.ones(0), neighbors="swap", **BOUNDS), "at least 1 individuals"),
-        (lambda: inverse_sensitivity(moments.sum(jnp.ones(3), neighbors="add_remove", **BOUNDS), 1.0), "num_steps"),
-        (lambda: moments.mean(jnp.ones(3), neighbors="swap", count=1, mask=jnp.ones(3, bool), **BOUNDS), "count or mask"),
+        (lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3), "too large to add 2000"),
+        (lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3), "too close for 2000"),
+        (lambda: statistics.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19), "too large to add 3 records"),
+        (lambda: statistics.sum(jnp.ones(3), neighbors="add_remove", max_count=2, **BOUNDS), "max_count must be a static integer"),
+        (lambda: statistics.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS), "for add_remove neighbors"),
+        (lambda: statistics.sum(jnp.ones(0), neighbors="swap", **BOUNDS), "at least 1 individuals"),
+        (lambda: inverse_sensitivity(statistics.sum(jnp.ones(3), neighbors="add_remove", **BOUNDS), 1.0), "num_steps"),
+        (lambda: statistics.mean(jnp.ones(3), neighbors="swap", count=1, mask=jnp.ones(3, bool), **BOUNDS), "count or mask"),
     ],
 )
 def test_bad_arguments_are_named(call, message):
@@ -473,7 +475,7 @@ def test_bad_arguments_are_named(call, message):
 
 
 def test_profiles_carry_their_relation():
-    profile = moments.mean(jnp.ones(3), neighbors="swap", **BOUNDS)
+    profile = statistics.mean(jnp.ones(3), neighbors="swap", **BOUNDS)
     assert isinstance(profile, SensitivityProfile)
     assert (profile.neighbors, profile.interpolable, profile.integer_levels) == ("swap", True, True)
 
@@ -482,7 +484,7 @@ def test_profiles_carry_their_relation():
 def test_no_rho_on_hulls(x64):
     """A value need not lie within the neighbour's first hull: mass around it costs two levels there."""
     x, count = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([2, 1])
-    hull = moments.mean(x, lower=0, upper=1, neighbors="add_remove", values="hull", count=count)
+    hull = statistics.mean(x, lower=0, upper=1, neighbors="add_remove", values="hull", count=count)
     for rho in (0.3, jnp.float64(0.3)):
         with pytest.raises(ValueError, match="rho"):
             inverse_sensitivity(hull, 0.5, rho=rho)
@@ -504,8 +506,8 @@ def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctl
         kept = exact[row][gone:]
         return np.float32(float((sum(kept, Fraction(0)) + added * Fraction(high)) / (len(kept) + added)))
 
-    swap = moments.mean(x, lower=low, upper=high, neighbors="swap")
-    either = moments.mean(x, lower=low, upper=high, neighbors="add_remove")
+    swap = statistics.mean(x, lower=low, upper=high, neighbors="swap")
+    either = statistics.mean(x, lower=low, upper=high, neighbors="add_remove")
     for row in range(4):
         for level in (0, 1, 5, 50):
             assert swap.upper[row, level] == mean_after(row, level, level), level
@@ -522,6 +524,6 @@ def test_bounds_as_jax_arrays_that_could_overflow_or_vanish_are_bad_for_every_da
     for upper, good in ((2e17, False), (1e-15, False), (1.0, True)):
         for ones in (0, 500, 501, 2000):
             x = np.where(np.arange(2000) < ones, upper, 0.0).astype(np.float32)
-            found = moments.variance(x, lower=jnp.float32(0.0), upper=jnp.float32(upper), neighbors="swap", truncate=1)
+            found = statistics.variance(x, lower=jnp.float32(0.0), upper=jnp.float32(upper), neighbors="swap", truncate=1)
             assert np.isfinite(found.upper).all() == good
             assert np.isnan(found.upper).all() != good

@@ -1,5 +1,6 @@
 """NumPy's side and XLA's side of one sort: the same values, counts, windows and derivatives."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import jax
@@ -9,7 +10,7 @@ import pytest
 
 from dpjax import median, order_statistic, quantile
 from dpjax.statistics import sorting
-from dpjax.statistics.sorting import Window, order
+from dpjax.statistics.sorting import Window, sort_rows
 
 
 def records(n, rows=5, seed=0):
@@ -24,19 +25,20 @@ def records(n, rows=5, seed=0):
     return x.astype(np.float32), rng.random(x.shape) < 0.7
 
 
-@partial(jax.jit, static_argnames=("missing", "window", "sort"))
-def ordered(x, present, missing, window, sort):
-    low, high = (jnp.full((*x.shape[:-1], 1), end) for end in (-1.5, 1.25))
-    return order(x, present, low, high, missing=missing, window=window, sort=sort)
+@partial(jax.jit, static_argnames=("neighbors", "window", "sort"))
+def ordered(x, present, neighbors, window, sort):
+    low, high = jnp.float32(-1.5), jnp.float32(1.25)
+    rows = sort_rows(x, present, low, high, neighbors=neighbors, window=window, sort=sort)
+    return rows.values, jnp.broadcast_to(rows.n, (*x.shape[:-1], 1))
 
 
-def expected(x, present, missing, window):
+def expected(x, present, neighbors, window):
     """One record at a time, in Python."""
     rows, counts = [], []
     for row, there in zip(x.tolist(), present.tolist(), strict=True):
         kept = []
         for value, is_there in zip(row, there, strict=True):
-            if is_there and not (np.isnan(value) and missing == "absent"):
+            if is_there and not (np.isnan(value) and neighbors == "add_remove"):
                 kept.append(min(max(-1.5 if np.isnan(value) else value, -1.5), 1.25))
         whole = [-1.5, *sorted(kept), *[1.25] * (len(row) + 1 - len(kept))]
         first = 0 if window is None else int(window.first(np.int32(len(kept)), len(row), np))
@@ -49,14 +51,14 @@ WINDOWS = [None, Window(1, -3, 2, 6), Window(0, 1, 1, 3), Window(2, -9, 2, 9), W
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("missing", ["absent", "low"])
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 @pytest.mark.parametrize("masked", [False, True])
-def test_both_sides_are_the_sort_by_hand(missing, masked):
+def test_both_sides_are_the_sort_by_hand(neighbors, masked):
     x, present = records(36)
     for window in WINDOWS:
-        values, counts = expected(x, present if masked else np.ones_like(present), missing, window)
+        values, counts = expected(x, present if masked else np.ones_like(present), neighbors, window)
         for sort in ("auto", "xla"):
-            got, n = ordered(x, present if masked else None, missing, window, sort)
+            got, n = ordered(x, present if masked else None, neighbors, window, sort)
             np.testing.assert_array_equal(got, values)
             np.testing.assert_array_equal(n, counts)
             assert not np.signbit(np.asarray(got)[np.asarray(got) == 0]).any()
@@ -64,14 +66,40 @@ def test_both_sides_are_the_sort_by_hand(missing, masked):
 
 def test_blocks_threads_and_selection_change_nothing(monkeypatch):
     x, present = records(200, rows=40)
+    count = np.sum(present & ~np.isnan(x), axis=-1, keepdims=True, dtype=np.int32)
+    bounds = np.full((40, 1), -1.5, np.float32), np.full((40, 1), 1.25, np.float32)
     for window in (None, Window(1, -9, 2, 12), Window(1, 150, 1, 30)):
-        arguments = np.full((40, 1), -1.5, np.float32), np.full((40, 1), 1.25, np.float32), x, present
-        plain = sorting._on_host(*arguments, missing="absent", window=window)
+        on_host = partial(sorting._on_host, *bounds, count, x, present, dtype=x.dtype, nan_is_low=False, window=window, read=None)
+        plain = on_host()
         with monkeypatch.context() as patch:
             patch.setattr(sorting, "_BLOCK", 1000)
             patch.setattr(sorting, "_SELECT", 10)
-            parts = sorting._on_host(*arguments, missing="absent", window=window)
+            parts = on_host()
         np.testing.assert_array_equal(plain.view(np.int32), parts.view(np.int32))
+
+
+def test_the_setting_of_64_bits_does_not_reach_the_callback():
+    """JAX converts the arrays of a callback under the setting of the thread that runs it: here, and often elsewhere, 32 bits."""
+    x = np.random.default_rng(0).normal(size=(3, 33))
+    with jax.enable_x64(True):
+        given = jnp.asarray(x)
+        compiled = jax.jit(lambda x: median(x, lower=-3, upper=3, neighbors="swap").upper).lower(given).compile()
+    found = compiled(given)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(np.asarray(found)[:, :-1], np.sort(x, axis=-1)[:, 16:])
+
+
+@pytest.mark.slow
+def test_the_setting_of_64_bits_as_a_context_in_many_threads():
+    x = np.random.default_rng(0).normal(size=(64, 1001))
+
+    def run(_):
+        with jax.enable_x64(True):
+            profiles = [median(jnp.asarray(x) + k, lower=-3, upper=3, neighbors="swap") for k in range(4)]
+        return [profile.upper.dtype == np.float64 and bool(np.isfinite(profile.upper).all()) for profile in profiles]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(all(good) for good in pool.map(run, range(60)))
 
 
 @pytest.mark.slow
