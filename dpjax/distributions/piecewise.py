@@ -36,6 +36,7 @@ class Tails:
 
 
 @jax.tree_util.register_pytree_with_keys_class
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class PiecewiseExponential(Distribution):
     """A distribution on the line with density ``exp(-rate * cost(y)) / Z``, where ``cost`` is linear between sorted edges.
 
@@ -68,10 +69,22 @@ class PiecewiseExponential(Distribution):
     0.3333
     """
 
-    lower: Side
-    upper: Side
+    def _edges(self) -> jax.Array:
+        return concatenate(jnp.flip(self.lower.values, -1), self.upper.values[..., 1:])
+
+    def _cost_left(self) -> jax.Array:
+        return concatenate(jnp.flip(self.lower.cost_far, -1), self.upper.cost_near)
+
+    def _cost_right(self) -> jax.Array:
+        return concatenate(jnp.flip(self.lower.cost_near, -1), self.upper.cost_far)
+
+    # The fields of the constructor, so that ``dataclasses.replace`` works; what is kept are the two sides.
+    edges: jax.Array = property(_edges)  # type: ignore[assignment]  # noqa: RUF009
+    cost_left: jax.Array = property(_cost_left)  # type: ignore[assignment]  # noqa: RUF009
+    cost_right: jax.Array = property(_cost_right)  # type: ignore[assignment]  # noqa: RUF009
     rate: jax.Array
     tails: Tails | None
+    center: int = property(lambda self: self.lower.size)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -88,10 +101,10 @@ class PiecewiseExponential(Distribution):
                 f"{edges.shape}, {cost_left.shape} and {cost_right.shape}."
             )
         center = checks.static_integer("center", center, 0, edges.shape[-1] - 1)
-        self.lower = Side(
+        self.lower: Side = Side(
             jnp.flip(edges[..., : center + 1], -1), jnp.flip(cost_right[..., :center], -1), jnp.flip(cost_left[..., :center], -1)
         )
-        self.upper = Side(edges[..., center:], cost_left[..., center:], cost_right[..., center:])
+        self.upper: Side = Side(edges[..., center:], cost_left[..., center:], cost_right[..., center:])
         self.rate, self.tails = rate, tails
 
     @classmethod
@@ -110,31 +123,6 @@ class PiecewiseExponential(Distribution):
     def tree_unflatten(cls, _: Any, children: Any) -> PiecewiseExponential:
         """The inverse of :meth:`tree_flatten_with_keys`."""
         return cls.from_sides(*children)
-
-    def replace(self, **changes: Any) -> PiecewiseExponential:
-        """Return a copy with some of ``lower``, ``upper``, ``rate`` and ``tails`` replaced."""
-        fields = {"lower": self.lower, "upper": self.upper, "rate": self.rate, "tails": self.tails}
-        return self.from_sides(**{**fields, **changes})
-
-    @property
-    def edges(self) -> jax.Array:
-        """All edges in ascending order, ``(..., m+1)``."""
-        return concatenate(jnp.flip(self.lower.values, -1), self.upper.values[..., 1:])
-
-    @property
-    def cost_left(self) -> jax.Array:
-        """The cost at the left end of each piece, ``(..., m)``."""
-        return concatenate(jnp.flip(self.lower.cost_far, -1), self.upper.cost_near)
-
-    @property
-    def cost_right(self) -> jax.Array:
-        """The cost at the right end of each piece, ``(..., m)``."""
-        return concatenate(jnp.flip(self.lower.cost_near, -1), self.upper.cost_far)
-
-    @property
-    def center(self) -> int:
-        """The index of the edge that splits the two sides."""
-        return self.lower.size
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
