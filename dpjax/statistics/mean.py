@@ -98,13 +98,7 @@ def mean(
 
 @partial(jax.jit, static_argnames=("neighbors", "values", "sort"))
 def _mean(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    neighbors: Neighbors,
-    values: Values,
-    sort: Sort,
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, neighbors: Neighbors, values: Values, sort: Sort
 ) -> tuple[jax.Array, jax.Array]:
     x = sort_rows(records, present, low, high, neighbors=neighbors, sort=sort)
     low, high, n, n_max, dtype = x.low, x.high, x.n, x.n_max, x.low.dtype

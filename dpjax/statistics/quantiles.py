@@ -39,7 +39,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import levels_kept, present_records
 from dpjax.statistics.sorting import Sort, Window, sort_rows
 
@@ -91,18 +91,8 @@ def median(
     >>> median(ages, lower=0, upper=100, neighbors="add_remove", count=jnp.array([4, 3])).value.tolist()
     [38.0, 20.0]
     """
-    return quantile(
-        x,
-        Fraction(1, 2),
-        lower=lower,
-        upper=upper,
-        neighbors=neighbors,
-        definition=definition,
-        count=count,
-        mask=mask,
-        truncate=truncate,
-        sort=sort,
-    )
+    options: Any = {"count": count, "mask": mask, "truncate": truncate, "sort": sort}
+    return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, **options)
 
 
 def quantile(
@@ -166,7 +156,7 @@ def quantile(
     checks.one_of("definition", definition, DEFINITIONS)
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
+    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate, sort)
 
 
 def order_statistic(
@@ -213,7 +203,7 @@ def order_statistic(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
-    return _profile(x, ranks, lower=lower, upper=upper, neighbors=neighbors, count=count, mask=mask, truncate=truncate, sort=sort)
+    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate, sort)
 
 
 class Ranks(NamedTuple):
@@ -264,7 +254,6 @@ def _fraction(q: Any) -> Fraction:
 def _profile(
     x: ArrayLike,
     ranks: Ranks,
-    *,
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
@@ -282,15 +271,7 @@ def _profile(
             "give a short decimal or a Fraction such as Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
-    (upper_values, upper_levels), (lower_values, lower_levels) = _read(records, present, low, high, ranks, neighbors, keep, sort)
-    return SensitivityProfile(
-        upper_values,
-        lower_values,
-        upper_levels,
-        lower_levels,
-        neighbors=neighbors,
-        integer_levels=ranks.definition != "continuous",
-    )
+    return _read(records, present, low, high, ranks, neighbors, keep, sort)
 
 
 @partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "sort"))
@@ -303,8 +284,7 @@ def _read(
     neighbors: Neighbors,
     keep: int | None,
     sort: Sort,
-) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """The values and levels of the profile, above: ``(..., U+1)``, and below: ``(..., D+1)``."""
+) -> SensitivityProfile:
     n_max = records.shape[-1]
     down, up = ranks.levels(n_max)
     ends_low, ends_high = (keep is not None and keep < levels for levels in (down, up))
@@ -318,14 +298,14 @@ def _read(
     x = sort_rows(records, present, low, high, neighbors=neighbors, sort=sort, window=near, read=read)
     if read is None:
         ends = (x.low if ends_low else None, x.high if ends_high else None)
-        return _continuous(x.values, x.n, n_max, ranks, near, keep, ends)
+        (upper, upper_levels), (lower, lower_levels) = _continuous(x.values, x.n, n_max, ranks, near, keep, ends)
+        return SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
     lower, upper = x.values[..., : down + 1], x.values[..., down + 1 :]
     if ends_high:
         upper = jnp.concatenate([upper, x.high], axis=-1)
     if ends_low:
         lower = jnp.concatenate([lower, x.low], axis=-1)
-    upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=records.dtype) for side in (upper, lower))
-    return (upper, upper_levels), (lower, lower_levels)
+    return from_sides(upper, lower, neighbors=neighbors)
 
 
 class _Sides(NamedTuple):
@@ -371,7 +351,7 @@ def _continuous(
     keep: int | None,
     ends: tuple[jax.Array | None, jax.Array | None],
 ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """The profile with a knot at every whole rank, as ``_read`` returns it; a side that has an end is cut at level ``keep``."""
+    """The values and levels with a knot at every integer rank, above and below; a side that has an end is cut at level ``keep``."""
     xp: Any = np if isinstance(n, np.ndarray) else jnp
     v, step = np.int32(ranks.denominator), np.int32(ranks.step)
     base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
@@ -391,7 +371,7 @@ def _continuous(
     def whole_ranks(knots: int, end: jax.Array | None) -> Any:
         if end is not None and keep is not None:  # the last of these is at level keep or beyond it
             knots = min(knots, ranks.step * keep // ranks.denominator + 2)
-        return np.arange(1, knots + 1, dtype=np.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
+        return np.arange(1, knots + 1, dtype=np.int32)
 
     above = xp.minimum(base // v + whole_ranks(n_max + 1 - top // ranks.denominator, ends[1]), n + np.int32(1)) * v
     below = xp.maximum(-(-base // v) - whole_ranks(-(-top // ranks.denominator), ends[0]), np.int32(0)) * v
