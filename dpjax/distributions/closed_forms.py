@@ -8,7 +8,7 @@ temporaries stay in the cache. Sums of masses run from the far end of each side 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import log, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ from dpjax.distributions.sides import Line, Side, decay_of, weigh
 from dpjax.distributions.weights import Base, log2_floor, power_of_two
 from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import count_leading
-from dpjax.numerics.sums import LANES, pad
+from dpjax.numerics.sums import LANES, pad, pairwise_sum
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
@@ -83,9 +83,11 @@ class Resolved(NamedTuple):
         return jnp.log(self.total) + self.base.log_unit
 
 
-def _resolve(distribution: PiecewiseExponential, base: Base) -> Resolved:
+def _resolve(distribution: PiecewiseExponential, base: Base, power: jax.Array) -> Resolved:
+    """Weights are multiplied by ``2**power``, so that they add up to about 1: their products with lengths must not overflow."""
     line = distribution.line()
-    weights = line.weights(base)
+    weights = [part * power_of_two(power, part.dtype) for part in line.weights(base)]
+    base = base._replace(log_unit=base.log_unit - log(2) * power.astype(base.cost.dtype))
     halves = []
     for number, (side, sign) in enumerate(((distribution.lower, -1), (distribution.upper, 1))):
         tail = scale = jnp.zeros_like(base.cost)
@@ -113,12 +115,13 @@ def _by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponenti
     if prod(shape) == 0:
         return jnp.zeros(shape, distribution.dtype)
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, rows), 0, -1) for p in points]
-    base = weigh(distribution.line())[0]
-    base = jax.tree.map(lambda field: jnp.broadcast_to(field, (*batch, 1)).reshape(rows, 1), base)
+    base, lanes = weigh(distribution.line())
+    powers = -log2_floor(pairwise_sum(lanes))
+    scale = jax.tree.map(lambda field: jnp.broadcast_to(field, (*batch, 1)).reshape(rows, 1), (base, powers))
 
     def some(start: Any, size: int) -> jax.Array:
-        own_base, own_columns = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), (base, columns))
-        found = compute(_resolve(_rows_of(distribution, batch, start, size), own_base), *own_columns)
+        own_scale, own_columns = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), (scale, columns))
+        found = compute(_resolve(_rows_of(distribution, batch, start, size), *own_scale), *own_columns)
         return jnp.broadcast_to(found, (size, *found.shape[-1:]))
 
     def out(array: jax.Array) -> jax.Array:

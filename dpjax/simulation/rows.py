@@ -94,6 +94,9 @@ def sharded_sample(
     Privacy:
         Draws are simulations: their low-order bits depend on the data.
 
+    References:
+        Durfee (2025), Algorithm 1, for the draws.
+
     >>> import jax, jax.numpy as jnp, dpjax
     >>> means = jnp.array([1.0, 5.0, 2.0])
     >>> sharded_sample(jax.random.key(0), lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0), means, shape=(4,)).shape

@@ -71,6 +71,9 @@ def smooth_sensitivity(
     Returns:
         A :class:`SmoothSensitivity`.
 
+    Raises:
+        ValueError: a ``beta`` that is not positive, and as :func:`local_sensitivity`.
+
     Privacy:
         None by itself: an input of :func:`smooth_cauchy`, :func:`smooth_laplace` and :func:`smooth_laplace_log_normal`. Public:
         beta, the bounds and the shape of ``x``; under swap also the number of records.

@@ -97,6 +97,9 @@ def candidate_counts(
         :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap. The difference is taken in integers: the
         scores that matter are exact in float32, whatever the counts.
 
+    Raises:
+        ValueError: as :func:`mode`.
+
     Privacy:
         Up to a shift common to all candidates, which no mechanism over candidates sees, the counts have that sensitivity: one more
         record y changes n_y - n/2 by 1/2 and the others by -1/2; a swap changes two counts by 1. Public: as in :func:`mode`.

@@ -46,6 +46,9 @@ def maximum(
     Returns:
         A :class:`DownSensitivity` with n+1 values.
 
+    Raises:
+        ValueError: ``lower`` is not below ``upper``, or records and ``count`` or ``mask`` do not fit.
+
     Privacy:
         Valid for one record more or less. Public: the bounds and the shape of ``x``; the number of records is not.
 

@@ -80,6 +80,9 @@ def median(
     Returns:
         A profile of batch shape ``(...)``.
 
+    Raises:
+        ValueError: as :func:`quantile`.
+
     Privacy:
         As :func:`quantile`.
 
