@@ -51,6 +51,14 @@ METRICS = {
 
 @pytest.mark.parametrize("name", METRICS)
 def test_metrics(name):
+    def budgets(eps):
+        return METRICS[name](eps).dense().budgets
+
+    np.testing.assert_allclose(jax.jit(budgets)(0.5), budgets(0.5), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["points, euclidean", "blowfish"])  # a matrix, and coordinates with a threshold
+def test_what_goes_over_all_pairs(name):
     def largest(eps):
         metric = METRICS[name](eps)
         return mp.single_query_scale(QUERIES[0], metric), metric.largest
