@@ -18,7 +18,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.sides import Line, Side, decay_of, weigh
 from dpjax.distributions.weights import Base, log2_floor, power_of_two
-from dpjax.numerics.batching import take
+from dpjax.numerics.batching import by_chunks, some_rows, take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 
@@ -38,7 +38,6 @@ class Half(NamedTuple):
         tail: the weight of the tail, ``(..., 1)``; 0 without one.
         scale: of the tail, ``(..., 1)``; 0 without one.
         decay: over each piece.
-        place: the mean position in each piece, as a fraction of its width from the inner end.
     """
 
     side: Side
@@ -47,7 +46,6 @@ class Half(NamedTuple):
     tail: jax.Array
     scale: jax.Array
     decay: jax.Array
-    place: jax.Array
 
     @property
     def total(self) -> jax.Array:
@@ -57,7 +55,9 @@ class Half(NamedTuple):
     def mean_from(self, origin: jax.Array) -> jax.Array:
         """The mean of each piece minus ``origin``, so that a large offset of the data costs no digits."""
         near, far = self.side.values[..., :-1], self.side.values[..., 1:]
-        return (near - origin) + (far - near) * self.place
+        from_low = piece.mean_fraction(self.decay)
+        from_near = jnp.where(self.side.cost_near <= self.side.cost_far, from_low, 1 - from_low)
+        return (near - origin) + (far - near) * from_near
 
     @property
     def end(self) -> jax.Array:
@@ -93,10 +93,7 @@ def _resolve(distribution: PiecewiseExponential, base: Base, power: jax.Array) -
         tail = scale = jnp.zeros_like(base.cost)
         if line.tails is not None:
             tail, scale = (array[..., number : number + 1] for array in (weights[2], line.tails[0].scale))
-        decay = decay_of(side, line.rate)
-        from_low = piece.mean_fraction(decay)
-        place = jnp.where(side.cost_near <= side.cost_far, from_low, 1 - from_low)
-        halves.append(Half(side, sign, weights[number], tail, scale, decay, place))
+        halves.append(Half(side, sign, weights[number], tail, scale, decay_of(side, line.rate)))
     return Resolved(line, base, (halves[0], halves[1]))
 
 
@@ -117,46 +114,26 @@ def _by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponenti
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, rows), 0, -1) for p in points]
     base, lanes = weigh(distribution.line())
     powers = -log2_floor(pairwise_sum(lanes))
-    scale = jax.tree.map(lambda field: jnp.broadcast_to(field, (*batch, 1)).reshape(rows, 1), (base, powers))
+    # Rates and tails get an axis for the rows to be cut from.
+    lift = lambda tree: jax.tree.map(lambda leaf: leaf[..., None], tree)  # noqa: E731
+    parts = distribution.lower, distribution.upper, lift(distribution.rate), lift(distribution.tails), (base, powers)
 
     def some(start: Any, size: int) -> jax.Array:
-        own_scale, own_columns = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), (scale, columns))
-        found = compute(_resolve(_rows_of(distribution, batch, start, size), *own_scale), *own_columns)
+        *own, scale = some_rows(parts, batch, start, size)
+        own[2:] = jax.tree.map(lambda leaf: leaf[..., 0], own[2:])
+        columns_here = [jax.lax.dynamic_slice_in_dim(column, start, size) for column in columns]
+        found = compute(_resolve(distribution.from_sides(*own), *scale), *columns_here)
         return jnp.broadcast_to(found, (size, *found.shape[-1:]))
 
-    def out(array: jax.Array) -> jax.Array:
-        return jnp.moveaxis(array, -1, 0).reshape(samples + batch)
-
     size = max(1, min(rows, _BLOCK // max(distribution.lower.size + distribution.upper.size, 1)))
-    if size == rows:
-        return out(some(0, rows))
-    starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two may overlap
-
-    def chunks() -> jax.Array:
-        found = jax.lax.map(lambda start: some(start, size), jnp.asarray(starts))
-        rest = rows - (len(starts) - 1) * size
-        return jnp.concatenate([found[:-1].reshape(-1, found.shape[-1]), found[-1, size - rest :]])
-
-    return out(jax.lax.platform_dependent(cpu=chunks, default=lambda: some(0, rows)))
-
-
-def _rows_of(distribution: PiecewiseExponential, batch: tuple[int, ...], start: Any, size: int) -> PiecewiseExponential:
-    """Some rows of the flattened batch; what all rows share stays as it is."""
-    rows = prod(batch)
-
-    def some(leaf: jax.Array, axes: int) -> jax.Array:
-        own, rest = leaf.shape[: leaf.ndim - axes], leaf.shape[leaf.ndim - axes :]
-        flat = leaf.reshape(prod(own), *rest)
-        if flat.shape[0] == 1:
-            return flat[0]
-        if flat.shape[0] == rows:
-            return jax.lax.dynamic_slice_in_dim(flat, start, size)
-        number = jnp.broadcast_to(jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(own), batch).reshape(-1)
-        return flat[jax.lax.dynamic_slice_in_dim(number, start, size)]
-
-    sides = jax.tree.map(lambda leaf: some(leaf, 1), (distribution.lower, distribution.upper))
-    rest = jax.tree.map(lambda leaf: some(leaf, 0), (distribution.rate, distribution.tails))
-    return distribution.from_sides(*sides, *rest)
+    found = (
+        some(0, rows)
+        if size == rows
+        else jax.lax.platform_dependent(
+            cpu=lambda: by_chunks(lambda start: some(start, size), rows, size), default=lambda: some(0, rows)
+        )
+    )
+    return jnp.moveaxis(found, -1, 0).reshape(samples + batch)
 
 
 class Found(NamedTuple):

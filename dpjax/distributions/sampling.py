@@ -27,7 +27,7 @@ from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import take
 from dpjax.numerics.sums import pad, pairwise_sum
 from dpjax.numerics.two_words import Words
-from dpjax.random.keys import fold_in_range, row_words
+from dpjax.random.keys import fold_in_range, fold_in_streams, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 
 if TYPE_CHECKING:
@@ -81,16 +81,17 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Choose one of 8 groups of lanes a side (or a tail), then one of its 8 lanes, then one of the slots in that lane."""
     base, lanes = weigh(line)
     exists = pairwise_sum(lanes) > 0
+    for_group, for_lane, for_slot, for_place = fold_in_streams(rows, draws, (_GROUP, _LANE, _SLOT, _PLACE))
     if not line.pieces:
-        upper = choose(lanes[..., None, :], fold_in_range(rows, draws, 0, stream=_GROUP)) == 1
+        upper = choose(lanes[..., None, :], for_group) == 1
         chosen = Chosen(upper, jnp.zeros(upper.shape, jnp.int32), jnp.ones_like(upper), exists)
-        return chosen.slot, _place(rows, line, chosen, 0)
+        return chosen.slot, _place(for_place, line, chosen)
     sides, tails = lanes[..., : 2 * LANES].reshape(*line.batch, 2, LANES), lanes[..., 2 * LANES :]
     while sides.shape[-1] > _GROUPS:
         half = sides.shape[-1] // 2
         sides = sides[..., :half] + sides[..., half:]
     groups = jnp.concatenate([sides.reshape(*line.batch, -1), tails], axis=-1)
-    group = choose(groups[..., None, :], fold_in_range(rows, draws, 0, stream=_GROUP))
+    group = choose(groups[..., None, :], for_group)
     upper, in_tail = group >= _GROUPS, None
     if line.tails is not None:
         in_tail = group >= 2 * _GROUPS
@@ -98,13 +99,13 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     number = jnp.where(upper, np.int32(LANES), 0) + group % _GROUPS
     number = number[..., None] + np.int32(_GROUPS) * jnp.arange(LANES // _GROUPS, dtype=jnp.int32)
     members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
-    lane = group % _GROUPS + np.int32(_GROUPS) * choose(members, fold_in_range(rows, draws, 0, stream=_LANE))
+    lane = group % _GROUPS + np.int32(_GROUPS) * choose(members, for_lane)
     slot = lane[..., None] + np.int32(LANES) * jnp.arange(max(-(-side.size // LANES) for side in line.sides), dtype=jnp.int32)
     if slot.shape[-1] > 1:
-        within = choose(_weights_at(line, upper, slot, base), fold_in_range(rows, draws, 0, stream=_SLOT))
+        within = choose(_weights_at(line, upper, slot, base), for_slot)
         slot = jnp.take_along_axis(slot, within[..., None], axis=-1)
     chosen = Chosen(upper, slot[..., 0], in_tail, exists)
-    return chosen.slot, _place(rows, line, chosen, 0)
+    return chosen.slot, _place(for_place, line, chosen)
 
 
 def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> jax.Array:
@@ -131,10 +132,10 @@ def _pick(line: Line, upper: jax.Array, slot: jax.Array, read: Any) -> tuple[jax
     return tuple(jnp.where(upper, above, below) for below, above in zip(*found, strict=True))
 
 
-def _place(rows: Words, line: Line, chosen: Chosen, first: ArrayLike) -> jax.Array:
+def _place(words: Words, line: Line, chosen: Chosen) -> jax.Array:
     """Place each draw in its piece, counted from the low-cost end, or in its tail: ``(*batch, draws)``."""
     shape = chosen.slot.shape
-    pair = uniform_from_words(fold_in_range(rows, shape[-1], first, stream=_PLACE), line.rate.dtype)
+    pair = uniform_from_words(words, line.rate.dtype)
     alone = shape[-1] == 1  # one draw a row: the rows are the lanes of XLA's loops
 
     def in_lanes(array: jax.Array) -> jax.Array:
@@ -185,12 +186,13 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        index = table.choose(fold_in_range(rows, step, first, stream=_GROUP))
+        for_piece, for_place = fold_in_streams(rows, step, (_GROUP, _PLACE), first)
+        index = table.choose(for_piece)
         above = index >= center
         slot = jnp.where(above, index - np.int32(center), np.int32(center - 1) - index)
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
         chosen = Chosen(above, slot, slot >= sizes if tails else None, exists)
-        return chosen.slot, _place(rows, line, chosen, first)
+        return chosen.slot, _place(for_place, line, chosen)
 
     if step == draws:
         return chunk(jnp.int32(0))
@@ -233,7 +235,7 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
         upper = upper | (slot == starts[2] + 1)
     slot = jnp.where(slot < starts[1], slot, slot - np.int32(starts[1]))
     chosen = Chosen(upper, slot, in_tail, pairwise_sum(lanes) > 0)
-    return chosen.slot, _place(rows, line, chosen, 0)
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen)
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))

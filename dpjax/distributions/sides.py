@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions.weights import NEVER, Base, Heights
-from dpjax.numerics.batching import row, take
-from dpjax.numerics.sums import pairwise_sum
+from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
+from dpjax.numerics.sums import pad, pairwise_sum
 
 LANES = 64  # slot i of a side is number i // 64 of lane i % 64
 _CHUNK = 32 * LANES
+_ROWS = 256  # that are weighed again together
 
 
 @jax.tree_util.register_dataclass
@@ -123,33 +124,42 @@ class Line(NamedTuple):
         """The weights of all pieces of each side, and of the tails if there are any."""
         batch = jnp.broadcast_shapes(self.batch, base.cost.shape[:-1])
 
-        def each(weight: Callable[[jax.Array, Heights], jax.Array]) -> list[jax.Array]:
-            found = [weight(side.widths(), heights) for side, heights in zip(self.sides, self.heights, strict=True)]
+        def plain() -> list[jax.Array]:
+            found = [jnp.abs(side.widths() * heights.from_zero()) for side, heights in zip(self.sides, self.heights, strict=True)]
             return [jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in found]
 
-        def plain() -> list[jax.Array]:
-            return each(lambda width, heights: jnp.abs(width * heights.from_zero()))
-
         def own() -> list[jax.Array]:
-            return each(lambda width, heights: heights.weight(width, base))
+            return [jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in self._each(lambda w, h: h.weight(w, base))[:2]]
 
         found = jax.lax.cond(jnp.all((base.cost == 0) & (base.exponent == 0)), plain, own)
         return found if self.tails is None else [*found, self.tails[1].weight(self.tails[0].scale, base)]
 
-    def by_lanes(self, part: Callable[..., jax.Array], combine: Callable[..., Any], neutral: Any, tables: Any) -> list[jax.Array]:
-        """Combine ``part(widths, table)`` over the slots of each lane: ``(..., 64)`` a side, if there are any pieces.
+    def own_base(self) -> Base:
+        """The lowest cost that has mass in each row, and then the power of two of its heaviest slot."""
 
-        ``tables`` has arrays ``(..., k)`` for each side, or pytrees of them; what has an axis of size 1 is shared by all pieces.
-        """
+        def of_row(part: Callable[[jax.Array, Heights], jax.Array], combine: Any, neutral: Any) -> jax.Array:
+            found = [
+                jax.lax.reduce(array, np.asarray(neutral, array.dtype), combine, (array.ndim - 1,)) for array in self._each(part)
+            ]
+            return jnp.broadcast_to(functools.reduce(combine, found)[..., None], (*self.batch, 1))
 
-        def one(side: Side | Lengths, table: Any) -> jax.Array:
-            def some(start: Any, size: int) -> jax.Array:
-                own = jax.tree.map(lambda a: a if a.shape[-1] == 1 else window(a, start, size), table)
-                return part(side.widths(start, size), own)
+        cost = of_row(lambda width, heights: jnp.where(width > 0, heights.cost, jnp.inf), jax.lax.min, np.inf)
+        base = Base.at(jnp.where(jnp.isinf(cost), 0.0, cost), self.heights[0].bits)
+        return base.shifted(-of_row(lambda width, heights: heights.log2_weight(width, base), jax.lax.max, NEVER))
 
-            return _by_lanes(some, side.size, combine, neutral)
+    def lanes(self) -> list[jax.Array]:
+        """The sums over lanes of weights from cost 0: ``(..., 64)`` a side, if there are any pieces."""
 
-        return [one(side, table) for side, table in zip(self.sides, tables, strict=True)] if self.pieces else []
+        def one(side: Side | Lengths, heights: Heights) -> jax.Array:
+            table = heights.from_zero()
+            return _by_lanes(lambda start, size: jnp.abs(side.widths(start, size) * window(table, start, size)), side.size)
+
+        return [one(side, heights) for side, heights in zip(self.sides, self.heights, strict=True)] if self.pieces else []
+
+    def _each(self, part: Callable[[jax.Array, Heights], jax.Array]) -> list[jax.Array]:
+        """Something of the widths and heights of each side, and of the tails."""
+        found = [part(side.widths(), heights) for side, heights in zip(self.sides, self.heights, strict=True)]
+        return found if self.tails is None else [*found, part(self.tails[0].scale, self.tails[1])]
 
 
 def decay_of(side: Side | Lengths, rate: jax.Array) -> jax.Array:
@@ -164,20 +174,20 @@ def window(array: jax.Array, start: Any, size: int) -> jax.Array:
     return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
 
 
-def _by_lanes(some: Callable[[Any, int], jax.Array], size: int, combine: Callable[..., jax.Array], neutral: float) -> jax.Array:
-    """Combine slots 64 apart, in pairs of pairs counted from the center: further slots that are neutral change nothing."""
+def _by_lanes(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
+    """Add slots 64 apart, in pairs of pairs counted from the center: further slots of weight 0 change nothing."""
 
     def chunk(first: Any, size: int) -> jax.Array:
         terms = []
         for start in range(0, max(size, 1), LANES):
             term = some(first + start, min(LANES, size - start))
             gap = [(0, 0)] * (term.ndim - 1) + [(0, LANES - term.shape[-1])]
-            terms.append(jnp.pad(term, gap, constant_values=neutral) if term.shape[-1] < LANES else term)
+            terms.append(jnp.pad(term, gap) if term.shape[-1] < LANES else term)
         return tree(terms)
 
     def tree(terms: list[jax.Array]) -> jax.Array:
         while len(terms) > 1:
-            pairs = [combine(a, b) for a, b in zip(terms[0::2], terms[1::2], strict=False)]
+            pairs = [a + b for a, b in zip(terms[0::2], terms[1::2], strict=False)]
             terms = pairs + terms[2 * len(pairs) :]
         return terms[0]
 
@@ -189,10 +199,17 @@ def _by_lanes(some: Callable[[Any, int], jax.Array], size: int, combine: Callabl
     # The chunks, too, in pairs of pairs counted from the center, a rest counting as one.
     while found.shape[0] > 1:
         if found.shape[0] % 2:
-            rest = [found[-1] if not rest else combine(found[-1], rest[0])]
+            rest = [found[-1] if not rest else found[-1] + rest[0]]
             found = found[:-1]
-        found = combine(found[0::2], found[1::2])
+        found = found[0::2] + found[1::2]
     return tree([found[0], *rest])
+
+
+def _to_lanes(weights: jax.Array) -> jax.Array:
+    """The same sums in the same order, of weights that are there already."""
+    weights = pad(weights, LANES)
+    blocks = jnp.swapaxes(weights.reshape(*weights.shape[:-1], -1, LANES), -1, -2)
+    return pairwise_sum(blocks)[..., 0]
 
 
 def weigh(line: Line) -> tuple[Base, jax.Array]:
@@ -206,42 +223,26 @@ def weigh(line: Line) -> tuple[Base, jax.Array]:
     line = Line(sides, heights, tails, rate, line.batch)
     zero = jnp.zeros((1,), line.rate.dtype)
     plain = Base(zero, zero.astype(jnp.int32), zero)
-    tables = [heights.from_zero() for heights in line.heights]
-    lanes = _joined(line, line.by_lanes(lambda width, table: jnp.abs(width * table), jnp.add, 0.0, tables), plain)
+
+    def joined(own: Line, lanes: list[jax.Array], base: Base) -> jax.Array:
+        if own.tails is not None:
+            lanes = [*lanes, own.tails[1].weight(own.tails[0].scale, base)]
+        return concatenate(*(jnp.broadcast_to(part, (*own.batch, part.shape[-1])) for part in lanes))
+
+    lanes = joined(line, line.lanes(), plain)
     total, info = pairwise_sum(lanes), jnp.finfo(lanes.dtype)
     fits = (total > 2.0 ** (info.minexp + 76)) & (total < 2.0 ** (info.maxexp - 16))
+    rows = prod(line.batch)
+    size = min(rows, _ROWS)
 
     def again() -> tuple[Base, jax.Array]:
-        def one(number: jax.Array) -> tuple[Base, jax.Array]:
-            sides, heights, tails, rate = jax.tree.map(lambda leaf: row(leaf, line.batch, number), line[:4])
-            own = Line(sides, heights, tails, rate, ())
-            base = jax.tree.map(lambda own, plain: jnp.where(fits.reshape(-1)[number], plain, own), _own_base(own), plain)
-            weights = own.by_lanes(lambda width, heights: heights.weight(width, base), jnp.add, 0.0, own.heights)
-            return base, _joined(own, weights, base)
+        def some(start: jax.Array) -> tuple[Base, jax.Array]:
+            own = Line(*some_rows(line[:4], line.batch, start, size), batch=(size,))
+            fitting = some_rows(fits, line.batch, start, size)
+            base = jax.tree.map(lambda own, plain: jnp.where(fitting, plain, own), own.own_base(), plain)
+            weights = own._each(lambda width, heights: heights.weight(width, base))[:2] if own.pieces else []
+            return base, joined(own, [_to_lanes(part) for part in weights], base)
 
-        rows = prod(line.batch)
-        found = jax.lax.map(one, jnp.arange(rows, dtype=jnp.int32), batch_size=min(rows, 256))
-        return jax.tree.map(lambda leaf: leaf.reshape(*line.batch, *leaf.shape[1:]), found)
+        return jax.tree.map(lambda leaf: leaf.reshape(*line.batch, leaf.shape[-1]), by_chunks(some, rows, size))
 
     return jax.lax.cond(jnp.all(fits), lambda: (jax.tree.map(lambda f: jnp.broadcast_to(f, (*line.batch, 1)), plain), lanes), again)
-
-
-def _joined(line: Line, lanes: list[jax.Array], base: Base) -> jax.Array:
-    if line.tails is not None:
-        lanes = [*lanes, line.tails[1].weight(line.tails[0].scale, base)]
-    return jnp.concatenate([jnp.broadcast_to(part, (*line.batch, part.shape[-1])) for part in lanes], axis=-1)
-
-
-def _own_base(line: Line) -> Base:
-    """The lowest cost that has mass in each row, and then the power of two of its heaviest slot."""
-
-    def of_row(part: Callable[[jax.Array, Heights], jax.Array], combine: Any, neutral: Any) -> jax.Array:
-        lanes = line.by_lanes(part, combine, neutral, line.heights)
-        if line.tails is not None:
-            lanes.append(part(line.tails[0].scale, line.tails[1]))
-        found = [jax.lax.reduce(array, np.asarray(neutral, array.dtype), combine, (array.ndim - 1,)) for array in lanes]
-        return jnp.broadcast_to(functools.reduce(combine, found)[..., None], (*line.batch, 1))
-
-    cost = of_row(lambda width, heights: jnp.where(width > 0, heights.cost, jnp.inf), jax.lax.min, np.inf)
-    base = Base.at(jnp.where(jnp.isinf(cost), 0.0, cost), line.heights[0].bits)
-    return base.shifted(-of_row(lambda width, heights: heights.log2_weight(width, base), jax.lax.max, NEVER))

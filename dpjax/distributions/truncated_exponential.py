@@ -41,6 +41,7 @@ def mass_fraction(s: jax.Array) -> jax.Array:
     return jnp.where(flat, 1.0, -jnp.expm1(-safe) / safe)
 
 
+@jax.jit
 def mean_fraction(s: jax.Array) -> jax.Array:
     """Return the mean of r: 1/s - 1/(e^s - 1)."""
     small = s < _SERIES_BELOW
@@ -53,6 +54,7 @@ def mean_fraction(s: jax.Array) -> jax.Array:
     return jnp.where(small, 0.5 - below * series, closed)
 
 
+@jax.jit
 def variance_fraction(s: jax.Array) -> jax.Array:
     """Return the variance of r: 1/s^2 - e^-s / (1 - e^-s)^2."""
     small = s < _SERIES_BELOW
@@ -71,6 +73,7 @@ def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
     return jnp.where(flat, r, jnp.expm1(-safe * r) / jnp.expm1(-safe))
 
 
+@jax.jit
 def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.Array:
     """Return the r whose mass from the near end is ``p``, given ``complement`` = 1 - p at full relative precision.
 

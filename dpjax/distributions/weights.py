@@ -89,6 +89,7 @@ class Base(NamedTuple):
         return Base(self.cost, self.exponent + powers, self.log_unit - log(2) * powers.astype(self.cost.dtype))
 
 
+@jax.jit
 def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Split ``cost * bits`` into an integer modulo 2^32 (int32) and a fraction within +-2.
 

@@ -1,9 +1,12 @@
-"""Alignment of batch axes: every array meets another of the same rank, so the library runs with rank promotion forbidden."""
+"""Batch axes: all but the last one (or, for parameters, all)."""
 
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def align(array: jax.Array, ndim: int) -> jax.Array:
@@ -38,13 +41,37 @@ def take(array: jax.Array, index: jax.Array) -> jax.Array:
     return array.reshape(-1).at[row + index.astype(jnp.uint32)].get(mode="promise_in_bounds")
 
 
-def row(array: jax.Array, batch: tuple[int, ...], number: jax.Array) -> jax.Array:
-    """Return one row of an array that broadcasts to ``(*batch, k)``, by its number in the flattened batch: ``(k,)``."""
-    own = align(array, len(batch) + 1).shape[:-1]
-    if prod(own) == 1:
-        return array.reshape(array.shape[-1])  # shared by all rows
-    index = jnp.broadcast_to(jnp.arange(prod(own), dtype=jnp.int32).reshape(own), batch).reshape(-1)[number]
-    return array.reshape(prod(own), array.shape[-1])[index]
+def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int) -> Any:
+    """``size`` rows of the flattened batch from ``start`` on, of every array ``(*batch, k)`` in a pytree: ``(size, k)``.
+
+    An array that broadcasts to the batch and is shared by all rows becomes ``(1, k)``.
+    """
+    rows = prod(batch)
+
+    def some(leaf: jax.Array) -> jax.Array:
+        own = align(leaf, len(batch) + 1).shape[:-1]
+        flat = leaf.reshape(prod(own), leaf.shape[-1])
+        if flat.shape[0] == 1:
+            return flat
+        if flat.shape[0] == rows:
+            return jax.lax.dynamic_slice_in_dim(flat, start, size)
+        number = jnp.broadcast_to(jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(own), batch).reshape(-1)
+        return flat[jax.lax.dynamic_slice_in_dim(number, start, size)]
+
+    return jax.tree.map(some, tree)
+
+
+def by_chunks(compute: Callable[[Any], Any], rows: int, size: int) -> Any:
+    """Join ``compute(start)``, a pytree of arrays of ``size`` rows from ``start`` on: one small program for any number of rows."""
+    if size >= rows:
+        return compute(0)
+    starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two may overlap
+    rest = rows - (len(starts) - 1) * size
+
+    def join(found: jax.Array) -> jax.Array:
+        return jnp.concatenate([found[:-1].reshape(-1, *found.shape[2:]), found[-1, size - rest :]])
+
+    return jax.tree.map(join, jax.lax.map(compute, jnp.asarray(starts)))
 
 
 def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:

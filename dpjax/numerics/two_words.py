@@ -70,6 +70,7 @@ def times_word(a: Words, b: jax.Array) -> tuple[jax.Array, Words]:
     return high.high + (middle < low.high).astype(jnp.uint32), Words(middle, low.low)
 
 
+@jax.jit
 def upper_product(a: Words, b: Words) -> Words:
     """Return floor(a b / 2^64)."""
     third, by_low = times_word(a, b.low)

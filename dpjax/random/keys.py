@@ -1,9 +1,11 @@
 """Keys: which ones are accepted, and one key for each row of a batch."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.numerics.two_words import Words
@@ -79,6 +81,14 @@ def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0
 def fold_in(keys: Words, index: jax.Array) -> Words:
     """Return the data of new keys for keys and indices (uint32) of one shape: those of ``jax.random.fold_in``."""
     return threefry(keys, Words(jnp.zeros_like(index), index))
+
+
+def fold_in_streams(keys: Words, size: int, streams: Sequence[int], first: ArrayLike = 0) -> list[Words]:
+    """``[fold_in_range(keys, size, first, stream) for stream in streams]``, in one call."""
+    index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
+    high, low = jnp.meshgrid(np.asarray(streams, np.uint32), index, indexing="ij")
+    words = threefry(Words(keys.high[..., None, None], keys.low[..., None, None]), Words(high, low))
+    return [Words(words.high[..., number, :], words.low[..., number, :]) for number in range(len(streams))]
 
 
 def fold_in_range(keys: Words, size: int, first: ArrayLike = 0, stream: ArrayLike = 0) -> Words:

@@ -4,6 +4,7 @@ The same function as behind JAX's own keys (a test compares them word by word), 
 one of its two words away, and because on the CPU its loop runs through memory, which makes it four times slower than this.
 """
 
+import jax
 import jax.numpy as jnp
 
 from dpjax.numerics.two_words import Words
@@ -12,6 +13,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
+@jax.jit
 def threefry(key: Words, counter: Words) -> Words:
     """Return the two words of each counter under each key; shapes broadcast.
 
