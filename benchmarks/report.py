@@ -20,6 +20,7 @@ BENCHMARKS = (
     "single_draws",
     "repeated_draws",
     "from_raw",
+    "one_jit",
     "memory",
     "devices",
     "accuracy",

@@ -1,4 +1,8 @@
-"""The suite runs with implicit promotion of dtypes forbidden; tests that need float64 ask for the fixture ``x64``."""
+"""The suite runs with implicit promotion of dtypes forbidden; tests that need float64 ask for the fixture ``x64``.
+
+Most of a run is compilation, and the programs are small: XLA is told not to optimise them, unless ``XLA_FLAGS`` is set. What
+depends on the compiler's choices is marked ``optimized``, and ``XLA_FLAGS= python -m pytest -m optimized`` runs it as users do.
+"""
 
 import os
 import pathlib
@@ -6,6 +10,10 @@ import pathlib
 import jax
 import pytest
 
+UNOPTIMIZED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+if jax.__version_info__ < (0, 11):
+    UNOPTIMIZED += " --xla_cpu_use_fusion_emitters=false"  # later versions have no other way to emit code
+os.environ.setdefault("XLA_FLAGS", UNOPTIMIZED)  # before the first array
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 

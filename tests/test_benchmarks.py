@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
-QUICK = ("single_draws", "repeated_draws", "from_raw", "memory", "devices", "accuracy", "scaling", "releases", "import_time")
+QUICK = (
+    "single_draws",
+    "repeated_draws",
+    "from_raw",
+    "one_jit",
+    "memory",
+    "devices",
+    "accuracy",
+    "scaling",
+    "releases",
+    "import_time",
+)
 
 
 @pytest.fixture(scope="module")

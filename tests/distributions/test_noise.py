@@ -185,6 +185,7 @@ def test_injected_words_reach_both_tails():
     np.testing.assert_allclose(np.asarray(other) * [-np.exp(0.3 * 9.0), np.exp(-0.3 * 9.0)], 64 * np.log(2), rtol=0.05)
 
 
+@pytest.mark.optimized
 @some("cauchy")
 def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
     @partial(jax.jit, static_argnames=("shape",))

@@ -159,6 +159,7 @@ def assert_bitwise_invariant(neighbors, options, shape, paddings, further_rows):
     return run, x, count, plain
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("neighbors", "options", "shape"), [("add_remove", {}, ()), pytest.param("swap", {"rho": 0.01}, (40,), marks=pytest.mark.slow)]
@@ -167,6 +168,7 @@ def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, sh
     assert_bitwise_invariant(neighbors, options, shape, paddings=(28,), further_rows=(26,))
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize(("neighbors", "options", "shape"), list(INVARIANCE))
 def test_draws_do_not_change_with_any_padding_or_batch(neighbors, options, shape):
@@ -182,6 +184,7 @@ def rows_of_every_kind():
     return np.stack([ordinary, tied, ordinary * 1e-30, ordinary * 1e30, np.full(41, 0.25), ordinary + 1]).astype(np.float32)
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 300.0])
 def test_the_tree_and_the_table_give_the_same_draws(epsilon):

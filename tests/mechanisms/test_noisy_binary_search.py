@@ -202,6 +202,7 @@ def test_a_sweep_broadcasts_and_a_bad_parameter_spoils_its_own_row():
     assert np.isnan(noisy_binary_search(down, tau=1.0, candidates=jnp.array([1.0, 0.0, 2.0]), epsilon=1.0).mean()).all()
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ["epsilon", "zcdp"])
 def test_draws_do_not_change_with_padding_or_further_rows(noise):

@@ -242,6 +242,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_draws_do_not_change_with_padding_or_further_rows(name):

@@ -78,6 +78,7 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
     assert control.max() > (1.05 if offset == 0 else 1.5)
 
 
+@pytest.mark.optimized
 def test_a_record_that_moves_between_equal_values_changes_no_bit():
     """Answers without noise, where only some pairs are protected: one bit would be an infinite loss."""
     budgets = np.full((6, 6), np.inf)

@@ -9,6 +9,8 @@ import pytest
 
 from dpjax.numerics.double_float import Pair, exact_product, larger, prefix_sums, single, sum_of
 
+pytestmark = pytest.mark.optimized
+
 
 def rational(pair):
     return [Fraction(float(high)) + Fraction(float(low)) for high, low in zip(np.ravel(pair.high), np.ravel(pair.low), strict=True)]

@@ -49,6 +49,7 @@ def assert_equals_host(epsilon, profile, words, variant, fill=None):
     return certified.mean()
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("epsilon", [1.0, 2.0**-30, pytest.param(0.1, marks=pytest.mark.slow), pytest.param(64.0)])
 def test_device_equals_host(epsilon, variant):
@@ -73,6 +74,7 @@ def at_the_borders(rng, epsilon, profile, variant, words):
             words[2 + k, row] = int(thresholds[k]) + rng.integers(-1, 2)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("variant", [pytest.param("cell", marks=pytest.mark.slow), "owned_cell"])
 def test_device_equals_host_on_adversarial_words(variant):
     rng = np.random.default_rng(1)
@@ -145,6 +147,7 @@ def cut(tables, precision):
     return tables._replace(high=tables.high & mask, low=tables.low * np.uint32(0), own=own, thresholds=thresholds)
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [8, 6])
 @pytest.mark.parametrize("size", [40, 2**29])

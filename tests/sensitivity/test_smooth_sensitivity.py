@@ -226,6 +226,7 @@ def test_few_records_and_hostile_ones(neighbors, definition):
             assert ((smooth.bound > 0) & (smooth.bound <= 4) & (smooth.value >= -1) & (smooth.value <= 3)).all()
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("definition", ["lower", "linear"])
 @pytest.mark.parametrize("neighbors", SIZES)

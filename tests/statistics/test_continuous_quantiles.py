@@ -151,6 +151,7 @@ def test_what_needs_whole_levels_refuses():
         median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap", definition="continuous", truncate=0.5)
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", DATASETS)
 def test_padding_and_masks_change_nothing(neighbors):

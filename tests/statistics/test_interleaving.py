@@ -8,6 +8,7 @@ import pytest
 
 from dpjax import statistics
 
+pytestmark = pytest.mark.optimized
 KINDS = ("two values", "noise of 1e-4", "noise of 1e-2", "uniform", "clustered")
 
 

@@ -383,6 +383,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_padding_and_further_rows_change_no_bit(name):

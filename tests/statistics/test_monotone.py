@@ -109,6 +109,7 @@ QUICK = [name if name == "nonnegative sum" else pytest.param(name, marks=pytest.
 X = np.random.default_rng(2).normal(size=(3, 21)).astype(np.float32)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("name", QUICK)
 def test_padding_counts_masks_and_absent_records_agree_bit_for_bit(name):
     statistic = jax.jit(STATISTICS[name])

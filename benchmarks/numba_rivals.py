@@ -1,0 +1,162 @@
+"""What a CPU user would write by hand at best: Numba, all cores, fastmath, 53-bit uniforms, float64 sums.
+
+Piecewise Laplace of the median of an odd number of records, from sorted records with the bounds at their ends. It is nothing that
+this library promises: a probability below 2^-53 is never reached, draws change with the order of sums, and it runs on a CPU only.
+"""
+
+import math
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numba
+import numpy as np
+
+from harness import Built, Case
+
+BLOCK = 64
+BUCKETS = 4096  # of the guide table
+
+
+@numba.njit(inline="always")
+def _uniform(seed, number):
+    """Splitmix64 of a counter, as a float in (0, 1)."""
+    z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return (float(z >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+@numba.njit(inline="always")
+def _place(edges, piece, center, uniform, slope, share):
+    part = -math.log1p(-uniform * share) / slope * (edges[piece + 1] - edges[piece])
+    return edges[piece] + part if piece >= center else edges[piece + 1] - part
+
+
+@numba.njit(parallel=True, fastmath=True)
+def _single(edges, decay, center, slope, seed):
+    """Sums of blocks of pieces in one pass, then a block, then a piece of it."""
+    rows, pieces = edges.shape[0], edges.shape[1] - 1
+    share = -math.expm1(-slope)
+    out = np.empty(rows, np.float32)
+    for row in numba.prange(rows):
+        own = edges[row]
+        sums = np.empty((pieces + BLOCK - 1) // BLOCK, np.float32)
+        total = 0.0
+        for block in range(sums.size):
+            mass = np.float32(0)
+            for i in range(BLOCK * block, min(BLOCK * (block + 1), pieces)):
+                mass += (own[i + 1] - own[i]) * decay[i]
+            sums[block] = mass
+            total += mass
+        target = _uniform(seed, 2 * row) * total
+        block = 0
+        while block < sums.size - 1 and target >= sums[block]:
+            target -= sums[block]
+            block += 1
+        i = BLOCK * block
+        while i < pieces - 1 and target >= (own[i + 1] - own[i]) * decay[i]:
+            target -= (own[i + 1] - own[i]) * decay[i]
+            i += 1
+        out[row] = _place(own, i, center, _uniform(seed, 2 * row + 1), slope, share)
+    return out
+
+
+@numba.njit(parallel=True, fastmath=True)
+def _repeated(edges, decay, center, slope, draws, seed):
+    """A table of sums and a guide to it (Chen and Asau 1974)."""
+    rows, pieces = edges.shape[0], edges.shape[1] - 1
+    share = -math.expm1(-slope)
+    out = np.empty((rows, draws), np.float32)
+    for row in numba.prange(rows):
+        own = edges[row]
+        sums = np.zeros(pieces + 1, np.float64)
+        for i in range(pieces):
+            sums[i + 1] = sums[i] + (own[i + 1] - own[i]) * decay[i]
+        guide = np.empty(BUCKETS, np.int32)
+        i = 0
+        for bucket in range(BUCKETS):
+            while i < pieces - 1 and sums[i + 1] <= bucket * sums[pieces] / BUCKETS:
+                i += 1
+            guide[bucket] = i
+        for draw in range(draws):
+            number = 2 * (row * draws + draw)
+            uniform = _uniform(seed, number)
+            target = uniform * sums[pieces]
+            i = guide[int(uniform * BUCKETS)]
+            while i < pieces - 1 and sums[i + 1] <= target:
+                i += 1
+            out[row, draw] = _place(own, i, center, _uniform(seed, number + 1), slope, share)
+    return out
+
+
+@numba.njit(parallel=True, fastmath=True)
+def _mean_abs_error(edges, decay, means, at):
+    """The mean of |Y - at| where ``at`` is an edge."""
+    rows, pieces = edges.shape[0], edges.shape[1] - 1
+    out = np.empty(rows, np.float32)
+    for row in numba.prange(rows):
+        own, center = edges[row], at[row]
+        mass, moment = np.float32(0), np.float32(0)
+        for i in range(pieces):
+            width = own[i + 1] - own[i]
+            weight = width * decay[i]
+            mass += weight
+            moment += weight * abs((own[i] - center) + width * means[i])
+        out[row] = moment / mass
+    return out
+
+
+def _prepared(case: Case) -> tuple[np.ndarray, np.ndarray, int, float]:
+    """Sorted records between the bounds, exp(-cost) of each interval at its inner end, the center, the decay over an interval."""
+    edges = np.empty((case.rows, case.points + 2), np.float32)
+    edges[:, 0], edges[:, -1], edges[:, 1:-1] = case.lower, case.upper, case.sorted_data
+    slope = case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
+    center = (case.points + 1) // 2
+    steps = np.abs(np.arange(case.points + 2) - center)
+    return edges, np.exp(-slope * np.minimum(steps[:-1], steps[1:])).astype(np.float32), center, slope
+
+
+def single(from_raw: bool = False) -> Callable[[Case], Built]:
+    """One draw from each row, from sorted records or from raw ones."""
+
+    def build(case: Case) -> Built:
+        edges, decay, center, slope = _prepared(case)
+
+        def run(turn: int) -> np.ndarray:
+            if from_raw:
+                edges[:, 1:-1] = np.clip(np.sort(case.data, axis=1), case.lower, case.upper)
+            return _single(edges, decay, center, slope, turn + 1)
+
+        return Built(run, case.rows)
+
+    return build
+
+
+def repeated(draws: int) -> Callable[[Case], Built]:
+    """Many draws from each row."""
+
+    def build(case: Case) -> Built:
+        edges, decay, center, slope = _prepared(case)
+
+        def run(turn: int) -> np.ndarray:
+            return _repeated(edges, decay, center, slope, draws, turn + 1).T
+
+        return Built(run, case.rows * draws)
+
+    return build
+
+
+def mean_abs_error(case: Case) -> Built:
+    """The mean absolute error of each row around its own median."""
+    edges, decay, center, slope = _prepared(case)
+    inner = 1 / slope - 1 / math.expm1(slope)  # the mean position from the inner end
+    means = np.where(np.arange(case.points + 1) < center, 1 - inner, inner).astype(np.float32)
+    at = np.array(edges[:, center])
+
+    def run(turn: int) -> np.ndarray:
+        return _mean_abs_error(edges, decay, means, at)
+
+    law = case.law(jnp.asarray(case.sorted_data))
+    np.testing.assert_allclose(run(0), law.mean_abs_error(jnp.asarray(at)), rtol=1e-4)
+    return Built(run, case.rows)
