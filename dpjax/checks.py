@@ -125,7 +125,7 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
     """Return the public bounds of the data: finite, ``lower < upper``, and apart by 2^-104 to 2^104 in float32.
 
     In float64 the powers are 1000. What is made of the data stays inside the range of the dtype then: pieces that all underflow,
-    or one that overflows, would be a row without a law for some data and not for others.
+    or one that overflows, would be a row without a distribution for some data and not for others.
     """
     low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
     most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000

@@ -198,7 +198,9 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     )
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one value (default 1).")
     add(
-        "--law",
+        "--variant",
+        "--law",  # its name until 0.2
+        dest="variant",
         choices=("owned_cell", "cell"),
         default="owned_cell",
         help="The distribution on the grid: owned_cell keeps mass at the median of tied data or integers, cell is the plain "

@@ -44,7 +44,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             epsilon=asked.epsilon,
             neighbors=asked.neighbors,
             definition=asked.definition,
-            variant=asked.law,
+            variant=asked.variant,
             draws=asked.draws,
         )
     except ValueError as error:  # about public parameters only
@@ -153,7 +153,7 @@ def _json(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarra
     answer = {
         "simulation": False,
         "quantile": float(asked.quantile),
-        **{name: getattr(asked, name) for name in ("definition", "neighbors", "law")},
+        **{name: getattr(asked, name) for name in ("definition", "neighbors", "variant")},
         "grid": {"step": asked.grid_step, "lower": asked.lower, "upper": asked.upper},
         "epsilon_of_each": asked.epsilon,
         "epsilon_of_all": total_epsilon(asked.epsilon, asked.draws * len(asked.column)),

@@ -1,6 +1,6 @@
-"""One piece of a piecewise exponential law: density proportional to exp(-s r) for r in [0, 1], counted from its low-cost end.
+"""One piece of a piecewise exponential distribution: density ~ exp(-s r), r in [0, 1] from its low-cost end.
 
-``s >= 0`` is the decay over the whole piece, rate * (cost at the far end - cost at the near end); s = 0 is the uniform law.
+``s >= 0`` is the decay over the whole piece, rate * (cost at the far end - cost at the near end); s = 0 is uniform.
 Every function is elementwise, finite with finite gradients for all s >= 0, and accurate to a few units in the last place:
 where the closed form cancels (small s), the Taylor series is summed instead. Its coefficients are Bernoulli numbers, because
 1/s - 1/(e^s - 1) = 1/2 - sum_k B_2k s^(2k-1) / (2k)!.

@@ -86,7 +86,7 @@ def test_json_has_the_release_and_nothing_of_the_data(capsys, tmp_path):
     assert [row["column"] for row in answer["rows"]] == ["age", "income"]
     assert all(0 <= v < 65536 and v % 16 == 0 for row in answer["rows"] for v in row["released"])
     assert set(answer) == {
-        *("simulation", "quantile", "definition", "neighbors", "law", "grid", "epsilon_of_each", "epsilon_of_all", "rows"),
+        *("simulation", "quantile", "definition", "neighbors", "variant", "grid", "epsilon_of_each", "epsilon_of_all", "rows"),
         *("dpjax_version", "jax_version", "device"),
     }
 
