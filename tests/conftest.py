@@ -1,20 +1,25 @@
 """The suite runs with implicit promotion of dtypes forbidden; tests that need float64 ask for the fixture ``x64``.
 
-Most of a run is compilation, and the programs are small: XLA is told not to optimise them, unless ``XLA_FLAGS`` is set. What
-depends on the compiler's choices is marked ``optimized``, and ``XLA_FLAGS= python -m pytest -m optimized`` runs it as users do.
+Most of a run is compilation, of programs that run once on little data: XLA is told not to optimise them, unless ``XLA_FLAGS`` is set.
+Tests marked ``optimized`` compute a lot, or depend on what the compiler makes of floats: they get XLA's optimisations, and
+``XLA_FLAGS= python -m pytest -m optimized`` runs them exactly as users do.
 """
 
+import importlib.metadata
 import os
 import pathlib
 
-import jax
-import pytest
+UNOPTIMIZED = "XLA_FLAGS" not in os.environ
+if UNOPTIMIZED:  # for the processes that tests start, too
+    older = tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11)  # later versions have one way to emit code
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false" if older else ""
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
-UNOPTIMIZED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-if jax.__version_info__ < (0, 11):
-    UNOPTIMIZED += " --xla_cpu_use_fusion_emitters=false"  # later versions have no other way to emit code
-os.environ.setdefault("XLA_FLAGS", UNOPTIMIZED)  # before the first array
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_disable_most_optimizations", UNOPTIMIZED)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,6 +31,17 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@pytest.fixture(autouse=True)
+def _optimized(request, monkeypatch):
+    if not UNOPTIMIZED or request.node.get_closest_marker("optimized") is None:
+        yield
+        return
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture

@@ -158,6 +158,7 @@ def renyi(law, pairs, order):
     return (np.log(np.sum(np.exp(exponent - top), axis=0) * (t[1] - t[0])) + top) / (order - 1)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("neighbors", [pytest.param(n, marks=pytest.mark.slow) for n in DATASETS])
 def test_laplace_log_normal_is_concentrated_by_renyi_divergences(neighbors, x64):
     local, pairs = local_of(neighbors), pairs_of(neighbors)

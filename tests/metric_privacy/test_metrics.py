@@ -219,6 +219,7 @@ def test_uniform_refuses():
     assert np.all(np.isnan(uniform(2, epsilon=jnp.float32(-1)).budgets))
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_a_hundred_thousand_points_serve_a_query():
     rng = np.random.default_rng(0)

@@ -91,6 +91,7 @@ def test_hostile_matrices():
     assert jax.jit(lambda b: validate(b).is_metric)(batch).tolist() == [False, True]
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_a_thousand_points():
     metric = from_points(np.random.default_rng(0).random((1000, 2)), epsilon=1)

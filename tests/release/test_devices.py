@@ -34,7 +34,7 @@ print("the same")
 def test_eight_devices():
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8",
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, cwd=ROOT, text=True, capture_output=True, timeout=600)
