@@ -54,7 +54,7 @@ class Finite(Distribution):
         """The broadcast shape of all fields, without the axis of candidates."""
         if self.values.shape[-1:] != self.cost.shape[-1:] or self.values.shape[-1:] == (0,):
             raise ValueError(f"k >= 1 values need k costs, got shapes {self.values.shape} and {self.cost.shape}.")
-        return jnp.broadcast_shapes(self.values.shape[:-1], self.cost.shape[:-1], self.rate.shape)
+        return jnp.broadcast_shapes(self.values.shape[:-1], self.cost.shape[:-1], jnp.shape(self.rate))
 
     @property
     def dtype(self) -> Any:

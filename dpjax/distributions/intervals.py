@@ -6,6 +6,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -76,6 +77,7 @@ def _sample(
     lengths = jnp.where(never | (widths < 0), 0.0, widths)
     line = line_of_intervals(lengths, jnp.where(never, 0.0, levels), rate[..., None], sloped)
     index, offset = draw(key, line, prod(shape), "auto")
+    index = jnp.minimum(index, np.int32(widths.shape[-1] - 1))  # of a row without width it is anything
     return index.reshape(shape + batch), offset.reshape(shape + batch)
 
 

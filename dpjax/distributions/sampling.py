@@ -227,13 +227,13 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
         slot = one(jnp.uint32(0))[..., None]
     else:
         slot = jnp.moveaxis(jax.lax.map(one, jnp.arange(draws, dtype=jnp.uint32), batch_size=min(draws, 256)), 0, -1)
-    starts = np.cumsum([0, *sizes])
+    starts = np.cumsum([0, *sizes], dtype=np.int32)
     upper = (slot >= starts[1]) & (slot < starts[2])
     in_tail = None
     if line.tails is not None:
         in_tail = slot >= starts[2]
         upper = upper | (slot == starts[2] + 1)
-    slot = jnp.where(slot < starts[1], slot, slot - np.int32(starts[1]))
+    slot = jnp.where(slot < starts[1], slot, slot - starts[1])
     chosen = Chosen(upper, slot, in_tail, pairwise_sum(lanes) > 0)
     return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen)
 

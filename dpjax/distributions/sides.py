@@ -237,7 +237,8 @@ def weigh(line: Line) -> tuple[Base, jax.Array]:
 
     def again() -> tuple[Base, jax.Array]:
         def some(start: jax.Array) -> tuple[Base, jax.Array]:
-            own = Line(*some_rows(line[:4], line.batch, start, size), batch=(size,))
+            sides, heights, tails, rate = some_rows(line[:4], line.batch, start, size)
+            own = Line(sides, heights, tails, rate, (size,))
             fitting = some_rows(fits, line.batch, start, size)
             base = jax.tree.map(lambda own, plain: jnp.where(fitting, plain, own), own.own_base(), plain)
             weights = own._each(lambda width, heights: heights.weight(width, base))[:2] if own.pieces else []

@@ -1,18 +1,14 @@
 """Sorted rows: clamped and counted, all ranks or only a window of them.
 
-On the CPU, XLA sorts with a comparator, 40 times slower than NumPy's vectorised sort. There the rows are handed to NumPy by a
-callback, in as many threads as the process may use; on other devices XLA sorts, and nothing leaves the device. The derivative
-is that of the XLA version everywhere. A process with several CPU devices, or one of several processes, sorts by XLA too:
-callbacks of several devices wait for each other's threads, and have been seen to wait for ever.
-
-JAX converts the arrays of a callback in the thread that runs it, which need not be the one that is inside ``jax.enable_x64(True)``:
-there, float64 would become float32. So 64-bit floats pass as pairs of 32-bit words, which no setting changes.
+On the CPU, XLA sorts with a comparator, 40 times slower than NumPy's vectorised sort. There the rows are handed to NumPy
+(:mod:`dpjax.numerics.host_call`), in as many threads as the process may use; on other devices XLA sorts, and nothing leaves the
+device. The derivative is that of the XLA version everywhere.
 """
 
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -22,6 +18,7 @@ import numpy as np
 
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
+from dpjax.numerics.host_call import host_call
 
 Sort = Literal["auto", "xla"]
 _BLOCK = 2**18  # records that one thread works on at a time: they stay in its cache
@@ -119,10 +116,8 @@ def sort_rows(
     width = read.size if read is not None else n_max + 2 if window is None else window.width
 
     def host(*arrays: Any) -> jax.Array:
-        words = jax.eval_shape(_to_words, jax.ShapeDtypeStruct((*batch, width), records.dtype))
-        on_host = partial(_on_host, dtype=records.dtype, nan_is_low=nan_is_low, window=window, read=read)
-        found = jax.pure_callback(on_host, words, *map(_to_words, arrays), vmap_method="broadcast_all")
-        return jax.lax.bitcast_convert_type(found, records.dtype) if found.dtype != records.dtype else found
+        on_host = _OnHost(nan_is_low, window, read)
+        return host_call(on_host, jax.ShapeDtypeStruct((*batch, width), records.dtype), *arrays)
 
     def device(low: jax.Array, high: jax.Array, counted: jax.Array, records: jax.Array, *masks: jax.Array) -> jax.Array:
         count = n if isinstance(n, np.ndarray) else counted
@@ -130,18 +125,13 @@ def sort_rows(
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
-        alone = jax.process_count() == 1 and jax.local_device_count(backend="cpu") == 1
-        if sort == "xla" or not alone:
+        if sort == "xla":
             return device(*arrays)
         return jax.lax.platform_dependent(*arrays, cpu=host, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
     values = fast(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
     return SortedRows(values, n, low, high, n_max)
-
-
-def _to_words(array: jax.Array) -> jax.Array:
-    return jax.lax.bitcast_convert_type(array, jnp.uint32) if array.dtype == jnp.float64 else array
 
 
 def _on_device(
@@ -166,53 +156,58 @@ def _on_device(
     return ordered if read is None else read(ordered, n)
 
 
-def _on_host(*arrays: Any, dtype: Any, nan_is_low: bool, window: Window | None, read: Read | None) -> np.ndarray:
-    """What ``_on_device`` returns; 64-bit floats come and go as words."""
-    low, high, n, records, *masks = (np.ascontiguousarray(array) for array in arrays)
-    low, high, records = (a.view(dtype)[..., 0] if a.dtype != dtype else a for a in (low, high, records))
-    batch, n_max = records.shape[:-1], records.shape[-1]
-    rows = prod(batch)
-    lows, highs, counts, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, n, records))
-    there = masks[0].reshape(rows, n_max) if masks else None
-    whole_rows = window is None and read is None
-    select = window is not None and n_max >= _SELECT
-    kept = n_max + 2 if window is None else window.width
-    result = np.empty((rows, kept if read is None else read.size), dtype)
+@dataclass(frozen=True)
+class _OnHost:
+    """What ``_on_device`` returns, by NumPy."""
 
-    def work(part: slice) -> None:
-        ordered = result[part] if whole_rows else np.empty((len(sources[part]), n_max + 2), dtype)
-        ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
-        np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
-        if there is not None:
-            np.copyto(block, np.inf, where=~there[part])
-        if not select:
-            block.sort(axis=-1)
-        if np.isnan(block if select else block[:, -1:]).any():  # NaN is sorted last
-            np.copyto(block, (lows if nan_is_low else highs)[part], where=np.isnan(block))
-            if not select and nan_is_low:
+    nan_is_low: bool
+    window: Window | None
+    read: Read | None
+
+    def __call__(
+        self, out: np.ndarray, low: np.ndarray, high: np.ndarray, n: np.ndarray, records: np.ndarray, *masks: np.ndarray
+    ) -> None:
+        nan_is_low, window, read = self.nan_is_low, self.window, self.read
+        n_max, rows = records.shape[-1], prod(records.shape[:-1])
+        lows, highs, counts, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, n, records))
+        there = masks[0].reshape(rows, n_max) if masks else None
+        whole_rows = window is None and read is None
+        select = window is not None and n_max >= _SELECT
+        kept = n_max + 2 if window is None else window.width
+        result = out.reshape(rows, kept if read is None else read.size)
+
+        def work(part: slice) -> None:
+            ordered = result[part] if whole_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
+            np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
+            if there is not None:
+                np.copyto(block, np.inf, where=~there[part])
+            if not select:
                 block.sort(axis=-1)
-        # Clamping keeps the order: it is needed only where an end of a sorted row lies outside.
-        if select or np.any(block[:, :1] < lows[part]) or np.any(block[:, -1:] > highs[part]):
-            np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
-            np.minimum(block, highs[part], out=block)
-        if whole_rows:
-            return
-        count = counts[part, 0]
-        for number in np.unique(count):  # rows with as many records go together: mostly all of them
-            same = slice(None) if np.all(count == number) else np.flatnonzero(count == number)
-            found = ordered[same]
-            if window is not None:
-                first = int(window.first(number, n_max, np))
-                found = _select(found, first, first + kept) if select else found[:, first : first + kept]
-            result[part][same] = found if read is None else read(found, number)
+            if np.isnan(block if select else block[:, -1:]).any():  # NaN is sorted last
+                np.copyto(block, (lows if nan_is_low else highs)[part], where=np.isnan(block))
+                if not select and nan_is_low:
+                    block.sort(axis=-1)
+            # Clamping keeps the order: it is needed only where an end of a sorted row lies outside, or a bound is NaN.
+            if select or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
+                np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
+                np.minimum(block, highs[part], out=block)
+            if whole_rows:
+                return
+            count = counts[part, 0]
+            for number in np.unique(count):  # rows with as many records go together: mostly all of them
+                same = slice(None) if np.all(count == number) else np.flatnonzero(count == number)
+                found = ordered[same]
+                if window is not None:
+                    first = int(window.first(number, n_max, np))
+                    found = _select(found, first, first + kept) if select else found[:, first : first + kept]
+                result[part][same] = found if read is None else read(found, number)
 
-    def quiet(part: slice) -> None:
-        with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread
-            work(part)
+        def quiet(part: slice) -> None:
+            with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread
+                work(part)
 
-    _in_blocks(quiet, rows, n_max)
-    result = result.reshape(*batch, result.shape[-1])
-    return result.view(np.uint32).reshape(*result.shape, 2) if dtype == np.float64 else result
+        _in_blocks(quiet, rows, n_max)
 
 
 def _select(ordered: np.ndarray, first: int, stop: int) -> np.ndarray:

@@ -12,6 +12,10 @@ from dpjax import median, order_statistic, quantile
 from dpjax.statistics import sorting
 from dpjax.statistics.sorting import Window, sort_rows
 
+enable_x64 = getattr(jax, "enable_x64", None)
+if enable_x64 is None:  # before JAX 0.8
+    from jax.experimental import enable_x64
+
 
 def records(n, rows=5, seed=0):
     """Ties, NaN, both zeros, infinities and values beyond the bounds."""
@@ -69,7 +73,12 @@ def test_blocks_threads_and_selection_change_nothing(monkeypatch):
     count = np.sum(present & ~np.isnan(x), axis=-1, keepdims=True, dtype=np.int32)
     bounds = np.full((40, 1), -1.5, np.float32), np.full((40, 1), 1.25, np.float32)
     for window in (None, Window(1, -9, 2, 12), Window(1, 150, 1, 30)):
-        on_host = partial(sorting._on_host, *bounds, count, x, present, dtype=x.dtype, nan_is_low=False, window=window, read=None)
+
+        def on_host(window=window):
+            out = np.empty((40, 202 if window is None else window.width), np.float32)
+            sorting._OnHost(nan_is_low=False, window=window, read=None)(out, *bounds, count, x, present)
+            return out
+
         plain = on_host()
         with monkeypatch.context() as patch:
             patch.setattr(sorting, "_BLOCK", 1000)
@@ -78,10 +87,10 @@ def test_blocks_threads_and_selection_change_nothing(monkeypatch):
         np.testing.assert_array_equal(plain.view(np.int32), parts.view(np.int32))
 
 
-def test_the_setting_of_64_bits_does_not_reach_the_callback():
-    """JAX converts the arrays of a callback under the setting of the thread that runs it: here, and often elsewhere, 32 bits."""
+def test_the_setting_of_64_bits_does_not_reach_numpy_s_side():
+    """It is that of the thread that runs the program: here, and often elsewhere, 32 bits."""
     x = np.random.default_rng(0).normal(size=(3, 33))
-    with jax.enable_x64(True):
+    with enable_x64(True):
         given = jnp.asarray(x)
         compiled = jax.jit(lambda x: median(x, lower=-3, upper=3, neighbors="swap").upper).lower(given).compile()
     found = compiled(given)
@@ -94,7 +103,7 @@ def test_the_setting_of_64_bits_as_a_context_in_many_threads():
     x = np.random.default_rng(0).normal(size=(64, 1001))
 
     def run(_):
-        with jax.enable_x64(True):
+        with enable_x64(True):
             profiles = [median(jnp.asarray(x) + k, lower=-3, upper=3, neighbors="swap") for k in range(4)]
         return [profile.upper.dtype == np.float64 and bool(np.isfinite(profile.upper).all()) for profile in profiles]
 

@@ -1,0 +1,116 @@
+"""Calls of NumPy code from compiled programs on the CPU, through XLA's foreign function interface.
+
+``jax.pure_callback`` makes JAX arrays of what it passes. Their copies wait for a thread of the pool that the callback itself may be
+blocking: with one core, or with as many callbacks at a time as there are cores, a program would wait for ever (jax-ml/jax#24255).
+Here the function gets views of XLA's own buffers, and writes its result into one: nothing is copied, and nothing waits.
+"""
+
+import ctypes
+import secrets
+import sys
+import threading
+from collections.abc import Callable
+from ctypes import POINTER, c_int, c_int64, c_size_t, c_uint32, c_void_p
+from typing import Any
+
+import jax
+import numpy as np
+
+Function = Callable[..., None]
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("major", c_int), ("minor", c_int))
+
+
+class _Api(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("version", _Version))
+
+
+class _Metadata(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("version", _Version), ("traits", c_uint32))
+
+
+class _Extension(ctypes.Structure):
+    _fields_ = (("size", c_size_t), ("kind", c_int), ("next", c_void_p), ("metadata", POINTER(_Metadata)))
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = (
+        *(("size", c_size_t), ("extension", c_void_p), ("dtype", c_int)),
+        *(("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64))),
+    )
+
+
+class _Buffers(ctypes.Structure):
+    _fields_ = (
+        *(("size", c_size_t), ("extension", c_void_p), ("count", c_int64)),
+        *(("types", c_void_p), ("buffers", POINTER(POINTER(_Buffer)))),
+    )
+
+
+class _Call(ctypes.Structure):
+    """``XLA_FFI_CallFrame`` of XLA's c_api.h, which is stable: fields are only ever added behind these."""
+
+    _fields_ = (
+        *(("size", c_size_t), ("extension", POINTER(_Extension)), ("api", POINTER(_Api)), ("context", c_void_p)),
+        *(("stage", c_int), ("arguments", _Buffers), ("results", _Buffers)),
+    )
+
+
+_METADATA = 1
+_DTYPES = {1: np.bool_, 4: np.int32, 5: np.int64, 8: np.uint32, 11: np.float32, 12: np.float64}  # XLA_FFI_DataType
+_TOKEN = secrets.randbits(32)  # a program that another process compiled knows functions that are not here: it gets no result
+_lock = threading.Lock()
+_functions: list[Function] = []
+
+
+def _view(buffer: _Buffer) -> np.ndarray:
+    dtype, shape = np.dtype(_DTYPES[buffer.dtype]), tuple(buffer.dims[: buffer.rank])
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = memoryview((ctypes.c_char * size).from_address(buffer.data) if size else b"")
+    return np.frombuffer(raw, dtype).reshape(shape)
+
+
+@ctypes.CFUNCTYPE(c_void_p, POINTER(_Call))
+def _handle(call: Any) -> None:
+    frame = call.contents
+    if frame.extension and frame.extension.contents.kind == _METADATA:  # XLA asks once which version this was written for
+        version = frame.extension.contents.metadata.contents.version
+        version.major, version.minor = (frame.api.contents.version.major, frame.api.contents.version.minor) if frame.api else (0, 1)
+        return
+    result = _view(frame.results.buffers[0].contents)
+    if result.size == 0:
+        return
+    try:
+        which, *arguments = (_view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count))
+        token, number = which.reshape(-1)[:2].tolist()  # under vmap it is repeated
+        if token != _TOKEN:
+            raise RuntimeError("a compiled program of another process cannot call this one.")
+        _functions[number](result, *arguments)
+    except BaseException:  # none may pass through XLA
+        result.fill(np.nan)
+        sys.excepthook(*sys.exc_info())
+
+
+_registered = False
+
+
+def host_call(function: Function, result: jax.ShapeDtypeStruct, *arguments: jax.Array) -> jax.Array:
+    """Return what ``function(result, *arguments)``, given NumPy arrays, writes into ``result``; for programs on the CPU only.
+
+    Args:
+        function: hashable, equal to those that do the same; it must not call JAX, and it leaves its arguments as they are. If it
+            raises, the exception is printed and the result is NaN.
+        result: the shape and dtype of the result, a float.
+        *arguments: arrays of bool, int32 or floats.
+    """
+    global _registered
+    with _lock:
+        if not _registered:
+            jax.ffi.register_ffi_target("dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu")
+            _registered = True
+        if function not in _functions:
+            _functions.append(function)
+        which = np.array([_TOKEN, _functions.index(function)], np.uint32)
+    return jax.ffi.ffi_call("dpjax_host_call", result, vmap_method="broadcast_all")(which, *arguments)

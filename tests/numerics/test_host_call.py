@@ -1,0 +1,100 @@
+"""NumPy functions inside compiled programs: what they see and write, and that nothing waits for ever."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.numerics import host_call
+from dpjax.statistics.sorting import sort_rows
+
+
+def twice(out, x, *masks):
+    out[...] = 2 * x
+    for mask in masks:
+        out[mask] = 0
+
+
+def call(x, *masks):
+    return host_call.host_call(twice, jax.ShapeDtypeStruct(x.shape, x.dtype), x, *masks)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_function_gets_views_and_fills_the_result(dtype, x64):
+    x = np.arange(24, dtype=dtype).reshape(2, 3, 4)
+    found = jax.jit(lambda x: call(x + 1, x > 20) - 1)(x)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.where(x > 20, 0, 2 * (x + 1)) - 1)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(call, in_axes=1, out_axes=1))(x), 2 * x)
+    assert jax.jit(call)(np.zeros((3, 0), dtype)).shape == (3, 0)
+
+
+@dataclass(frozen=True)
+class Same:
+    """Equal functions are one, however often a program is traced."""
+
+    number: int
+
+    def __call__(self, out, x):
+        out[...] = x + self.number
+
+
+def test_equal_functions_are_kept_once():
+    before = len(host_call._functions)
+    for _ in range(3):
+        found = jax.jit(lambda x: host_call.host_call(Same(1), jax.ShapeDtypeStruct(x.shape, x.dtype), x))(jnp.zeros(2))
+        assert found.tolist() == [1.0, 1.0]
+    assert len(host_call._functions) == before + 1
+
+
+def fails(out, x):
+    raise ZeroDivisionError("on purpose")
+
+
+def test_an_exception_becomes_nan_and_is_printed(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: seen.append(error))
+    found = jax.jit(lambda x: host_call.host_call(fails, jax.ShapeDtypeStruct(x.shape, x.dtype), x))(jnp.zeros(2))
+    assert np.isnan(found).all()
+    assert isinstance(seen[0], ZeroDivisionError)
+
+
+def test_a_program_of_another_process_gets_no_result(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: seen.append(str(error)))
+    program = jax.jit(call).lower(jnp.ones(2)).compile()
+    assert program(jnp.ones(2)).tolist() == [2.0, 2.0]
+    monkeypatch.setattr(host_call, "_TOKEN", host_call._TOKEN ^ 1)
+    assert np.isnan(program(jnp.ones(2))).all()
+    assert "another process" in seen[0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not say which cores a process may use")
+def test_one_core_does_not_wait_for_itself():
+    """``jax.pure_callback`` does, with any program that runs while its own inputs are still being copied."""
+    program = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import jax, numpy as np
+from dpjax import median
+x = np.random.default_rng(0).normal(size=(4096, 1001)).astype(np.float32)
+sums = [jax.jit(lambda x: median(x, lower=-4, upper=4, neighbors="swap").upper.sum())(x + i) for i in range(5)]
+print(np.isfinite(sums).all())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "True", done.stderr[-2000:]
+
+
+def test_the_sort_uses_it_on_the_cpu():
+    """Otherwise what is tested here would be of no use."""
+
+    def run(x):
+        return sort_rows(x, None, jnp.zeros(1), jnp.ones(1), neighbors="swap").values
+
+    assert ("dpjax_host_call" in jax.jit(run).lower(jnp.zeros((3, 4))).as_text()) == (jax.default_backend() == "cpu")
