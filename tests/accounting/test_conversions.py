@@ -81,6 +81,7 @@ def test_renyi_divergences_have_their_golden_values(name, x64):
     assert np.abs(CURVES[name](1.01 * epsilon, order=order) / expected - 1).min() > 1e-4  # what one percent of epsilon changes
 
 
+@pytest.mark.slow
 def test_other_golden_values(x64):
     (epsilon,), expected = of("pdp_to_zcdp")
     np.testing.assert_allclose(accounting.zcdp_of_pure(epsilon), expected, rtol=1e-12)

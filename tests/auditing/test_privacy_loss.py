@@ -343,7 +343,7 @@ def test_unequal_tails(x64):
     np.testing.assert_allclose(same.epsilon, 1 / s, rtol=1e-14)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_losses_far_below_the_smallest_float(dtype, x64):
     """Densities of e^-10000: costs are compared as costs, in float32 too. The oracle has 60 digits."""
     costs = [[5000, 1, 4000], [4999, 2, 4001]]

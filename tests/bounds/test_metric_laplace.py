@@ -27,6 +27,7 @@ LAW = LaplaceAnswers(jnp.asarray(HISTOGRAMS @ ANSWERED.T), jnp.asarray(SCALES))
 TRUTH = jnp.asarray(HISTOGRAMS @ ASKED.T)
 
 
+@pytest.mark.slow
 def test_the_exact_squared_error_is_the_largest_over_all_histograms():
     squared = np.sum(LAW.mean_squared_error(TRUTH), -1)
     exact = float(exact_squared_error(ASKED, SCALES, answered=ANSWERED, num_records=N))

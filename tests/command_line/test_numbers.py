@@ -151,7 +151,7 @@ def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
     assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(4.0)[0, 0])
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
     cells = ["4", "NA", "6", "nan", "NaN", "9", "na", "4", "9", "-nan"]
     (row,) = answer("median", ten(cells), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
@@ -162,7 +162,7 @@ def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
     assert row["tied_share"] == pytest.approx(numbers.count(value) / len(numbers))
 
 
-@pytest.mark.parametrize(("neighbors", "share"), [("add_remove", 0.0), ("swap", 1.0)])
+@pytest.mark.parametrize(("neighbors", "share"), [("add_remove", 0.0), pytest.param("swap", 1.0, marks=pytest.mark.slow)])
 def test_a_column_without_any_value(answer, ten, neighbors, share):
     (row,) = answer("median", ten(["NA"] * 10), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
     assert (row["n"], row["missing"], row["tied_share"]) == (10, 10, share)

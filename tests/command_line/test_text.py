@@ -1,5 +1,6 @@
 """The text: which columns it has, what it says of ties, missing cells, groups and privacy; and that JSON says the same."""
 
+import os
 import re
 from fractions import Fraction
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting import Guarantee
+from dpjax.command_line.main import main
 from dpjax.command_line.text import promised, words_of
 
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
@@ -122,6 +124,7 @@ def test_a_tied_column_is_marked_until_rho_is_given(run, answer, ten):
     assert [row["tied_share"] for row in answer(*command, "--rho", 0.5)["rows"]] == [0.9, 0.9, 0.9]
 
 
+@pytest.mark.slow
 def test_one_record_is_no_tie(run, ten):
     lower = (*TEN, "--definition", "lower")
     assert not run("median", ten(), *lower).table[0]["tied"]  # the statistic is one of ten records
@@ -152,6 +155,15 @@ def test_labels_cannot_break_the_table(run, write):
     lines = ["a,1", '"two\nlines",1', ",2"] + ["a,3"] * 6
     outcome = run("median", write("\n".join(["group,age", *lines])), *GROUPED, "--neighbors", "add_remove")
     assert [row["group"] for row in outcome.table] == ["(empty)", "(empty)", "a", "a", "'two\\nlines'", "'two\\nlines'"]
+
+
+def test_a_reader_that_goes_away(ten, monkeypatch, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert main(["median", ten(), *map(str, TEN)]) == 1
+    assert capfd.readouterr().err == ""
 
 
 def test_promises_are_never_printed_too_small():

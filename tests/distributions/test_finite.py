@@ -186,6 +186,7 @@ def test_rows_without_a_distribution_by_few_draws_and_by_a_bad_rate():
     assert np.isnan(bad_rate.mean()).tolist() == [True, False]
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_with_ties_and_infinite_costs():
     def total(values, costs, rate):
         d = Finite(values, costs, rate)

@@ -142,6 +142,7 @@ def test_survival_is_precise_where_one_minus_cdf_is_not(x64):
     assert float(law.survival(far) / law.survival(3.0)) == pytest.approx(np.exp(-80), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_log_prob_reaches_tails_whose_mass_underflows():
     law = piecewise_laplace(from_radii(jnp.float32(0), jnp.ones(250, jnp.float32), neighbors="swap", step=1.0), 1.0)
     exact = laplace(jnp.float32(0), 0.5, sensitivity=1.0)
@@ -157,6 +158,7 @@ def test_tails_of_long_pieces_keep_their_relative_precision():
     np.testing.assert_allclose(law.cdf(-y), exact, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_moments_do_not_depend_on_where_the_data_are():
     for at in (0.0, 1e5, 1e6):
         law = laplace(jnp.float32(at), 100.0, sensitivity=4.0)
@@ -169,6 +171,7 @@ def test_an_empty_batch_has_empty_results():
         assert result.shape == (0,)
 
 
+@pytest.mark.slow
 def test_restrict_conditions_the_law(x64):
     law, _ = random_law(11)
     low, high = law.quantile(np.array([0.2, 0.7])).tolist()
@@ -179,6 +182,7 @@ def test_restrict_conditions_the_law(x64):
     assert np.isnan(law.restrict(90.0, 91.0).mean())
 
 
+@pytest.mark.slow
 def test_reflection_is_an_involution(x64):
     law = tailed()
     points = np.array([-4.0, 0.3, 2.0, 5.0])
@@ -220,14 +224,10 @@ def test_shapes_that_do_not_fit_are_refused():
         PiecewiseExponential(jnp.arange(4.0), jnp.ones(2), jnp.ones(3), jnp.asarray(1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    [
-        "mean",
-        pytest.param("variance", marks=pytest.mark.slow),
-        pytest.param("entropy", marks=pytest.mark.slow),
-        pytest.param("log_normalizer", marks=pytest.mark.slow),
-    ],
+    ["mean", "variance", "entropy", "log_normalizer"],
 )
 def test_gradients_by_rate_agree_with_finite_differences(method, x64):
     law, _ = random_law(17)

@@ -17,36 +17,36 @@ from tests.support.statistics import (
 )
 
 DRAWS = 200_000
+METHODS = ("gumbel", "gumbel rows", "tree rows", "table")
 DATA = jnp.array([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
 
 
-def draw(law, method, seed=0):
+def draw(law, method, seed=0, number=DRAWS):
     if method.endswith(" rows"):  # one draw from each of many equal rows
-        rate = jnp.broadcast_to(law.rate, (DRAWS,))
+        rate = jnp.broadcast_to(law.rate, (number,))
         rows = PiecewiseExponential(law.edges, law.cost_left, law.cost_right, rate, law.tails, law.center)
         return rows.sample(jax.random.key(seed), method=method.removesuffix(" rows"))
-    return law.sample(jax.random.key(seed), (DRAWS,), method=method)
+    return law.sample(jax.random.key(seed), (number,), method=method)
+
+
+CASES = [
+    (m, mechanism, rho, DRAWS) for m in METHODS for mechanism in (piecewise_laplace, inverse_sensitivity) for rho in (0.0, 0.03)
+]
 
 
 @pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param("gumbel", marks=pytest.mark.slow),
-        pytest.param("gumbel rows", marks=pytest.mark.slow),
-        "tree rows",
-        pytest.param("table", marks=pytest.mark.slow),
-    ],
+    ("method", "mechanism", "rho", "number"),
+    [("tree rows", piecewise_laplace, 0.03, 50_000), *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES)],
 )
-@pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("rho", [pytest.param(0.0, marks=pytest.mark.slow), 0.03])
-def test_draws_follow_the_exact_cdf(method, mechanism, rho):
+def test_draws_follow_the_exact_cdf(method, mechanism, rho, number):
     profile = median(DATA, lower=0, upper=1, neighbors="add_remove")
     law, other = mechanism(profile, 1.0, rho=rho), mechanism(profile, 1.15, rho=rho)
-    draws = draw(law, method)
+    draws = draw(law, method, number=number)
     assert_follows(draws, law.cdf)
     assert_rejected(draws, other.cdf)
 
 
+@pytest.mark.slow
 def test_within_a_piece_the_two_mechanisms_differ():
     """Same pieces with the same probabilities: the control is the other law inside them."""
     profile = median(jnp.array([0.5]), lower=0, upper=1, neighbors="swap")

@@ -38,7 +38,7 @@ FAMILIES = {
     "sensitivities": Family(distributions.sensitivities, quick=()),
     "noise": Family(distributions.noise, quick=()),
     "guarantees": Family(promises.guarantees, dtypes=("float64",)),
-    "accounting": Family(promises.accounting, dtypes=("float64",)),
+    "accounting": Family(promises.accounting, dtypes=("float64",), quick=()),
     "conversions": Family(promises.conversions, quick=()),
     "budgets": Family(promises.budgets, quick=()),
     "auditing": Family(promises.auditing, quick=()),
@@ -47,5 +47,5 @@ FAMILIES = {
     "metrics": Family(promises.metrics, quick=()),
     "metric_mechanisms": Family(promises.metric_mechanisms, quick=()),
     "metric_fits": Family(promises.metric_fits, quick=()),
-    "bounds": Family(promises.bounds, quick=("float64",)),
+    "bounds": Family(promises.bounds, quick=()),
 }

@@ -46,6 +46,7 @@ def audit_of(scores, neighbors):
     return audit(exponential(scores, EPSILONS[:, None]).log_probabilities(), DATASETS[neighbors], neighbors)
 
 
+@pytest.mark.slow
 def test_distances_from_the_mode_are_private(x64):
     """Under swap the range is attained. Under add/remove it is epsilon/2: the score is a count but for a common shift."""
     for neighbors, share in (("swap", 1.0), ("add_remove", 0.5)):

@@ -97,6 +97,7 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
         assert np.abs(difference).max() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", statistics(quick=("max",)))
 def test_one_person_replaced_costs_no_more(name, x64):
     """Unlike for profiles in general: one removal and one addition move h in opposite directions."""

@@ -156,6 +156,7 @@ def test_the_loss_of_synthetic_data_stays_within_the_budget(mechanism):
     assert (np.abs(logs[0] - logs[1]).max(-1) / (budget * 1e-2)).max() > 1.5
 
 
+@pytest.mark.slow
 def test_counts_of_every_kind_of_number():
     large = 2**24 + 1
     for x in (
@@ -224,6 +225,7 @@ def test_integer_scores_are_not_rounded():
     assert rounded[0] + 1 != rounded[1]  # control
 
 
+@pytest.mark.slow
 def test_no_datasets_and_scores_too_far_for_a_difference():
     metric = from_budgets([[0, 1], [1, 0]])
     none = np.zeros((0, 2))

@@ -49,7 +49,12 @@ METRICS = {
 }
 
 
-@pytest.mark.parametrize("name", METRICS)
+QUICK_METRICS = ("points, euclidean", "coordinates", "null record, caps", "budgets", "blowfish", "values", "closure")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_METRICS else pytest.param(name, marks=pytest.mark.slow) for name in METRICS]
+)
 def test_metrics(name):
     def budgets(eps):
         return METRICS[name](eps).dense().budgets

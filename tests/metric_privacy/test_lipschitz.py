@@ -88,7 +88,8 @@ def test_no_function_is_closer_than_the_envelope(x64):
     np.testing.assert_allclose(np.abs(queries - upper).max((-1, -2))[off > 1e-9], 2 * off[off > 1e-9], rtol=1e-9)
 
 
-@pytest.mark.parametrize("price", ["small_db", pytest.param("mwem", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("price", ["small_db", "mwem"])
 def test_no_scale_is_better_than_the_fitted_one(price, x64):
     queries, budgets, n = instances()
     metric = from_budgets(budgets)

@@ -57,6 +57,7 @@ def test_squares_neither_overflow_nor_vanish():
     np.testing.assert_allclose(budgets, [[0, 5e30, 5e-30], [5e30, 0, 5e30], [5e-30, 5e30, 0]], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absence", [pytest.param(None, marks=pytest.mark.slow), 0.25])
 def test_points_in_blocks(absence, x64):
     lazy = point_metric(POINTS, epsilon=[1.0, 2.0], weights=WEIGHTS)
@@ -240,6 +241,7 @@ def test_coordinates_far_from_zero_keep_their_distances():
         assert float(from_points(np.array(points), epsilon=1.0).budgets[0, 1]) == pytest.approx(distance, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_factors_and_relations():
     metric, points = from_points([[0.0], [1.0]], epsilon=1.0), point_metric([[0.0], [1.0]], epsilon=1.0)
     for known in (metric, points):

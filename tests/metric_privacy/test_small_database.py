@@ -31,6 +31,7 @@ def as_printed(rows, scale):
     return logs - np.log(np.exp(logs).sum(-1, keepdims=True))
 
 
+@pytest.mark.slow
 def test_golden(x64):
     np.testing.assert_array_equal(small_databases(3, M), GOLDEN["R"])
     assert float(queries().scale) == pytest.approx(GOLDEN["c"], rel=1e-12)

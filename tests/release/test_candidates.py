@@ -31,6 +31,7 @@ def test_draws_follow_the_exponential_mechanism():
     assert Fraction(found.guarantee.epsilon) >= Fraction(1.2) * 20_000
 
 
+@pytest.mark.slow
 def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
     """Costs beyond what the words decide, and no certainty at all: the same draws."""
     seed = bytes(range(32))

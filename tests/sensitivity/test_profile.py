@@ -40,6 +40,7 @@ def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
     assert float(linear.cdf(0.0)) == 0
 
 
+@pytest.mark.slow
 def test_too_few_static_steps_end_in_a_jump():
     cut = profile().truncate(1, step=2.0, num_steps=1)
     assert cut.upper.tolist() == [3.0, 4.0, 6.0, 10.0]

@@ -33,7 +33,7 @@ def losses(profile, neighbors, epsilon, **options):
     return audit(piecewise_laplace(profile, epsilon, **options), DATASETS[neighbors], neighbors, GRID)
 
 
-@pytest.mark.parametrize("neighbors", DATASETS)
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_the_profile_is_the_interpolated_record_at_a_real_rank(neighbors, x64):
     """F(u) = X(h + s u) and its mirror image, at levels that are no knots, by np.interp over the ranks 0..n+1."""
     rng = np.random.default_rng(0)

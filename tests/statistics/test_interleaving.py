@@ -91,14 +91,9 @@ def test_variances_of_a_million_records(kind):
     assert disorder(*variances(swaps(dataset(kind, 1_000_000, np.float32))[::4], truncate=2)) <= 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype"),
-    [
-        pytest.param(kind, dtype, marks=() if (kind, dtype) == ("noise of 1e-4", np.float32) else pytest.mark.slow)
-        for dtype in (np.float32, np.float64)
-        for kind in KINDS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_variances_at_all_levels(kind, dtype, x64):
     assert disorder(*variances(swaps(dataset(kind, 301, dtype)), truncate=None)) <= 0
 

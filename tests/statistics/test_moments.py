@@ -367,6 +367,7 @@ def test_float32_far_from_zero(n):
     assert not 0.5 < float(plain) < 2
 
 
+@pytest.mark.slow
 def test_a_window_beside_far_records_keeps_its_digits():
     """Half of the records at 10^4: the smallest variance is that of the others, 10^-12 of the whole."""
     near = np.linspace(-0.01, 0.01, 32).astype(np.float32)
@@ -522,6 +523,7 @@ def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctl
             assert (naive != np.asarray(swap.upper[:, level])).any()
 
 
+@pytest.mark.slow
 def test_bounds_as_jax_arrays_that_could_overflow_or_vanish_are_bad_for_every_dataset():
     """Otherwise 500 records at the upper bound would have a law, and 501 would not."""
     for upper, good in ((2e17, False), (1e-15, False), (1.0, True)):

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from dpjax import PiecewiseExponential
 
 
-def of_one_size(law, pieces=16):
+def of_one_size(law, pieces=16, batch=None):
     """A law on the line with pieces without width at the far ends of its sides, all fields of one batch; any other law as it is."""
     if not isinstance(law, PiecewiseExponential):
         return law
-    batch = law.batch_shape
+    batch = law.batch_shape if batch is None else batch
 
     def wide(values, size):
         missing = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
