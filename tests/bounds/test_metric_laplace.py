@@ -53,6 +53,7 @@ def test_absolute_and_largest_errors_are_within_theorem_2():
     assert failed_by_half  # the negative control
 
 
+@pytest.mark.slow
 def test_means_are_within_theorem_11():
     means = LaplaceAnswers(LAW.values / N, LAW.scales)
     truth = TRUTH / N

@@ -64,13 +64,13 @@ GRID = ("--lower", "0", "--upper", "128", "--grid-step", "1")
 def test_groups_are_those_that_the_user_names(capsys, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["age,region", *LINES, *NASTY[:5], ""]))
-    code, out, err = run(capsys, path, "--column", "age", *GRID, "--by", "region", "--groups", "south", "east", "--draws", "3")
+    code, out, err = run(capsys, path, "--column", "age", *GRID, "--by", "region", "--groups", "south", "east", "--draws", "5")
     assert (code, err) == (0, "")
     table = [line.split(maxsplit=2) for line in out.split("\n\n")[1].splitlines()[1:]]
     assert [(row[0], row[1]) for row in table] == [("age", "south"), ("age", "east")]
     assert all(0 <= float(value) <= 127 and float(value) % 1 == 0 for row in table for value in row[2].split(","))
     assert "north" not in out
-    assert "all of it is 3-DP" in out.replace("\n  ", " ")
+    assert "all of it is 5-DP" in out.replace("\n  ", " ")
     for word in ("missing", "error", "interval", "tie"):
         assert word not in out
 
@@ -144,7 +144,8 @@ def test_what_a_release_costs_is_never_printed_too_small(capsys, tmp_path):
     assert Fraction(json.loads(out)["epsilon_of_all"]) >= 10 * Fraction(0.1) > 1
 
 
-def test_negative_numbers_as_people_write_them(capsys, tmp_path):
+@pytest.mark.parametrize("groups", [("-5.", "-1e6"), pytest.param(("-5.", "-1e6", "-7"), marks=pytest.mark.slow)])
+def test_negative_numbers_as_people_write_them(capsys, tmp_path, groups):
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["age,region", *["0,-5.", "1,-1e6", "2,-7"] * 3, ""]))
     for lower in ("-5", "-5.", "-5.0", "-5e0", "-.5e1", "-5.e0"):
@@ -152,6 +153,5 @@ def test_negative_numbers_as_people_write_them(capsys, tmp_path):
         assert (code, err) == (0, "")
         assert "from -5 to 5" in out
     # Labels are compared without blanks around them, like the cells.
-    groups = ("--by", "region", "--groups", "-5.", "-1e6", "-7")
-    _, out, _ = run(capsys, path, "--column", "age", *GRID, *groups, "--json")
-    assert [row["group"] for row in json.loads(out)["rows"]] == ["-5.", "-1e6", "-7"]
+    _, out, _ = run(capsys, path, "--column", "age", *GRID, "--by", "region", "--groups", *groups, "--json")
+    assert [row["group"] for row in json.loads(out)["rows"]] == list(groups)

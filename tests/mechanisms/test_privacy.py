@@ -4,6 +4,7 @@ Each mechanism must stay within epsilon, in loss and in range; piecewise Laplace
 improved); and every deliberate mistake must be caught.
 """
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -81,9 +82,16 @@ def all_profiles(neighbors):
     return {side: stacked(side) for side in ("upper", "lower", "upper_levels", "lower_levels")}
 
 
-@pytest.mark.parametrize("smooth", ["sharp", "rho", pytest.param("rho extended", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("neighbors", DATASETS)
-@pytest.mark.parametrize("name", MECHANISMS)
+QUICK = [*((name, neighbors, "sharp") for name in MECHANISMS for neighbors in DATASETS), ("piecewise_laplace", "add_remove", "rho")]
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbors", "smooth"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(MECHANISMS, DATASETS, SMOOTH)
+    ],
+)
 def test_loss_and_range_stay_within_epsilon(name, neighbors, smooth, x64):
     """All statistics, epsilons and radii along leading axes; piecewise Laplace also with steps that go on, where it is refused."""
     profile = SensitivityProfile(**{k: jnp.asarray(v) for k, v in all_profiles(neighbors).items()}, neighbors=neighbors)

@@ -43,6 +43,7 @@ def test_the_median_follows_its_distribution(variant):
     assert not np.array_equal(found.cells[:, 0], found.cells[:, 1])
 
 
+@pytest.mark.slow
 def test_sums_and_means_under_swap():
     grid = Grid(log2_step=-2, lower=-1, size=9)
     x = np.array([0.0, 0.3, 1.0, -1.0])

@@ -48,6 +48,7 @@ def test_too_few_static_steps_end_in_a_jump():
     assert float(inverse_sensitivity(cut, 1.0).cdf(0.0)) == 0
 
 
+@pytest.mark.slow
 def test_truncation_composes_and_keeps_the_relation():
     cut = profile("add_remove").truncate(3).truncate(1)
     assert cut.neighbors == "add_remove"

@@ -290,6 +290,7 @@ def statistic_with(constant):
     return lambda y, x: inner(y)[:, :, None]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_path):
     path = tmp_path / "run"
     weights = np.arange(3, dtype=np.float32)
