@@ -72,7 +72,8 @@ def test_the_published_case():
         assert found.delta == pytest.approx(delta / (1 - failure), rel=1e-12)
 
 
-@pytest.mark.parametrize("bound", ["sharp", pytest.param("published", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bound", ["sharp", "published"])
 def test_conditioning_covers_every_pair(bound):
     for epsilon, delta in CASES:
         p, q, failures = pairs(epsilon, delta)

@@ -62,7 +62,7 @@ def exceeded_too_often(exceeded):
     return float(upper_tail(np.count_nonzero(exceeded), trials=exceeded.size, probability=1 - CONFIDENCE)) < FALSE_POSITIVE_RATE
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.05])
+@pytest.mark.parametrize("delta", [0.0, pytest.param(0.05, marks=pytest.mark.slow)])
 def test_the_confidence_holds_in_simulated_runs(delta):
     """Randomized response that tells the truth outright with probability delta: epsilon and delta are its exact parameters."""
     rng, runs, draws, epsilon = np.random.default_rng(0), 4000, 400, 1.0

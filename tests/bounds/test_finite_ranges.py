@@ -156,6 +156,7 @@ def test_theorem_5_fails_where_f_is_the_first_candidate(x64):
     assert failures(noisy_binary_search(down, tau=tau, candidates=VALUES, epsilon=2.0), down, tau) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_bad_parameters_raise():
     for bad in ({"num_candidates": 0, "failure": 0.1}, {"num_candidates": 5, "failure": 0.0}):
         with pytest.raises(ValueError, match=r"num_candidates|failure"):

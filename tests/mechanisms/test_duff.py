@@ -120,6 +120,7 @@ def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
     np.testing.assert_array_equal(law.probabilities(), exponential(scores, EPSILON).probabilities())
 
 
+@pytest.mark.slow
 def test_what_it_refuses_and_its_guarantee():
     x = jnp.arange(3.0)
     with pytest.raises(ValueError, match="use inverse_sensitivity"):

@@ -44,6 +44,7 @@ def scores_with(chances):
     return 2 * np.log(np.array(chances, np.float64))
 
 
+@pytest.mark.slow
 def test_probabilities_against_the_sum_over_permutations(x64):
     rows = [
         [(1, 1), (1, 2), (3, 4), (1, 8), (1, 1000), (1, 1)],

@@ -290,6 +290,7 @@ def test_more_people_than_the_array_holds_for_the_shift():
     assert np.isfinite(law.sample(jax.random.key(0))).all()
 
 
+@pytest.mark.slow
 def test_bad_parameters_raise():
     down = maximum(X, lower=0.0, upper=20.0)
     for bad in ([2.0, 1.0], [1.0, 1.0], [0.0, np.inf], [np.nan]):

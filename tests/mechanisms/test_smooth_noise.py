@@ -307,6 +307,7 @@ def test_long_ties_do_not_make_the_noise_collapse():
         assert np.abs(steps).min() > 0.01  # the datasets do differ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype", [*(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (jnp.int32, jnp.bfloat16)), jnp.float16]
 )

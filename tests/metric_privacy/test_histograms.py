@@ -78,6 +78,7 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
     assert control.max() > (1.05 if offset == 0 else 1.5)
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
 def test_a_record_that_moves_between_equal_values_changes_no_bit():
     """Answers without noise, where only some pairs are protected: one bit would be an infinite loss."""
@@ -210,6 +211,7 @@ def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
         np.testing.assert_array_equal(np.isnan(distribution.probabilities()), [[not answered] * 2] * 4)
 
 
+@pytest.mark.slow
 def test_integer_scores_are_not_rounded():
     """Counts above 2^24, whose neighbours float32 would move by 2 or by nothing."""
     metric, large = from_budgets([[0, 0.5], [0.5, 0]]), 2**24

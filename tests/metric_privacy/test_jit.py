@@ -49,7 +49,7 @@ METRICS = {
 }
 
 
-QUICK_METRICS = ("points, euclidean", "coordinates", "null record, caps", "budgets", "blowfish", "values", "closure")
+QUICK_METRICS = ("points, euclidean", "coordinates", "null record, caps", "blowfish")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ ANSWERS = {
 }
 
 
-QUICK = ("laplace, own scales", "load", "factor", "lipschitz")
+QUICK = ("load", "lipschitz")
 
 
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ANSWERS])

@@ -149,6 +149,7 @@ def test_bad_counts_are_no_records_and_batches_broadcast():
     np.testing.assert_array_equal(distribution.values[0], distribution.values[1])
 
 
+@pytest.mark.slow
 def test_scales_that_overspend_are_refused():
     metric = from_budgets(BUDGETS)
     x = [2.0, 0.0, 1.0, 0.0]

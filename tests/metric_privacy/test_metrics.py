@@ -106,6 +106,7 @@ def test_the_null_record():
     assert np.isnan(lazy.dense().budgets).all()
 
 
+@pytest.mark.slow
 def test_metrics_add_up_and_scale(x64):
     one, other = from_points(POINTS, epsilon=1.0), uniform(7, epsilon=[[0.5], [1.5]])
     by_hand = np.asarray(one.budgets)

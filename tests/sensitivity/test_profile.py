@@ -110,6 +110,7 @@ def test_constant_radii_are_the_laplace_law(x64):
     assert abs(leaking.cdf(0.0) - bounded.cdf(0.0)) > 0.01
 
 
+@pytest.mark.slow
 def test_radii_beyond_the_bounds_are_clamped_and_long_ones_to_the_step():
     profile = from_radii(9.0, [2.0, 2.0], neighbors="swap", lower=0, upper=10)
     assert profile.upper.tolist() == [9, 10, 10, 10]
