@@ -136,6 +136,7 @@ def test_tails_agree_with_long_pieces(scales, x64):
     assert cut.tails is None
 
 
+@pytest.mark.slow
 def test_survival_is_precise_where_one_minus_cdf_is_not(x64):
     law = tailed()
     far = 3.0 + 0.5 / 0.75 * 80

@@ -162,7 +162,8 @@ def test_even_spacing_ratios(n, epsilon, x64):
     np.testing.assert_allclose(error(piecewise_laplace, add_remove), 1 / epsilon, rtol=1e-8)
 
 
-def test_laplace_on_the_line_and_on_an_interval(x64):
+@pytest.mark.slow
+def test_laplace_on_the_line(x64):
     @jax.jit
     def on_the_line(value):
         law = laplace(value, 2.0, sensitivity=3.0)
@@ -173,6 +174,9 @@ def test_laplace_on_the_line_and_on_an_interval(x64):
     np.testing.assert_allclose(variance, [4.5, 4.5], rtol=1e-14)
     np.testing.assert_allclose(entropy, np.log(2 * np.e * 1.5) * np.ones(2), rtol=1e-14)
     np.testing.assert_allclose(quantile, np.array([0.0, 10.0]) - 1.5 * np.log(0.05), rtol=1e-13)
+
+
+def test_laplace_on_an_interval(x64):
     exact = oracle.Law([(-1.0, 2.0, 1.0, 0.0), (2.0, 4.0, 0.0, 2 / 3)], 1.0)
 
     @jax.jit

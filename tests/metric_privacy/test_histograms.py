@@ -189,6 +189,7 @@ def test_counts_of_every_kind_of_number():
         counts_of(3, jnp.float32)
 
 
+@pytest.mark.slow
 def test_the_null_record_counts_exactly_what_is_missing():
     counts, total = whole_histogram([2**24 + 1, 5], 3, "add_remove", jnp.float32, 2**25)
     null_record = int(counts.high[2]) + int(counts.low[2])

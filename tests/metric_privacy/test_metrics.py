@@ -156,6 +156,7 @@ def test_budgets_of_ones_own():
     np.testing.assert_array_equal(spoilt[-1], [[0, 1], [1, 0]])
 
 
+@pytest.mark.slow
 def test_bad_points_raise_and_jax_points_spoil_themselves():
     for bad in (np.nan, np.inf):
         with pytest.raises(ValueError, match="points must be finite"):

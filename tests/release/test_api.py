@@ -248,7 +248,8 @@ STATISTICS = {
 }
 
 
-@pytest.mark.parametrize("name", ["total", *(pytest.param(n, marks=pytest.mark.slow) for n in STATISTICS if n != "total")])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STATISTICS)
 def test_releases_follow_the_distribution_that_is_evaluated_beforehand(name):
     statistic, options = STATISTICS[name]
     common = options | {"epsilon": 1.2, "grid": Grid(0, 0, 30), "neighbors": "add_remove"}

@@ -89,7 +89,8 @@ def test_device_equals_host_on_adversarial_words(variant):
             assert 0.2 < assert_equals_host(1.0, profile, words, variant, fill) < 0.95
 
 
-@pytest.mark.parametrize("variant", [pytest.param("cell", marks=pytest.mark.slow), "owned_cell"])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_draws_follow_the_distribution(variant):
     profile = IntegerProfile(np.array([[7, 5, 5, 2, 0]], np.int32), np.array([[7, 8, 12, 19]], np.int32))
     number, size = 100_000, 19 + (variant == "owned_cell")

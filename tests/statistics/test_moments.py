@@ -65,7 +65,7 @@ def test_means_are_exact_by_breadth_first_search(neighbors, x64):
     assert_exact(PROFILES["mean", neighbors](x, count), SMALL[neighbors], neighbors, mean_of, 4)
 
 
-@pytest.mark.parametrize("neighbors", SMALL)
+@pytest.mark.parametrize("neighbors", [pytest.param("swap", marks=pytest.mark.slow), "add_remove"])
 def test_sums_are_exact_by_breadth_first_search(neighbors, x64):
     x, count = padded(SMALL[neighbors], 3)
     profile = PROFILES["sum", neighbors](x, count)
@@ -105,6 +105,7 @@ def kept_and_added(data, level, least_added):
                 yield kept, added
 
 
+@pytest.mark.slow
 def test_the_hull_is_what_additions_and_removals_cover(x64):
     """At least one addition; the ends by brute force over all subsets, the inside because additions move continuously."""
     x, count = padded(SMALL["add_remove"], 3)

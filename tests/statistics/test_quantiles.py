@@ -181,7 +181,7 @@ def test_count_and_mask_select_the_same_records_wherever_they_stand():
         np.testing.assert_array_equal(np.asarray(counted.lower)[2, : trimmed.lower.size], trimmed.lower)
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "data",
     [

@@ -211,6 +211,7 @@ def test_any_matrix_is_a_graph():
     assert batch.value[1].tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_entries_that_a_narrower_float_takes_for_zero_are_edges():
     for entry in (1e-50, -1e-310, np.float32(1e-40), 10**30):
         graph = np.triu(np.full((4, 4), entry), 1)
@@ -230,6 +231,7 @@ def test_a_dtype_is_kept_and_padding_is_a_node_without_edges(x64):
     assert float(padded.step) == 5
 
 
+@pytest.mark.slow
 def test_inverse_sensitivity_needs_a_cut_profile():
     profile = triangle_count(np.ones((4, 4)), num_levels=2, neighbors="edge")
     with pytest.raises(ValueError, match="num_steps"):
