@@ -36,6 +36,7 @@ def test_conversions_to_zcdp(x64):
 EPSILON, DELTA = (v.ravel() for v in np.meshgrid([1e-6, 1e-4, 1e-3, 0.1, 1.0, 10.0], [1e-30, 1e-12, 1e-6, 1e-2]))
 
 
+@pytest.mark.slow
 def test_float32_stays_on_the_safe_side():
     """Within its rounding: a part in 10^5 of delta's logarithm, and never below the classical conversion."""
     tight = np.asarray(zcdp_of(EPSILON, delta=DELTA), np.float64)

@@ -27,6 +27,7 @@ def test_the_keystream_of_appendix_a_1():
     assert blocks[:, 1].tobytes().hex().startswith("9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed")
 
 
+@pytest.mark.slow
 def test_device_and_host_agree_under_jit_and_not():
     counter = np.array([[0, 1, 2**31], [2**32 - 1, 7, 5]], np.uint32)
     nonce = np.array([3, 2**32 - 1, 8], np.uint32)

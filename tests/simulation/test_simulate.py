@@ -105,6 +105,7 @@ def test_pairwise_sums_are_sums():
         np.testing.assert_array_equal(add(values), values.sum(0))
 
 
+@pytest.mark.slow
 def test_merging_counts_beyond_32_bits():
     """The billionth draw counts as much as the first: 2^34 draws in chunks of 2^30, known in closed form."""
     state = State.empty((1,), 1)
@@ -234,6 +235,7 @@ def test_bad_arguments(error, message, change):
         simulate(arguments.pop("key"), arguments.pop("distribution_fn"), arguments.pop("data"), **arguments)
 
 
+@pytest.mark.slow
 def test_epsilon_may_be_an_axis_after_the_rows():
     def distribution(x):
         return Plain(x[:, None] + jnp.array([0.0, 2.0]))
@@ -329,6 +331,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_pat
     go(statistic=statistic_with(weights.copy()))  # the same in another place in memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [["dtype"], pytest.param(["platform", "dpjax version", "jax version", "numpy version"], marks=pytest.mark.slow)],
