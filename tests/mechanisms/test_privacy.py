@@ -216,8 +216,9 @@ def test_asymmetric_radii_around_values_beyond_the_bounds(x64):
             assert audit_pairs(law).range <= epsilon * (1 + ROUNDING)
 
 
-def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(x64):
-    values, radii = pairs_of_radii(np.random.default_rng(0), 60)
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(count, x64):
+    values, radii = pairs_of_radii(np.random.default_rng(0), count)
     free = from_radii(values.ravel(), radii.reshape(-1, 3), neighbors="swap", step=60.0)
     upper = jnp.concatenate([free.upper, jnp.maximum(free.upper[:, -1:], HIGH)], axis=-1)
     lower = jnp.concatenate([free.lower, jnp.minimum(free.lower[:, -1:], LOW)], axis=-1)
