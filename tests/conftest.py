@@ -78,3 +78,50 @@ def data_folder() -> pathlib.Path:
     if not folder:
         pytest.skip("the environment variable DPJAX_DATA does not name the folder of real tables")
     return pathlib.Path(folder)
+
+
+# Doctests have no marks; these compile the most, and what they show is tested in the files above them.
+SLOW_DOCTESTS = {
+    "accounting.budgeting.epsilon_for_error",
+    "accounting.conversions.delta_of_rdp",
+    "accounting.conversions.epsilon_of_rdp",
+    "auditing.black_box.log_ratio",
+    "auditing.black_box.lower_bound",
+    "auditing.one_run.audit_in_one_run",
+    "auditing.privacy_loss.PrivacyLoss",
+    "auditing.privacy_loss.privacy_loss",
+    "auditing.worst_neighbor.worst_neighbor",
+    "bounds.duff.level_measure",
+    "distributions.intervals.sample_intervals",
+    "distributions.piecewise.PiecewiseExponential",
+    "mechanisms.bounded_loss.bounded_loss",
+    "mechanisms.bounded_loss.bounded_loss_distribution",
+    "mechanisms.bounded_noise_laplace.bounded_noise_laplace",
+    "mechanisms.duff.duff",
+    "mechanisms.noisy_binary_search.noisy_binary_search",
+    "mechanisms.optimal_beta.optimal_beta",
+    "mechanisms.propose_test_release.propose_test_release",
+    "mechanisms.shifted_inverse.shifted_inverse",
+    "metric_privacy.exponential.linear_selection",
+    "metric_privacy.laplace.LaplaceAnswers",
+    "metric_privacy.laplace.metric_laplace",
+    "metric_privacy.means.fit_statistics",
+    "metric_privacy.multiplicative_weights.mwem",
+    "metric_privacy.preprocessing.fit_queries",
+    "metric_privacy.scales.noise_scales",
+    "metric_privacy.scales.optimal_scales",
+    "random.keys.row_keys",
+    "random.noise.exponential",
+    "random.noise.gumbel",
+    "release.candidates.mode",
+    "release.candidates.release_choice",
+    "simulation.rows.sharded_sample",
+    "simulation.run.simulate",
+    "statistics.variance.variance",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.name.removeprefix("dpjax.") in SLOW_DOCTESTS:
+            item.add_marker(pytest.mark.slow)

@@ -36,6 +36,7 @@ def test_conversions_to_zcdp(x64):
 EPSILON, DELTA = (v.ravel() for v in np.meshgrid([1e-6, 1e-4, 1e-3, 0.1, 1.0, 10.0], [1e-30, 1e-12, 1e-6, 1e-2]))
 
 
+@pytest.mark.slow
 def test_float32_stays_on_the_safe_side():
     """Within its rounding: a part in 10^5 of delta's logarithm, and never below the classical conversion."""
     tight = np.asarray(zcdp_of(EPSILON, delta=DELTA), np.float64)
@@ -81,6 +82,7 @@ def test_renyi_divergences_have_their_golden_values(name, x64):
     assert np.abs(CURVES[name](1.01 * epsilon, order=order) / expected - 1).min() > 1e-4  # what one percent of epsilon changes
 
 
+@pytest.mark.slow
 def test_other_golden_values(x64):
     (epsilon,), expected = of("pdp_to_zcdp")
     np.testing.assert_allclose(accounting.zcdp_of_pure(epsilon), expected, rtol=1e-12)

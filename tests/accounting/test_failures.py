@@ -72,6 +72,7 @@ def test_the_published_case():
         assert found.delta == pytest.approx(delta / (1 - failure), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["sharp", "published"])
 def test_conditioning_covers_every_pair(bound):
     for epsilon, delta in CASES:

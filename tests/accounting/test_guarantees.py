@@ -266,6 +266,7 @@ def test_numbers_that_would_make_small_promises_are_refused():
         PURE.rdp([0.5, 2.0])
 
 
+@pytest.mark.slow
 def test_narrow_types_and_extreme_numbers():
     each = Guarantee(np.float16(1e-4), np.int8(16), "swap")
     assert each.rho > 1e-9
@@ -301,6 +302,7 @@ def test_a_part_with_a_delta_beside_one_with_zcdp():
     assert 1.0 < found.epsilon < inf
 
 
+@pytest.mark.slow
 def test_a_curve_of_its_own():
     """Laplace noise by its points: between the formula and pure DP, at orders between the points, too."""
     noise = Guarantee(0.8, 1.6, "swap")

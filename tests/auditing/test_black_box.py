@@ -41,6 +41,7 @@ def test_control_broken_mechanisms_are_caught(name):
     assert float(lower_bound(p, q, confidence=SURE).epsilon) > 1.1 * EPSILON
 
 
+@pytest.mark.slow
 def test_the_exact_log_ratio_is_as_sharp_and_its_last_bits_are_a_leak_of_floating_point():
     distribution = HONEST["laplace"]()
     p, q = draws_of(distribution)
@@ -61,7 +62,7 @@ def exceeded_too_often(exceeded):
     return float(upper_tail(np.count_nonzero(exceeded), trials=exceeded.size, probability=1 - CONFIDENCE)) < FALSE_POSITIVE_RATE
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.05])
+@pytest.mark.parametrize("delta", [0.0, pytest.param(0.05, marks=pytest.mark.slow)])
 def test_the_confidence_holds_in_simulated_runs(delta):
     """Randomized response that tells the truth outright with probability delta: epsilon and delta are its exact parameters."""
     rng, runs, draws, epsilon = np.random.default_rng(0), 4000, 400, 1.0

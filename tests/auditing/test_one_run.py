@@ -91,7 +91,7 @@ def exceedance(guesses, epsilon, bounds, extra=0.0):
     return binomial(guesses, truthful + extra * (1 - truthful))[bounds > epsilon].sum()
 
 
-@pytest.mark.parametrize("guesses", [1, 20, 1000])
+@pytest.mark.parametrize("guesses", [1, 20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_confidence_holds_over_the_exact_distribution_of_the_count(guesses):
     counts = np.arange(guesses + 1)
     bounds = epsilon_lower_bound(counts, guesses)
@@ -106,6 +106,7 @@ def test_the_confidence_holds_over_the_exact_distribution_of_the_count(guesses):
         assert (bounds == 0).all()
 
 
+@pytest.mark.slow
 def test_the_confidence_with_delta():
     """Each coin is told outright with probability delta. Without the correction the bound would be above too often."""
     guesses, epsilon, delta = 200, 0.5, 0.05

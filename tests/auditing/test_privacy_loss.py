@@ -343,6 +343,7 @@ def test_unequal_tails(x64):
     np.testing.assert_allclose(same.epsilon, 1 / s, rtol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_losses_far_below_the_smallest_float(dtype, x64):
     """Densities of e^-10000: costs are compared as costs, in float32 too. The oracle has 60 digits."""
@@ -437,6 +438,7 @@ def test_all_gradients(x64):
     assert_gradients_agree(lambda loss: [loss.delta(0.4), loss.epsilon_at(0.05), loss.renyi(3.0), loss.kl(direction="forward")])
 
 
+@pytest.mark.slow
 def test_one_trace_for_any_data_and_bad_rows_stay_their_own():
     """In float32; the first of two datasets has ties and a NaN, and the second is as bad as can be."""
     chex.clear_trace_counter()
@@ -471,6 +473,7 @@ def test_vmap_and_jit_agree_with_the_batch():
     np.testing.assert_allclose(jax.jit(lambda a, b: privacy_loss(a, b).delta(0.3))(one, other), whole.delta(0.3), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_batches_broadcast():
     """Shapes only: nothing is compiled."""
 

@@ -44,6 +44,7 @@ def test_bounded_range_distributions_stay_below_their_conversions(mechanism, eps
         assert one < composition_theorems.optimal_pure_delta([epsilon], [1], epsilon=at)
 
 
+@pytest.mark.slow
 def test_laplace_noise_needs_the_pure_conversion(x64):
     """Its range is 2 epsilon: the conversion of bounded range at epsilon is passed, that of pure DP is not."""
     epsilon = 1.0

@@ -53,6 +53,7 @@ def test_swaps_on_a_grid_are_searched_exhaustively(x64):
     assert float(free[1].loss.bounded_range) <= EPSILON * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_control_add_remove_values_used_under_swap(x64):
     """Known to leak 1.9748 epsilon for five records on this grid; a record between its values leaks more, and 2 is the limit."""
 

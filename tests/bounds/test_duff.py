@@ -133,6 +133,7 @@ def test_proposition_4_over_candidates(x64):
     assert (exact > bound / 4).any()
 
 
+@pytest.mark.slow
 def test_theorem_1(setting):
     profile, law, data = setting
     betas = np.array([0.02, 0.05, 0.1, 0.2, 0.45, 1.0])

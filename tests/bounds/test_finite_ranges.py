@@ -106,6 +106,7 @@ STATISTICS = {
 CANDIDATES = np.arange(-1.0, TOP + 1)  # one below the range in front, for the search
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sizes"), [("max", (12,)), *(pytest.param(name, (12, 40), marks=pytest.mark.slow) for name in STATISTICS)]
 )
@@ -127,6 +128,7 @@ def test_shifted_inverse_theorem_4(name, sizes, x64):
     assert plain_loss_fails  # |l - tau| without footnote 4: constant data have no target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "sizes"),
     [("theorem 5", (12,)), *(pytest.param(noise, (12, 40), marks=pytest.mark.slow) for noise in ("epsilon", "zcdp", "theorem 5"))],
@@ -156,6 +158,7 @@ def test_theorem_5_fails_where_f_is_the_first_candidate(x64):
     assert failures(noisy_binary_search(down, tau=tau, candidates=VALUES, epsilon=2.0), down, tau) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_bad_parameters_raise():
     for bad in ({"num_candidates": 0, "failure": 0.1}, {"num_candidates": 5, "failure": 0.0}):
         with pytest.raises(ValueError, match=r"num_candidates|failure"):

@@ -27,6 +27,7 @@ LAW = LaplaceAnswers(jnp.asarray(HISTOGRAMS @ ANSWERED.T), jnp.asarray(SCALES))
 TRUTH = jnp.asarray(HISTOGRAMS @ ASKED.T)
 
 
+@pytest.mark.slow
 def test_the_exact_squared_error_is_the_largest_over_all_histograms():
     squared = np.sum(LAW.mean_squared_error(TRUTH), -1)
     exact = float(exact_squared_error(ASKED, SCALES, answered=ANSWERED, num_records=N))
@@ -52,6 +53,7 @@ def test_absolute_and_largest_errors_are_within_theorem_2():
     assert failed_by_half  # the negative control
 
 
+@pytest.mark.slow
 def test_means_are_within_theorem_11():
     means = LaplaceAnswers(LAW.values / N, LAW.scales)
     truth = TRUTH / N

@@ -1,6 +1,8 @@
 """What is printed is what the library says, what an oracle says of each group alone, and what one can compute by hand."""
 
 import math
+import os
+import re
 from fractions import Fraction
 
 import jax
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpjax
+from dpjax.command_line.main import main
 from tests.command_line.conftest import AGES
 from tests.support import oracle
 
@@ -151,7 +154,7 @@ def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
     assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(4.0)[0, 0])
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
     cells = ["4", "NA", "6", "nan", "NaN", "9", "na", "4", "9", "-nan"]
     (row,) = answer("median", ten(cells), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
@@ -162,7 +165,7 @@ def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
     assert row["tied_share"] == pytest.approx(numbers.count(value) / len(numbers))
 
 
-@pytest.mark.parametrize(("neighbors", "share"), [("add_remove", 0.0), ("swap", 1.0)])
+@pytest.mark.parametrize(("neighbors", "share"), [("add_remove", 0.0), pytest.param("swap", 1.0, marks=pytest.mark.slow)])
 def test_a_column_without_any_value(answer, ten, neighbors, share):
     (row,) = answer("median", ten(["NA"] * 10), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
     assert (row["n"], row["missing"], row["tied_share"]) == (10, 10, share)
@@ -173,3 +176,43 @@ def test_a_column_without_any_value(answer, ten, neighbors, share):
 def test_the_largest_seed(answer, ten):
     common = ("median", ten(), *TEN, "--seed")
     assert answer(*common, 2**32 - 1)["rows"][0]["draws"] != answer(*common, 0)["rows"][0]["draws"]
+
+
+# What is printed around the numbers, here because the program is the same.
+
+
+def test_several_columns_are_named(run, write):
+    file = write("u,v\n" + "".join(f"{i},{10 * i}\n" for i in range(10)))
+    outcome = run("median", file, "--column", "u", "v", "--lower", 0, "--upper", 10, 1234567, "--neighbors", "add_remove")
+    assert outcome.out.startswith("Median (definition linear) of columns u, v, 10 records.\n")
+    assert "bounds u [0, 10], v [0, 1234567].\n" in outcome.out
+    assert [row["column"] for row in outcome.table] == ["u", "v"]
+
+
+def test_it_is_called_a_simulation_and_the_statistic_is_not_printed(run, answer, ten):
+    command = ("median", ten([1, 1.5, 2, 3, 4.25, 4.3125, 7, 8, 8.5, 9]), *TEN, "--seed", 1)
+    text, found = run(*command).words, answer(*command)
+    assert "Simulation: float draws reveal low-order bits" in text
+    assert "None of this is a private release." in text
+    for printed in (text, str(found)):
+        assert "4.28" not in printed  # the median is 4.28125
+
+
+def test_the_seed_makes_it_repeatable(run, ten):
+    command = ("median", ten(), *TEN)
+    first = run(*command, "--seed", 12)
+    assert run(*command, "--seed", 12).out == first.out
+    assert run(*command, "--seed", 13).out != first.out
+    fresh = run(*command)
+    seed = re.search(r"seed (\d+);", fresh.out).group(1)
+    assert run(*command, "--seed", seed).out == fresh.out
+    assert run(*command).out != fresh.out
+
+
+def test_a_reader_that_goes_away(ten, monkeypatch, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert main(["median", ten(), *map(str, TEN)]) == 1
+    assert capfd.readouterr().err == ""

@@ -1,12 +1,10 @@
-"""The command line as its own process, and what becomes of it when nobody reads its output."""
+"""The command line as its own process."""
 
 import os
 import subprocess
 import sys
 
 import pytest
-
-from dpjax.command_line.main import main
 
 BOUNDS = ("--lower", "0", "--upper", "10", "--neighbors", "add_remove")
 
@@ -31,12 +29,3 @@ def test_a_mistake_has_no_traceback():
     done = dpjax("median", "-", *BOUNDS, input="x\n1\ntwo\n")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "dpjax: error: standard input, line 3, column 'x': 'two' is not a number.\n"
-
-
-def test_a_reader_that_goes_away(ten, monkeypatch, capfd):
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as stdout:
-        monkeypatch.setattr("sys.stdout", stdout)
-        assert main(["median", ten(), *BOUNDS]) == 1
-    assert capfd.readouterr().err == ""

@@ -114,6 +114,7 @@ def test_draws_follow_the_probabilities(shape):
     np.testing.assert_array_equal(distribution.sample(jax.random.key(1), shape), np.array(VALUES, np.float32)[index])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_draws_at_a_huge_rate(dtype, request):
     """Products of costs and rate overflow, and at last the rate itself (an epsilon divided by a small sensitivity)."""
@@ -186,6 +187,7 @@ def test_rows_without_a_distribution_by_few_draws_and_by_a_bad_rate():
     assert np.isnan(bad_rate.mean()).tolist() == [True, False]
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_with_ties_and_infinite_costs():
     def total(values, costs, rate):
         d = Finite(values, costs, rate)

@@ -25,13 +25,16 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", ["one draw", "mean absolute error", *(pytest.param(n, marks=pytest.mark.slow) for n in ("many draws", "interval"))]
+)
 def test_programs_are_small(name, profile):
     function, most = PROGRAMS[name]
     found = operations(function, jax.random.key(0), dpjax.piecewise_laplace(profile, 1.0))
     assert most / 4 < found <= most, found  # the lower end: the count sees something
 
 
+@pytest.mark.slow
 def test_plain_laplace_noise_does_not_carry_the_pieces():
     found = operations(lambda key: dpjax.laplace(jnp.zeros(8), 1.0, sensitivity=1.0).sample(key), jax.random.key(0))
     assert found <= 1700, found

@@ -82,6 +82,7 @@ def test_every_slot_has_its_exact_share(dtype, x64):
         assert not all(close(share, weight * (1 + 1e-4)) for share, weight in zip(own, exact, strict=True))
 
 
+@pytest.mark.slow
 def test_a_slot_of_mass_two_to_the_minus_forty_is_reached():
     weights = jnp.array([1.0, 2.0**-40] + [1.0] * 31, jnp.float32)[None]
     # A cumulative sum cannot: the slot has no length in it.

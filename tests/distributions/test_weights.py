@@ -9,7 +9,7 @@ import pytest
 from dpjax.distributions.weights import Base, Heights
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rate", [0.05, 0.5, 3.7, 150.0])
 def test_heights_are_exact_to_a_few_units_at_any_cost(dtype, rate, x64):
     costs = np.array([0, 1, 2.5, 31, 87.5, 1001, 50_000, 123_456], dtype)
@@ -26,7 +26,7 @@ def test_heights_are_exact_to_a_few_units_at_any_cost(dtype, rate, x64):
             assert abs(got / exact - 1) < 8 * Decimal(float(np.finfo(dtype).eps))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rate", [0.3, 150.0, 5e8, 3e38])
 def test_weights_count_from_the_lowest_cost_at_any_cost_and_any_rate(dtype, rate, x64):
     """Exponents are kept modulo 2^32: the products of costs and rates here go up to 10^45."""
@@ -45,6 +45,7 @@ def test_weights_count_from_the_lowest_cost_at_any_cost_and_any_rate(dtype, rate
         assert rate > 1 or not np.allclose(control.weight(jnp.ones(len(costs), dtype), base), weights, rtol=1e-4, atol=0)
 
 
+@pytest.mark.slow
 def test_weights_vanish_far_below_the_base():
     heights = Heights.of(jnp.array([0.0, 1000.0, 1001.0, 1500.0]), jnp.zeros(4), jnp.array([1.0]))
     widths = jnp.array([0.0, 1.0, 1.0, 1.0])

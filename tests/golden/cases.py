@@ -32,13 +32,13 @@ class Family:
 
 
 FAMILIES = {
-    "line": Family(distributions.line),
+    "line": Family(distributions.line, quick=()),
     "line_one_by_one": Family(distributions.line_one_by_one, recorded_as="line", dtypes=("float64",), quick=()),
     "finite": Family(distributions.finite, quick=("float64",)),
     "sensitivities": Family(distributions.sensitivities, quick=()),
     "noise": Family(distributions.noise, quick=()),
     "guarantees": Family(promises.guarantees, dtypes=("float64",)),
-    "accounting": Family(promises.accounting, dtypes=("float64",)),
+    "accounting": Family(promises.accounting, dtypes=("float64",), quick=()),
     "conversions": Family(promises.conversions, quick=()),
     "budgets": Family(promises.budgets, quick=()),
     "auditing": Family(promises.auditing, quick=()),
@@ -47,5 +47,5 @@ FAMILIES = {
     "metrics": Family(promises.metrics, quick=()),
     "metric_mechanisms": Family(promises.metric_mechanisms, quick=()),
     "metric_fits": Family(promises.metric_fits, quick=()),
-    "bounds": Family(promises.bounds, quick=("float64",)),
+    "bounds": Family(promises.bounds, quick=()),
 }

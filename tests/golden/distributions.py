@@ -137,12 +137,15 @@ def _edges() -> np.ndarray:
 
 LINE: dict[str, LineCase] = {
     "median_add_remove": _of(lambda d: dpjax.median(d["x"], **ADD_REMOVE), "plm plm_rho", "sweep"),
-    "median_swap": _of(lambda d: dpjax.median(d["x"], **SWAP), "plm plm_extended", "sweep"),
+    "median_swap": _of(lambda d: dpjax.median(d["x"], **SWAP), "plm plm_extended", "sweep", slow=True),
     "lower_median_add_remove": _of(
-        lambda d: dpjax.median(d["x"], definition="lower", **ADD_REMOVE), "plm inv duff inv_rho inv_extended duff_rho", "each"
+        lambda d: dpjax.median(d["x"], definition="lower", **ADD_REMOVE),
+        "plm inv duff inv_rho inv_extended duff_rho",
+        "each",
+        slow=True,
     ),
     "lower_median_swap": _of(lambda d: dpjax.median(d["x"], definition="lower", **SWAP), "plm inv", "sweep"),
-    "median_count": _of(lambda d: dpjax.median(d["x"], count=d["count"], **ADD_REMOVE), "plm plm_rho"),
+    "median_count": _of(lambda d: dpjax.median(d["x"], count=d["count"], **ADD_REMOVE), "plm plm_rho", slow=True),
     "median_mask": _of(lambda d: dpjax.median(d["x"], definition="lower", mask=d["mask"], **ADD_REMOVE), "plm inv", slow=True),
     "median_swap_count": _of(lambda d: dpjax.median(d["x"], count=np.array([13, 8, 1, 2], np.int32), **SWAP), "plm", slow=True),
     "quantile_10_add_remove": _of(lambda d: dpjax.quantile(d["x"], 0.1, **ADD_REMOVE), "plm", slow=True),
@@ -156,7 +159,7 @@ LINE: dict[str, LineCase] = {
     ),
     "quantile_10_lower_swap": _of(lambda d: dpjax.quantile(d["x"], 0.1, definition="lower", **SWAP), "plm inv", slow=True),
     "quantile_25_swap": _of(lambda d: dpjax.quantile(d["x"], 0.25, **SWAP), "plm", slow=True),
-    "quantile_90_continuous_swap": _of(lambda d: dpjax.quantile(d["x"], 0.9, definition="continuous", **SWAP), "plm"),
+    "quantile_90_continuous_swap": _of(lambda d: dpjax.quantile(d["x"], 0.9, definition="continuous", **SWAP), "plm", slow=True),
     "rank_5_add_remove": _of(lambda d: dpjax.order_statistic(d["x"], 5, **ADD_REMOVE), "plm inv", slow=True),
     "rank_5_swap": _of(lambda d: dpjax.order_statistic(d["x"], 5, **SWAP), "plm inv", slow=True),
     "median_60_add_remove": LineCase(
@@ -165,7 +168,7 @@ LINE: dict[str, LineCase] = {
     ),
     "mean_add_remove": _of(lambda d: dpjax.mean(d["x"], **ADD_REMOVE), "inv", slow=True),
     "mean_hull": _of(lambda d: dpjax.mean(d["x"], values="hull", **ADD_REMOVE), "inv duff", slow=True),
-    "mean_swap": _of(lambda d: dpjax.mean(d["x"], **SWAP), "plm inv"),
+    "mean_swap": _of(lambda d: dpjax.mean(d["x"], **SWAP), "plm inv", slow=True),
     "mean_count": _of(lambda d: dpjax.mean(d["x"], count=d["count"], **ADD_REMOVE), "inv", slow=True),
     "sum_swap": _of(lambda d: dpjax.profiles.sum(d["x"], **SWAP), "plm inv", high=1300.0, slow=True),
     "sum_add_remove": _of(lambda d: dpjax.profiles.sum(d["x"], **ADD_REMOVE), "plm", high=1300.0, slow=True),
@@ -173,7 +176,7 @@ LINE: dict[str, LineCase] = {
         lambda d: dpjax.profiles.sum(d["x"], max_count=15, **ADD_REMOVE), "plm inv", high=1500.0, slow=True
     ),
     "median_truncated": LineCase(_truncated, slow=True),
-    "radii_bounds": _of(lambda d: _radii(d, neighbors="swap", **BOUNDS), "plm inv"),
+    "radii_bounds": _of(lambda d: _radii(d, neighbors="swap", **BOUNDS), "plm inv", slow=True),
     "radii_step": _of(lambda d: _radii(d, neighbors="add_remove", radii_below=d["radii"] / 2, step=12.0), "plm"),
     "radii_step_bounds": _of(lambda d: _radii(d, neighbors="swap", step=12.0, **BOUNDS), "plm", slow=True),
     "local_sensitivities": _of(
@@ -353,20 +356,22 @@ def _finite(quick: bool) -> dict[str, Any]:
     d = records()
     each, scores, labels = d["each"], d["scores"], floats([12, 30, 40, 41, 45, 50, 100])
     to = {"candidates": floats(np.linspace(0, 100, 9)), "tau": 2}
-    downs = _downs(d, quick)
     one = dpjax.exponential(scores, each, candidates=labels, sensitivity=1.5)
     modes = dpjax.mode(d["x"], candidates=labels, neighbors="add_remove", mask=d["mask"])
     found = {
         "exponential": one,
-        "exponential sweep": dpjax.exponential(scores, d["sweep"], sensitivity=1.5),
         "permute_and_flip": dpjax.permute_and_flip(scores, each, sensitivity=1.5),
         "duff mode": dpjax.duff(modes, each),
+    }
+    if quick:
+        return found
+    downs = _downs(d, quick)
+    found |= {
+        "exponential sweep": dpjax.exponential(scores, d["sweep"], sensitivity=1.5),
         "noisy_tree zcdp": dpjax.noisy_tree(scores, zcdp=each, candidates=labels, sensitivity=1.5),
         "shifted_inverse maximum": dpjax.shifted_inverse(downs["maximum"], each, **to),
         "noisy_binary_search epsilon maximum": dpjax.noisy_binary_search(downs["maximum"], epsilon=each, **to),
     }
-    if quick:
-        return found
     for name, down in downs.items():
         found[f"shifted_inverse {name}"] = dpjax.shifted_inverse(down, each, **to)
         found[f"noisy_binary_search epsilon {name}"] = dpjax.noisy_binary_search(down, epsilon=each, **to)

@@ -115,20 +115,16 @@ def accounting(quick: bool) -> Values:
     if quick:
         some = (
             "many",
-            "mixed",
             "with zcdp",
             "group",
             "parallel by value",
             "subsampled with delta",
-            "absorbed",
-            "conditioned",
-            "retried",
         )
         found = {name: found[name] for name in some}
     out = {name: promise(one) for name, one in found.items()}
     if not quick:
         out["spread"] = promise(100 * each, (1e-9, 1e-2), (0.05, 4.0))
-    for name in ("many", "mixed", "with zcdp", "curves") if not quick else ("many", "mixed", "with zcdp"):
+    for name in ("many", "mixed", "with zcdp", "curves") if not quick else ("many", "with zcdp"):
         rules = found[name].rules_at(1e-6)
         out[name]["rules_at.solution"] = [rules[rule] for rule in sorted(rules)]
         out[name]["rules.exact"] = sorted(rules)

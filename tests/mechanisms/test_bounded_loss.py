@@ -133,6 +133,7 @@ def test_draws_follow_the_law():
         assert counts[5:8].sum() == 0  # twice the margin is 4.5
 
 
+@pytest.mark.slow
 def test_the_old_name_warns():
     with pytest.warns(DeprecationWarning, match="now bounded_loss_distribution"):
         old = bounded_loss_law(

@@ -48,6 +48,7 @@ def test_the_range_is_the_published_one_and_holds_the_draws(x64):
     assert_rejected(1.1 * draws, law.cdf)
 
 
+@pytest.mark.slow
 def test_the_golden_half_widths(x64):
     golden = GOLDEN["trunc_laplace_halfwidth"]
     epsilon, delta = np.array([[float(part.split("=")[1]) for part in name.split(",")] for name in golden]).T

@@ -45,7 +45,8 @@ def utility_as_printed(y, data, low, high):
     raise AssertionError((y, data))
 
 
-@pytest.mark.parametrize("n", [6, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [6, 7])
 def test_the_median_is_the_step_function_of_the_paper(n, x64):
     data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
     law = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, count=np.int32(n)), EPSILON)  # one shape for both n
@@ -64,6 +65,7 @@ def test_the_second_case_as_printed_leaves_a_gap():
     assert (max(printed) + m, max(mended) + m) == (4, 5)  # the last covered piece ends at y_4, or at y_5 = b
 
 
+@pytest.mark.slow
 def test_golden_table(x64):
     law = duff(duff_median(np.array(GOLDEN["x"]), GOLDEN["a"], GOLDEN["b"]), np.array([0.5, 1.0, 4.0]))
     for row, epsilon in enumerate((0.5, 1.0, 4.0)):
@@ -109,6 +111,7 @@ def test_control_its_median_under_swap(x64):
     assert audit(duff(small_profile(swapped), EPSILON), swapped, "swap", GRID).loss >= 1.2 * EPSILON
 
 
+@pytest.mark.slow
 def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
     x = np.array([3.0, 1.0, 3.0, 2.0, 3.0, 1.0])
     scores = mode(x, candidates=[1, 2, 3, 4], neighbors="add_remove")
@@ -117,6 +120,7 @@ def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
     np.testing.assert_array_equal(law.probabilities(), exponential(scores, EPSILON).probabilities())
 
 
+@pytest.mark.slow
 def test_what_it_refuses_and_its_guarantee():
     x = jnp.arange(3.0)
     with pytest.raises(ValueError, match="use inverse_sensitivity"):

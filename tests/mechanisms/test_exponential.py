@@ -46,6 +46,7 @@ def audit_of(scores, neighbors):
     return audit(exponential(scores, EPSILONS[:, None]).log_probabilities(), DATASETS[neighbors], neighbors)
 
 
+@pytest.mark.slow
 def test_distances_from_the_mode_are_private(x64):
     """Under swap the range is attained. Under add/remove it is epsilon/2: the score is a count but for a common shift."""
     for neighbors, share in (("swap", 1.0), ("add_remove", 0.5)):
@@ -76,6 +77,7 @@ def test_control_mistakes_about_the_sensitivity_are_caught(x64):
     np.testing.assert_allclose(audit_of(faster, "swap").range, 1.1 * EPSILONS, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype, x64):
     """Algorithm 1 of Gillenwater and Munoz Medina against the library's Gumbel-max; both against the exact probabilities."""

@@ -77,6 +77,7 @@ def retry(key, law, attempts, draws):
     return never_fail(key, draw, succeeded=lambda pair: (pair[0] == 0) | (pair[0] == 2), fallback=fallback, attempts=attempts)
 
 
+@pytest.mark.slow
 def test_draws_follow_the_law_and_what_comes_with_them_stays_together():
     law = small_law("float32")
     index, both = jax.jit(lambda key: retry(key, law, 3, 50_000))(jax.random.key(0))
@@ -110,6 +111,7 @@ def test_the_law_does_not_change_with_further_rows_or_excluded_candidates():
     np.testing.assert_array_equal(np.delete(wider, np.s_[333:533], axis=1), plain)
 
 
+@pytest.mark.slow
 def test_keys_map_and_single_draws_are_those_of_the_batch():
     def draw(key):
         return exponential_noise(key, ())

@@ -135,6 +135,7 @@ def renyi(law, pairs, alpha):
 ORDERS = (1.001, 1.5, 2.0, 4.0, 16.0, 64.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n if n == "max" else pytest.param(n, marks=pytest.mark.slow) for n in DEFINITIONS])
 def test_renyi_divergences_of_both_noises(name, x64):
     """rho-zCDP is alpha rho at every order: Gaussian noise by design, Laplace noise at epsilon^2/(2 R)."""
@@ -228,6 +229,7 @@ def test_draws_follow_the_exact_law():
     assert_counts_rejected(counts, other.probabilities())
 
 
+@pytest.mark.slow
 def test_bad_parameters_raise():
     down = maximum(jnp.ones(3), lower=0.0, upper=2.0)
     good = {"tau": 1.0, "candidates": [0.0, 1.0, 2.0], "epsilon": 1.0}

@@ -44,6 +44,7 @@ def scores_with(chances):
     return 2 * np.log(np.array(chances, np.float64))
 
 
+@pytest.mark.slow
 def test_probabilities_against_the_sum_over_permutations(x64):
     rows = [
         [(1, 1), (1, 2), (3, 4), (1, 8), (1, 1000), (1, 1)],
@@ -68,7 +69,14 @@ def random_scores(k):
     return np.round(rng.normal(size=(5, k)) * spreads, 2)
 
 
-@pytest.mark.parametrize("k", [33, pytest.param(700, marks=pytest.mark.slow), pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "k",
+    [
+        pytest.param(33, marks=pytest.mark.slow),
+        pytest.param(700, marks=pytest.mark.slow),
+        pytest.param(3000, marks=pytest.mark.slow),
+    ],
+)
 def test_probabilities_of_many_candidates(k, x64):
     """Fewer nodes than k/2; 10^-10 in float64 is what is promised, 10^-11 what is measured."""
     scores = random_scores(k)
@@ -87,6 +95,7 @@ def test_probabilities_of_many_candidates(k, x64):
         np.testing.assert_allclose(single[row, some][seen], wanted[seen], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_error_is_never_larger_than_that_of_the_exponential_mechanism(x64):
     scores = np.concatenate([random_scores(33), -np.arange(33.0)[None] * 0.5, np.where(np.arange(33) > 0, -3.0, 0.0)[None]])
     epsilon = np.array([0.1, 1.0, 4.0])[:, None]
@@ -98,6 +107,7 @@ def test_the_error_is_never_larger_than_that_of_the_exponential_mechanism(x64):
     assert (ours >= theirs / 2 * (1 - 1e-12)).all()
 
 
+@pytest.mark.slow
 def test_the_noisy_maximum_has_these_probabilities(x64):
     draws = 40_000
     scores = np.array([0.0, -1.0, -1.5, 0.5, -8.0, 0.5])

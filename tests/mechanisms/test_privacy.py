@@ -4,6 +4,7 @@ Each mechanism must stay within epsilon, in loss and in range; piecewise Laplace
 improved); and every deliberate mistake must be caught.
 """
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -81,9 +82,16 @@ def all_profiles(neighbors):
     return {side: stacked(side) for side in ("upper", "lower", "upper_levels", "lower_levels")}
 
 
-@pytest.mark.parametrize("smooth", ["sharp", "rho", pytest.param("rho extended", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("neighbors", DATASETS)
-@pytest.mark.parametrize("name", MECHANISMS)
+QUICK = [(name, neighbors, "sharp") for name in MECHANISMS for neighbors in DATASETS]
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbors", "smooth"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(MECHANISMS, DATASETS, SMOOTH)
+    ],
+)
 def test_loss_and_range_stay_within_epsilon(name, neighbors, smooth, x64):
     """All statistics, epsilons and radii along leading axes; piecewise Laplace also with steps that go on, where it is refused."""
     profile = SensitivityProfile(**{k: jnp.asarray(v) for k, v in all_profiles(neighbors).items()}, neighbors=neighbors)
@@ -122,7 +130,7 @@ def test_bounded_laplace(neighbors, x64):
         check(laplace(values(neighbors), epsilon, sensitivity=RANGE, lower=LOW, upper=HIGH), neighbors, epsilon)
 
 
-@pytest.mark.parametrize("neighbors", DATASETS)
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_unbounded_laplace_has_the_loss_epsilon_and_twice_the_range(neighbors, x64):
     value, sensitivity, _ = steep_statistic(neighbors)
     for epsilon in EPSILONS:
@@ -179,19 +187,20 @@ def audit_pairs(law):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "count"),
     [
-        pytest.param({"lower": LOW, "upper": HIGH}, marks=pytest.mark.slow),
-        pytest.param({"step": 60.0}, marks=pytest.mark.slow),
-        {"lower": LOW, "upper": HIGH, "step": 60.0},
+        pytest.param({"lower": LOW, "upper": HIGH}, 300, marks=pytest.mark.slow),
+        pytest.param({"step": 60.0}, 300, marks=pytest.mark.slow),
+        pytest.param({"lower": LOW, "upper": HIGH, "step": 60.0}, 300, marks=pytest.mark.slow),
+        ({"lower": LOW, "upper": HIGH, "step": 60.0}, 60),
     ],
 )
-def test_radii_that_keep_definition_5_1_and_meet_the_bounds_anywhere(options, x64):
-    """300 random pairs, audited pair by pair; radii pass a bound in one dataset and stop before it in the other."""
-    values, radii = pairs_of_radii(np.random.default_rng(0), 300)
+def test_radii_that_keep_definition_5_1_and_meet_the_bounds_anywhere(options, count, x64):
+    """Random pairs, audited pair by pair; radii pass a bound in one dataset and stop before it in the other."""
+    values, radii = pairs_of_radii(np.random.default_rng(0), count)
     for epsilon in EPSILONS:
         for mechanism in MECHANISMS.values() if "step" not in options else [piecewise_laplace]:
-            law = mechanism(from_radii(values.ravel(), radii.reshape(600, 3), neighbors="swap", **options), epsilon)
+            law = mechanism(from_radii(values.ravel(), radii.reshape(-1, 3), neighbors="swap", **options), epsilon)
             result = audit_pairs(law)
             assert result.loss <= epsilon * (1 + ROUNDING), result
             assert result.range <= epsilon * (1 + ROUNDING), result
@@ -207,9 +216,10 @@ def test_asymmetric_radii_around_values_beyond_the_bounds(x64):
             assert audit_pairs(law).range <= epsilon * (1 + ROUNDING)
 
 
-def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(x64):
-    values, radii = pairs_of_radii(np.random.default_rng(0), 300)
-    free = from_radii(values.ravel(), radii.reshape(600, 3), neighbors="swap", step=60.0)
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(count, x64):
+    values, radii = pairs_of_radii(np.random.default_rng(0), count)
+    free = from_radii(values.ravel(), radii.reshape(-1, 3), neighbors="swap", step=60.0)
     upper = jnp.concatenate([free.upper, jnp.maximum(free.upper[:, -1:], HIGH)], axis=-1)
     lower = jnp.concatenate([free.lower, jnp.minimum(free.lower[:, -1:], LOW)], axis=-1)
     law = piecewise_laplace(SensitivityProfile(upper, lower, jnp.arange(5.0), jnp.arange(5.0), neighbors="swap"), 2.0)

@@ -97,6 +97,7 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
         assert np.abs(difference).max() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", statistics(quick=("max",)))
 def test_one_person_replaced_costs_no_more(name, x64):
     """Unlike for profiles in general: one removal and one addition move h in opposite directions."""
@@ -289,6 +290,7 @@ def test_more_people_than_the_array_holds_for_the_shift():
     assert np.isfinite(law.sample(jax.random.key(0))).all()
 
 
+@pytest.mark.slow
 def test_bad_parameters_raise():
     down = maximum(X, lower=0.0, upper=20.0)
     for bad in ([2.0, 1.0], [1.0, 1.0], [0.0, np.inf], [np.nan]):

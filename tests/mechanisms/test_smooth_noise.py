@@ -274,7 +274,9 @@ def test_figure_1_of_the_duff_paper_at_fixed_parameters(x64):
         assert abs(errors.mean() - laplace) <= 6 * errors.std() / 10, (epsilon, errors.mean(), laplace)
 
 
-@pytest.mark.parametrize("law", ["cauchy", "laplace", "laplace-log-normal"])
+@pytest.mark.parametrize(
+    "law", ["cauchy", *(pytest.param(law, marks=pytest.mark.slow) for law in ("laplace", "laplace-log-normal"))]
+)
 def test_bounds_that_overflow_are_bad_for_every_dataset(law):
     """The scale of 8 records would fit into float32, that of 7 would not: a law for one of them tells them apart."""
     count = np.arange(13)
@@ -306,7 +308,10 @@ def test_long_ties_do_not_make_the_noise_collapse():
         assert np.abs(steps).min() > 0.01  # the datasets do differ
 
 
-@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16, jnp.float16])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "dtype", [*(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (jnp.int32, jnp.bfloat16)), jnp.float16]
+)
 def test_best_parameters_of_narrow_arrays_are_float32(dtype):
     one = jnp.asarray(1, dtype)
     for noise, delta in (("cauchy", None), ("laplace", 1e-6), ("laplace_log_normal", 1e-6)):

@@ -90,6 +90,7 @@ def test_attributes_of_one_record_add_up(x64):
     np.testing.assert_allclose(whole.budgets, expected, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_hostile_attributes():
     with pytest.raises(ValueError, match="3 attributes need as many budgets"):
         weighted_hamming(CODES, budgets=[1.0, 2.0])
@@ -128,6 +129,7 @@ def test_narrow_integers_do_not_overflow():
     np.testing.assert_array_equal(from_dates(days, epsilon=1.0).budgets, apart)
 
 
+@pytest.mark.slow
 def test_codes_that_int32_does_not_hold_do_not_wrap_around(x64):
     for code in (2**32, 2**32 + 1, -(2**32)):
         found = value_budgets(jnp.array([[0], [code]]), budgets=[[1.0, 2.0]], rule="sum").budgets
@@ -152,6 +154,7 @@ def test_moments_of_a_century_are_told_apart_by_seconds():
     assert not np.allclose(np.diff(days) * 86400, 1.0, rtol=0.5)  # control
 
 
+@pytest.mark.slow
 def test_the_product_of_universes():
     """Records of all attributes one by one: what any two of them may cost is what their attributes cost together."""
     parts = [from_points([[0.0], [2.0], [5.0]], epsilon=0.5), uniform(2, epsilon=np.array([1.0, 3.0])), uniform(2, epsilon=0.25)]

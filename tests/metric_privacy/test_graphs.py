@@ -60,6 +60,7 @@ def test_a_tree(x64):
     np.testing.assert_array_equal(found.budgets, 0.5 * np.array(steps))
 
 
+@pytest.mark.slow
 def test_hostile_graphs():
     with pytest.raises(ValueError, match="edges must join nodes from 0 to 2"):
         from_graph([[0, 3]], size=3, budgets=1.0)
@@ -81,6 +82,7 @@ def test_hostile_graphs():
         assert np.isnan(from_graph(jnp.array([edge]), size=2, budgets=1.0).budgets).all()
 
 
+@pytest.mark.slow
 def test_nodes_that_int32_does_not_hold_do_not_wrap_around(x64):
     for edge in ([0, 2**32 + 1], [2**32, 1], [-(2**32), 1]):
         assert np.isnan(from_graph(jnp.array([edge]), size=3, budgets=1.0).budgets).all()

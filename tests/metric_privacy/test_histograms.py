@@ -78,6 +78,7 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
     assert control.max() > (1.05 if offset == 0 else 1.5)
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
 def test_a_record_that_moves_between_equal_values_changes_no_bit():
     """Answers without noise, where only some pairs are protected: one bit would be an infinite loss."""
@@ -156,6 +157,7 @@ def test_the_loss_of_synthetic_data_stays_within_the_budget(mechanism):
     assert (np.abs(logs[0] - logs[1]).max(-1) / (budget * 1e-2)).max() > 1.5
 
 
+@pytest.mark.slow
 def test_counts_of_every_kind_of_number():
     large = 2**24 + 1
     for x in (
@@ -187,6 +189,7 @@ def test_counts_of_every_kind_of_number():
         counts_of(3, jnp.float32)
 
 
+@pytest.mark.slow
 def test_the_null_record_counts_exactly_what_is_missing():
     counts, total = whole_histogram([2**24 + 1, 5], 3, "add_remove", jnp.float32, 2**25)
     null_record = int(counts.high[2]) + int(counts.low[2])
@@ -209,6 +212,7 @@ def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
         np.testing.assert_array_equal(np.isnan(distribution.probabilities()), [[not answered] * 2] * 4)
 
 
+@pytest.mark.slow
 def test_integer_scores_are_not_rounded():
     """Counts above 2^24, whose neighbours float32 would move by 2 or by nothing."""
     metric, large = from_budgets([[0, 0.5], [0.5, 0]]), 2**24
@@ -224,6 +228,7 @@ def test_integer_scores_are_not_rounded():
     assert rounded[0] + 1 != rounded[1]  # control
 
 
+@pytest.mark.slow
 def test_no_datasets_and_scores_too_far_for_a_difference():
     metric = from_budgets([[0, 1], [1, 0]])
     none = np.zeros((0, 2))

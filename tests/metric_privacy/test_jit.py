@@ -49,7 +49,12 @@ METRICS = {
 }
 
 
-@pytest.mark.parametrize("name", METRICS)
+QUICK_METRICS = ("points, euclidean", "coordinates", "null record, caps", "blowfish")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_METRICS else pytest.param(name, marks=pytest.mark.slow) for name in METRICS]
+)
 def test_metrics(name):
     def budgets(eps):
         return METRICS[name](eps).dense().budgets
@@ -90,7 +95,7 @@ ANSWERS = {
 }
 
 
-QUICK = ("laplace, own scales", "load", "factor", "lipschitz")
+QUICK = ("load", "lipschitz")
 
 
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ANSWERS])

@@ -59,6 +59,7 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     assert max(of_wrong) > 1.02  # the audit sees noise that is 2 % too small
 
 
+@pytest.mark.slow
 def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     metric = from_budgets(BUDGETS).with_absence(0.8)
     histograms = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) in (1, 2)], float)
@@ -72,6 +73,7 @@ def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_an_answer_without_noise_is_exact_and_one_without_budget_is_none():
     distribution = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
     draws, error = jax.jit(lambda distribution: (distribution.sample(jax.random.key(0), (5,)), distribution.mean_abs_error(4.0)))(
@@ -137,6 +139,7 @@ def laplace_cdf(z):
     return np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
 
 
+@pytest.mark.slow
 def test_bad_counts_are_no_records_and_batches_broadcast():
     metric = from_budgets(BUDGETS)
     hostile = np.array([[2.0, np.nan, -3.0, np.inf], [2.0, 0.0, 0.0, 0.0]], np.float32)
@@ -146,6 +149,7 @@ def test_bad_counts_are_no_records_and_batches_broadcast():
     np.testing.assert_array_equal(distribution.values[0], distribution.values[1])
 
 
+@pytest.mark.slow
 def test_scales_that_overspend_are_refused():
     metric = from_budgets(BUDGETS)
     x = [2.0, 0.0, 1.0, 0.0]
@@ -186,6 +190,7 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
     np.testing.assert_allclose(jax.vmap(lambda e: errors(x, e))(epsilon), found, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_constant_that_is_answered_exactly_does_not_round_neighbours_apart():
     """Its scale is 0, so one unit in the last place between neighbours would be an infinite loss."""
     metric, query = uniform(3, epsilon=1.0), [[0.1, 0.1, 0.1]]

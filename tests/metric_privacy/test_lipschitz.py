@@ -88,7 +88,8 @@ def test_no_function_is_closer_than_the_envelope(x64):
     np.testing.assert_allclose(np.abs(queries - upper).max((-1, -2))[off > 1e-9], 2 * off[off > 1e-9], rtol=1e-9)
 
 
-@pytest.mark.parametrize("price", ["small_db", pytest.param("mwem", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("price", ["small_db", "mwem"])
 def test_no_scale_is_better_than_the_fitted_one(price, x64):
     queries, budgets, n = instances()
     metric = from_budgets(budgets)
@@ -142,6 +143,7 @@ def test_the_null_record_and_points(x64):
             np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_errors(x64):
     metric = from_budgets([[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="shape"):

@@ -20,6 +20,7 @@ def best_marginal(values, budgets, n):
     return (excess / 2 + grid).min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.slow), "ties"])
 def test_marginals_are_optimal_and_within_the_budgets(kind, x64):
     rng = np.random.default_rng(1)

@@ -57,6 +57,7 @@ def test_squares_neither_overflow_nor_vanish():
     np.testing.assert_allclose(budgets, [[0, 5e30, 5e-30], [5e30, 0, 5e30], [5e-30, 5e30, 0]], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absence", [pytest.param(None, marks=pytest.mark.slow), 0.25])
 def test_points_in_blocks(absence, x64):
     lazy = point_metric(POINTS, epsilon=[1.0, 2.0], weights=WEIGHTS)
@@ -105,6 +106,7 @@ def test_the_null_record():
     assert np.isnan(lazy.dense().budgets).all()
 
 
+@pytest.mark.slow
 def test_metrics_add_up_and_scale(x64):
     one, other = from_points(POINTS, epsilon=1.0), uniform(7, epsilon=[[0.5], [1.5]])
     by_hand = np.asarray(one.budgets)
@@ -154,6 +156,7 @@ def test_budgets_of_ones_own():
     np.testing.assert_array_equal(spoilt[-1], [[0, 1], [1, 0]])
 
 
+@pytest.mark.slow
 def test_bad_points_raise_and_jax_points_spoil_themselves():
     for bad in (np.nan, np.inf):
         with pytest.raises(ValueError, match="points must be finite"):
@@ -241,6 +244,7 @@ def test_coordinates_far_from_zero_keep_their_distances():
         assert float(from_points(np.array(points), epsilon=1.0).budgets[0, 1]) == pytest.approx(distance, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_factors_and_relations():
     metric, points = from_points([[0.0], [1.0]], epsilon=1.0), point_metric([[0.0], [1.0]], epsilon=1.0)
     for known in (metric, points):

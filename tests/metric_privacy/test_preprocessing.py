@@ -99,6 +99,7 @@ def test_one_query_comes_near_a_linear_program(x64):
         assert 1 - 1e-6 < float(fit.objective[row]) / best < 1.03
 
 
+@pytest.mark.slow
 def test_bad_arguments():
     metric = from_points([[0.0], [1.0]], epsilon=1.0)
     with pytest.raises(ValueError, match="loss must be one of"):

@@ -176,6 +176,7 @@ def test_shortest_paths_instead_of_long_budgets_change_nothing(x64):
         np.testing.assert_allclose(own, others, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_with_the_null_record_in_the_universe_a_count_needs_noise():
     metric = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
     everyone = [[1.0, 1.0, 1.0]]

@@ -31,6 +31,7 @@ def as_printed(rows, scale):
     return logs - np.log(np.exp(logs).sum(-1, keepdims=True))
 
 
+@pytest.mark.slow
 def test_golden(x64):
     np.testing.assert_array_equal(small_databases(3, M), GOLDEN["R"])
     assert float(queries().scale) == pytest.approx(GOLDEN["c"], rel=1e-12)
@@ -129,6 +130,7 @@ def test_shapes_and_hostile_counts(x64):
     assert np.isnan(small_db(ROWS[0], infeasible, size=M).probabilities()).all()
 
 
+@pytest.mark.slow
 def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     asked = lipschitz_queries(QUERIES, metric)

@@ -22,6 +22,7 @@ def scales(queries, budgets):
         return np.max(np.where((difference > 0) & np.isfinite(budgets), difference / budgets, 0.0), axis=(1, 2))
 
 
+@pytest.mark.slow
 def test_against_numpy_and_the_counts_on_record(x64):
     policy = blowfish(from_points(UNIVERSE, epsilon=1), epsilon=0.5, threshold=LIMITS)
     smooth = smooth_threshold(from_points(UNIVERSE, epsilon=1), epsilon=0.5, threshold=LIMITS)

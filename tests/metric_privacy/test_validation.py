@@ -81,6 +81,7 @@ def test_rounding_is_no_violation():
     assert not bool(validate(worst).is_metric)
 
 
+@pytest.mark.slow
 def test_hostile_matrices():
     with pytest.raises(ValueError, match="must be square"):
         validate([[0.0, 1.0]])

@@ -55,7 +55,7 @@ def test_tails_reach_45_nats_in_float32():
     assert float(gumbel_from_uniform(uniform_from_words(highest, jnp.float32))) == pytest.approx(65 * np.log(2), rel=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_draws_follow_their_distributions(dtype, x64):
     shape, key = (200_000,), jax.random.key(7)
     assert_follows(uniform(key, shape, dtype).value, lambda y: y)
@@ -65,7 +65,10 @@ def test_draws_follow_their_distributions(dtype, x64):
     assert_rejected(gumbel(key, shape, dtype), lambda y: np.exp(-1.1 * np.exp(-y)))
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.int32, jnp.uint32, jnp.bool_, jnp.complex64])
+SELDOM = (jnp.float16, jnp.uint32, jnp.bool_, jnp.complex64)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.int32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in SELDOM)])
 def test_other_dtypes_are_refused(dtype):
     key = jax.random.key(0)
     for draw in (uniform, exponential, gumbel):

@@ -43,6 +43,7 @@ def test_the_median_follows_its_distribution(variant):
     assert not np.array_equal(found.cells[:, 0], found.cells[:, 1])
 
 
+@pytest.mark.slow
 def test_sums_and_means_under_swap():
     grid = Grid(log2_step=-2, lower=-1, size=9)
     x = np.array([0.0, 0.3, 1.0, -1.0])
@@ -98,7 +99,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_data_never_raise_nor_change_a_shape_or_a_program(neighbors, monkeypatch):
     traces = []
     device = api.certified_draw
@@ -170,7 +171,7 @@ def test_bad_parameters_and_traces_are_refused():
             run()
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 def test_modes_follow_the_exponential_mechanism(neighbors):
     votes = np.array([[3, 3, 5, 9, 3, 5, 7, -1], [9, 9, 9, 9, 9, 9, 9, 9]])
     candidates = (3.0, 5.0, 8.0, 9.0)
@@ -190,6 +191,7 @@ def test_modes_follow_the_exponential_mechanism(neighbors):
             release.mode(votes, candidates=bad, epsilon=0.7, neighbors=neighbors)
 
 
+@pytest.mark.slow
 def test_modes_count_what_equals_a_candidate_exactly():
     odd = 2**53 + 1  # float64 would round it to 2^53
     for other in (np.int64, np.uint64, object, list, np.longdouble):
@@ -212,6 +214,7 @@ def test_modes_count_what_equals_a_candidate_exactly():
             release.mode([1, 2], candidates=candidates, epsilon=5.0, neighbors="swap")
 
 
+@pytest.mark.slow
 def test_masks_that_do_not_fit_are_named():
     for statistic, options in ((release.mode, {"candidates": (1.0, 2.0)}), (release.median, {"grid": GRID})):
         common = options | {"epsilon": 1.0, "neighbors": "add_remove"}
@@ -224,6 +227,7 @@ def test_masks_that_do_not_fit_are_named():
         assert statistic(np.ones((2, 3)), mask=[True, False, True], **common).cells.shape == (1, 2)
 
 
+@pytest.mark.slow
 def test_the_variant_of_arrays_that_numpy_does_not_know():
     class Foreign:
         dtype = "Float64"
@@ -244,7 +248,8 @@ STATISTICS = {
 }
 
 
-@pytest.mark.parametrize("name", ["total", *(pytest.param(n, marks=pytest.mark.slow) for n in STATISTICS if n != "total")])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STATISTICS)
 def test_releases_follow_the_distribution_that_is_evaluated_beforehand(name):
     statistic, options = STATISTICS[name]
     common = options | {"epsilon": 1.2, "grid": Grid(0, 0, 30), "neighbors": "add_remove"}
@@ -295,6 +300,7 @@ def test_the_cells_of_a_list_do_not_depend_on_each_other():
         release.median([[1, 2], [3]], epsilon=1.0, grid=GRID, neighbors="swap")
 
 
+@pytest.mark.slow
 def test_ranks_that_would_overflow_are_refused():
     """A float 1/3 has a denominator of 10^16: products with it wrap around in 64 bits."""
     common = {"epsilon": 1.0, "grid": GRID}

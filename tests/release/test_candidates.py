@@ -31,6 +31,7 @@ def test_draws_follow_the_exponential_mechanism():
     assert Fraction(found.guarantee.epsilon) >= Fraction(1.2) * 20_000
 
 
+@pytest.mark.slow
 def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
     """Costs beyond what the words decide, and no certainty at all: the same draws."""
     seed = bytes(range(32))
@@ -48,6 +49,7 @@ def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
     np.testing.assert_array_equal(release_choice(scores, **arguments).cells, plain.cells)
 
 
+@pytest.mark.slow
 def test_device_equals_host_and_levels_beyond_the_table_are_in_doubt():
     rng = np.random.default_rng(0)
     tables = public_tables(1.5, levels=30)

@@ -44,6 +44,7 @@ def test_old_statistics_are_the_new_functions(name):
         assert (was.law, was.knots.upper.tolist()) == (now.variant, now.profile.upper.tolist())
 
 
+@pytest.mark.slow
 def test_the_old_release_draws_the_same_cells(monkeypatch):
     monkeypatch.setattr(words.os, "urandom", lambda n: bytes(range(32)))
     common = {"epsilon": 1.5, "grid": GRID, "neighbors": "add_remove"}

@@ -50,7 +50,7 @@ def assert_equals_host(epsilon, profile, words, variant, fill=None):
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [pytest.param("cell", marks=pytest.mark.slow), "owned_cell"])
 @pytest.mark.parametrize("epsilon", [1.0, 2.0**-30, pytest.param(0.1, marks=pytest.mark.slow), pytest.param(64.0)])
 def test_device_equals_host(epsilon, variant):
     rng = np.random.default_rng(0)
@@ -89,6 +89,7 @@ def test_device_equals_host_on_adversarial_words(variant):
             assert 0.2 < assert_equals_host(1.0, profile, words, variant, fill) < 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_draws_follow_the_distribution(variant):
     profile = IntegerProfile(np.array([[7, 5, 5, 2, 0]], np.int32), np.array([[7, 8, 12, 19]], np.int32))
@@ -241,6 +242,7 @@ def test_weights_are_at_most_two_units_too_small(epsilon, pieces):
         assert int(sums.last[row]) == np.flatnonzero(rows[row])[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 64.0])
 def test_the_exact_draw_of_many_levels_is_short(epsilon):
     """Far levels lie between 0 and a few units of one scale: 5000 of them are as quick as the near ones."""

@@ -48,14 +48,14 @@ def test_the_formula_is_the_largest_local_sensitivity_by_breadth_first_search():
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
 def test_the_index_l_minus_1_is_private_and_better_than_the_printed_one(mechanism, x64):
     tight, loose = local_sensitivities(6)[:, :5], local_sensitivities(6)[:, 1:]
-    for epsilon in (0.5, 2.0):
-        laws = [law_of(array, mechanism, epsilon) for array in (tight, loose)]
-        for law in laws:
-            result = audit(law, DATASETS, "swap", GRID)
-            assert result.loss <= epsilon * (1 + 1e-9)
-            assert result.range <= epsilon * (1 + 1e-9)
-        errors = [np.asarray(law.mean_abs_error(VALUES)) for law in laws]
-        assert errors[0].mean() < 0.98 * errors[1].mean()
+    epsilon = np.array([0.5, 2.0])
+    laws = [law_of(array, mechanism, epsilon[:, None]) for array in (tight, loose)]
+    for law in laws:
+        result = audit(law, DATASETS, "swap", GRID)
+        assert (result.loss <= epsilon * (1 + 1e-9)).all()
+        assert (result.range <= epsilon * (1 + 1e-9)).all()
+    errors = [np.asarray(law.mean_abs_error(VALUES)).mean(axis=-1) for law in laws]
+    assert (errors[0] < 0.98 * errors[1]).all()
 
 
 @pytest.mark.slow
@@ -70,6 +70,7 @@ def test_control_the_local_sensitivity_of_the_dataset_alone(x64):
     assert audit(law_of(constant), DATASETS, "swap", GRID).range >= 1.2 * 2.0
 
 
+@pytest.mark.slow
 def test_functions_arrays_and_a_running_maximum():
     options = {"neighbors": "swap", "lower": LOW, "upper": HIGH}
     array = local_sensitivities(3)
@@ -124,17 +125,18 @@ def audit_pairs(law):
 
 
 UNEVEN = [
-    pytest.param({"lower": LOW, "upper": HIGH}, marks=pytest.mark.slow),
-    pytest.param({"step": 40.0}, marks=pytest.mark.slow),
-    {"lower": LOW, "upper": HIGH, "step": 40.0},
+    pytest.param({"lower": LOW, "upper": HIGH}, 300, marks=pytest.mark.slow),
+    pytest.param({"step": 40.0}, 300, marks=pytest.mark.slow),
+    pytest.param({"lower": LOW, "upper": HIGH, "step": 40.0}, 300, marks=pytest.mark.slow),
+    ({"lower": LOW, "upper": HIGH, "step": 40.0}, 60),
 ]
 
 
-@pytest.mark.parametrize("options", UNEVEN)
-def test_radii_that_differ_above_and_below(options, x64):
-    values, above, below = uneven_pairs(np.random.default_rng(0), 300, 40.0)
-    arguments = values.ravel(), above.reshape(600, 3)
-    profile = from_radii(*arguments, radii_below=below.reshape(600, 3), neighbors="swap", **options)
+@pytest.mark.parametrize(("options", "count"), UNEVEN)
+def test_radii_that_differ_above_and_below(options, count, x64):
+    values, above, below = uneven_pairs(np.random.default_rng(0), count, 40.0)
+    arguments = values.ravel(), above.reshape(-1, 3)
+    profile = from_radii(*arguments, radii_below=below.reshape(-1, 3), neighbors="swap", **options)
     for mechanism in MECHANISMS if "step" not in options else [piecewise_laplace]:
         result = audit_pairs(mechanism(profile, 2.0))
         assert result.loss <= 2.0 * (1 + 1e-9)
@@ -143,7 +145,7 @@ def test_radii_that_differ_above_and_below(options, x64):
     # The controls: the radii of one side on both, and steps shorter than what a change can do.
     assert audit_pairs(piecewise_laplace(from_radii(*arguments, neighbors="swap", **options), 2.0)).range >= 1.2 * 2.0
     if "step" in options:
-        short = from_radii(*arguments, radii_below=below.reshape(600, 3), neighbors="swap", **{**options, "step": 1.0})
+        short = from_radii(*arguments, radii_below=below.reshape(-1, 3), neighbors="swap", **{**options, "step": 1.0})
         assert audit_pairs(piecewise_laplace(short, 2.0)).range >= 1.2 * 2.0
 
 
@@ -175,6 +177,7 @@ def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypat
     assert max(audited(k).range for k in (1, 2, 3)) > 1.5
 
 
+@pytest.mark.slow
 def test_a_range_ends_at_its_bounds_for_every_dataset():
     """Not at a rounded sum that comes close."""
     x = np.random.default_rng(1).uniform(0.1, 1000, (50, 5))

@@ -66,7 +66,7 @@ def searched():
     return found
 
 
-@pytest.mark.parametrize("definition", ["lower", "linear"])
+@pytest.mark.parametrize("definition", ["lower", pytest.param("linear", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("neighbors", SIZES)
 def test_local_sensitivity_at_every_distance_is_exact(neighbors, definition, searched, x64):
     datasets, exact = searched[neighbors, definition]
@@ -168,7 +168,7 @@ def test_control_distances_off_by_one_or_the_local_sensitivity_alone(neighbors, 
     assert smoothness(alone, datasets, neighbors) > 10
 
 
-@pytest.mark.parametrize(("neighbors", "key"), [("add_remove", "ar"), ("swap", "swap_m")])
+@pytest.mark.parametrize(("neighbors", "key"), [("add_remove", "ar"), pytest.param("swap", "swap_m", marks=pytest.mark.slow)])
 def test_golden_numbers(neighbors, key, x64):
     ranks = {"ar": ("", ""), "swap_m": ("6", "500")}[key]
     given = {"neighbors": neighbors, "definition": "lower"}

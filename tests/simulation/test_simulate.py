@@ -99,20 +99,21 @@ def test_summaries_are_accurate_far_from_zero_and_at_any_scale(offset, scale):
 
 
 def test_pairwise_sums_are_sums():
+    add = jax.jit(pairwise_sum)
     for n in (1, 2, 3, 5, 64, 1001):
         values = np.random.default_rng(n).integers(-1000, 1000, (n, 3)).astype(np.float32)
-        np.testing.assert_array_equal(pairwise_sum(jnp.asarray(values)), values.sum(0))
+        np.testing.assert_array_equal(add(values), values.sum(0))
 
 
+@pytest.mark.slow
 def test_merging_counts_beyond_32_bits():
     """The billionth draw counts as much as the first: 2^34 draws in chunks of 2^30, known in closed form."""
     state = State.empty((1,), 1)
     one = np.ones(1)
+    some = jax.tree.map(np.asarray, jax.jit(summarize)(np.ones((1, 1), np.float32), jnp.int32(1), np.zeros(1, np.float32)))
     for i in range(16):
         # half the values are i - 1, half are i + 1
-        chunk = summarize(jnp.ones((1, 1)), jnp.int32(1), jnp.zeros(1))._replace(
-            shift=i * one, first=0 * one, second=2**30 * one, spread=one, counts=np.array([[0, 2**30]])
-        )
+        chunk = some._replace(shift=i * one, first=0 * one, second=2**30 * one, spread=one, counts=np.array([[0, 2**30]]))
         state = state.merge(chunk, 2**30)
     found = state.estimate(None)
     assert found.count == 2**34
@@ -136,6 +137,7 @@ def test_small_chunks_of_few_rows_compile(chunk):
     assert (np.abs(estimate.mean - np.asarray(MEANS)) < 6 * estimate.standard_error).all()
 
 
+@pytest.mark.slow
 def test_a_distribution_of_somebody_else_draws_each_row_by_its_own_key():
     estimate = simulate(KEY, lambda x: Foreign(x[:, None] + jnp.arange(2.0)), MEANS, draws=250, chunk=100)
     keys = [[jax.random.fold_in(jax.random.fold_in(KEY, chunk), row) for row in range(3)] for chunk in range(3)]
@@ -233,6 +235,7 @@ def test_bad_arguments(error, message, change):
         simulate(arguments.pop("key"), arguments.pop("distribution_fn"), arguments.pop("data"), **arguments)
 
 
+@pytest.mark.slow
 def test_epsilon_may_be_an_axis_after_the_rows():
     def distribution(x):
         return Plain(x[:, None] + jnp.array([0.0, 2.0]))
@@ -272,6 +275,7 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.slow
 def test_a_finished_run_goes_on_to_more_draws(tmp_path):
     path = tmp_path / "run"
     first = simulate(KEY, Plain, MEANS, draws=750, checkpoint=path, **OPTIONS)
@@ -288,6 +292,7 @@ def statistic_with(constant):
     return lambda y, x: inner(y)[:, :, None]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_path):
     path = tmp_path / "run"
     weights = np.arange(3, dtype=np.float32)
@@ -326,11 +331,16 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_pat
     go(statistic=statistic_with(weights.copy()))  # the same in another place in memory
 
 
-def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(tmp_path, monkeypatch):
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names",
+    [["dtype"], pytest.param(["platform", "dpjax version", "jax version", "numpy version"], marks=pytest.mark.slow)],
+)
+def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(names, tmp_path, monkeypatch):
     def go(name):
         return simulate(KEY, Plain, MEANS, draws=20, chunk=10, checkpoint=tmp_path / name)
 
-    for name in ("dtype", "platform", "dpjax version", "jax version", "numpy version"):
+    for name in names:
         with monkeypatch.context() as patch:
             patch.setattr(run, "fingerprint", lambda *arguments, name=name: fingerprint(*arguments) | {name: "other"})
             go(name)
@@ -356,6 +366,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         assert path.read_bytes() == damaged
 
 
+@pytest.mark.slow
 def test_float64(x64):
     means = np.array([1.0, 2.0])
     estimate = simulate(KEY, Plain, means, draws=500, chunk=500)

@@ -73,9 +73,8 @@ def variances_rounded_early(rows, levels):
     return np.array(sides)
 
 
-@pytest.mark.parametrize(
-    "kind", ["noise of 1e-4", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k != "noise of 1e-4")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_variances_of_many_records(kind):
     assert disorder(*variances(swaps(dataset(kind, 100_000, np.float32))[::3], truncate=4)) <= 0
 

@@ -116,6 +116,7 @@ def test_the_range_of_changes_of_counts_is_twice_their_sensitivity(neighbors):
     assert (scores - scores.max(axis=-1, keepdims=True) <= gap).all()
 
 
+@pytest.mark.slow
 def test_hostile_records_count_for_nobody():
     x = np.array([[1.0, np.nan, np.inf, -np.inf, 1.0, 2.5, 4.0, 1e30], [-0.0, 0.0, 4.0, 4.0, 4.0, 9.0, 9.0, 9.0]], np.float32)
     found = mode(x, candidates=CANDIDATES, neighbors="add_remove")
@@ -166,6 +167,7 @@ def test_scores_are_a_pytree_and_padding_records_change_nothing():
     np.testing.assert_array_equal(found.scores, jax.vmap(of)(x).scores)
 
 
+@pytest.mark.slow
 def test_counts_beyond_the_integers_of_float32(monkeypatch):
     """Scores of neighbours differ by one or nothing up to a common shift, although float32 has only every other count."""
     size = 2**24

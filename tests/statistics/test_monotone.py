@@ -82,6 +82,7 @@ def test_the_shift_of_the_maximum_is_the_order_statistic_from_the_top(x64):
         assert (shifted.neighbors, shifted.interpolable, shifted.integer_levels) == ("add_remove", True, True)
 
 
+@pytest.mark.slow
 def test_a_shift_beyond_all_people_is_the_empty_dataset():
     profile = maximum(jnp.array([2.0, 4.0]), lower=1.0, upper=9.0).shift(4)
     assert profile.upper.tolist() == [1, 1, 1, 2, 4, 9]
@@ -227,6 +228,7 @@ def test_a_function_of_one_s_own_and_vmap():
     assert removals.TOP == TOP
 
 
+@pytest.mark.slow
 def test_ids_beyond_64_bits_stay_apart():
     """In a list, NumPy would make floats of them, or refuse."""
     for ids in ([2**63, 1, 2**63 + 1], [2**64, 0, -1], [2**100, 2**100 + 1, 5]):
