@@ -40,41 +40,48 @@ from dpjax import (
 from dpjax.mechanisms.bounded_loss import bounded_loss_distribution
 from dpjax.mechanisms.never_fail import never_fail_distribution
 from dpjax.metric_privacy.laplace import LaplaceAnswers
+from tests.support.laws import of_one_size, strong
 
 
-def between(a, b):
+def between(x, a, b):
     """As many candidates as records."""
-    return (a + (b - a) * jnp.linspace(0, 1, 23, dtype=jnp.result_type(a, b)))[1:-1]
+    return (a + (b - a) * jnp.linspace(0, 1, x.shape[-1] + 2, dtype=jnp.result_type(a, b)))[1:-1]
 
 
-# From padded data and public parameters to a law: every statistic and every mechanism, through one signature.
-LADDER = np.stack([np.linspace(0, 1, 21), np.arange(21) % 4 < 2]).astype(np.float32)
+def ladder(x):
+    """Two queries."""
+    n = x.shape[-1]
+    return jnp.asarray(np.stack([np.linspace(0, 1, n), np.arange(n) % 4 < 2]).astype(np.float32)).astype(x.dtype)
+
+
 WEIGHTS = np.random.default_rng(0).uniform(size=(5, 21)).astype(np.float32)
 
 
-def line(eps):
-    """The metric of 21 points in a row."""
-    return metric_privacy.from_points(jnp.arange(21, dtype=jnp.asarray(eps).dtype)[:, None], epsilon=1.0) * eps
+def line(x, eps):
+    """The metric of as many points in a row as records."""
+    points = jnp.arange(x.shape[-1], dtype=jnp.asarray(eps).dtype)[:, None]
+    return metric_privacy.from_points(points, epsilon=1.0) * eps
 
 
 def first_answer(x, eps, a, b):
-    metric = metric_privacy.from_points(between(a, b)[:, None], epsilon=eps)
-    law = metric_privacy.metric_laplace(x, jnp.asarray(LADDER).astype(x.dtype), metric)
+    metric = metric_privacy.from_points(between(x, a, b)[:, None], epsilon=eps)
+    law = metric_privacy.metric_laplace(x, ladder(x), metric)
     return LaplaceAnswers(law.values[..., 0], law.scales[..., 0])
 
 
+# From padded data and public parameters to a law: every statistic and every mechanism, through one signature.
 PIPELINES = {
     "laplace under a metric": first_answer,
     "selection under a metric": lambda x, eps, a, b: metric_privacy.linear_selection(
-        x, line(eps), weights=jnp.asarray(WEIGHTS).astype(x.dtype)
+        x, line(x, eps), weights=jnp.asarray(WEIGHTS[:, : x.shape[-1]]).astype(x.dtype)
     ),
-    "noisy tree": lambda x, eps, a, b: noisy_tree(x, epsilon=eps, candidates=between(a, b), sensitivity=0.5),
-    "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(x, zcdp=eps, candidates=between(a, b), sensitivity=0.5),
+    "noisy tree": lambda x, eps, a, b: noisy_tree(x, epsilon=eps, candidates=between(x, a, b), sensitivity=0.5),
+    "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(x, zcdp=eps, candidates=between(x, a, b), sensitivity=0.5),
     "never fail": lambda x, eps, a, b: never_fail_distribution(
-        exponential(x, eps, candidates=between(a, b), sensitivity=0.5), np.arange(21) % 3 < 2, fallback=a, attempts=4
+        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5), np.arange(x.shape[-1]) % 3 < 2, fallback=a, attempts=4
     ),
     "bounded loss": lambda x, eps, a, b: bounded_loss_distribution(
-        exponential(x, eps, candidates=between(a, b), sensitivity=0.5),
+        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
         -x,
         target=0.5,
         epsilon=eps,
@@ -117,8 +124,8 @@ PIPELINES = {
     "clamped smooth laplace-log-normal": lambda x, eps, a, b: Clamped.of(
         smooth_laplace_log_normal(smooth_sensitivity(x, 0.01, lower=a, upper=b, neighbors="swap"), eps, sigma=0.3), lower=a, upper=b
     ),
-    "exponential": lambda x, eps, a, b: exponential(x, eps, candidates=between(a, b), sensitivity=0.5),
-    "permute and flip": lambda x, eps, a, b: permute_and_flip(x, eps, candidates=between(a, b), sensitivity=0.5),
+    "exponential": lambda x, eps, a, b: exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+    "permute and flip": lambda x, eps, a, b: permute_and_flip(x, eps, candidates=between(x, a, b), sensitivity=0.5),
     "duff of a mode": lambda x, eps, a, b: duff(mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps),
     "bounded noise laplace": lambda x, eps, a, b: bounded_noise_laplace(jnp.mean(x, -1), eps, sensitivity=b - a, delta=1e-3),
     "laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a),
@@ -127,15 +134,50 @@ PIPELINES = {
 X = np.asarray(jax.random.normal(jax.random.key(0), (6, 21)))
 
 
-QUICK = ("smooth plm",)
+FEW = X[:2, :9]
+QUICK = ("exponential",)
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES]
 
 
-@pytest.fixture(params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES])
+@pytest.fixture(params=NAMES)
 def pipeline(request):
     return PIPELINES[request.param]
 
 
-def test_a_sweep_over_epsilon_bounds_and_data_compiles_once(pipeline):
+def sweep(run, pipeline, data):
+    """Other epsilons, bounds and data with ties and a NaN: draws and error bars are finite."""
+    n = data.shape[-1]
+    for i, eps in enumerate((0.1, 1.0, 5.0)):
+        ties = np.where(np.arange(n) < n // 3 * i, 0.25, data)
+        draws, error = run(jax.random.key(i), np.where(ties > 2, np.nan, ties), eps, -3.0 - i, 3.0 + i)
+        if not any(word in inspect.getsource(pipeline) for word in ("jnp.mean", "between")):  # NaN scores make NaN rows
+            assert np.isfinite(draws).all()
+            assert np.isfinite(error).all()
+
+
+@jax.jit
+def draws_and_errors(key, law):
+    return law.sample(key), law.mean_abs_error(0.0)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_sweep_over_epsilon_bounds_and_data_compiles_once(name):
+    """From data to a law in one program, and from laws to draws and errors in one that laws of a kind share."""
+    pipeline, programs = PIPELINES[name], draws_and_errors._cache_size()
+    chex.clear_trace_counter()
+
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def law(x, eps, a, b):
+        return jax.tree.map(strong, of_one_size(pipeline(x, eps, a, b)))
+
+    sweep(lambda key, *given: draws_and_errors(key, law(*given)), pipeline, FEW)
+    assert draws_and_errors._cache_size() <= programs + 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sweep_compiles_once_from_data_to_draws(name):
+    pipeline = PIPELINES[name]
     chex.clear_trace_counter()
 
     @jax.jit
@@ -144,12 +186,7 @@ def test_a_sweep_over_epsilon_bounds_and_data_compiles_once(pipeline):
         law = pipeline(x, eps, a, b)
         return law.sample(key), law.mean_abs_error(0.0)
 
-    for i, eps in enumerate((0.1, 1.0, 5.0)):
-        ties = np.where(np.arange(21) < 7 * i, 0.25, X)  # other data, ties and a NaN: no other program
-        draws, error = run(jax.random.key(i), np.where(ties > 2, np.nan, ties), eps, -3.0 - i, 3.0 + i)
-        if not any(word in inspect.getsource(pipeline) for word in ("jnp.mean", "between")):  # NaN scores make NaN rows
-            assert np.isfinite(draws).all()
-            assert np.isfinite(error).all()
+    sweep(run, pipeline, X)
 
 
 def test_the_error_bar_s_gradient_by_epsilon_agrees_with_finite_differences(pipeline, x64):
@@ -230,16 +267,17 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("data", HOSTILE)
-def test_data_never_raise_warn_or_leave_the_range(data):
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+def test_data_never_raise_warn_or_leave_the_range(neighbors):
     """Warnings are errors in this suite."""
-    x = HOSTILE[data].astype(np.float32)
-    for neighbors in ("add_remove", "swap"):
-        for mechanism in (piecewise_laplace, inverse_sensitivity):
-            for eps in (0.01, 100.0):
-                law = mechanism(median(x, lower=-3.0, upper=3.0, neighbors=neighbors), eps)
-                for draws in (law.sample(jax.random.key(0)), law.sample(jax.random.key(0), (50,))):
-                    assert ((draws >= -3) & (draws <= 3)).all()
+    x = np.stack([data.astype(np.float32) for data in HOSTILE.values()])
+    one_and_many = jax.jit(lambda key, law: (law.sample(key), law.sample(key, (50,))))
+    for mechanism in (piecewise_laplace, inverse_sensitivity):
+        law = mechanism(median(x, lower=-3.0, upper=3.0, neighbors=neighbors), np.array([0.01, 100.0])[:, None])
+        one, many = one_and_many(jax.random.key(0), of_one_size(law, pieces=24))
+        assert (one.shape, many.shape) == ((2, len(HOSTILE)), (50, 2, len(HOSTILE)))
+        for draws in (one, many):
+            assert ((np.asarray(draws) >= -3) & (np.asarray(draws) <= 3)).all()
 
 
 def test_numbers_that_no_float_holds_and_signaling_nans():

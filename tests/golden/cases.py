@@ -32,7 +32,7 @@ class Family:
 
 
 FAMILIES = {
-    "line": Family(distributions.line),
+    "line": Family(distributions.line, quick=("float64",)),
     "line_one_by_one": Family(distributions.line_one_by_one, recorded_as="line", dtypes=("float64",), quick=()),
     "finite": Family(distributions.finite, quick=("float64",)),
     "sensitivities": Family(distributions.sensitivities, quick=()),

@@ -13,6 +13,7 @@ import pytest
 from dpjax import inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace, quantile
 from tests.support import oracle
 from tests.support.audit import padded
+from tests.support.laws import of_one_size
 from tests.support.statistics import assert_follows
 
 MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
@@ -20,10 +21,10 @@ GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "A3_golde
 LOW, HIGH = -2.0, 3.0
 
 
-def random_datasets(neighbors, definition, rng):
+def random_datasets(neighbors, definition, number, rng):
     """Normal, heavily tied, at the bounds, constant; sizes 0 (add/remove) to 33."""
     smallest = 0 if neighbors == "add_remove" and definition == "lower" else 1
-    sizes = np.concatenate([[smallest, 1, 2, 3, 33], rng.integers(1, 34, 35)])
+    sizes = np.concatenate([[smallest, 1, 2, 3, 33], rng.integers(1, 34, number - 5)])
     kinds = [
         lambda n: np.clip(rng.normal(size=n), LOW, HIGH),
         lambda n: rng.choice([-2.0, 0.0, 0.5, 3.0], n),
@@ -34,12 +35,27 @@ def random_datasets(neighbors, definition, rng):
     return [kinds[i % 5](n) for i, n in enumerate(sizes)]
 
 
-@pytest.mark.parametrize("definition", ["linear", pytest.param("lower", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
-def test_exact_agreement_with_the_oracle(neighbors, definition, x64):
+@jax.jit
+def of_oracle(law, value, points):
+    """What the oracle knows, in one program."""
+    return law.log_normalizer(), law.mean_abs_error(value), law.cdf(points), law.log_prob(points)
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "definition", "number"),
+    [
+        ("add_remove", "linear", 10),
+        *(
+            pytest.param(neighbors, definition, 40, marks=pytest.mark.slow)
+            for neighbors in ("add_remove", "swap")
+            for definition in ("linear", "lower")
+        ),
+    ],
+)
+def test_exact_agreement_with_the_oracle(neighbors, definition, number, x64):
     """40 random datasets, each with both mechanisms, sharp and smooth, for each of 4 settings: 640 comparisons in all."""
     rng = np.random.default_rng([len(neighbors), len(definition)])
-    datasets = random_datasets(neighbors, definition, rng)
+    datasets = random_datasets(neighbors, definition, number, rng)
     x, count = padded(datasets, 33)
     profile = median(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, count=count)
 
@@ -52,8 +68,7 @@ def test_exact_agreement_with_the_oracle(neighbors, definition, x64):
         for rho in (0.0, 0.1):
             epsilon = rng.choice([0.1, 0.5, 1.0, 4.0], len(datasets))
             law, points = mechanism(profile, epsilon, rho=rho), rng.uniform(LOW - 0.1, HIGH + 0.1, (2, len(datasets)))
-            parts = (law.log_normalizer(), law.mean_abs_error(profile.value), law.cdf(points), law.log_prob(points))
-            got = [np.asarray(part) for part in parts]
+            got = [np.asarray(part) for part in of_oracle(of_one_size(law, pieces=48), profile.value, points)]
             for row, (f, extremes) in enumerate(zip(values, reached, strict=True)):
                 exact = oracle.mechanism(*extremes, epsilon[row], name, rho=rho)
                 np.testing.assert_allclose(got[0][row], exact.log_normalizer, rtol=1e-10, atol=1e-12)
@@ -90,8 +105,11 @@ def test_golden_table(case, x64):
 
 def test_the_golden_table_is_sensitive_to_the_mechanism(x64):
     profile = GOLDEN_PROFILES["swap_m5"](np.array(GOLDEN["x"]))
-    wrong = inverse_sensitivity(profile, 1.0).mean_abs_error(profile.value)
-    assert abs(float(wrong) - GOLDEN["swap_m5|PLM|1.0"]["mean_abs_err"]) > 1e-3
+    laws = (of_one_size(mechanism(profile, 1.0)) for mechanism in MECHANISMS.values())
+    right, wrong = (float(law.mean_abs_error(profile.value)) for law in laws)
+    golden = GOLDEN["swap_m5|PLM|1.0"]["mean_abs_err"]
+    assert right == pytest.approx(golden, abs=1e-10)
+    assert abs(wrong - golden) > 1e-3
 
 
 @pytest.mark.slow
@@ -113,34 +131,51 @@ def test_the_theorem_does_not_extend_to_rho_and_the_docstring_is_right_to_say_so
     profile = order_statistic(x, 1, lower=0, upper=1, neighbors="swap")
     alpha, within = 0.04708333333333334, []
     for mechanism in (piecewise_laplace, inverse_sensitivity):
-        law = mechanism(profile, 4.0, rho=0.02, support="extended")
-        within.append(float(law.cdf(alpha) - law.cdf(-alpha)))
+        below, above = of_one_size(mechanism(profile, 4.0, rho=0.02, support="extended")).cdf(np.array([-alpha, alpha])).tolist()
+        within.append(above - below)
     np.testing.assert_allclose(within, [0.4362981028565655, 0.5960788815307859], atol=1e-9)
 
 
-def test_even_spacing_ratios(x64):
+@pytest.mark.parametrize(
+    ("n", "epsilon"), [(57, [2.0, 4.0, 8.0]), pytest.param(8001, [0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0], marks=pytest.mark.slow)]
+)
+def test_even_spacing_ratios(n, epsilon, x64):
     """INV/PLM under swap is (eps/4) coth(eps/4); the midpoint median under add/remove has Laplace noise of scale spacing/eps."""
-    n, epsilon = 8001, np.array([0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
+    epsilon = np.array(epsilon)
     x = np.arange(1.0, n + 1)
     swap = median(x, lower=0.0, upper=n + 1.0, neighbors="swap")
-    plm, inv = (mechanism(swap, epsilon).mean_abs_error(swap.value) for mechanism in (piecewise_laplace, inverse_sensitivity))
+    pieces = n + 7  # one program for all
+    laws = (of_one_size(mechanism(swap, epsilon), pieces) for mechanism in (piecewise_laplace, inverse_sensitivity))
+    plm, inv = (np.asarray(law.mean_abs_error(swap.value)) for law in laws)
     np.testing.assert_allclose(inv / plm, epsilon / 4 / np.tanh(epsilon / 4), rtol=1e-8)
     add_remove = median(x, lower=0.0, upper=n + 1.0, neighbors="add_remove")
-    np.testing.assert_allclose(piecewise_laplace(add_remove, epsilon).mean_abs_error(add_remove.value), 1 / epsilon, rtol=1e-8)
+    np.testing.assert_allclose(
+        of_one_size(piecewise_laplace(add_remove, epsilon), pieces).mean_abs_error(add_remove.value), 1 / epsilon, rtol=1e-8
+    )
 
 
 def test_laplace_on_the_line_and_on_an_interval(x64):
-    law = laplace(np.array([0.0, 10.0]), 2.0, sensitivity=3.0)
-    np.testing.assert_allclose(law.mean_abs_error(np.array([0.0, 10.0])), [1.5, 1.5], rtol=1e-14)
-    np.testing.assert_allclose(law.variance(), [4.5, 4.5], rtol=1e-14)
-    np.testing.assert_allclose(law.entropy(), np.log(2 * np.e * 1.5) * np.ones(2), rtol=1e-14)
-    np.testing.assert_allclose(law.quantile(0.975), np.array([0.0, 10.0]) - 1.5 * np.log(0.05), rtol=1e-13)
+    @jax.jit
+    def on_the_line(value):
+        law = laplace(value, 2.0, sensitivity=3.0)
+        return law.mean_abs_error(value), law.variance(), law.entropy(), law.quantile(0.975)
+
+    error, variance, entropy, quantile = on_the_line(np.array([0.0, 10.0]))
+    np.testing.assert_allclose(error, [1.5, 1.5], rtol=1e-14)
+    np.testing.assert_allclose(variance, [4.5, 4.5], rtol=1e-14)
+    np.testing.assert_allclose(entropy, np.log(2 * np.e * 1.5) * np.ones(2), rtol=1e-14)
+    np.testing.assert_allclose(quantile, np.array([0.0, 10.0]) - 1.5 * np.log(0.05), rtol=1e-13)
     exact = oracle.Law([(-1.0, 2.0, 1.0, 0.0), (2.0, 4.0, 0.0, 2 / 3)], 1.0)
-    bounded = laplace(2.0, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0)
+
+    @jax.jit
+    def on_an_interval(value, y):
+        law = laplace(value, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0)
+        return law.cdf(y[:, None]), law.mean()
+
     y = np.linspace(-1.5, 4.5, 9)
-    np.testing.assert_allclose(bounded.cdf(y), [exact.cdf(v) for v in y], rtol=1e-12, atol=1e-15)
-    clamped = laplace(99.0, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0)
-    np.testing.assert_allclose(clamped.mean(), laplace(4.0, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0).mean())
+    cdf, mean = on_an_interval(np.array([2.0, 99.0, 4.0]), y)
+    np.testing.assert_allclose(cdf[:, 0], [exact.cdf(v) for v in y], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(mean[1], mean[2])  # a value beyond the bounds is clamped
 
 
 @pytest.mark.slow

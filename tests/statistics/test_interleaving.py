@@ -73,9 +73,8 @@ def variances_rounded_early(rows, levels):
     return np.array(sides)
 
 
-@pytest.mark.parametrize(
-    "kind", ["noise of 1e-4", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k != "noise of 1e-4")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_variances_of_many_records(kind):
     assert disorder(*variances(swaps(dataset(kind, 100_000, np.float32))[::3], truncate=4)) <= 0
 
@@ -92,9 +91,14 @@ def test_variances_of_a_million_records(kind):
     assert disorder(*variances(swaps(dataset(kind, 1_000_000, np.float32))[::4], truncate=2)) <= 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        pytest.param(kind, dtype, marks=() if (kind, dtype) == ("noise of 1e-4", np.float32) else pytest.mark.slow)
+        for dtype in (np.float32, np.float64)
+        for kind in KINDS
+    ],
+)
 def test_variances_at_all_levels(kind, dtype, x64):
     assert disorder(*variances(swaps(dataset(kind, 301, dtype)), truncate=None)) <= 0
 

@@ -4,10 +4,14 @@ Between two breakpoints of any dataset's law, every log-density is linear; two i
 ends are where a supremum can be.
 """
 
+import math
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
+from dpjax import PiecewiseExponential
+from dpjax.distributions.sides import Side
 from tests.support import oracle
 
 
@@ -26,25 +30,65 @@ def padded(datasets, n_max, fill=0.0):
     return x, np.array([len(data) for data in datasets], np.int32)
 
 
+PIECES, ROWS, POINTS = 16, 128, 32  # of the shapes in which densities are evaluated: one program for many audits
+
+
 def one_sided_limits(law):
     """Log-densities of every row at both ends of every interval between breakpoints: float64 ``(..., intervals, 2)``.
 
     Beyond the outermost breakpoints tails go on with their slope; one further point on either side shows it.
     """
-    edges = np.unique(np.asarray(law.edges, np.float64))
+    edges = np.unique(np.concatenate([np.asarray(side.values, np.float64).ravel() for side in (law.lower, law.upper)]))
     if law.tails is not None:
         edges = np.concatenate([[edges[0] - 50.0], edges, [edges[-1] + 50.0]])
     left, right = edges[:-1], edges[1:]
     # Breakpoints that differ only by rounding enclose no interval: a law is linear or jumps there.
     wide = (right - left) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
     left, right = left[wide], right[wide]
-    a, b = (3 * left + right) / 4, (left + 3 * right) / 4
-    points, axes = np.concatenate([a, b]), tuple(range(1, 1 + len(law.batch_shape)))
-    values = np.asarray(law.log_prob(np.broadcast_to(np.expand_dims(points, axes), (points.size, *law.batch_shape))), np.float64)
-    at_a, at_b = np.moveaxis(values[: a.size], 0, -1), np.moveaxis(values[a.size :], 0, -1)
+    values = log_densities(law, np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4]))
+    at_a, at_b = values[..., : left.size], values[..., left.size :]
     with np.errstate(invalid="ignore"):  # both -inf outside a support: the law has no mass there, and no slope
         half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
     return np.stack([at_a - half_step, at_b + half_step], axis=-1)
+
+
+def log_densities(law, points):
+    """``law.log_prob`` of every row at every point: float64 ``(..., points)``.
+
+    Each call has the same shape, so that laws of different shapes share a program: rows and points are repeated, and pieces without
+    width are appended at the far end of each side, as the library pads its profiles itself.
+    """
+    batch = law.batch_shape
+    rows, count = -(-math.prod(batch) // ROWS) * ROWS, points.size
+
+    def flat(values, size):
+        values = np.asarray(values)
+        missing = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
+        values = np.pad(values, missing, mode="edge" if values.shape[-1] else "constant")
+        values = np.broadcast_to(values, (*batch, size)).reshape(-1, size)
+        return np.pad(values, [(0, rows - len(values)), (0, 0)], mode="edge")
+
+    def one(values):
+        return flat(np.asarray(values)[..., None], 1)[:, 0]
+
+    pieces = -(-max(law.lower.size, law.upper.size, 1) // PIECES) * PIECES
+    sides = [
+        Side(flat(side.values, pieces + 1), flat(side.cost_near, pieces), flat(side.cost_far, pieces))
+        for side in (law.lower, law.upper)
+    ]
+    whole = PiecewiseExponential.from_sides(*sides, one(law.rate), None if law.tails is None else jax.tree.map(one, law.tails))
+    points = np.pad(points, (0, -count % POINTS), mode="edge").astype(law.dtype)
+    found = np.empty((rows, points.size))
+    for row in range(0, rows, ROWS):
+        some = jax.tree.map(lambda values, row=row: values[row : row + ROWS], whole)
+        for at in range(0, points.size, POINTS):
+            found[row : row + ROWS, at : at + POINTS] = np.asarray(_log_densities(some, points[at : at + POINTS])).T
+    return found[: math.prod(batch), :count].reshape(*batch, count)
+
+
+@jax.jit
+def _log_densities(law, points):
+    return law.log_prob(points[:, None])
 
 
 def audit(law, datasets, neighbors, grid):

@@ -1,0 +1,32 @@
+"""Laws of one size, for one compiled program to serve many of them."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import PiecewiseExponential
+
+
+def of_one_size(law, pieces=16):
+    """A law on the line with pieces without width at the far ends of its sides, all fields of one batch; any other law as it is."""
+    if not isinstance(law, PiecewiseExponential):
+        return law
+    batch = law.batch_shape
+
+    def wide(values, size):
+        missing = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
+        values = jnp.pad(values, missing, mode="edge" if values.shape[-1] else "constant")
+        return strong(jnp.broadcast_to(values, (*batch, size)))
+
+    def of_side(side):
+        near, far = wide(side.cost_near, pieces), wide(side.cost_far, pieces)
+        return replace(side, values=wide(side.values, pieces + 1), cost_near=near, cost_far=far)
+
+    rate, tails = jax.tree.map(lambda value: strong(jnp.broadcast_to(value, batch)), (law.rate, law.tails))
+    return PiecewiseExponential.from_sides(of_side(law.lower), of_side(law.upper), rate, tails)
+
+
+def strong(value):
+    """With a dtype that is no Python number's: programs are shared by types."""
+    return jax.lax.convert_element_type(value, value.dtype)
