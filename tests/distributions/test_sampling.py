@@ -18,7 +18,7 @@ from tests.support.statistics import (
 )
 
 DRAWS = 200_000
-PIECES = 16  # of each side of any law of these data: one program for all
+PIECES = 12  # of each side of any law of these data: one program for all
 DATA = jnp.array([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
 
 
@@ -180,7 +180,7 @@ def assert_bitwise_invariant(neighbors, options, shape, further):
     ("neighbors", "options", "shape"), [("add_remove", {}, ()), pytest.param("swap", {"rho": 0.01}, (40,), marks=pytest.mark.slow)]
 )
 def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, shape):
-    assert_bitwise_invariant(neighbors, options, shape, further=((28, 0), (0, 26)))
+    assert_bitwise_invariant(neighbors, options, shape, further=((28, 26),))
 
 
 @pytest.mark.optimized
