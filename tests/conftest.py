@@ -1,7 +1,7 @@
 """The suite runs with implicit promotion of dtypes forbidden; tests that need float64 ask for the fixture ``x64``.
 
-Most of a run is compilation, of programs that run once on little data: XLA is told not to optimise them, unless ``XLA_FLAGS`` is set.
-Tests marked ``optimized`` compute a lot, or depend on what the compiler makes of floats: they get XLA's optimisations, and
+Most of a run is compilation, of programs that run once on little data: XLA is told not to optimise them, unless ``XLA_FLAGS`` is
+set. Tests marked ``optimized`` compute a lot, or depend on what the compiler makes of floats: they get XLA's optimisations, and
 ``XLA_FLAGS= python -m pytest -m optimized`` runs them exactly as users do.
 """
 

@@ -190,7 +190,7 @@ def test_a_sweep_compiles_once_from_data_to_draws(name):
 
 
 def wide(law):
-    """Of one size, for the programs below to serve laws of a kind: what they compute of a law is not in the program that makes it."""
+    """Of one size, for the programs below to serve laws of a kind; what makes a law is a program of its own."""
     return jax.tree.map(strong, of_one_size(law, pieces=48))
 
 

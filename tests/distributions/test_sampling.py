@@ -18,7 +18,7 @@ from tests.support.statistics import (
 )
 
 DRAWS = 200_000
-PIECES = 12  # of each side of any law of these data: one program for all
+PIECES = 14  # of each side of any law of these data: one program for all
 DATA = jnp.array([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
 
 
