@@ -125,8 +125,8 @@ def test_tails_agree_with_long_pieces(scales, x64):
     mean = exact.expectation(lambda y: y)
     np.testing.assert_allclose(law.mean(), mean, **close)
     np.testing.assert_allclose(law.variance(), exact.expectation(lambda y: (y - mean) ** 2), **close)
-    for c in points:
-        np.testing.assert_allclose(law.mean_abs_error(c), exact.expectation(lambda y, c=c: abs(y - c), [c]), **close)
+    errors = [exact.expectation(lambda y, c=c: abs(y - c), [c]) for c in points]
+    np.testing.assert_allclose(law.mean_abs_error(points), errors, **close)
     np.testing.assert_allclose(law.entropy(), -exact.expectation(np.vectorize(exact.log_prob)), rtol=1e-9)
     p = np.array([1e-9, 0.001, 0.2, 0.5, 0.8, 0.999, 1 - 1e-9])
     np.testing.assert_allclose(law.cdf(law.quantile(p)), p, rtol=1e-9, atol=1e-15)
@@ -199,25 +199,41 @@ def test_batches_broadcast_and_a_sweep_shares_its_pieces():
     rate = jnp.array([0.5, 1.0, 2.0])[:, None]
     law = PiecewiseExponential(edges, cost, cost, rate, center=3)
     assert law.batch_shape == (3, 5)
-    assert law.mean().shape == law.entropy().shape == law.sample(jax.random.key(1)).shape == (3, 5)
-    assert law.cdf(0.0).shape == (3, 5)
-    assert law.quantile(np.linspace(0.1, 0.9, 4).reshape(4, 1, 1)).shape == (4, 3, 5)
-    assert law.sample(jax.random.key(1), (2, 6)).shape == (2, 6, 3, 5)
-    one = PiecewiseExponential(edges[2], cost, cost, rate[1, 0], center=3)
-    for method in ("mean", "variance", "entropy", "log_normalizer"):
-        np.testing.assert_allclose(getattr(law, method)()[1, 2], getattr(one, method)(), rtol=1e-6)
+
+    def shapes(law):
+        draws = law.sample(jax.random.key(1)), law.sample(jax.random.key(1), (2, 6))
+        return *draws, law.cdf(0.0), law.quantile(np.linspace(0.1, 0.9, 4).reshape(4, 1, 1))
+
+    assert [a.shape for a in jax.eval_shape(shapes, law)] == [(3, 5), (2, 6, 3, 5), (3, 5), (4, 3, 5)]
+
+    @jax.jit
+    def known(law, points):
+        moments = [getattr(law, method)() for method in ("mean", "variance", "entropy", "log_normalizer")]
+        return moments, [getattr(law, method)(points) for method in ("cdf", "log_prob", "survival", "mean_abs_error")]
+
     points = jnp.linspace(-1.0, 1.0, 5)
-    for method in ("cdf", "log_prob", "survival", "mean_abs_error"):
-        np.testing.assert_allclose(getattr(law, method)(points)[1, 2], getattr(one, method)(points[2]), rtol=2e-6)
+    one = PiecewiseExponential(edges[2], cost, cost, rate[1, 0], center=3)
+    batch, alone = known(law, points), known(one, points[2])
+    for found, expected, rtol in zip(batch, alone, (1e-6, 2e-6), strict=True):
+        for a, b in zip(found, expected, strict=True):
+            assert a.shape == (3, 5)
+            np.testing.assert_allclose(a[1, 2], b, rtol=rtol)
 
 
 @pytest.mark.slow
 def test_a_row_of_nan_stays_alone():
     edges = jnp.array([[0.0, 1.0, 2.0], [0.0, jnp.nan, 2.0], [0.0, 1.0, 3.0]])
     law = PiecewiseExponential(edges, jnp.ones(2), jnp.ones(2), jnp.array([1.0, 1.0, jnp.nan]), center=1)
-    for result in (law.mean(), law.cdf(0.5), law.log_prob(0.5), law.quantile(0.5), law.sample(jax.random.key(0)), law.entropy()):
+
+    @jax.jit
+    def known(law):
+        draws = law.sample(jax.random.key(0)), law.sample(jax.random.key(0), (50,))
+        return draws, (law.mean(), law.cdf(0.5), law.log_prob(0.5), law.quantile(0.5), law.entropy())
+
+    (draw, draws), results = known(law)
+    for result in (draw, *results):
         assert np.isnan(result).tolist() == [False, True, True]
-    assert np.isnan(law.sample(jax.random.key(0), (50,))).all(axis=0).tolist() == [False, True, True]
+    assert np.isnan(draws).all(axis=0).tolist() == [False, True, True]
 
 
 def test_shapes_that_do_not_fit_are_refused():

@@ -17,6 +17,7 @@ from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import oracle
 from tests.support.audit import audit
+from tests.support.laws import of_one_size
 from tests.support.removals import (
     DATASETS,
     DEFINITIONS,
@@ -138,10 +139,11 @@ def test_the_maximum_on_the_line_is_piecewise_laplace_of_a_large_order_statistic
 def test_the_gain_of_interpolation_at_the_best_shift(x64):
     """On even spacing; the golden ratios are of random records, whose spacing near the top moves them by a few 1e-4."""
     x = jnp.arange(1.0, 1001.0) / 1001
+    error_of = jax.jit(lambda law, value: law.mean_abs_error(value))
     for epsilon, shifts in ((0.5, range(38, 43)), (1.0, range(19, 24))):
         down = maximum(x, lower=0.0, upper=2.0)
         error = [
-            min(float(law(tau).mean_abs_error(down.value)) for tau in shifts)
+            min(float(error_of(of_one_size(law(tau), 1024), down.value)) for tau in shifts)
             for law in (
                 lambda tau, eps=epsilon, d=down: shifted_inverse(d, eps, tau=tau),
                 lambda tau, eps=epsilon, d=down: inverse_sensitivity(d.shift(tau), eps),
@@ -249,9 +251,7 @@ PIPELINES = {
 def test_draws_do_not_change_with_padding_or_further_rows(name):
     draw = jax.jit(lambda x, count: PIPELINES[name](x, count=count).sample(jax.random.key(0), (5,)))
     plain = draw(X, jnp.full(3, 21, jnp.int32))
-    padded = draw(np.pad(X, [(0, 0), (0, 43)], constant_values=7.0), jnp.full(3, 21, jnp.int32))
-    np.testing.assert_array_equal(padded, plain)
-    more = draw(np.concatenate([X, X + 1]), jnp.full(6, 21, jnp.int32))
+    more = draw(np.pad(np.concatenate([X, X + 1]), [(0, 0), (0, 43)], constant_values=7.0), jnp.full(6, 21, jnp.int32))
     np.testing.assert_array_equal(more[:, :3], plain)
 
 

@@ -147,15 +147,29 @@ def test_the_hockey_stick_agrees_with_quadrature(x64):
     np.testing.assert_allclose(hockey_stick(law, rows, 0.3), wanted, atol=1e-8)
 
 
-def renyi(law, pairs, order):
-    """Divergences of every pair by the trapezoid rule in asinh(y), on 4001 points."""
+density = jax.jit(lambda law, y: law.log_prob(y))  # one program for all laws: they have one shape
+
+
+def largest_renyi(law, pairs):
+    """The largest divergence over its order, of all pairs, by the trapezoid rule in asinh(y), on 4001 points.
+
+    Rows with the same centre and scale have the same density, and pairs of such rows the same divergence: each is computed once.
+    """
     t = np.linspace(-18, 18, 4001)
     y = 0.5 + 2 * np.sinh(t)
-    values = np.asarray(law.log_prob(y[:, None])) + np.log(2 * np.cosh(t))[:, None]
-    first, second = pairs
-    exponent = order * values[:, first] + (1 - order) * values[:, second]
-    top = exponent.max(axis=0)
-    return (np.log(np.sum(np.exp(exponent - top), axis=0) * (t[1] - t[0])) + top) / (order - 1)
+    fields, structure = jax.tree.flatten(law)
+    rows = np.stack([np.broadcast_to(np.asarray(field), law.batch_shape) for field in fields], axis=-1)
+    _, kept, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    short = structure.unflatten([field[kept] if np.shape(field) == law.batch_shape else field for field in fields])
+    values = np.asarray(density(short, y[:, None])) + np.log(2 * np.cosh(t))[:, None]
+    first, second = np.unique(same.reshape(-1)[np.asarray(pairs)], axis=1)
+    largest = 0.0
+    for order in (1.05, 2.0, 6.0):
+        exponent = order * values[:, first] + (1 - order) * values[:, second]
+        top = exponent.max(axis=0)
+        divergence = (np.log(np.sum(np.exp(exponent - top), axis=0) * (t[1] - t[0])) + top) / (order - 1)
+        largest = max(largest, float(divergence.max()) / order)
+    return largest
 
 
 @pytest.mark.optimized
@@ -165,13 +179,13 @@ def test_laplace_log_normal_is_concentrated_by_renyi_divergences(neighbors, x64)
     for zcdp, sigma in ((0.02, 0.4), (0.5, 0.3), (0.5, 0.8)):
         smooth = local.smooth(0.3 * sigma * np.sqrt(2 * zcdp))
         law = smooth_laplace_log_normal(smooth, zcdp, sigma=sigma)
-        used = max(float(renyi(law, pairs, order).max()) / (order * zcdp) for order in (1.05, 2.0, 6.0))
+        used = largest_renyi(law, pairs) / zcdp
         assert 0.03 < used <= 1, used
     law = smooth_laplace_log_normal(local.smooth(0.05), 0.5, sigma=0.3)
     unsmooth = smooth_laplace_log_normal(with_local_sensitivity(local.smooth(0.05), local), 0.5, sigma=0.3)
     rough = smooth_laplace_log_normal(replace(local.smooth(3.0), beta=np.float64(0.05)), 0.5, sigma=0.3)
     for control in (replace(law, scale=law.scale / 4), unsmooth, rough):  # the bound is loose: s must be four times too large
-        assert max(float(renyi(control, pairs, order).max()) / (order * 0.5) for order in (1.05, 2.0, 6.0)) > 1.2
+        assert largest_renyi(control, pairs) / 0.5 > 1.2
 
 
 @pytest.mark.slow

@@ -94,11 +94,11 @@ def test_hostile_matrices():
 
 @pytest.mark.optimized
 @pytest.mark.slow
-def test_a_thousand_points():
-    metric = from_points(np.random.default_rng(0).random((1000, 2)), epsilon=1)
+def test_hundreds_of_points():
+    metric = from_points(np.random.default_rng(0).random((300, 2)), epsilon=1)
     assert bool(validate(metric).is_metric)
     np.testing.assert_allclose(metric.closure().budgets, metric.budgets, rtol=1e-6)
     ends = metric.budgets.at[0, 1].set(100.0).at[1, 0].set(100.0)
     report = validate(ends)
     assert report.triple.tolist()[:2] == [0, 1]
-    assert int(report.violations) == 998
+    assert int(report.violations) == 298

@@ -163,7 +163,7 @@ def loose_pairs(rng, count):
 @pytest.mark.parametrize("num_steps", [None, 3])
 def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypatch):
     """The steps are those of the global sensitivity, 1, and a value never lies further out than they allow."""
-    values, radii = loose_pairs(np.random.default_rng(0), 200)
+    values, radii = loose_pairs(np.random.default_rng(0), 60)
     profile = from_radii(values, radii, neighbors="swap", lower=-30, upper=30)
     mechanism = piecewise_laplace if num_steps is None else inverse_sensitivity
 

