@@ -46,7 +46,8 @@ def sum(  # the name it has in NumPy and JAX
 
     Under swap the output ranges over [n lower, n upper]. Under add/remove n is private and the sum of a neighbour may be larger
     than any bound: after the levels at which all records are gone, every further one costs the global sensitivity
-    max(abs(lower), abs(upper)), without end. With ``max_count``, a public bound on the number of records, the range is
+    max(abs(lower), abs(upper)), without end. (Each column of padding is one more exact level before those steps, so padding makes the
+    noise far out a little smaller.) With ``max_count``, a public bound on the number of records, the range is
     [max_count * min(lower, 0), max_count * max(upper, 0)].
 
     Args:

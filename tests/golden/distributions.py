@@ -344,7 +344,7 @@ def _describe(distribution: Any, low: Any, high: Any, fractions: Any, levels: An
     for name in ("variance", "entropy", "log_normalizer"):
         if hasattr(distribution, name):
             found[name] = getattr(distribution, name)()
-    if hasattr(distribution, "mean_squared_error"):
+    if "variance" in found:
         found["mean_squared_error"] = distribution.mean_squared_error(center)
     return found
 

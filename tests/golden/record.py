@@ -48,7 +48,6 @@ def numbers_in(cases: dict[str, dict[str, Any]]) -> int:
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_numpy_rank_promotion", "raise")
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     precisions = [word for word in sys.argv[1:] if word in ("float64", "float32")]
     asked = [word for word in sys.argv[1:] if word not in precisions]
