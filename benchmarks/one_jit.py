@@ -238,7 +238,7 @@ def command(points: int) -> list[dict]:
         values = np.random.default_rng(0).normal(10, 3, points)
         file.write_text("value\n" + "\n".join(f"{value:.4f}" for value in values) + "\n")
         line = [sys.executable, "-m", "dpjax", "median", str(file), "--column", "value"]
-        line += ["--lower", "0", "--upper", "50", "--epsilon", "1", "--seed", "0"]
+        line += ["--lower", "0", "--upper", "50", "--epsilon", "1", "--neighbors", "swap", "--seed", "0"]
         environment = os.environ | {"XDG_CACHE_HOME": folder, "JAX_PLATFORMS": "cpu"}
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         rows = []

@@ -9,11 +9,11 @@ import importlib.metadata
 import os
 import pathlib
 
-UNOPTIMIZED = "XLA_FLAGS" not in os.environ
-if UNOPTIMIZED:  # for the processes that tests start, too
+if "XLA_FLAGS" not in os.environ:  # for pytest's workers and the processes that tests start, too
     older = tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11)  # later versions have one way to emit code
     os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false" if older else ""
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+UNOPTIMIZED = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -155,14 +155,18 @@ def _place(words: Words, line: Line, chosen: Chosen) -> jax.Array:
             lambda side, _, at: (take(decay_of(side, line.rate), at), take(side.cost_far - side.cost_near, at)),
         )
         fraction = out(piece.quantile_fraction(pair.value, pair.complement, in_lanes(decay)))
-        offset = (far - near) * fraction
+        width = far - near
+        # It lies between these anyway: they keep the product from being fused into a sum, which would change the last bit, in some
+        # programs and not in others.
+        offset = jnp.clip(width * fraction, jnp.minimum(width, 0.0), jnp.maximum(width, 0.0))
         points = jnp.where(rise >= 0, near + offset, far - offset)
         points = jnp.clip(points, jnp.minimum(near, far), jnp.maximum(near, far))
     if line.tails is not None and chosen.in_tail is not None:
         ends = line.tails[0]
         noise = out(exponential_from_uniform(pair))
         below, above = (Ends(*(field[..., i : i + 1] for field in ends)) for i in (0, 1))
-        beyond = jnp.where(chosen.upper, above.start + above.scale * noise, below.start - below.scale * noise)
+        reach = jnp.maximum(jnp.where(chosen.upper, above.scale, below.scale) * noise, 0.0)  # as above
+        beyond = jnp.where(chosen.upper, above.start + reach, below.start - reach)
         points = jnp.where(chosen.in_tail, beyond, points)
     # A row without any mass, or with a NaN anywhere, has no distribution.
     return jnp.where(chosen.exists, points, jnp.nan)

@@ -6,7 +6,7 @@ Here the function gets views of XLA's own buffers, and writes its result into on
 """
 
 import ctypes
-import secrets
+import hashlib
 import sys
 import threading
 from collections.abc import Callable
@@ -60,9 +60,8 @@ class _Call(ctypes.Structure):
 
 _METADATA = 1
 _DTYPES = {1: np.bool_, 4: np.int32, 5: np.int64, 8: np.uint32, 11: np.float32, 12: np.float64}  # XLA_FFI_DataType
-_TOKEN = secrets.randbits(32)  # a program that another process compiled knows functions that are not here: it gets no result
 _lock = threading.Lock()
-_functions: list[Function] = []
+_functions: dict[tuple[int, ...], Function] = {}  # by a digest of what they are, which is the same in every process
 
 
 def _view(buffer: _Buffer) -> np.ndarray:
@@ -84,10 +83,10 @@ def _handle(call: Any) -> None:
         return
     try:
         which, *arguments = (_view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count))
-        token, number = which.reshape(-1)[:2].tolist()  # under vmap it is repeated
-        if token != _TOKEN:
-            raise RuntimeError("a compiled program of another process cannot call this one.")
-        _functions[number](result, *arguments)
+        function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))  # under vmap it is repeated
+        if function is None:  # a program from elsewhere, that was not traced here
+            raise RuntimeError("a compiled program of another process calls a function that this one does not have.")
+        function(result, *arguments)
     except BaseException:  # none may pass through XLA
         result.fill(np.nan)
         sys.excepthook(*sys.exc_info())
@@ -100,8 +99,8 @@ def host_call(function: Function, result: jax.ShapeDtypeStruct, *arguments: jax.
     """Return what ``function(result, *arguments)``, given NumPy arrays, writes into ``result``; for programs on the CPU only.
 
     Args:
-        function: hashable, equal to those that do the same; it must not call JAX, and it leaves its arguments as they are. If it
-            raises, the exception is printed and the result is NaN.
+        function: its ``repr`` says all that it does, so that programs are the same in every process. It must not call JAX, and it
+            leaves its arguments as they are. If it raises, the exception is printed and the result is NaN.
         result: the shape and dtype of the result, a float.
         *arguments: arrays of bool, int32 or floats.
     """
@@ -110,7 +109,6 @@ def host_call(function: Function, result: jax.ShapeDtypeStruct, *arguments: jax.
         if not _registered:
             jax.ffi.register_ffi_target("dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu")
             _registered = True
-        if function not in _functions:
-            _functions.append(function)
-        which = np.array([_TOKEN, _functions.index(function)], np.uint32)
+        which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
+        _functions.setdefault(tuple(which.tolist()), function)
     return jax.ffi.ffi_call("dpjax_host_call", result, vmap_method="broadcast_all")(which, *arguments)

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def start(name, *arguments, flags=""):
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()  # one space would be the name of a file
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.simulation.programs", name, *map(str, arguments)]
     return subprocess.Popen(command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
