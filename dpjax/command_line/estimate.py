@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting import Guarantee
 from dpjax.command_line.parser import MECHANISMS
+from dpjax.command_line.programs import run_kept
 from dpjax.command_line.table import LARGEST, Table, read_table
 from dpjax.command_line.text import SIMULATION, UserError, aligned, as_json, promised, total_epsilon, versions, words_of, wrapped
 from dpjax.distributions import PiecewiseExponential
@@ -177,7 +178,7 @@ def _answer(
         "rho": asked.rho or None,
     }
     options = {"q": asked.quantile, "neighbors": asked.neighbors, "definition": asked.definition, "draws": asked.draws}
-    profile, *found = _program(records, count, numbers, mechanism=mechanism, **options)
+    profile, *found = run_kept(asked.programs, _program, records, count, numbers, mechanism=mechanism, **options)
     return profile, *map(np.asarray, found)
 
 
@@ -193,9 +194,9 @@ def _program(
     definition: Literal["linear", "lower"],
     draws: int,
 ) -> tuple[Any, ...]:
-    """One program for everything: its second call loads it from the cache, which no callback (``sort="auto"``) can be in."""
+    """One program for everything, to be kept as one."""
     lower, upper, rho = numbers["lower"], numbers["upper"], numbers["rho"]
-    profile = quantile(records, q, lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=count, sort="xla")
+    profile = quantile(records, q, lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=count)
     rho = 0.0 if rho is None else rho
     distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper, rho=rho)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(numbers["seed"]), numbers["column"]), numbers["number"])

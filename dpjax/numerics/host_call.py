@@ -92,7 +92,25 @@ def _handle(call: Any) -> None:
         sys.excepthook(*sys.exc_info())
 
 
-_registered = False
+_ready = False
+
+
+def register(function: Function) -> np.ndarray:
+    """Let programs call a function, also those that another process compiled; return the digest by which they do."""
+    global _ready
+    which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
+    with _lock:
+        if not _ready:
+            jax.ffi.register_ffi_target("dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu")
+            _ready = True
+        _functions.setdefault(tuple(which.tolist()), function)
+    return which
+
+
+def registered() -> list[Function]:
+    """All functions that programs may call."""
+    with _lock:
+        return list(_functions.values())
 
 
 def host_call(function: Function, result: jax.ShapeDtypeStruct, *arguments: jax.Array) -> jax.Array:
@@ -104,11 +122,4 @@ def host_call(function: Function, result: jax.ShapeDtypeStruct, *arguments: jax.
         result: the shape and dtype of the result, a float.
         *arguments: arrays of bool, int32 or floats.
     """
-    global _registered
-    with _lock:
-        if not _registered:
-            jax.ffi.register_ffi_target("dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu")
-            _registered = True
-        which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
-        _functions.setdefault(tuple(which.tolist()), function)
-    return jax.ffi.ffi_call("dpjax_host_call", result, vmap_method="broadcast_all")(which, *arguments)
+    return jax.ffi.ffi_call("dpjax_host_call", result, vmap_method="broadcast_all")(register(function), *arguments)

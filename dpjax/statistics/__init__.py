@@ -13,8 +13,6 @@ Arguments that statistics share:
 * ``mask``: bool ``(..., n)``, which records are present; instead of ``count``.
 * ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, but reads only the records near the
   statistic: 2 to 4 times faster from 10^5 records on.
-* ``sort``: ``"auto"`` sorts by NumPy on a single CPU device (through a callback) and by XLA elsewhere; ``"xla"`` by XLA
-  everywhere, for where a callback cannot be (``jax.export``, a persistent compilation cache).
 
 All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an unknown option, or both ``count`` and
 ``mask``.

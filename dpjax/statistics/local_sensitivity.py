@@ -32,7 +32,6 @@ from dpjax.sensitivity.profile import extend
 from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.statistics.quantiles import Definition, median, order_statistic
 from dpjax.statistics.records import presence
-from dpjax.statistics.sorting import Sort
 
 _UNROLLED = 8  # lengths of one side that are tried in one pass over the row
 
@@ -48,7 +47,6 @@ def smooth_sensitivity(
     rank: int | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    sort: Sort = "auto",
 ) -> SmoothSensitivity:
     """Return the beta-smooth sensitivity of the median, max_k A_k e^{-beta k}.
 
@@ -66,7 +64,6 @@ def smooth_sensitivity(
         rank: static, under swap only.
         count: which records are present.
         mask: which records are present.
-        sort: who sorts.
 
     Returns:
         A :class:`SmoothSensitivity`.
@@ -86,7 +83,7 @@ def smooth_sensitivity(
     1.0
     """
     return local_sensitivity(
-        x, lower=lower, upper=upper, neighbors=neighbors, definition=definition, rank=rank, count=count, mask=mask, sort=sort
+        x, lower=lower, upper=upper, neighbors=neighbors, definition=definition, rank=rank, count=count, mask=mask
     ).smooth(beta)
 
 
@@ -100,7 +97,6 @@ def local_sensitivity(
     rank: int | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    sort: Sort = "auto",
 ) -> LocalSensitivity:
     """Return the local sensitivity of the median at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
 
@@ -113,7 +109,6 @@ def local_sensitivity(
         rank: static, under swap only: x[rank] instead of the median.
         count: which records are present.
         mask: which records are present.
-        sort: who sorts.
 
     Returns:
         A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``.
@@ -136,7 +131,7 @@ def local_sensitivity(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if rank is not None and neighbors != "swap":
         raise ValueError("rank is for swap neighbors only; local_sensitivity_bound of an order_statistic's profile is for both.")
-    given: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "count": count, "mask": mask, "sort": sort}
+    given: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "count": count, "mask": mask}
     profile = median(x, definition="lower", **given) if rank is None else order_statistic(x, rank, **given)
     midpoint = definition == "linear" and rank is None
     even: Any = False

@@ -33,7 +33,7 @@ from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import bounded_records
 from dpjax.statistics.rounding import outwards, unit, with_slack
-from dpjax.statistics.sorting import Sort, sort_rows
+from dpjax.statistics.sorting import sort_rows
 
 Values = Literal["extreme", "hull"]
 
@@ -47,7 +47,6 @@ def mean(
     values: Values = "extreme",
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the mean, (x[1] + ... + x[n]) / n.
 
@@ -66,7 +65,6 @@ def mean(
         values: ``"extreme"``, or under add/remove ``"hull"``.
         count: which records are present.
         mask: which records are present.
-        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)``, n levels under swap and n+1 under add/remove. An empty dataset has the value
@@ -91,16 +89,16 @@ def mean(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if values == "hull" and neighbors == "swap":
         raise ValueError('values="hull" is for add_remove neighbors; under swap the mean has one profile.')
-    arrays = bounded_records(x, lower, upper, count, mask, sort, range_of=lambda width, size, n: (2 * (size + width) * n, width))
-    above, below = _mean(*arrays, neighbors, values, sort)
+    arrays = bounded_records(x, lower, upper, count, mask, range_of=lambda width, size, n: (2 * (size + width) * n, width))
+    above, below = _mean(*arrays, neighbors, values)
     return from_sides(above, below, neighbors=neighbors, interpolable=values == "extreme")
 
 
-@partial(jax.jit, static_argnames=("neighbors", "values", "sort"))
+@partial(jax.jit, static_argnames=("neighbors", "values"))
 def _mean(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, neighbors: Neighbors, values: Values, sort: Sort
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, neighbors: Neighbors, values: Values
 ) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors=neighbors, sort=sort)
+    x = sort_rows(records, present, low, high, neighbors=neighbors)
     low, high, n, n_max, dtype = x.low, x.high, x.n, x.n_max, x.low.dtype
     level: Any = np.arange(1, (max(n_max, 1) if neighbors == "swap" else n_max + 1) + 1, dtype=np.int32)
     error = (2.0**10 * (high - low) + 2.0**4 * jnp.maximum(abs(low), abs(high))) * unit(dtype)

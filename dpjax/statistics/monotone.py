@@ -9,8 +9,6 @@ user sum           the total without the l largest persons' totals        many r
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +19,7 @@ from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.sums import running
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.records import beyond_64_bits, presence, present_records
-from dpjax.statistics.sorting import Sort, sort_rows
+from dpjax.statistics.sorting import sort_rows
 
 
 def maximum(
@@ -31,7 +29,6 @@ def maximum(
     upper: ArrayLike,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    sort: Sort = "auto",
 ) -> DownSensitivity:
     """Return the down sensitivity of the largest record: h(l) is the (l+1)-th largest, and ``lower`` when all are gone.
 
@@ -41,7 +38,6 @@ def maximum(
         upper: public, ``(...)``: records are clamped to it.
         count: which records are present.
         mask: which records are present.
-        sort: who sorts.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values.
@@ -59,9 +55,9 @@ def maximum(
     >>> maximum(jnp.array([3.0, 9.0, 4.0, 9.0]), lower=0, upper=100, count=3).values.tolist()
     [9.0, 4.0, 3.0, 0.0, 0.0]
     """
-    records, present = _records(x, count, mask, sort)
+    records, present = _records(x, count, mask)
     low, high = checks.bounds(lower, upper, records.dtype)
-    return DownSensitivity(_maximum(records, present, low, high, sort), high)
+    return DownSensitivity(_maximum(records, present, low, high), high)
 
 
 def nonnegative_sum(
@@ -70,7 +66,6 @@ def nonnegative_sum(
     upper: ArrayLike,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    sort: Sort = "auto",
 ) -> DownSensitivity:
     """Return the down sensitivity of ``min(upper, sum(x))``: h(l) is the sum without the l largest records, at most ``upper``.
 
@@ -81,7 +76,6 @@ def nonnegative_sum(
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
         count: which records are present.
         mask: which records are present.
-        sort: who sorts.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0.
@@ -100,9 +94,9 @@ def nonnegative_sum(
     >>> nonnegative_sum(jnp.array([1.0, 50.0, 2.0, -4.0]), upper=20).values.tolist()
     [20.0, 3.0, 1.0, 0.0, 0.0]
     """
-    records, present = _records(x, count, mask, sort)
+    records, present = _records(x, count, mask)
     high = checks.positive("upper", upper, records.dtype)
-    return DownSensitivity(_sum(records, present, high, sort), high)
+    return DownSensitivity(_sum(records, present, high), high)
 
 
 def user_sum(
@@ -112,7 +106,6 @@ def user_sum(
     upper: ArrayLike,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    sort: Sort = "auto",
 ) -> DownSensitivity:
     """Return the down sensitivity of the total over many rows a person: h(l) leaves out the l persons with the largest totals.
 
@@ -122,7 +115,6 @@ def user_sum(
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
         count: int ``(...)``, how many leading rows are present.
         mask: bool ``(..., m)``, which rows are present; instead of ``count``.
-        sort: as in :func:`dpjax.quantile`; rows are grouped by XLA in any case.
 
     Returns:
         A :class:`DownSensitivity` with m+1 values from f(x) to 0.
@@ -142,10 +134,10 @@ def user_sum(
     >>> user_sum(jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3]), upper=100).values.tolist()
     [12.0, 3.0, 0.0, 0.0, 0.0]
     """
-    records, present = _records(values, count, mask, sort)
+    records, present = _records(values, count, mask)
     high = checks.positive("upper", upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
-    return DownSensitivity(_user_sum(records, words, present, high, sort), high)
+    return DownSensitivity(_user_sum(records, words, present, high), high)
 
 
 def distinct_count(
@@ -187,8 +179,7 @@ def distinct_count(
     return DownSensitivity(_distinct(words, present, high), high)
 
 
-def _records(x: ArrayLike, count: ArrayLike | None, mask: ArrayLike | None, sort: Sort) -> tuple[jax.Array, jax.Array | None]:
-    checks.one_of("sort", sort, ("auto", "xla"))
+def _records(x: ArrayLike, count: ArrayLike | None, mask: ArrayLike | None) -> tuple[jax.Array, jax.Array | None]:
     return present_records(x, count=count, mask=mask)
 
 
@@ -207,19 +198,19 @@ def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
     return (jnp.asarray(array),)
 
 
-@partial(jax.jit, static_argnames=("sort",))
-def _maximum(records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, sort: Sort) -> jax.Array:
-    x = sort_rows(records, present, low, high, neighbors="add_remove", sort=sort)
+@jax.jit
+def _maximum(records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array) -> jax.Array:
+    x = sort_rows(records, present, low, high, neighbors="add_remove")
     return x.at(jnp.maximum(x.n - np.arange(x.n_max + 1, dtype=np.int32), 0))
 
 
-@partial(jax.jit, static_argnames=("sort",))
-def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array, sort: Sort) -> jax.Array:
+@jax.jit
+def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array) -> jax.Array:
     """The sum of the n-l smallest records.
 
     Clamping records to the bound of the sum changes nothing: a record beyond it makes the sum ``high`` either way.
     """
-    x = sort_rows(records, present, jnp.zeros_like(high), high, neighbors="add_remove", sort=sort)
+    x = sort_rows(records, present, jnp.zeros_like(high), high, neighbors="add_remove")
     ordered = x.values[..., :-1]
     index = jnp.arange(ordered.shape[-1], dtype=jnp.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
     sums = running(ordered, index, jnp.add)
@@ -228,10 +219,8 @@ def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array, sort: S
     return jnp.minimum(take(sums, jnp.maximum(x.n - np.arange(sums.shape[-1], dtype=np.int32), 0)), high[..., None])
 
 
-@partial(jax.jit, static_argnames=("sort",))
-def _user_sum(
-    amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array, sort: Sort
-) -> jax.Array:
+@jax.jit
+def _user_sum(amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array) -> jax.Array:
     there = ~jnp.isnan(amounts) if present is None else ~jnp.isnan(amounts) & present
     shape = jnp.broadcast_shapes(there.shape, *(word.shape for word in words))
     amounts, there, *words_ = (broadcast_rows(array, shape[:-1]) for array in (amounts, there, *words))
@@ -243,7 +232,7 @@ def _user_sum(
     # Added in pairs that depend on the place within the person only: the total is the same, bit for bit, whatever stands around.
     totals = running(amounts, index - jax.lax.cummax(jnp.where(first, index, 0), axis=first.ndim - 1), jnp.add)
     last = jnp.concatenate([first[..., 1:], jnp.ones_like(first[..., :1])], axis=-1) & (absent == 0)
-    return _sum(totals, last, high, sort)
+    return _sum(totals, last, high)
 
 
 @jax.jit

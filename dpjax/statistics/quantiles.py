@@ -41,7 +41,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import levels_kept, present_records
-from dpjax.statistics.sorting import Sort, Window, sort_rows
+from dpjax.statistics.sorting import Window, sort_rows
 
 Definition = Literal["linear", "lower", "continuous"]
 DEFINITIONS = ("linear", "lower", "continuous")
@@ -58,7 +58,6 @@ def median(
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
-    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the median: :func:`quantile` at 1/2.
 
@@ -75,7 +74,6 @@ def median(
         count: which records are present.
         mask: which records are present.
         truncate: static k.
-        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)``.
@@ -94,7 +92,7 @@ def median(
     >>> median(ages, lower=0, upper=100, neighbors="add_remove", count=jnp.array([4, 3])).value.tolist()
     [38.0, 20.0]
     """
-    options: Any = {"count": count, "mask": mask, "truncate": truncate, "sort": sort}
+    options: Any = {"count": count, "mask": mask, "truncate": truncate}
     return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, **options)
 
 
@@ -109,7 +107,6 @@ def quantile(
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
-    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the q-quantile.
 
@@ -132,7 +129,6 @@ def quantile(
         count: which records are present.
         mask: which records are present.
         truncate: static k.
-        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
@@ -159,7 +155,7 @@ def quantile(
     checks.one_of("definition", definition, DEFINITIONS)
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate, sort)
+    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate)
 
 
 def order_statistic(
@@ -172,7 +168,6 @@ def order_statistic(
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
-    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1.
 
@@ -186,7 +181,6 @@ def order_statistic(
         count: which records are present.
         mask: which records are present.
         truncate: static k.
-        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)``.
@@ -206,7 +200,7 @@ def order_statistic(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
-    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate, sort)
+    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate)
 
 
 class Ranks(NamedTuple):
@@ -263,9 +257,7 @@ def _profile(
     count: ArrayLike | None,
     mask: ArrayLike | None,
     truncate: int | None,
-    sort: Sort,
 ) -> SensitivityProfile:
-    checks.one_of("sort", sort, ("auto", "xla"))
     keep = levels_kept(truncate)
     records, present = present_records(x, count=count, mask=mask)
     if ranks.denominator * (records.shape[-1] + 2) >= 2**31:
@@ -274,10 +266,10 @@ def _profile(
             "give a short decimal or a Fraction such as Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
-    return _read(records, present, low, high, ranks, neighbors, keep, sort)
+    return _read(records, present, low, high, ranks, neighbors, keep)
 
 
-@partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "sort"))
+@partial(jax.jit, static_argnames=("ranks", "neighbors", "keep"))
 def _read(
     records: jax.Array,
     present: jax.Array | None,
@@ -286,7 +278,6 @@ def _read(
     ranks: Ranks,
     neighbors: Neighbors,
     keep: int | None,
-    sort: Sort,
 ) -> SensitivityProfile:
     n_max = records.shape[-1]
     down, up = ranks.levels(n_max)
@@ -298,7 +289,7 @@ def _read(
         width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
         near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
     read = None if ranks.definition == "continuous" else _Sides(ranks, n_max, down, up, near)
-    x = sort_rows(records, present, low, high, neighbors=neighbors, sort=sort, window=near, read=read)
+    x = sort_rows(records, present, low, high, neighbors=neighbors, window=near, read=read)
     if read is None:
         ends = (x.low if ends_low else None, x.high if ends_high else None)
         (upper, upper_levels), (lower, lower_levels) = _continuous(x.values, x.n, n_max, ranks, near, keep, ends)

@@ -53,7 +53,6 @@ def bounded_records(
     upper: ArrayLike,
     count: ArrayLike | None,
     mask: ArrayLike | None,
-    sort: str,
     *,
     range_of: Callable[[Any, Any, int], tuple[Any, Any]],
     least: int = 0,
@@ -63,7 +62,6 @@ def bounded_records(
     ``range_of(width, size, n)`` is the largest intermediate result, which must not overflow, and the smallest that matters, which
     must not underflow, for bounds that are ``width`` apart and at most ``size``. Thus data never make a NaN.
     """
-    checks.one_of("sort", sort, ("auto", "xla"))
     records, present = present_records(x, count=count, mask=mask, least=least)
     low, high = checks.bounds(lower, upper, records.dtype)
     n = max(records.shape[-1], 1)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.host_call import host_call
 
-Sort = Literal["auto", "xla"]
 _BLOCK = 2**18  # records that one thread works on at a time: they stay in its cache
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
 
@@ -85,7 +84,6 @@ def sort_rows(
     high: jax.Array,
     *,
     neighbors: Neighbors,
-    sort: Sort = "auto",
     window: Window | None = None,
     read: Read | None = None,
 ) -> SortedRows:
@@ -99,7 +97,6 @@ def sort_rows(
         low: ``(...)``.
         high: ``(...)``.
         neighbors: the relation.
-        sort: ``"xla"`` keeps XLA's own sort on every device.
         window: which ranks to return; None for 0..n_max+1.
         read: what to return of them instead.
     """
@@ -125,8 +122,6 @@ def sort_rows(
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
-        if sort == "xla":
-            return device(*arrays)
         return jax.lax.platform_dependent(*arrays, cpu=host, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))

@@ -28,7 +28,7 @@ from dpjax.numerics.double_float import DoubleFloat, exact_product, prefix_sums,
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import bounded_records
 from dpjax.statistics.rounding import outwards, unit, with_slack
-from dpjax.statistics.sorting import Sort, sort_rows
+from dpjax.statistics.sorting import sort_rows
 
 
 def sum(  # the name it has in NumPy and JAX
@@ -40,13 +40,12 @@ def sum(  # the name it has in NumPy and JAX
     max_count: int | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the sum, x[1] + ... + x[n], of clamped records.
 
     Under swap the output ranges over [n lower, n upper]. Under add/remove n is private and the sum of a neighbour may be larger
     than any bound: after the levels at which all records are gone, every further one costs the global sensitivity
-    max(abs(lower), abs(upper)), without end. (Each column of padding is one more exact level before those steps, so padding makes the
+    max(abs(lower), abs(upper)), without end. (Each column of padding is one more exact level before those steps, and so makes the
     noise far out a little smaller.) With ``max_count``, a public bound on the number of records, the range is
     [max_count * min(lower, 0), max_count * max(upper, 0)].
 
@@ -58,7 +57,6 @@ def sum(  # the name it has in NumPy and JAX
         max_count: static, at least the number of columns of ``x``; for ``"add_remove"`` only.
         count: which records are present.
         mask: which records are present.
-        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)``: n levels, under add/remove followed by steps (which inverse sensitivity refuses) or,
@@ -88,22 +86,20 @@ def sum(  # the name it has in NumPy and JAX
             raise ValueError(f"max_count is {must}; got {max_count}.")
     least = 1 if neighbors == "swap" else 0
     arrays = bounded_records(
-        *(x, lower, upper, count, mask, sort),
+        *(x, lower, upper, count, mask),
         range_of=lambda width, size, n: (2 * size * (n + (max_count or n)), width),
         least=least,
     )
-    above, below = _swap(*arrays, sort) if neighbors == "swap" else _add_remove(*arrays, max_count, sort)
+    above, below = _swap(*arrays) if neighbors == "swap" else _add_remove(*arrays, max_count)
     step = None
     if neighbors == "add_remove" and max_count is None:
         step = jnp.broadcast_to(jnp.maximum(abs(arrays[2]), abs(arrays[3])), above.shape[:-1])
     return from_sides(above, below, neighbors=neighbors, step=step)
 
 
-@partial(jax.jit, static_argnames=("sort",))
-def _swap(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, sort: Sort
-) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors="swap", sort=sort)
+@jax.jit
+def _swap(records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
+    x = sort_rows(records, present, low, high, neighbors="swap")
     low, high, n, dtype = x.low, x.high, x.n, x.low.dtype
     sums = prefix_sums(single(x.present(x.values[..., 1:-1])))
     level: Any = np.arange(1, x.n_max + 1, dtype=np.int32)
@@ -126,11 +122,11 @@ def _swap(
     return side(above, bounds[1], 1), side(below, bounds[0], -1)
 
 
-@partial(jax.jit, static_argnames=("max_count", "sort"))
+@partial(jax.jit, static_argnames=("max_count",))
 def _add_remove(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, max_count: int | None, sort: Sort
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, max_count: int | None
 ) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors="add_remove", sort=sort)
+    x = sort_rows(records, present, low, high, neighbors="add_remove")
     n, dtype = x.n, x.low.dtype
     most, least = jnp.maximum(x.high, 0.0), jnp.minimum(x.low, 0.0)
     sums = prefix_sums(single(x.present(x.values[..., 1:-1])))

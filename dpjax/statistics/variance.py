@@ -41,7 +41,7 @@ from dpjax.numerics.double_float import DoubleFloat, larger, largest, prefix_sum
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import bounded_records, levels_kept
 from dpjax.statistics.rounding import outwards, unit
-from dpjax.statistics.sorting import Sort, SortedRows, sort_rows
+from dpjax.statistics.sorting import SortedRows, sort_rows
 
 Apart = Callable[[jax.Array, jax.Array], DoubleFloat]  # the difference of records, in the units of the file
 
@@ -55,7 +55,6 @@ def variance(
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
-    sort: Sort = "auto",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the population variance, sum of (x[i] - mean)^2 / n, under swap neighbours.
 
@@ -69,7 +68,6 @@ def variance(
         count: which records are present.
         mask: which records are present.
         truncate: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, in O(n k).
-        sort: who sorts.
 
     Returns:
         A profile of batch shape ``(...)`` with range [0, (upper - lower)^2 floor(n/2) ceil(n/2) / n^2], which n records can reach.
@@ -97,16 +95,16 @@ def variance(
     def squares(width: Any, size: Any, n: int) -> tuple[Any, Any]:
         return 4 * (n * width) * (n * width), (width / n) * (width / n)
 
-    arrays = bounded_records(x, lower, upper, count, mask, sort, range_of=squares, least=2)
-    above, below = _variance(*arrays, keep, sort)
+    arrays = bounded_records(x, lower, upper, count, mask, range_of=squares, least=2)
+    above, below = _variance(*arrays, keep)
     return from_sides(above, below, neighbors=neighbors)
 
 
-@partial(jax.jit, static_argnames=("keep", "sort"))
+@partial(jax.jit, static_argnames=("keep",))
 def _variance(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, keep: int | None, sort: Sort
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, keep: int | None
 ) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors="swap", sort=sort)
+    x = sort_rows(records, present, low, high, neighbors="swap")
     n, number, dtype, size = x.n, jnp.maximum(x.n, 1).astype(x.low.dtype), x.low.dtype, x.n_max
     kept_levels = size - 1 if keep is None else min(keep, size - 1)
     width = x.high - x.low

@@ -3,14 +3,19 @@
 import argparse
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
+import zlib
 
 import jax
 import numpy as np
 import pytest
 
-from dpjax.command_line import estimate, main
+from dpjax import median
+from dpjax.command_line import estimate, main, programs
+from dpjax.command_line.programs import run_kept
+from dpjax.numerics import host_call
 
 
 @pytest.fixture
@@ -91,7 +96,7 @@ def programs_of(monkeypatch, records, **changes):
     with monkeypatch.context() as patch:
         patch.setattr(estimate, "_program", lower)
         asked = {"quantile": estimate.Fraction(1, 2), "neighbors": "add_remove", "definition": "linear", "draws": 1}
-        asked |= {"seed": 0, "epsilon": [1.0], "rho": 0.0} | changes
+        asked |= {"seed": 0, "epsilon": [1.0], "rho": 0.0, "programs": None} | changes
         with pytest.raises(StopIteration):
             estimate._answer("laplace", records, np.array([records.size], np.int32), 0, 0.0, 100.0, argparse.Namespace(**asked))
     return texts
@@ -102,6 +107,35 @@ def test_a_program_depends_on_nothing_but_the_number_of_records_rounded_up(monke
     first = programs_of(monkeypatch, one)
     assert programs_of(monkeypatch, other, seed=7, epsilon=[0.5]) == first
     assert programs_of(monkeypatch, one, draws=2) != first
+
+
+@jax.jit
+def halves(x, more):
+    return {"half": x / 2, "more": [median(x, lower=0, upper=9, neighbors="swap").upper, more["a"]]}
+
+
+def test_a_kept_program_is_loaded_and_not_traced_again(monkeypatch, tmp_path):
+    x, more = np.arange(5.0, dtype=np.float32), {"a": np.uint32(3), "b": None}
+    expected = run_kept(None, halves, x, more)
+    for _ in range(2):  # each as in a new process
+        jax.clear_caches()
+        monkeypatch.setattr(host_call, "_functions", {})
+        found = run_kept(tmp_path, halves, x, more)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(one, other)
+    (file,) = tmp_path.iterdir()
+    kept = file.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(programs, "_compiled", lambda lowered: pytest.fail("compiled again"))
+        np.testing.assert_array_equal(run_kept(tmp_path, halves, 2 * x, more)["half"], x)
+    for spoiled in (b"", kept[:-9], zlib.compress(pickle.dumps(3))):
+        file.write_bytes(spoiled)
+        np.testing.assert_array_equal(run_kept(tmp_path, halves, 2 * x, more)["half"], x)
+        assert len(file.read_bytes()) > 1000  # written anew
+    run_kept(tmp_path, halves, x[:4], more)  # another shape is another program
+    assert len(list(tmp_path.iterdir())) == 2
+    np.testing.assert_array_equal(run_kept(tmp_path / "nowhere", halves, 2 * x, more)["half"], x)
 
 
 @pytest.mark.slow
@@ -119,5 +153,8 @@ def test_a_second_call_compiles_nothing(write, tmp_path, command):
             [sys.executable, "-m", "dpjax", *arguments], env=environment, capture_output=True, check=True, timeout=600
         )
         assert done.stderr == b""
-        found.append(sorted(path.name for path in (tmp_path / "cache" / "dpjax").glob("*-cache")))
+        folder = tmp_path / "cache" / "dpjax"
+        found.append(
+            [(path.name, path.stat().st_mtime_ns) for path in sorted(folder.glob("*-cache" if command == "release" else "*"))]
+        )
     assert found[0] == found[1] != []

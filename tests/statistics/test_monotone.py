@@ -206,8 +206,6 @@ def test_static_facts_raise():
         nonnegative_sum(x, upper=0)
     with pytest.raises(ValueError, match="lower"):
         maximum(x, lower=1, upper=1)
-    with pytest.raises(ValueError, match="sort"):
-        maximum(x, lower=0, upper=1, sort="fast")
     with pytest.raises(TypeError, match="integers"):
         distinct_count(x, upper=1)
     with pytest.raises(TypeError, match="person_ids"):

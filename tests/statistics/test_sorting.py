@@ -1,6 +1,8 @@
 """NumPy's side and XLA's side of one sort: the same values, counts, windows and derivatives."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import jax
@@ -29,10 +31,21 @@ def records(n, rows=5, seed=0):
     return x.astype(np.float32), rng.random(x.shape) < 0.7
 
 
-@partial(jax.jit, static_argnames=("neighbors", "window", "sort"))
-def ordered(x, present, neighbors, window, sort):
+@contextmanager
+def sorted_by(name):
+    """Programs that are traced here sort as on the CPU (NumPy), or as on other devices (XLA)."""
+    jax.clear_caches()
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "XLA":
+            patch.setattr(jax.lax, "platform_dependent", lambda *arrays, cpu, default: default(*arrays))
+        yield
+    jax.clear_caches()
+
+
+@partial(jax.jit, static_argnames=("neighbors", "window"))
+def ordered(x, present, neighbors, window):
     low, high = jnp.float32(-1.5), jnp.float32(1.25)
-    rows = sort_rows(x, present, low, high, neighbors=neighbors, window=window, sort=sort)
+    rows = sort_rows(x, present, low, high, neighbors=neighbors, window=window)
     return rows.values, jnp.broadcast_to(rows.n, (*x.shape[:-1], 1))
 
 
@@ -59,10 +72,12 @@ WINDOWS = [None, Window(1, -3, 2, 6), Window(0, 1, 1, 3), Window(2, -9, 2, 9), W
 @pytest.mark.parametrize("masked", [False, True])
 def test_both_sides_are_the_sort_by_hand(neighbors, masked):
     x, present = records(36)
-    for window in WINDOWS:
+    for by, window in itertools.product(("NumPy", "XLA"), WINDOWS):
         values, counts = expected(x, present if masked else np.ones_like(present), neighbors, window)
-        for sort in ("auto", "xla"):
-            got, n = ordered(x, present if masked else None, neighbors, window, sort)
+        with sorted_by(by):
+            text = ordered.lower(x, present if masked else None, neighbors, window).as_text()
+            assert ("dpjax_host_call" in text) == (by == "NumPy" and jax.default_backend() == "cpu")
+            got, n = ordered(x, present if masked else None, neighbors, window)
             np.testing.assert_array_equal(got, values)
             np.testing.assert_array_equal(n, counts)
             assert not np.signbit(np.asarray(got)[np.asarray(got) == 0]).any()
@@ -117,13 +132,17 @@ def test_the_derivative_is_that_of_xla_s_sort():
     x = np.where(np.isfinite(x), x, 0.3).astype(np.float32) + np.arange(90, dtype=np.float32).reshape(3, 30) * 1e-4
     weights = jnp.arange(1.0, 33.0)
 
-    def value(x, bound, sort, truncate=None):
-        profile = median(x, lower=-bound, upper=bound, neighbors="add_remove", sort=sort, truncate=truncate)
+    def value(x, bound, truncate):
+        profile = median(x, lower=-bound, upper=bound, neighbors="add_remove", truncate=truncate)
         return jnp.sum(profile.upper * weights[None, : profile.upper.shape[-1]]) - jnp.sum(jnp.square(profile.lower))
 
-    gradient = jax.jit(jax.grad(value, argnums=(0, 1)), static_argnames=("sort", "truncate"))
+    gradient = jax.jit(jax.grad(value, argnums=(0, 1)), static_argnames="truncate")
+    found = {}
+    for by, truncate in itertools.product(("NumPy", "XLA"), (None, 5)):
+        with sorted_by(by):
+            found[by, truncate] = gradient(x, 1.1, truncate=truncate)
     for truncate in (None, 5):
-        by_numpy, by_xla = (gradient(x, 1.1, sort=sort, truncate=truncate) for sort in ("auto", "xla"))
+        by_numpy, by_xla = found["NumPy", truncate], found["XLA", truncate]
         for one, other in zip(by_numpy, by_xla, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6)
             assert float(jnp.abs(one).sum()) > 1
@@ -160,8 +179,3 @@ def test_truncate_reads_what_truncation_keeps(neighbors):
 def test_a_bad_truncate_is_named(truncate):
     with pytest.raises(ValueError, match="truncate must be None or an integer from 0"):
         median(jnp.arange(5.0), lower=0, upper=4, neighbors="swap", truncate=truncate)
-
-
-def test_an_unknown_sort_is_named():
-    with pytest.raises(ValueError, match="sort must be one of 'auto', 'xla'"):
-        median(jnp.arange(5.0), lower=0, upper=4, neighbors="swap", sort="numpy")
