@@ -2,14 +2,14 @@
 
 ``jax.pure_callback`` makes JAX arrays of what it passes. Their copies wait for a thread of the pool that the callback itself may be
 blocking: with one core, or with as many callbacks at a time as there are cores, a program would wait for ever (jax-ml/jax#24255).
-Here the function gets views of XLA's own buffers, and writes its result into one: nothing is copied, and nothing waits.
+Here the function gets views of XLA's own buffers, and writes into others: nothing is copied, and nothing waits.
 """
 
 import ctypes
 import hashlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_int, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any
 
@@ -78,17 +78,18 @@ def _handle(call: Any) -> None:
         version = frame.extension.contents.metadata.contents.version
         version.major, version.minor = (frame.api.contents.version.major, frame.api.contents.version.minor) if frame.api else (0, 1)
         return
-    result = _view(frame.results.buffers[0].contents)
-    if result.size == 0:
+    results = [_view(frame.results.buffers[i].contents) for i in range(frame.results.count)]
+    if all(result.size == 0 for result in results):
         return
     try:
         which, *arguments = (_view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count))
         function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))  # under vmap it is repeated
         if function is None:  # a program from elsewhere, that was not traced here
             raise RuntimeError("a compiled program of another process calls a function that this one does not have.")
-        function(result, *arguments)
+        function(results, *arguments)
     except BaseException:  # none may pass through XLA
-        result.fill(np.nan)
+        for result in results:
+            result.fill(np.nan)
         sys.excepthook(*sys.exc_info())
 
 
@@ -113,13 +114,13 @@ def registered() -> list[Function]:
         return list(_functions.values())
 
 
-def host_call(function: Function, result: jax.ShapeDtypeStruct, *arguments: jax.Array) -> jax.Array:
-    """Return what ``function(result, *arguments)``, given NumPy arrays, writes into ``result``; for programs on the CPU only.
+def host_call(function: Function, results: Sequence[jax.ShapeDtypeStruct], *arguments: jax.Array) -> Sequence[jax.Array]:
+    """Return what ``function(results, *arguments)``, given NumPy arrays, writes into the results; for programs on the CPU only.
 
     Args:
         function: its ``repr`` says all that it does, so that programs are the same in every process. It must not call JAX, and it
-            leaves its arguments as they are. If it raises, the exception is printed and the result is NaN.
-        result: the shape and dtype of the result, a float.
+            leaves its arguments as they are. If it raises, the exception is printed and the results are NaN.
+        results: shapes and dtypes, of floats.
         *arguments: arrays of bool, int32 or floats.
     """
-    return jax.ffi.ffi_call("dpjax_host_call", result, vmap_method="broadcast_all")(register(function), *arguments)
+    return jax.ffi.ffi_call("dpjax_host_call", list(results), vmap_method="broadcast_all")(register(function), *arguments)

@@ -28,6 +28,7 @@ rank off by one on one side leaks 1.44 epsilon.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -294,7 +295,7 @@ def _read(
         ends = (x.low if ends_low else None, x.high if ends_high else None)
         (upper, upper_levels), (lower, lower_levels) = _continuous(x.values, x.n, n_max, ranks, near, keep, ends)
         return SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
-    lower, upper = x.values[..., : down + 1], x.values[..., down + 1 :]
+    lower, upper = x.read
     if ends_high:
         upper = jnp.concatenate([upper, x.high], axis=-1)
     if ends_low:
@@ -312,28 +313,27 @@ class _Sides(NamedTuple):
     near: Window | None
 
     @property
-    def size(self) -> int:
-        return self.down + self.up + 2
+    def sizes(self) -> tuple[int, int]:
+        return self.down + 1, self.up + 1
 
-    def __call__(self, ordered: Any, n: Any) -> Any:
-        on_host, v = isinstance(ordered, np.ndarray), self.ranks.denominator
-        base = n * np.int32(self.ranks.per_record) + np.int32(self.ranks.constant)
-        if self.near is not None:
-            base = base - self.near.first(n, self.n_max, jnp if isinstance(n, jax.Array) else np) * np.int32(v)
-        sides = [
-            base + sign * np.int32(self.ranks.step) * np.arange(k + 1, dtype=np.int32)
-            for sign, k in ((-1, self.down), (1, self.up))
-        ]
-        if not on_host:
-            return jnp.concatenate([_at_rank(ordered, side, self.ranks) for side in sides], axis=-1)
-        values, begin = np.empty((len(ordered), self.size), ordered.dtype), 0
-        for side in sides:
+    def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
+        return tuple(_at_rank(ordered, side, self.ranks) for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp))
+
+    def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: Any) -> None:
+        v = self.ranks.denominator
+        for result, side in zip(results, self._numerators(n, np), strict=True):
             # The fraction of the rank comes back every v levels: v slices, unless they are short.
             stride = v if v <= _STRIDED else 1
             for start in range(min(stride, side.size)):
-                values[:, begin + start : begin + side.size : stride] = _at_rank(ordered, side[start::stride], self.ranks)
-            begin += side.size
-        return values
+                result[:, start::stride] = _at_rank(ordered, side[start::stride], self.ranks)
+
+    def _numerators(self, n: Any, xp: Any) -> list[Any]:
+        """Of the ranks of each level, in ``ordered``."""
+        base = n * np.int32(self.ranks.per_record) + np.int32(self.ranks.constant)
+        if self.near is not None:
+            base = base - self.near.first(n, self.n_max, xp) * np.int32(self.ranks.denominator)
+        step = np.int32(self.ranks.step)
+        return [base + sign * step * np.arange(k + 1, dtype=np.int32) for sign, k in ((-1, self.down), (1, self.up))]
 
 
 def _continuous(
@@ -402,7 +402,10 @@ def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
     if isinstance(ordered, np.ndarray):
         part = ((numerator - whole * v) / v).astype(ordered.dtype)
         below, above = x(whole), x(whole + np.int32(1))
-        return np.minimum(below + part * (above - below), above)
+        found = above - below
+        found *= part
+        found += below
+        return np.minimum(found, above, out=found)
     part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
     below, above = x(whole), x(whole + np.int32(1))
     # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit

@@ -6,7 +6,7 @@ device. The derivative is that of the XLA version everywhere.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
@@ -20,7 +20,7 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.host_call import host_call
 
-_BLOCK = 2**18  # records that one thread works on at a time: they stay in its cache
+_BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
 
 
@@ -39,15 +39,19 @@ class Window(NamedTuple):
 
 
 class Read(Protocol):
-    """Values that are made of sorted records, or of a window of them; hashable."""
+    """Arrays that are made of sorted records, or of a window of them; its ``repr`` says which."""
 
     @property
-    def size(self) -> int:
-        """How many columns it returns."""
+    def sizes(self) -> tuple[int, ...]:
+        """How many columns each array has."""
         ...
 
-    def __call__(self, ordered: Any, n: Any) -> Any:
-        """The values ``(..., size)`` from NumPy rows that share a number of records, or from JAX rows and counts ``(..., 1)``."""
+    def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
+        """The arrays, from rows and counts ``(..., 1)``."""
+        ...
+
+    def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: int) -> None:
+        """Write the arrays into ``results``, from rows ``(rows, columns)`` that all have n records."""
         ...
 
 
@@ -55,7 +59,8 @@ class SortedRows(NamedTuple):
     """Sorted rows: x[1..n] are the records that are present, x[j] = low for j <= 0 and x[j] = high for j > n.
 
     Attributes:
-        values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them, or what was read.
+        values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them.
+        read: what was read of them instead.
         n: int32 ``(..., 1)``; a NumPy array of one number where it is public and the same for all rows.
         low: ``(..., 1)``.
         high: ``(..., 1)``.
@@ -67,6 +72,7 @@ class SortedRows(NamedTuple):
     low: jax.Array
     high: jax.Array
     n_max: int
+    read: tuple[jax.Array, ...] = ()
 
     def at(self, index: jax.Array) -> jax.Array:
         """x[index]."""
@@ -98,7 +104,7 @@ def sort_rows(
         high: ``(...)``.
         neighbors: the relation.
         window: which ranks to return; None for 0..n_max+1.
-        read: what to return of them instead.
+        read: what to make of them.
     """
     masks = [] if present is None else [present]
     batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
@@ -110,23 +116,24 @@ def sort_rows(
         there = masks if neighbors == "swap" else [*masks, ~jnp.isnan(records)]
         n = jnp.sum(there[0] & there[-1], axis=-1, keepdims=True, dtype=jnp.int32)
     nan_is_low = neighbors == "swap"
-    width = read.size if read is not None else n_max + 2 if window is None else window.width
+    sizes = read.sizes if read is not None else (n_max + 2 if window is None else window.width,)
 
-    def host(*arrays: Any) -> jax.Array:
-        on_host = _OnHost(nan_is_low, window, read)
-        return host_call(on_host, jax.ShapeDtypeStruct((*batch, width), records.dtype), *arrays)
+    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+        del counted  # it is as well counted again
+        results = [jax.ShapeDtypeStruct((*batch, size), records.dtype) for size in sizes]
+        return tuple(host_call(_OnHost(nan_is_low, window, read), results, low, high, *arrays))
 
-    def device(low: jax.Array, high: jax.Array, counted: jax.Array, records: jax.Array, *masks: jax.Array) -> jax.Array:
+    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
         count = n if isinstance(n, np.ndarray) else counted
-        return _on_device(low, high, count, records, *masks, nan_is_low=nan_is_low, window=window, read=read)
+        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window, read=read)
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
         return jax.lax.platform_dependent(*arrays, cpu=host, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
-    values = fast(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
-    return SortedRows(values, n, low, high, n_max)
+    found = fast(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
+    return SortedRows(found[0], n, low, high, n_max, found if read is not None else ())
 
 
 def _on_device(
@@ -139,7 +146,7 @@ def _on_device(
     nan_is_low: bool,
     window: Window | None,
     read: Read | None,
-) -> jax.Array:
+) -> tuple[jax.Array, ...]:
     unreadable = jnp.isnan(records)
     clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
     clamped = jnp.where(clamped == 0, 0.0, clamped)  # -0.0 becomes 0.0: sorts need not agree on their order
@@ -148,7 +155,7 @@ def _on_device(
     if window is not None:
         ranks = window.first(n, records.shape[-1], jnp) + np.arange(window.width, dtype=np.int32)
         ordered = take(ordered, jnp.broadcast_to(ranks, (*ordered.shape[:-1], window.width)))
-    return ordered if read is None else read(ordered, n)
+    return (ordered,) if read is None else read(ordered, n)
 
 
 @dataclass(frozen=True)
@@ -160,28 +167,32 @@ class _OnHost:
     read: Read | None
 
     def __call__(
-        self, out: np.ndarray, low: np.ndarray, high: np.ndarray, n: np.ndarray, records: np.ndarray, *masks: np.ndarray
+        self, results: Sequence[np.ndarray], low: np.ndarray, high: np.ndarray, records: np.ndarray, *masks: np.ndarray
     ) -> None:
         nan_is_low, window, read = self.nan_is_low, self.window, self.read
         n_max, rows = records.shape[-1], prod(records.shape[:-1])
-        lows, highs, counts, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, n, records))
+        lows, highs, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, records))
         there = masks[0].reshape(rows, n_max) if masks else None
         whole_rows = window is None and read is None
         select = window is not None and n_max >= _SELECT
-        kept = n_max + 2 if window is None else window.width
-        result = out.reshape(rows, kept if read is None else read.size)
+        outs = [result.reshape(rows, result.shape[-1]) for result in results]
 
         def work(part: slice) -> None:
-            ordered = result[part] if whole_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            ordered = outs[0][part] if whole_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
             ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
             np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
+            count = np.full(len(block), n_max, np.int32)
             if there is not None:
                 np.copyto(block, np.inf, where=~there[part])
+                count = np.sum(there[part], axis=-1, dtype=np.int32)
             if not select:
                 block.sort(axis=-1)
             if np.isnan(block if select else block[:, -1:]).any():  # NaN is sorted last
-                np.copyto(block, (lows if nan_is_low else highs)[part], where=np.isnan(block))
-                if not select and nan_is_low:
+                unreadable = np.isnan(block)
+                np.copyto(block, (lows if nan_is_low else highs)[part], where=unreadable)
+                if not nan_is_low:
+                    count = count - np.sum(unreadable, axis=-1, dtype=np.int32)
+                elif not select:
                     block.sort(axis=-1)
             # Clamping keeps the order: it is needed only where an end of a sorted row lies outside, or a bound is NaN.
             if select or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
@@ -189,14 +200,23 @@ class _OnHost:
                 np.minimum(block, highs[part], out=block)
             if whole_rows:
                 return
-            count = counts[part, 0]
             for number in np.unique(count):  # rows with as many records go together: mostly all of them
-                same = slice(None) if np.all(count == number) else np.flatnonzero(count == number)
+                alike = np.all(count == number)
+                same = slice(None) if alike else np.flatnonzero(count == number)
                 found = ordered[same]
                 if window is not None:
                     first = int(window.first(number, n_max, np))
-                    found = _select(found, first, first + kept) if select else found[:, first : first + kept]
-                result[part][same] = found if read is None else read(found, number)
+                    found = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
+                own = [out[part] for out in outs]
+                if read is None:
+                    own[0][same] = found
+                elif alike:
+                    read.write(own, found, number)
+                else:
+                    parts = [np.empty((len(found), size), records.dtype) for size in read.sizes]
+                    read.write(parts, found, number)
+                    for out, piece in zip(own, parts, strict=True):
+                        out[same] = piece
 
         def quiet(part: slice) -> None:
             with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread

@@ -14,14 +14,15 @@ from dpjax.numerics import host_call
 from dpjax.statistics.sorting import sort_rows
 
 
-def twice(out, x, *masks):
+def twice(outs, x, *masks):
+    (out,) = outs
     out[...] = 2 * x
     for mask in masks:
         out[mask] = 0
 
 
 def call(x, *masks):
-    return host_call.host_call(twice, jax.ShapeDtypeStruct(x.shape, x.dtype), x, *masks)
+    return host_call.host_call(twice, [jax.ShapeDtypeStruct(x.shape, x.dtype)], x, *masks)[0]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -40,26 +41,26 @@ class Same:
 
     number: int
 
-    def __call__(self, out, x):
-        out[...] = x + self.number
+    def __call__(self, outs, x):
+        outs[0][...] = x + self.number
 
 
 def test_equal_functions_are_kept_once():
     before = len(host_call._functions)
     for _ in range(3):
-        found = jax.jit(lambda x: host_call.host_call(Same(1), jax.ShapeDtypeStruct(x.shape, x.dtype), x))(jnp.zeros(2))
+        found = jax.jit(lambda x: host_call.host_call(Same(1), [jax.ShapeDtypeStruct(x.shape, x.dtype)], x)[0])(jnp.zeros(2))
         assert found.tolist() == [1.0, 1.0]
     assert len(host_call._functions) == before + 1
 
 
-def fails(out, x):
+def fails(outs, x):
     raise ZeroDivisionError("on purpose")
 
 
 def test_an_exception_becomes_nan_and_is_printed(monkeypatch):
     seen = []
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: seen.append(error))
-    found = jax.jit(lambda x: host_call.host_call(fails, jax.ShapeDtypeStruct(x.shape, x.dtype), x))(jnp.zeros(2))
+    found = jax.jit(lambda x: host_call.host_call(fails, [jax.ShapeDtypeStruct(x.shape, x.dtype)], x)[0])(jnp.zeros(2))
     assert np.isnan(found).all()
     assert isinstance(seen[0], ZeroDivisionError)
 

@@ -85,13 +85,12 @@ def test_both_sides_are_the_sort_by_hand(neighbors, masked):
 
 def test_blocks_threads_and_selection_change_nothing(monkeypatch):
     x, present = records(200, rows=40)
-    count = np.sum(present & ~np.isnan(x), axis=-1, keepdims=True, dtype=np.int32)
     bounds = np.full((40, 1), -1.5, np.float32), np.full((40, 1), 1.25, np.float32)
     for window in (None, Window(1, -9, 2, 12), Window(1, 150, 1, 30)):
 
         def on_host(window=window):
             out = np.empty((40, 202 if window is None else window.width), np.float32)
-            sorting._OnHost(nan_is_low=False, window=window, read=None)(out, *bounds, count, x, present)
+            sorting._OnHost(nan_is_low=False, window=window, read=None)([out], *bounds, x, present)
             return out
 
         plain = on_host()
