@@ -85,7 +85,7 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     if not line.pieces:
         upper = choose(lanes[..., None, :], for_group) == 1
         chosen = Chosen(upper, jnp.zeros(upper.shape, jnp.int32), jnp.ones_like(upper), exists)
-        return chosen.slot, _place(for_place, line, chosen)
+        return chosen.slot, _place(for_place, line, chosen, None)
     sides, tails = lanes[..., : 2 * LANES].reshape(*line.batch, 2, LANES), lanes[..., 2 * LANES :]
     while sides.shape[-1] > _GROUPS:
         half = sides.shape[-1] // 2
@@ -105,7 +105,7 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         within = choose(_weights_at(line, upper, slot, base), for_slot)
         slot = jnp.take_along_axis(slot, within[..., None], axis=-1)
     chosen = Chosen(upper, slot[..., 0], in_tail, exists)
-    return chosen.slot, _place(for_place, line, chosen)
+    return chosen.slot, _place(for_place, line, chosen, Piece.at(line, chosen))
 
 
 def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> jax.Array:
@@ -132,7 +132,46 @@ def _pick(line: Line, upper: jax.Array, slot: jax.Array, read: Any) -> tuple[jax
     return tuple(jnp.where(upper, above, below) for below, above in zip(*found, strict=True))
 
 
-def _place(words: Words, line: Line, chosen: Chosen) -> jax.Array:
+class Piece(NamedTuple):
+    """The piece of each draw, ``(*batch, draws)``: its low-cost end, its other end, and the decay from the one to the other."""
+
+    start: jax.Array
+    stop: jax.Array
+    decay: jax.Array
+
+    @staticmethod
+    def of(near: jax.Array, far: jax.Array, rise: jax.Array, decay: jax.Array) -> Piece:
+        """From the inner and the outer end, and how much the cost rises between them."""
+        return Piece(jnp.where(rise >= 0, near, far), jnp.where(rise >= 0, far, near), decay)
+
+    @staticmethod
+    def at(line: Line, chosen: Chosen) -> Piece:
+        """Read the chosen pieces."""
+        near, far, rise, decay = _pick(
+            line,
+            chosen.upper,
+            chosen.slot,
+            lambda side, _, at: (
+                *side.ends(at),
+                take(side.cost_far - side.cost_near, at),
+                take(decay_of(side, line.rate), at),
+            ),
+        )
+        return Piece.of(near, far, rise, decay)
+
+    @staticmethod
+    def all(line: Line) -> Piece:
+        """All pieces in ascending order, ``(*batch, pieces)``."""
+        found = []
+        for side, order in zip(line.sides, (-1, 1), strict=True):
+            index = jnp.broadcast_to(jnp.arange(side.size, dtype=jnp.int32), (*line.batch, side.size))
+            rise, decay = side.cost_far - side.cost_near, decay_of(side, line.rate)
+            parts = (jnp.broadcast_to(part, index.shape)[..., ::order] for part in (*side.ends(index), rise, decay))
+            found.append(Piece.of(*parts))
+        return jax.tree.map(lambda *sides: jnp.concatenate(sides, axis=-1), *found)
+
+
+def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.Array:
     """Place each draw in its piece, counted from the low-cost end, or in its tail: ``(*batch, draws)``."""
     shape = chosen.slot.shape
     pair = uniform_from_words(words, line.rate.dtype)
@@ -146,21 +185,13 @@ def _place(words: Words, line: Line, chosen: Chosen) -> jax.Array:
 
     pair = UniformPair(*map(in_lanes, pair))
     points = jnp.zeros(shape, line.rate.dtype)
-    if line.pieces:
-        near, far = _pick(line, chosen.upper, chosen.slot, lambda side, _, at: side.ends(at))
-        decay, rise = _pick(
-            line,
-            chosen.upper,
-            chosen.slot,
-            lambda side, _, at: (take(decay_of(side, line.rate), at), take(side.cost_far - side.cost_near, at)),
-        )
-        fraction = out(piece.quantile_fraction(pair.value, pair.complement, in_lanes(decay)))
-        width = far - near
+    if own is not None:
+        fraction = out(piece.quantile_fraction(pair.value, pair.complement, in_lanes(own.decay)))
+        width = own.stop - own.start
         # It lies between these anyway: they keep the product from being fused into a sum, which would change the last bit, in some
         # programs and not in others.
         offset = jnp.clip(width * fraction, jnp.minimum(width, 0.0), jnp.maximum(width, 0.0))
-        points = jnp.where(rise >= 0, near + offset, far - offset)
-        points = jnp.clip(points, jnp.minimum(near, far), jnp.maximum(near, far))
+        points = jnp.clip(own.start + offset, jnp.minimum(own.start, own.stop), jnp.maximum(own.start, own.stop))
     if line.tails is not None and chosen.in_tail is not None:
         ends = line.tails[0]
         noise = out(exponential_from_uniform(pair))
@@ -184,19 +215,21 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         parts = [tails[0][..., :1], *parts, tails[0][..., 1:]]
     weights = jnp.concatenate([jnp.broadcast_to(part, (*line.batch, part.shape[-1])) for part in parts], axis=-1)
     # Their order is that of the line, and their sums are those of its pieces alone: not of the padding at either end.
-    table = Table.of(weights)
-    center = line.sides[0].size + (1 if tails else 0)
+    table, pieces = Table.of(weights), Piece.all(line)
+    first_piece = 1 if tails else 0
+    center = line.sides[0].size + first_piece
     step = min(draws, max(32, _CHUNK // prod(line.batch) // 32 * 32))
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        for_piece, for_place = fold_in_streams(rows, step, (_GROUP, _PLACE), first)
+        for_piece, for_place = (fold_in_range(rows, step, first, stream) for stream in (_GROUP, _PLACE))
         index = table.choose(for_piece)
         above = index >= center
         slot = jnp.where(above, index - np.int32(center), np.int32(center - 1) - index)
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
         chosen = Chosen(above, slot, slot >= sizes if tails else None, exists)
-        return chosen.slot, _place(for_place, line, chosen)
+        at = jnp.clip(index - np.int32(first_piece), 0, np.int32(line.pieces - 1))
+        return slot, _place(for_place, line, chosen, Piece(*(take(part, at) for part in pieces)))
 
     if step == draws:
         return chunk(jnp.int32(0))
@@ -239,7 +272,8 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
         upper = upper | (slot == starts[2] + 1)
     slot = jnp.where(slot < starts[1], slot, slot - starts[1])
     chosen = Chosen(upper, slot, in_tail, pairwise_sum(lanes) > 0)
-    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen)
+    piece = Piece.at(line, chosen) if line.pieces else None
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, piece)
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))
