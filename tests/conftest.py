@@ -5,6 +5,7 @@ Tests marked ``optimized`` compute a lot, or depend on what the compiler makes o
 ``XLA_FLAGS= python -m pytest -m optimized`` runs them exactly as users do.
 """
 
+import gc
 import importlib.metadata
 import os
 import pathlib
@@ -18,6 +19,7 @@ UNOPTIMIZED = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+gc.set_threshold(100_000, 20, 20)  # traces are many small objects that live long
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_disable_most_optimizations", UNOPTIMIZED)
 
@@ -52,17 +54,19 @@ def x64():
     jax.config.update("jax_enable_x64", before)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _free_compiled_programs():
-    """Thousands of programs stay in memory otherwise: gigabytes, and memory maps up to the number that Linux allows a process."""
-    yield
-    jax.clear_caches()
-
-
 @pytest.fixture(autouse=True)
-def _free_compiled_programs_of_long_files():
+def _free_compiled_programs():
+    """Thousands of programs stay in memory otherwise."""
     yield
     if _resident_gigabytes() > 2:
+        jax.clear_caches()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _free_memory_maps():
+    """Linux allows a process 65,530; each program has a few."""
+    yield
+    if _memory_maps() > 20_000:
         jax.clear_caches()
 
 
@@ -70,6 +74,12 @@ def _resident_gigabytes() -> float:
     """Of this process; 0 where the system does not say."""
     statm = pathlib.Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e9 if statm.exists() else 0.0
+
+
+def _memory_maps() -> int:
+    """Of this process; 0 where the system does not say."""
+    maps = pathlib.Path("/proc/self/maps")
+    return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 @pytest.fixture

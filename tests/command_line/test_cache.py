@@ -114,7 +114,16 @@ def halves(x, more):
     return {"half": x / 2, "more": [median(x, lower=0, upper=9, neighbors="swap").upper, more["a"]]}
 
 
-def test_a_kept_program_is_loaded_and_not_traced_again(monkeypatch, tmp_path):
+@pytest.fixture
+def other_functions(monkeypatch):
+    """What is traced now does not know what programs may call later."""
+    yield monkeypatch
+    monkeypatch.undo()
+    jax.clear_caches()
+
+
+def test_a_kept_program_is_loaded_and_not_traced_again(other_functions, tmp_path):
+    monkeypatch = other_functions
     x, more = np.arange(5.0, dtype=np.float32), {"a": np.uint32(3), "b": None}
     expected = run_kept(None, halves, x, more)
     for _ in range(2):  # each as in a new process
