@@ -9,7 +9,6 @@ from tests.golden.cases import FAMILIES
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # the cases keep the names of 0.1, as long as they work
-    pytest.mark.optimized,
 ]
 ALL = [(name, dtype) for name, family in FAMILIES.items() for dtype in family.dtypes]
 QUICK = [(name, dtype) for name, family in FAMILIES.items() for dtype in family.quick if dtype in family.dtypes]

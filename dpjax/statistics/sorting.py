@@ -187,7 +187,9 @@ class _OnHost:
                 count = np.sum(there[part], axis=-1, dtype=np.int32)
             if not select:
                 block.sort(axis=-1)
+            clamp = select
             if np.isnan(block if select else block[:, -1:]).any():  # NaN is sorted last
+                clamp = True
                 unreadable = np.isnan(block)
                 np.copyto(block, (lows if nan_is_low else highs)[part], where=unreadable)
                 if not nan_is_low:
@@ -195,7 +197,7 @@ class _OnHost:
                 elif not select:
                     block.sort(axis=-1)
             # Clamping keeps the order: it is needed only where an end of a sorted row lies outside, or a bound is NaN.
-            if select or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
+            if clamp or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
                 np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
                 np.minimum(block, highs[part], out=block)
             if whole_rows:

@@ -77,10 +77,21 @@ def test_both_sides_are_the_sort_by_hand(neighbors, masked):
         with sorted_by(by):
             text = ordered.lower(x, present if masked else None, neighbors, window).as_text()
             assert ("dpjax_host_call" in text) == (by == "NumPy" and jax.default_backend() == "cpu")
-            got, n = ordered(x, present if masked else None, neighbors, window)
-            np.testing.assert_array_equal(got, values)
-            np.testing.assert_array_equal(n, counts)
-            assert not np.signbit(np.asarray(got)[np.asarray(got) == 0]).any()
+            for rows in (slice(None), *(slice(i, i + 1) for i in range(len(x)))):  # also alone: what one row needs is not hidden
+                got, n = ordered(x[rows], present[rows] if masked else None, neighbors, window)
+                np.testing.assert_array_equal(got, values[rows])
+                np.testing.assert_array_equal(n, counts[rows])
+                assert not np.signbit(np.asarray(got)[np.asarray(got) == 0]).any()
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_an_unreadable_record_hides_no_other(neighbors):
+    """Sorted last, it may stand behind an infinite or an absent one."""
+    x = np.array([[0.5, np.inf, np.nan, 1.0], [0.5, 9.0, np.nan, np.nan], [0.5, np.nan, 1.0, 3.0]], np.float32)
+    present = np.array([[True] * 4, [True, True, True, False], [True, True, False, True]])
+    for i in range(3):
+        got, _ = ordered(x[i : i + 1], present[i : i + 1], neighbors, None)
+        np.testing.assert_array_equal(got, expected(x[i : i + 1], present[i : i + 1], neighbors, None)[0])
 
 
 def test_blocks_threads_and_selection_change_nothing(monkeypatch):
