@@ -112,7 +112,8 @@ def limits_of(distribution, pairs):
     return ratio.max(axis=-1), -ratio.min(axis=-1)
 
 
-@pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 def test_all_swaps_of_all_small_datasets_against_the_other_audits(mechanism, x64):
     datasets, pairs, run = medians(mechanism)
     distribution, epsilon, bounded_range, forward, backward, deltas = run(1.0)

@@ -126,6 +126,7 @@ def test_the_interval_and_the_error_are_those_of_the_draws(answer, ten):
     assert abs(error.mean() - row["mean_abs_error"]) < 5 * error.std() / math.sqrt(draws.size)
 
 
+@pytest.mark.slow
 def test_columns_have_bounds_and_randomness_of_their_own(answer, write):
     file = write("u,v\n" + "".join(f"{i},{10 * i}\n" for i in range(10)))
     bounds = ("--lower", -50, -5, "--upper", "1e2", 10, "--neighbors", "add_remove")

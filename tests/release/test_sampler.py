@@ -74,8 +74,9 @@ def at_the_borders(rng, epsilon, profile, variant, words):
             words[2 + k, row] = int(thresholds[k]) + rng.integers(-1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
-@pytest.mark.parametrize("variant", [pytest.param("cell", marks=pytest.mark.slow), "owned_cell"])
+@pytest.mark.parametrize("variant", ["cell", "owned_cell"])
 def test_device_equals_host_on_adversarial_words(variant):
     rng = np.random.default_rng(1)
     for pieces, size in ((3, 12), (70, 2**30)):

@@ -45,7 +45,8 @@ def test_the_formula_is_the_largest_local_sensitivity_by_breadth_first_search():
         np.testing.assert_array_equal(found[5 * row], oracle.reachable(data, 3, local, "swap", GRID)[0])
 
 
-@pytest.mark.parametrize("mechanism", [piecewise_laplace, pytest.param(inverse_sensitivity, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 def test_the_index_l_minus_1_is_private_and_better_than_the_printed_one(mechanism, x64):
     tight, loose = local_sensitivities(6)[:, :5], local_sensitivities(6)[:, 1:]
     epsilon = np.array([0.5, 2.0])

@@ -297,6 +297,7 @@ def test_the_karate_club(data_folder):
     assert radii_of(one)[0] == max(common[i, j] for i, j in itertools.combinations(range(34), 2)) == 10
 
 
+@pytest.mark.slow
 def test_the_pages_graph(data_folder):
     """22,470 pages and 794,953 triangles (the provenance of the table says so); two pages have 653 neighbours in common."""
     edges = read_edges(data_folder, "graph_musae_facebook_pages/facebook_edges.csv")
