@@ -17,8 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.numerics.batching import align
-
 P = ParamSpec("P")
 T = TypeVar("T")
 Neighbors = Literal["add_remove", "swap", "edge"]
@@ -161,11 +159,10 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
     """
     if any(isinstance(value, jax.Array) for value in public):
         arrays = [jnp.asarray(value).astype(dtype) for value in public]
-        rank = max(array.ndim for array in arrays)
-        value = rest(jnp, *(align(array, rank) for array in arrays))
+        value = rest(jnp, *arrays)
         good = (value > 0) & (value < jnp.inf)
         for array in arrays:
-            good = good & jnp.isfinite(align(array, rank))
+            good = good & jnp.isfinite(array)
         return jnp.where(good, value, jnp.nan)
     with np.errstate(all="ignore"):
         concrete = rest(np, *(np.asarray(value, np.float64) for value in public))

@@ -9,11 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def align(array: jax.Array, ndim: int) -> jax.Array:
-    """Add leading axes of size 1 until the array has ``ndim`` axes."""
-    return array.reshape((1,) * (ndim - array.ndim) + array.shape)
-
-
 def concatenate(*arrays: jax.Array) -> jax.Array:
     """Join arrays along the last axis after broadcasting their leading axes (of any rank) against each other."""
     batch = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
@@ -22,12 +17,7 @@ def concatenate(*arrays: jax.Array) -> jax.Array:
 
 def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     """Broadcast the leading axes to ``batch`` and leave the last axis as it is."""
-    return jnp.broadcast_to(align(array, len(batch) + 1), (*batch, array.shape[-1]))
-
-
-def broadcast_batch(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
-    """Broadcast an array that has batch axes only."""
-    return jnp.broadcast_to(align(array, len(batch)), batch)
+    return jnp.broadcast_to(array, (*batch, array.shape[-1]))
 
 
 def take(array: jax.Array, index: jax.Array) -> jax.Array:
@@ -35,7 +25,6 @@ def take(array: jax.Array, index: jax.Array) -> jax.Array:
 
     One flat gather: on the CPU several times faster than one that keeps the batch axes.
     """
-    array = align(array, index.ndim)
     batch, width = array.shape[:-1], array.shape[-1]
     row = jnp.arange(prod(batch), dtype=jnp.uint32).reshape((*batch, 1)) * jnp.uint32(width)
     return array.reshape(-1).at[row + index.astype(jnp.uint32)].get(mode="promise_in_bounds")
@@ -49,7 +38,7 @@ def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int) -> Any:
     rows = prod(batch)
 
     def some(leaf: jax.Array) -> jax.Array:
-        own = align(leaf, len(batch) + 1).shape[:-1]
+        own = leaf.shape[:-1]
         flat = leaf.reshape(prod(own), leaf.shape[-1])
         if flat.shape[0] == 1:
             return flat
