@@ -116,15 +116,19 @@ def draw(case: Case, repeats: int) -> list[dict]:
     rows = compared("sorted records to a draw", case.shape, case.relation, built, repeats, "naive jitted Gumbel-max", bars)
     own, two = (next(r for r in rows if r["contestant"] == name) for name in ("dpjax, one jit", "dpjax, two jits"))
     pages = profile_bytes(case) / PAGE
-    for question, value, most in (
-        ("one jit over two jits", own["value"] / two["value"], 1.1),
-        ("temporary memory over the profile", one.temporary_bytes / profile_bytes(case), 0.5),
-        ("page faults a call over the profile's pages", own["page_faults"] / pages, 0.1),
+    for question, reference, value, most in (
+        ("one jit over two jits", "dpjax, two jits", own["value"] / two["value"], 1.1),
+        ("temporary memory", "the profile", one.temporary_bytes / profile_bytes(case), 0.5),
+        ("page faults a call", "the profile's pages", own["page_faults"] / pages, 0.1),
     ):
-        rows.append(
-            row(question, "dpjax, one jit", case.relation, case.shape, value=value, unit="", ratio=value, bar={"at_most": most})
-        )
+        rows.append(share(question, "dpjax, one jit", case, value, reference, most))
     return rows
+
+
+def share(question: str, contestant: str, case: Case, value: float, reference: str, most: float) -> dict:
+    """A row for a ratio that is itself what was measured."""
+    at = (question, contestant, case.relation, case.shape)
+    return row(*at, value=value, unit="", ratio=value, reference=reference, bar={"at_most": most})
 
 
 def profile_bytes(case: Case) -> int:
@@ -180,11 +184,8 @@ def errors(case: Case, repeats: int) -> list[dict]:
     size = profile_bytes(case)
     for name, one in forms.items():
         own = next(r for r in rows if r["contestant"] == name)
-        for question, value, most in (
-            ("temporary memory over the profile", one.temporary_bytes / size, 0.5),
-            ("page faults a call over the profile's pages", own["page_faults"] / (size / PAGE), 0.1),
-        ):
-            rows.append(row(question, name, case.relation, case.shape, value=value, unit="", ratio=value, bar={"at_most": most}))
+        rows.append(share("temporary memory", name, case, one.temporary_bytes / size, "the profile", 0.5))
+        rows.append(share("page faults a call", name, case, own["page_faults"] / (size / PAGE), "the profile's pages", 0.1))
     return rows
 
 
