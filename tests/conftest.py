@@ -5,10 +5,12 @@ Tests marked ``optimized`` compute a lot, or depend on what the compiler makes o
 ``XLA_FLAGS= python -m pytest -m optimized`` runs them exactly as users do.
 """
 
+import ctypes
 import gc
 import importlib.metadata
 import os
 import pathlib
+import sys
 
 if "XLA_FLAGS" not in os.environ:  # for pytest's workers and the processes that tests start, too
     older = tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11)  # later versions have one way to emit code
@@ -60,6 +62,7 @@ def _free_compiled_programs():
     yield
     if _resident_gigabytes() > 2:
         jax.clear_caches()
+        _return_free_memory()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,6 +77,13 @@ def _resident_gigabytes() -> float:
     """Of this process; 0 where the system does not say."""
     statm = pathlib.Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e9 if statm.exists() else 0.0
+
+
+def _return_free_memory() -> None:
+    """To the system: glibc keeps what is freed, and the process would look as large as before."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _memory_maps() -> int:
