@@ -4,7 +4,7 @@ python benchmarks/accuracy.py [--draws 400] [--tumult-python PYTHON] [--table] [
 
 Numbers of two relations are never compared: each row's ratio is against piecewise Laplace under the same relation (on tied data
 with rho = half the resolution, as the README advises). A row where that does not win says so and stays. Errors are means over
---datasets datasets of one kind, so that no single lucky grid of candidates decides. The laws of the other libraries, called by the
+--datasets datasets of one kind, so that no single lucky grid of candidates decides. Those of the other libraries, called by the
 same code, are checked in from_raw.py.
 """
 
@@ -71,9 +71,9 @@ def exact(case: Records) -> Iterator[tuple[str, float, bool]]:
     for rho in rhos:
         suffix = f", rho={rho:g}" if case.resolution else ""
         for name, mechanism in (("piecewise Laplace", dpjax.piecewise_laplace), ("inverse sensitivity", dpjax.inverse_sensitivity)):
-            law = mechanism(profile, case.epsilon, rho=rho)
+            distribution = mechanism(profile, case.epsilon, rho=rho)
             reference = mechanism is dpjax.piecewise_laplace and rho == rhos[0]
-            yield f"dpjax {name}{suffix}", float(jnp.mean(law.mean_abs_error(profile.value))), reference
+            yield f"dpjax {name}{suffix}", float(jnp.mean(distribution.mean_abs_error(profile.value))), reference
     # One record moves a median by the whole range under swap; adding one can move the midpoint by half of it.
     sensitivity = (case.upper - case.lower) / (1 if case.relation == "swap" else 2)
     bounded = dpjax.laplace(profile.value, case.epsilon, sensitivity=sensitivity, lower=case.lower, upper=case.upper)

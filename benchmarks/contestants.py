@@ -1,6 +1,6 @@
-"""The contestants that draw from the law of piecewise Laplace: this library, what a JAX user writes today, and NumPy.
+"""The contestants that draw from the distribution of piecewise Laplace: this library, what a JAX user writes today, and NumPy.
 
-All of them get the same case and are checked against the same exact law. For an odd number of points, both relations read the
+All of them get the same case and are checked against the same exact cdf. For an odd number of points, both relations read the
 sorted records: under swap, an interval between two records is one piece with a cost of 1; under add/remove with the midpoint
 median it is two pieces of equal width and slope, together one with a cost of 2. The NumPy contestants use that (n + 1 intervals
 under both relations); ``naive_gumbel`` takes the pieces of the profile as they are (2 (n + 1) under add/remove).
@@ -17,18 +17,20 @@ from harness import Built, Case, Contestant
 
 
 def library_draws(draws: tuple[int, ...] = ()):
-    """``law.sample`` with the law as an argument."""
+    """``distribution.sample`` with the distribution as an argument."""
 
     def build(case: Case) -> Built:
-        law = case.law(jnp.asarray(case.sorted_data))
-        return harness.build_jax(lambda key, law: law.sample(key, draws), law, units=case.rows * int(np.prod(draws)))
+        distribution = case.distribution(jnp.asarray(case.sorted_data))
+        return harness.build_jax(
+            lambda key, distribution: distribution.sample(key, draws), distribution, units=case.rows * int(np.prod(draws))
+        )
 
     return build
 
 
 def library_from_raw(case: Case) -> Built:
     """From unsorted records to a draw, in one jitted call."""
-    return harness.build_jax(lambda key, x: case.law(x).sample(key), case.data, units=case.rows)
+    return harness.build_jax(lambda key, x: case.distribution(x).sample(key), case.data, units=case.rows)
 
 
 # --- what a JAX user writes today ---
@@ -67,8 +69,10 @@ def naive_draws(draws: int | None = None, epsilon_factor: float = 1.0):
 
 
 def control(build, relation: str) -> Contestant:
-    """A fast contestant with the wrong law, which must never be timed: the check of the harness has to reject it."""
-    return Contestant("control with epsilon 1.25 times too large", relation, build, harness.law_uniforms, must_be_rejected=True)
+    """A fast contestant with the wrong distribution, which must never be timed: the check of the harness has to reject it."""
+    return Contestant(
+        "control with epsilon 1.25 times too large", relation, build, harness.distribution_uniforms, must_be_rejected=True
+    )
 
 
 # --- plain noise and plain reading ---
@@ -98,13 +102,13 @@ def read_with_jax(reduction):
     """One jitted reduction over the edges."""
 
     def build(case: Case) -> Built:
-        return harness.build_jax(reduction, case.law(jnp.asarray(case.sorted_data)).edges, units=case.rows, keyed=False)
+        return harness.build_jax(reduction, case.distribution(jnp.asarray(case.sorted_data)).edges, units=case.rows, keyed=False)
 
     return build
 
 
 def read_with_numpy(case: Case) -> Built:
-    edges = np.array(case.law(jnp.asarray(case.sorted_data)).edges)
+    edges = np.array(case.distribution(jnp.asarray(case.sorted_data)).edges)
     return Built(lambda turn: edges.max(), case.rows, bytes_touched=edges.nbytes)
 
 

@@ -25,7 +25,7 @@ from harness import Case, Worker, row
 DEVICES = (1, 2, 4, 8)
 
 
-def sharded(law, rows: int, devices: int):
+def sharded(distribution, rows: int, devices: int):
     """Put the fields that have a row for each dataset on a mesh, split by rows; the others on every device."""
     mesh = Mesh(np.array(jax.devices()[:devices]), ("batch",))
 
@@ -33,7 +33,7 @@ def sharded(law, rows: int, devices: int):
         spec = PartitionSpec("batch") if field.ndim and field.shape[0] == rows else PartitionSpec()
         return jax.device_put(field, NamedSharding(mesh, spec))
 
-    return jax.tree.map(place, law)
+    return jax.tree.map(place, distribution)
 
 
 def serve() -> None:
@@ -46,9 +46,13 @@ def serve() -> None:
         answer = {}
         if name not in ready:
             case = Case(rows, request["points"], request["relation"])
-            law = sharded(case.law(jnp.asarray(case.data)), rows, devices)
-            executable, costs = harness.compiled(lambda key, law, draws=draws: law.sample(key, draws), jax.random.key(0), law)
-            ready[name] = lambda key, law=law, executable=executable: jax.block_until_ready(executable(key, law))
+            distribution = sharded(case.distribution(jnp.asarray(case.data)), rows, devices)
+            executable, costs = harness.compiled(
+                lambda key, distribution, draws=draws: distribution.sample(key, draws), jax.random.key(0), distribution
+            )
+            ready[name] = lambda key, distribution=distribution, executable=executable: jax.block_until_ready(
+                executable(key, distribution)
+            )
             answer["compile_seconds"] = costs["compile_seconds"]
             ready[name](jax.random.key(0))
         key = jax.random.key(request["seed"])

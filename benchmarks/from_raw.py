@@ -16,9 +16,9 @@ NUMPY_BARS = {"cumulative sums": (2, 5), "Gumbel-max": (2, 5)}
 
 
 def field(relation: str, chunk: int, peer_rows: int, check_draws: int, tumult: peers.Tumult | None) -> list[Contestant]:
-    law = harness.law_uniforms
+    distribution = harness.distribution_uniforms
     return [
-        Contestant("dpjax", relation, contestants.library_from_raw, law),
+        Contestant("dpjax", relation, contestants.library_from_raw, distribution),
         Contestant(
             "np.sort alone",
             harness.NO_RELATION,
@@ -33,7 +33,7 @@ def field(relation: str, chunk: int, peer_rows: int, check_draws: int, tumult: p
                 f"NumPy sort, {name}",
                 relation,
                 contestants.numpy_single(name, chunk, from_raw=True),
-                law,
+                distribution,
                 *NUMPY_BARS.get(name, (None, None)),
                 group="NumPy" if name in NUMPY_BARS else None,
                 note=f"{chunk} rows at a time" + ("" if name in NUMPY_BARS else "; a stronger rival than the bar asks for"),

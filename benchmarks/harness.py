@@ -1,6 +1,6 @@
 """Timing tools that every benchmark here shares: checks before times, compile apart from run, interleaved repeats, JSON.
 
-A contestant is built twice from a ``Case``: on a small one, where its draws are tested against the exact law, and on the large
+A contestant is built twice from a ``Case``: on a small one, where its draws are tested against the exact cdf, and on the large
 one, which is timed only if that test passed. All contestants of one question run in turns, so that a busy machine slows each
 of them alike, and a ratio is the median over turns of the ratio within a turn.
 """
@@ -60,7 +60,7 @@ class Case:
     def profile(self, data: Any) -> dpjax.SensitivityProfile:
         return dpjax.median(data, lower=self.lower, upper=self.upper, neighbors=self.relation)
 
-    def law(self, data: Any) -> dpjax.PiecewiseExponential:
+    def distribution(self, data: Any) -> dpjax.PiecewiseExponential:
         return dpjax.piecewise_laplace(self.profile(data), self.epsilon)
 
     @property
@@ -88,13 +88,13 @@ class Contestant:
         name: as in the table.
         relation: the neighbour relation under which its draws are private.
         build: from a case to something that runs.
-        uniforms: from a case and its draws (..., rows) to values that are uniform if the law is right; None: nothing drawn.
+        uniforms: from a case and its draws (..., rows) to values that are uniform if the draws are right; None: nothing drawn.
         bar: how many times faster than this contestant the reference has to be (below 1: how much slower it may be).
         reach: the same, to reach for.
         note: what a reader of the table should know.
         missing: why it cannot run here.
         timed_rows: how many datasets a slow peer is timed on, if not all.
-        check_draws: how many draws are compared with the law.
+        check_draws: how many draws are compared with the distribution.
         group: contestants that are one rival in several versions; only the fastest keeps the bar.
         must_be_rejected: a control, wrong on purpose: the run ends with an error if the check does not see it.
     """
@@ -113,10 +113,10 @@ class Contestant:
     must_be_rejected: bool = False
 
 
-def law_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
+def distribution_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
     """The exact cdf of piecewise Laplace at each draw."""
-    law = case.law(jax.numpy.asarray(case.data))
-    return np.asarray(jax.jit(lambda law, y: law.cdf(y))(law, jax.numpy.asarray(draws)))
+    distribution = case.distribution(jax.numpy.asarray(case.data))
+    return np.asarray(jax.jit(lambda distribution, y: distribution.cdf(y))(distribution, jax.numpy.asarray(draws)))
 
 
 def uniform_distance(uniforms: np.ndarray) -> tuple[float, float]:
@@ -135,7 +135,7 @@ def uniform_distance(uniforms: np.ndarray) -> tuple[float, float]:
 
 
 def check(contestant: Contestant, case: Case) -> dict[str, Any]:
-    """Draw from the contestant on a small case and compare with its exact law, row by row."""
+    """Draw from the contestant on a small case and compare with its exact distribution, row by row."""
     if contestant.timed_rows:
         case = replace(case, rows=min(case.rows, 20))
     built = contestant.build(case)
@@ -242,9 +242,9 @@ def contest(
         if one.uniforms is not None:
             checks.append(check(one, small))
             if checks[-1]["passed"] and one.must_be_rejected:
-                raise RuntimeError(f"the check does not reject a wrong law: {checks[-1]}")
+                raise RuntimeError(f"the check does not reject a wrong distribution: {checks[-1]}")
             if not checks[-1]["passed"]:
-                rows.append(row(question, one.name, one.relation, case.shape, status="rejected: wrong law", note=one.note))
+                rows.append(row(question, one.name, one.relation, case.shape, status="rejected: wrong distribution", note=one.note))
                 continue
         built[one.name] = one.build(replace(case, rows=min(case.rows, one.timed_rows)) if one.timed_rows else case)
     times = interleave(built, repeats)

@@ -45,13 +45,13 @@ def measure(simulate: Any, *, rows: int, points: int, draws: int, chunk: int, re
     case = Case(rows, points, relation)
     data = jax.numpy.asarray(case.data)
     imported = resident()
-    jax.block_until_ready(simulate(jax.random.key(0), case.law, data, draws=min(draws, 2 * chunk), chunk=chunk).mean)
+    jax.block_until_ready(simulate(jax.random.key(0), case.distribution, data, draws=min(draws, 2 * chunk), chunk=chunk).mean)
     before, before_peak = resident(), peak()
     start = time.perf_counter()
-    result = simulate(jax.random.key(1), case.law, data, draws=draws, chunk=chunk)
+    result = simulate(jax.random.key(1), case.distribution, data, draws=draws, chunk=chunk)
     mean, standard_error = jax.block_until_ready((result.mean, result.standard_error))
     seconds = time.perf_counter() - start
-    errors = jax.numpy.abs(mean - case.law(data).mean()) / standard_error
+    errors = jax.numpy.abs(mean - case.distribution(data).mean()) / standard_error
     return {
         "seconds": seconds,
         "draws": rows * draws,
@@ -66,7 +66,7 @@ def measure(simulate: Any, *, rows: int, points: int, draws: int, chunk: int, re
 
 def rows_of(found: dict[str, Any], args: argparse.Namespace) -> list[dict]:
     shape = f"{args.rows} x {args.points}, {found['draws']:.2g} draws, chunks of {args.chunk}"
-    # The exact mean is a float32 closed form, so a few standard errors at 10^7 draws can be rounding; 8 is a wrong law.
+    # The exact mean is a float32 closed form, so a few standard errors at 10^7 draws can be rounding; 8 is a wrong distribution.
     if not found["counted"] or not found["standard_errors_off"] < 8:
         return [row("memory", "dpjax.simulation", args.relation, shape, status="rejected: wrong mean or count", **found)]
     common = {"relation": args.relation, "shape": shape, "compile_seconds": None}

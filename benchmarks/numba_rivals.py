@@ -157,6 +157,6 @@ def mean_abs_error(case: Case) -> Built:
     def run(turn: int) -> np.ndarray:
         return _mean_abs_error(edges, decay, means, at)
 
-    law = case.law(jnp.asarray(case.sorted_data))
-    np.testing.assert_allclose(run(0), law.mean_abs_error(jnp.asarray(at)), rtol=1e-4)
+    distribution = case.distribution(jnp.asarray(case.sorted_data))
+    np.testing.assert_allclose(run(0), distribution.mean_abs_error(jnp.asarray(at)), rtol=1e-4)
     return Built(run, case.rows)

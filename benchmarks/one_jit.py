@@ -107,7 +107,7 @@ def draw(case: Case, repeats: int) -> list[dict]:
         "dpjax, one jit": one,
         "dpjax, two jits": Built(lambda turn: jax.block_until_ready(sample(jax.random.key(turn), mechanism(profile))), 1),
         "dpjax, from a distribution": jitted(lambda key, d: d.sample(key), mechanism(profile)),
-        "dpjax, sorted records sorted again": jitted(lambda key, x: case.law(x).sample(key), case.sorted_data),
+        "dpjax, sorted records sorted again": jitted(lambda key, x: case.distribution(x).sample(key), case.sorted_data),
         "one read of the edges": contestants.read_with_jax(jnp.max)(case),
     }
     if numba_rivals:
@@ -138,11 +138,11 @@ def profile_bytes(case: Case) -> int:
 
 def many(case: Case, draws: int, repeats: int) -> list[dict]:
     """Many draws of each row."""
-    law = case.law(jnp.asarray(case.data))
+    distribution = case.distribution(jnp.asarray(case.data))
     built = {
         "jax.random.laplace": contestants.plain_laplace((draws,))(case),
-        "dpjax": jitted(lambda key, d: d.sample(key, (draws,)), law),
-        "dpjax, from raw records": jitted(lambda key, x: case.law(x).sample(key, (draws,)), case.data),
+        "dpjax": jitted(lambda key, d: d.sample(key, (draws,)), distribution),
+        "dpjax, from raw records": jitted(lambda key, x: case.distribution(x).sample(key, (draws,)), case.data),
     }
     if numba_rivals:
         built["Numba"] = numba_rivals.repeated(draws)(case)
@@ -155,7 +155,9 @@ def raw(case: Case, repeats: int) -> list[dict]:
     built = {
         "np.sort alone": contestants.numpy_sort(case),
         "dpjax, one jit": contestants.library_from_raw(case),
-        "dpjax, not under jit": Built(lambda turn: jax.block_until_ready(case.law(case.data).sample(jax.random.key(turn))), 1),
+        "dpjax, not under jit": Built(
+            lambda turn: jax.block_until_ready(case.distribution(case.data).sample(jax.random.key(turn))), 1
+        ),
     }
     if numba_rivals:
         built["np.sort and Numba"] = numba_rivals.single(from_raw=True)(case)
@@ -166,15 +168,15 @@ def raw(case: Case, repeats: int) -> list[dict]:
 
 def errors(case: Case, repeats: int) -> list[dict]:
     """Error bars of each row."""
-    law = case.law(jnp.asarray(case.data))
-    at = law.upper.values[..., 0]
+    distribution = case.distribution(jnp.asarray(case.data))
+    at = distribution.upper.values[..., 0]
     forms = {
-        "mean_abs_error": jitted(lambda d, at: d.mean_abs_error(at), law, at, keyed=False),
-        "interval": jitted(lambda d: d.interval(0.95), law, keyed=False),
-        "cdf": jitted(lambda d, at: d.cdf(at), law, at, keyed=False),
-        "mean": jitted(lambda d: d.mean(), law, keyed=False),
-        "stddev": jitted(lambda d: d.stddev(), law, keyed=False),
-        "entropy": jitted(lambda d: d.entropy(), law, keyed=False),
+        "mean_abs_error": jitted(lambda d, at: d.mean_abs_error(at), distribution, at, keyed=False),
+        "interval": jitted(lambda d: d.interval(0.95), distribution, keyed=False),
+        "cdf": jitted(lambda d, at: d.cdf(at), distribution, at, keyed=False),
+        "mean": jitted(lambda d: d.mean(), distribution, keyed=False),
+        "stddev": jitted(lambda d: d.stddev(), distribution, keyed=False),
+        "entropy": jitted(lambda d: d.entropy(), distribution, keyed=False),
     }
     built = {"one read of the edges": contestants.read_with_jax(jnp.max)(case), **forms}
     if numba_rivals:
@@ -192,7 +194,7 @@ def errors(case: Case, repeats: int) -> list[dict]:
 def compilation(case: Case, repeats: int) -> list[dict]:
     """Processor seconds from a Python function to an executable, each in a cleared process state."""
     x = jnp.asarray(case.sorted_data)
-    law = case.law(x)
+    distribution = case.distribution(x)
     key = jax.random.key(0)
     profile = case.profile(x)
     edges = jnp.concatenate([jnp.flip(profile.lower, -1), profile.upper[..., 1:]], axis=-1)
@@ -200,10 +202,10 @@ def compilation(case: Case, repeats: int) -> list[dict]:
     center = profile.lower.shape[-1] - 1
     work = {
         "naive jitted Gumbel-max": (lambda key, e, lv: contestants.naive_gumbel(key, e, lv, center, 1.0), key, edges, levels),
-        "one draw": (lambda key, x: case.law(x).sample(key), key, x),
-        "many draws": (lambda key, d: d.sample(key, (10_000,)), key, law),
-        "mean_abs_error": (lambda d: d.mean_abs_error(0.0), law),
-        "interval": (lambda d: d.interval(0.95), law),
+        "one draw": (lambda key, x: case.distribution(x).sample(key), key, x),
+        "many draws": (lambda key, d: d.sample(key, (10_000,)), key, distribution),
+        "mean_abs_error": (lambda d: d.mean_abs_error(0.0), distribution),
+        "interval": (lambda d: d.interval(0.95), distribution),
     }
     taken: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(repeats):

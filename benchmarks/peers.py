@@ -1,4 +1,4 @@
-"""Private medians by other libraries, each called as its documentation recommends, with its relation and its law.
+"""Private medians by other libraries, each called as its documentation recommends, with its relation and its distribution.
 
     OpenDP        make_private_quantile on a public grid of candidates; scale found by binary_search_param. Without the number of
                   records: add/remove; with it (a sized domain and d_in = 2): swap.
@@ -61,7 +61,7 @@ def opendp(candidates: int):
 
 
 def opendp_uniforms(candidates: int):
-    """Its law is permute-and-flip: the largest of -score plus exponential noise. A discrete law needs a random part in a step."""
+    """Permute-and-flip: the largest of -score plus exponential noise. Discrete, so that a step needs a random part."""
 
     def uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
         grid, (_, scale) = _grid(case, candidates), opendp_measurement(case, _grid(case, candidates))
@@ -131,7 +131,7 @@ def tumult_python(given: str | None) -> str | None:
     return given or (sys.executable if importlib.util.find_spec("tmlt") else None)
 
 
-# --- the law that diffprivlib and Tumult Core share ---
+# --- the distribution that diffprivlib and Tumult Core share ---
 
 
 def interval_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:

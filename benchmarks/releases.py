@@ -1,4 +1,4 @@
-"""Exact releases on a grid, words included, against naive float Gumbel-max of the same law, and against OpenDP, which is exact too.
+"""Exact releases on a grid, words included, against naive float Gumbel-max, and against OpenDP, which is exact too.
 
 python benchmarks/releases.py [--rows 1024] [--points 1023] [--draws 1000000] [--quick] [--out FILE]
 
@@ -71,12 +71,12 @@ def as_called(case: Case) -> Built:
 
 
 def single(relation: str) -> list[Contestant]:
-    law = harness.law_uniforms
+    distribution = harness.distribution_uniforms
     return [
-        Contestant("dpjax", relation, on_device(), law),
-        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), law, bar=1 / 0.35),
-        Contestant("dpjax, float sampler", relation, contestants.library_draws(), law, note="simulation, not a release"),
-        Contestant("median(), from raw records", relation, as_called, law, note="sorting on the host"),
+        Contestant("dpjax", relation, on_device(), distribution),
+        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), distribution, bar=1 / 0.35),
+        Contestant("dpjax, float sampler", relation, contestants.library_draws(), distribution, note="simulation, not a release"),
+        Contestant("median(), from raw records", relation, as_called, distribution, note="sorting on the host"),
         Contestant(
             f"OpenDP, {CANDIDATES} candidates",
             relation,
@@ -92,14 +92,14 @@ def single(relation: str) -> list[Contestant]:
 
 
 def repeated(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
-    law = harness.law_uniforms
+    distribution = harness.distribution_uniforms
     return [
-        Contestant("dpjax", relation, on_device(draws), law),
+        Contestant("dpjax", relation, on_device(draws), distribution),
         Contestant(
             "naive jitted Gumbel-max",
             relation,
             contestants.naive_draws(naive_draws),
-            law,
+            distribution,
             bar=1 / 0.03,
             note=f"timed on {naive_draws} draws, scaled to one",
         ),

@@ -1,4 +1,4 @@
-"""Many draws from each of a few laws: time for one draw, and how it grows with the number of points.
+"""Many draws from each of a few distributions: time for one draw, and how it grows with the number of points.
 
 python benchmarks/repeated_draws.py [--rows 100] [--points 1001] [--draws 10000] [--quick] [--out FILE]
 
@@ -17,9 +17,9 @@ from harness import Case, Contestant, row
 
 
 def field(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
-    law = harness.law_uniforms
+    distribution = harness.distribution_uniforms
     return [
-        Contestant("dpjax", relation, contestants.library_draws((draws,)), law),
+        Contestant("dpjax", relation, contestants.library_draws((draws,)), distribution),
         Contestant(
             "jax.random.laplace",
             harness.NO_RELATION,
@@ -33,7 +33,7 @@ def field(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
             "naive jitted Gumbel-max",
             relation,
             contestants.naive_draws(naive_draws),
-            law,
+            distribution,
             bar=300,
             reach=700,
             note=f"timed on {naive_draws} draws a dataset, scaled to one draw",
@@ -43,7 +43,7 @@ def field(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
                 f"NumPy inverse cdf, {dtype.__name__}",
                 relation,
                 contestants.numpy_repeated(draws, dtype),
-                law,
+                distribution,
                 bar=2,
                 reach=3,
                 group="NumPy",

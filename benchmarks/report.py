@@ -155,8 +155,8 @@ def summary(documents: dict[str, dict[str, Any]]) -> str:
     rows = [line for document in documents.values() for line in document["rows"]]
     judged = [line for line in rows if "met" in line and not line.get("quick")]
     rejected = sum(not check["passed"] for check in controls)
-    lines.append(f"laws and bits checked: {len(checks) - len(controls)}, wrong: {', '.join(failed) or 'none'}")
-    lines.append(f"controls with a wrong law: {len(controls)}, rejected: {rejected}")
+    lines.append(f"distributions and bits checked: {len(checks) - len(controls)}, wrong: {', '.join(failed) or 'none'}")
+    lines.append(f"controls with a wrong distribution: {len(controls)}, rejected: {rejected}")
     lines.append(
         f"bars judged: {len(judged)}, met: {sum(line['met'] for line in judged)}"
         + ("" if judged else " (a quick run judges none, and not every question has one)")

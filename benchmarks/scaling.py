@@ -108,10 +108,12 @@ def measure(all_sweeps: dict, relation: str, repeats: int) -> list[dict[str, Any
             built = build(case)
             seconds = harness.interleave({"dpjax": types.SimpleNamespace(run=built.run, units=1, own_clock=None)}, repeats)["dpjax"]
             if kind == "raw":
-                program = jax.make_jaxpr(lambda key, x, case=case: case.law(x).sample(key))(jax.random.key(0), case.data)
+                program = jax.make_jaxpr(lambda key, x, case=case: case.distribution(x).sample(key))(jax.random.key(0), case.data)
             else:
-                law = jax.eval_shape(case.law, jnp.asarray(case.data))
-                program = jax.make_jaxpr(lambda key, law, shape=shape: law.sample(key, shape))(jax.random.key(0), law)
+                distribution = jax.eval_shape(case.distribution, jnp.asarray(case.data))
+                program = jax.make_jaxpr(lambda key, distribution, shape=shape: distribution.sample(key, shape))(
+                    jax.random.key(0), distribution
+                )
             counts = {"call": 1.0, **tally(program.jaxpr), "bytes": float(built.bytes_touched or 0)}
             points.append(
                 {

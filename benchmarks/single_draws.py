@@ -2,7 +2,7 @@
 
 python benchmarks/single_draws.py [--rows 4096] [--points 1001] [--relations swap add_remove] [--quick] [--out FILE]
 
-Every contestant holds its input (a law, edges, sorted records) before the clock starts. On an accelerator, --rows 65536.
+Every contestant holds its input (a distribution, edges, sorted records) before the clock starts. On an accelerator, --rows 65536.
 """
 
 import jax.numpy as jnp
@@ -20,10 +20,10 @@ READS = {
 
 
 def field(relation: str, chunk: int) -> list[Contestant]:
-    law = harness.law_uniforms
+    distribution = harness.distribution_uniforms
     return [
-        Contestant("dpjax", relation, contestants.library_draws(), law),
-        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), law, bar=8, reach=20),
+        Contestant("dpjax", relation, contestants.library_draws(), distribution),
+        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), distribution, bar=8, reach=20),
         *(
             Contestant(name, harness.NO_RELATION, build, None, bar=1 / 25, reach=1 / 5, group="read")
             for name, build in READS.items()
@@ -33,7 +33,7 @@ def field(relation: str, chunk: int) -> list[Contestant]:
                 f"NumPy, {name}",
                 relation,
                 contestants.numpy_single(name, chunk, from_raw=False),
-                law,
+                distribution,
                 note=f"{chunk} rows at a time",
             )
             for name in NUMPY_SINGLE

@@ -73,14 +73,14 @@ def test_ratios_are_finite_and_say_against_what(report):
 
 
 @pytest.mark.slow
-def test_laws_are_checked_and_controls_rejected(report):
+def test_distributions_are_checked_and_controls_rejected(report):
     checks = [check for document in report[1].values() for check in document.get("checks", [])]
     controls = [check for check in checks if check.get("control")]
     assert len(controls) >= 6
     assert not any(check["passed"] for check in controls)
     assert [check for check in checks if not check.get("control") and not check["passed"]] == []
     rejected = [line for line in _rows(report[1]) if line["contestant"].startswith("control")]
-    assert all(line["status"] == "rejected: wrong law" and "value" not in line for line in rejected)
+    assert all(line["status"] == "rejected: wrong distribution" and "value" not in line for line in rejected)
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_the_table_has_all_questions_and_no_paths(report):
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", ["swap", "add_remove"])
 def test_a_wrong_contestant_is_never_timed(harness, relation):
-    """Three fast contestants with wrong laws: the median itself, one level off on one side, one uniform for all rows."""
+    """Three fast contestants with wrong distributions: the median itself, one level off on one side, one uniform for all rows."""
     tools, contestants = harness
     case, timed = tools.Case(2048, 33, relation, seed=1), []
 
@@ -134,13 +134,14 @@ def test_a_wrong_contestant_is_never_timed(harness, relation):
 
     def one_uniform(case, turn):
         uniform = np.random.default_rng(turn).random()
-        return np.asarray(case.law(jnp.asarray(case.data)).quantile(jnp.float32(uniform)))
+        return np.asarray(case.distribution(jnp.asarray(case.data)).quantile(jnp.float32(uniform)))
 
     field = [
-        tools.Contestant(draws.__name__, relation, wrong(draws), tools.law_uniforms) for draws in (median, one_side, one_uniform)
+        tools.Contestant(draws.__name__, relation, wrong(draws), tools.distribution_uniforms)
+        for draws in (median, one_side, one_uniform)
     ]
     rows, checks = tools.contest("controls", field, tools.Case(8, 101, relation), case, 1, "median")
-    assert [line["status"] for line in rows] == ["rejected: wrong law"] * 3
+    assert [line["status"] for line in rows] == ["rejected: wrong distribution"] * 3
     assert not any(check["passed"] for check in checks)
     assert timed == []
 

@@ -40,7 +40,7 @@ from dpjax import (
 from dpjax.mechanisms.bounded_loss import bounded_loss_distribution
 from dpjax.mechanisms.never_fail import never_fail_distribution
 from dpjax.metric_privacy.laplace import LaplaceAnswers
-from tests.support.laws import of_one_size, strong
+from tests.support.distributions import of_one_size, strong
 
 
 def between(x, a, b):
@@ -65,11 +65,11 @@ def line(x, eps):
 
 def first_answer(x, eps, a, b):
     metric = metric_privacy.from_points(between(x, a, b)[:, None], epsilon=eps)
-    law = metric_privacy.metric_laplace(x, ladder(x), metric)
-    return LaplaceAnswers(law.values[..., 0], law.scales[..., 0])
+    distribution = metric_privacy.metric_laplace(x, ladder(x), metric)
+    return LaplaceAnswers(distribution.values[..., 0], distribution.scales[..., 0])
 
 
-# From padded data and public parameters to a law: every statistic and every mechanism, through one signature.
+# From padded data and public parameters to a distribution: every statistic and every mechanism, through one signature.
 PIPELINES = {
     "laplace under a metric": first_answer,
     "selection under a metric": lambda x, eps, a, b: metric_privacy.linear_selection(
@@ -156,22 +156,22 @@ def sweep(run, pipeline, data):
 
 
 @jax.jit
-def draws_and_errors(key, law):
-    return law.sample(key), law.mean_abs_error(0.0)
+def draws_and_errors(key, distribution):
+    return distribution.sample(key), distribution.mean_abs_error(0.0)
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_sweep_over_epsilon_bounds_and_data_compiles_once(name):
-    """From data to a law in one program, and from laws to draws and errors in one that laws of a kind share."""
+    """From data to a distribution in one program, and on to draws and errors in one that all of a kind share."""
     pipeline, programs = PIPELINES[name], draws_and_errors._cache_size()
     chex.clear_trace_counter()
 
     @jax.jit
     @chex.assert_max_traces(n=1)
-    def law(x, eps, a, b):
+    def distribution(x, eps, a, b):
         return jax.tree.map(strong, of_one_size(pipeline(x, eps, a, b)))
 
-    sweep(lambda key, *given: draws_and_errors(key, law(*given)), pipeline, FEW)
+    sweep(lambda key, *given: draws_and_errors(key, distribution(*given)), pipeline, FEW)
     assert draws_and_errors._cache_size() <= programs + 1
 
 
@@ -183,26 +183,26 @@ def test_a_sweep_compiles_once_from_data_to_draws(name):
     @jax.jit
     @chex.assert_max_traces(n=1)
     def run(key, x, eps, a, b):
-        law = pipeline(x, eps, a, b)
-        return law.sample(key), law.mean_abs_error(0.0)
+        distribution = pipeline(x, eps, a, b)
+        return distribution.sample(key), distribution.mean_abs_error(0.0)
 
     sweep(run, pipeline, X)
 
 
-def wide(law):
-    """Of one size, for the programs below to serve laws of a kind; what makes a law is a program of its own."""
-    return jax.tree.map(strong, of_one_size(law, pieces=48))
+def wide(distribution):
+    """Of one size, for the programs below to serve distributions of a kind; what makes a distribution is a program of its own."""
+    return jax.tree.map(strong, of_one_size(distribution, pieces=48))
 
 
-def gradient_through(law_of, function, *given):
-    """The gradient of a number that a program computes of laws of a kind, pulled back to what the law is made of."""
-    law, back = jax.jit(lambda *given: jax.vjp(law_of, *given))(*given)
-    return jax.jit(lambda back, gradient: back(gradient))(back, function(law))
+def gradient_through(distribution_of, function, *given):
+    """The gradient of a number that a program computes of distributions, pulled back to what they are made of."""
+    distribution, back = jax.jit(lambda *given: jax.vjp(distribution_of, *given))(*given)
+    return jax.jit(lambda back, gradient: back(gradient))(back, function(distribution))
 
 
 @jax.jit
-def error_at(law):
-    return jnp.sum(law.mean_abs_error(0.1))
+def error_at(distribution):
+    return jnp.sum(distribution.mean_abs_error(0.1))
 
 
 gradient_of_error = jax.jit(jax.grad(error_at))
@@ -210,13 +210,13 @@ gradient_of_error = jax.jit(jax.grad(error_at))
 
 def test_the_error_bar_s_gradient_by_epsilon_agrees_with_finite_differences(pipeline, x64):
     @jax.jit
-    def law_of(eps):
+    def distribution_of(eps):
         return wide(pipeline(jnp.asarray(X, jnp.float64), eps, jnp.float64(-3.0), jnp.float64(3.0)))
 
     for eps in (0.3, 2.0):
         h = 1e-5
-        above, below = (error_at(law_of(jnp.float64(at))) for at in (eps + h, eps - h))
-        (gradient,) = gradient_through(law_of, gradient_of_error, jnp.float64(eps))
+        above, below = (error_at(distribution_of(jnp.float64(at))) for at in (eps + h, eps - h))
+        (gradient,) = gradient_through(distribution_of, gradient_of_error, jnp.float64(eps))
         assert float(gradient) == pytest.approx((float(above) - float(below)) / (2 * h), rel=1e-6, abs=1e-9)
 
 
@@ -225,10 +225,12 @@ TIED = jnp.asarray(np.where(np.arange(21) < 15, 0.25, X))
 
 @jax.jit
 @jax.grad
-def gradient_of_total(law):
-    values = [getattr(law, name)() for name in ("variance", "entropy") if hasattr(law, name)]
+def gradient_of_total(distribution):
+    values = [getattr(distribution, name)() for name in ("variance", "entropy") if hasattr(distribution, name)]
     points = ("mean_abs_error", "cdf", "survival", "quantile", "log_prob")
-    return sum(jnp.sum(value) for value in values + [getattr(law, name)(0.3) for name in points if hasattr(law, name)])
+    return sum(
+        jnp.sum(value) for value in values + [getattr(distribution, name)(0.3) for name in points if hasattr(distribution, name)]
+    )
 
 
 @pytest.mark.slow
@@ -239,16 +241,20 @@ def test_gradients_by_data_epsilon_and_bounds_are_finite_with_ties(pipeline):
 
 
 @jax.jit
-def summaries(law):
+def summaries(distribution):
     points = np.linspace(-2.5, 2.5, 6)
-    return {**{name: getattr(law, name)(points) for name in ("cdf", "survival", "mean_abs_error")}, "mean": law.mean()}
+    return {
+        **{name: getattr(distribution, name)(points) for name in ("cdf", "survival", "mean_abs_error")},
+        "mean": distribution.mean(),
+    }
 
 
 def test_float32_agrees_with_float64(pipeline, x64):
     """Within the rounding of 44 pieces: each edge is off by 3 units of 2^-24, against masses of widths of at least 1e-3."""
-    law_of = jax.jit(lambda *given: wide(pipeline(*given)))
+    distribution_of = jax.jit(lambda *given: wide(pipeline(*given)))
     single, double = (
-        summaries(law_of(*(jnp.asarray(value, dtype) for value in (X, 1.0, -3.0, 3.0)))) for dtype in (jnp.float32, jnp.float64)
+        summaries(distribution_of(*(jnp.asarray(value, dtype) for value in (X, 1.0, -3.0, 3.0))))
+        for dtype in (jnp.float32, jnp.float64)
     )
     for name, value in single.items():
         assert value.dtype == jnp.float32
@@ -257,28 +263,28 @@ def test_float32_agrees_with_float64(pipeline, x64):
 
 
 @jax.jit
-def error(law):
-    return law.mean_abs_error(0.0)
+def error(distribution):
+    return distribution.mean_abs_error(0.0)
 
 
-def test_laws_pass_through_vmap_and_jit_as_values(pipeline):
-    def law(x):
+def test_distributions_pass_through_vmap_and_jit_as_values(pipeline):
+    def distribution(x):
         return wide(pipeline(x, 1.0, -3.0, 3.0))
 
-    whole, mapped = jax.jit(law)(jnp.asarray(X)), jax.jit(jax.vmap(law))(jnp.asarray(X))
+    whole, mapped = jax.jit(distribution)(jnp.asarray(X)), jax.jit(jax.vmap(distribution))(jnp.asarray(X))
     np.testing.assert_allclose(error(mapped), error(whole), rtol=2e-6)
 
 
 @pytest.mark.slow
 def test_an_epsilon_sweep_against_rows_broadcasts(pipeline):
     @jax.jit
-    def law(x, eps):
+    def distribution(x, eps):
         return wide(pipeline(x, eps, -3.0, 3.0))
 
-    sweep = law(jnp.asarray(X), jnp.array([0.5, 1.0, 2.0])[:, None])
+    sweep = distribution(jnp.asarray(X), jnp.array([0.5, 1.0, 2.0])[:, None])
     assert sweep.batch_shape == (3, 6)
     assert jax.eval_shape(lambda key: sweep.sample(key, (4,)), jax.random.key(0)).shape == (4, 3, 6)
-    one = law(jnp.asarray(X[4]), 2.0)
+    one = distribution(jnp.asarray(X[4]), 2.0)
     np.testing.assert_allclose(error(sweep)[2, 4], error(one), rtol=2e-6)
 
 
@@ -303,10 +309,10 @@ HOSTILE = {
 def test_data_never_raise_warn_or_leave_the_range(neighbors, shape):
     """Warnings are errors in this suite."""
     x = np.stack([data.astype(np.float32) for data in HOSTILE.values()])
-    draw = jax.jit(lambda key, law: law.sample(key, shape))
+    draw = jax.jit(lambda key, distribution: distribution.sample(key, shape))
     for mechanism in (piecewise_laplace, inverse_sensitivity):
-        law = mechanism(median(x, lower=-3.0, upper=3.0, neighbors=neighbors), np.array([0.01, 100.0])[:, None])
-        draws = np.asarray(draw(jax.random.key(0), of_one_size(law, pieces=24)))
+        distribution = mechanism(median(x, lower=-3.0, upper=3.0, neighbors=neighbors), np.array([0.01, 100.0])[:, None])
+        draws = np.asarray(draw(jax.random.key(0), of_one_size(distribution, pieces=24)))
         assert draws.shape == (*shape, 2, len(HOSTILE))
         assert ((draws >= -3) & (draws <= 3)).all()
 
@@ -325,9 +331,9 @@ def test_numbers_that_no_float_holds_and_signaling_nans():
 def test_one_record_and_none():
     for n in (0, 1):
         for neighbors in ("add_remove", "swap"):
-            law = piecewise_laplace(median(jnp.zeros(n), lower=-3.0, upper=3.0, neighbors=neighbors), 1.0)
-            assert jnp.isfinite(law.sample(jax.random.key(0)))
-            np.testing.assert_allclose(law.mean(), 0.0, atol=1e-6)
+            distribution = piecewise_laplace(median(jnp.zeros(n), lower=-3.0, upper=3.0, neighbors=neighbors), 1.0)
+            assert jnp.isfinite(distribution.sample(jax.random.key(0)))
+            np.testing.assert_allclose(distribution.mean(), 0.0, atol=1e-6)
 
 
 def public_functions():

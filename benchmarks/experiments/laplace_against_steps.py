@@ -54,8 +54,10 @@ def rows(data: list[Column], epsilons: tuple[float, ...] = EPSILONS) -> list[dic
             profile = dpjax.median(
                 column.records, lower=column.lower, upper=column.upper, neighbors=neighbors, definition=definition
             )
-            laws = [law(profile, rate, rho=column.rho) for law in (dpjax.piecewise_laplace, dpjax.inverse_sensitivity)]
-            return [np.asarray(law.mean_abs_error(profile.value)) for law in laws]
+            distributions = [
+                distribution(profile, rate, rho=column.rho) for distribution in (dpjax.piecewise_laplace, dpjax.inverse_sensitivity)
+            ]
+            return [np.asarray(distribution.mean_abs_error(profile.value)) for distribution in distributions]
 
         swap, duff, midpoint = errors("swap", "linear"), errors("add_remove", "lower"), errors("add_remove", "linear")
         for i, epsilon in enumerate(epsilons):

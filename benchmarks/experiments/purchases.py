@@ -13,7 +13,7 @@ absolute errors as a share of the true value, closed forms and no draws:
     clipped, tenfold  the same at a bound ten times too large
 
 The shift tau is chosen without the data: the smallest one at which the range above f(x) adds at most a RESOLUTION to the
-error of a law whose pieces are one RESOLUTION wide. What the shifted mechanism leaves out is the spending of the tau largest
+error of one whose pieces are one RESOLUTION wide. What the shifted mechanism leaves out is the spending of the tau largest
 customers: a column without heavy tails, or many more people, are where it shines; here clipping wins, if somebody knows the bound.
 Counting customers is the control: one person changes the count by exactly 1, plain Laplace noise is the right answer there, and
 the shifted mechanism pays for its caution.
@@ -74,7 +74,7 @@ def rows(dollars: np.ndarray, customers: np.ndarray, epsilons: tuple[float, ...]
 
 
 def error(down: dpjax.DownSensitivity, epsilon: Any, tau: int, mechanism: Any = dpjax.piecewise_laplace) -> jax.Array:
-    """Mean absolute error around the statistic, exactly: the law is ``shifted_inverse``'s, or its step version."""
+    """Mean absolute error around the statistic, exactly: the distribution is ``shifted_inverse``'s, or its step version."""
     return mechanism(down.shift(tau), epsilon).mean_abs_error(down.value)
 
 

@@ -42,7 +42,7 @@ SIZES = tuple(2**power for power in range(1, 17))
 LARGEST_PERMUTATION = 2**13
 SCALES = 96
 COMPARISONS = ("epsilon 1", "zcdp 1/8")
-LAWS = {
+DISTRIBUTIONS = {
     "exponential": lambda scores, budget: exponential(scores, budget, sensitivity=1.0),
     "permute and flip": lambda scores, budget: permute_and_flip(scores, budget, sensitivity=1.0),
     "tree Laplace": lambda scores, budget: noisy_tree(scores, epsilon=budget, sensitivity=1.0),
@@ -114,7 +114,7 @@ def worst_excess(name: str, losses: np.ndarray, budget: float) -> float:
 def excesses(scales: jax.Array, losses: jax.Array, budget: jax.Array, name: str) -> jax.Array:
     def excess(scale: jax.Array) -> jax.Array:
         scaled = scale * losses
-        return LAWS[name](-scaled, budget).expectation(scaled)
+        return DISTRIBUTIONS[name](-scaled, budget).expectation(scaled)
 
     return jax.lax.map(excess, scales, batch_size=min(SCALES, max(1, 2**16 // losses.size)))
 

@@ -66,7 +66,7 @@ def errors(family: Family, epsilon: float) -> dict[str, np.ndarray]:
 
     lower, midpoint, swap = median("add_remove", "lower"), median("add_remove", "linear"), median("swap", "lower")
     local = dpjax.local_sensitivity(family.data, neighbors="add_remove", definition="lower", **bounds)
-    laws = {
+    distributions = {
         REFERENCE: (dpjax.duff(lower, epsilon), lower),
         "PLM": (dpjax.piecewise_laplace(lower, epsilon), lower),
         "PLM midpoint": (dpjax.piecewise_laplace(midpoint, epsilon), midpoint),
@@ -77,16 +77,19 @@ def errors(family: Family, epsilon: float) -> dict[str, np.ndarray]:
         "LLN published": (tuned_laplace_log_normal(local, epsilon), lower),
     }
     beta = dpjax.optimal_beta(epsilon, noise="cauchy")
-    laws["Cauchy valid"] = dpjax.smooth_cauchy(local.smooth(beta), epsilon), lower
+    distributions["Cauchy valid"] = dpjax.smooth_cauchy(local.smooth(beta), epsilon), lower
     beta = dpjax.optimal_beta(epsilon, noise="laplace", delta=DELTA)
-    laws["Laplace valid"] = dpjax.smooth_laplace(local.smooth(beta), epsilon, delta=DELTA), lower
+    distributions["Laplace valid"] = dpjax.smooth_laplace(local.smooth(beta), epsilon, delta=DELTA), lower
     beta, zcdp = (
         dpjax.optimal_beta(epsilon, noise="laplace_log_normal", delta=DELTA),
         dpjax.accounting.zcdp_of(epsilon, delta=DELTA),
     )
     sigma = dpjax.optimal_sigma(zcdp, beta=beta)
-    laws["LLN valid"] = dpjax.smooth_laplace_log_normal(local.smooth(beta), zcdp, sigma=sigma), lower
-    return {name: np.asarray(Clamped.of(law, **bounds).mean_abs_error(profile.value)) for name, (law, profile) in laws.items()}
+    distributions["LLN valid"] = dpjax.smooth_laplace_log_normal(local.smooth(beta), zcdp, sigma=sigma), lower
+    return {
+        name: np.asarray(Clamped.of(distribution, **bounds).mean_abs_error(profile.value))
+        for name, (distribution, profile) in distributions.items()
+    }
 
 
 def tuned_laplace(local: dpjax.LocalSensitivity, epsilon: float) -> Any:

@@ -85,10 +85,10 @@ def smooth_sensitivity(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -
     return np.max(np.exp(-beta[:, None] * np.arange(at_distance.size)) * at_distance, axis=-1)
 
 
-def clamped_error(law: dpjax.PiecewiseExponential, value: float, most: float) -> jax.Array:
-    """E|Y - value| for draws of the law clamped to [0, most]: those inside, those moved up to 0, those moved down."""
-    below, above = law.cdf(0.0), law.survival(most)
-    return (1 - below - above) * law.restrict(0.0, most).mean_abs_error(value) + below * value + above * (most - value)
+def clamped_error(distribution: dpjax.PiecewiseExponential, value: float, most: float) -> jax.Array:
+    """E|Y - value| for draws of the distribution clamped to [0, most]: those inside, those moved up to 0, those moved down."""
+    below, above = distribution.cdf(0.0), distribution.survival(most)
+    return (1 - below - above) * distribution.restrict(0.0, most).mean_abs_error(value) + below * value + above * (most - value)
 
 
 def draw(found: list[dict[str, Any]], path: str) -> None:

@@ -32,8 +32,8 @@ def patients(folder: Any) -> dict[str, np.ndarray]:
     return {name: values[labels == name] for name in CLASSES}
 
 
-def laws(records: np.ndarray, lower: float, upper: float) -> dict[str, Any]:
-    """The laws of one private median."""
+def distributions(records: np.ndarray, lower: float, upper: float) -> dict[str, Any]:
+    """The distributions of one private median."""
     bounds: dict[str, Any] = {"lower": lower, "upper": upper, "neighbors": "add_remove"}
     median, midpoint = dpjax.median(records, definition="lower", **bounds), dpjax.median(records, **bounds)
     delta = 1 / len(records)
@@ -59,9 +59,9 @@ def rows(classes: dict[str, np.ndarray]) -> list[dict[str, Any]]:
         medians = {name: float(np.median(values)) for name, values in records.items()}
         halfway = sum(medians.values()) / 2
         for name, values in records.items():
-            for mechanism, law in laws(values, lower, upper).items():
-                draws = np.asarray(law.sample(next(keys), (TRIALS,)))
-                below, drawn = float(law.cdf(halfway)), float(np.mean(draws <= halfway))
+            for mechanism, distribution in distributions(values, lower, upper).items():
+                draws = np.asarray(distribution.sample(next(keys), (TRIALS,)))
+                below, drawn = float(distribution.cdf(halfway)), float(np.mean(draws <= halfway))
                 low = medians[name] < halfway
                 found.append(
                     {
@@ -69,7 +69,7 @@ def rows(classes: dict[str, np.ndarray]) -> list[dict[str, Any]]:
                         "class": name,
                         "median": medians[name],
                         "mechanism": mechanism,
-                        "error": float(law.mean_abs_error(medians[name])),
+                        "error": float(distribution.mean_abs_error(medians[name])),
                         "error of draws": float(np.abs(draws - medians[name]).mean()),
                         "wrong side": 1 - below if low else below,
                         "of draws": 1 - drawn if low else drawn,

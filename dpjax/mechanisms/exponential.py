@@ -10,6 +10,7 @@ log log(1/U) - exponent, is the same draw from the same uniforms, because -log l
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
@@ -56,9 +57,14 @@ def exponential(
     True
     """
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="exponential")
-    rate = checks.positive("epsilon", epsilon, given.dtype)
-    scale = checks.positive("sensitivity", given.sensitivity, given.dtype)
-    return Finite(given.candidates, -given.scores, rate / (2 * scale))
+    return Finite(given.candidates, -given.scores, rate_of_scores(given, epsilon))
+
+
+def rate_of_scores(scores: CandidateScores, epsilon: ArrayLike) -> jax.Array:
+    """The rate epsilon / (2 sensitivity), finite: the best candidate's 0 times infinity would be NaN."""
+    sensitivity = checks.positive("sensitivity", scores.sensitivity, scores.dtype)
+    rate = checks.positive("epsilon", epsilon, scores.dtype) / (2 * sensitivity)
+    return jnp.minimum(rate, float(jnp.finfo(scores.dtype).max))
 
 
 def candidate_scores(

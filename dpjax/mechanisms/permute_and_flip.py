@@ -26,7 +26,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.exponential import candidate_scores, relation_of
+from dpjax.mechanisms.exponential import candidate_scores, rate_of_scores, relation_of
 from dpjax.numerics.batching import broadcast_rows
 from dpjax.numerics.sums import LANES, pad
 from dpjax.sensitivity.scores import CandidateScores
@@ -71,8 +71,7 @@ def permute_and_flip(
     [0.25, 0.75]
     """
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="permute_and_flip")
-    rate = checks.positive("epsilon", epsilon, given.dtype) / (2 * checks.positive("sensitivity", given.sensitivity, given.dtype))
-    return Finite(given.candidates, _cost(given.scores, rate), jnp.ones((), given.dtype))
+    return Finite(given.candidates, _cost(given.scores, rate_of_scores(given, epsilon)), jnp.ones((), given.dtype))
 
 
 @jax.jit

@@ -1,4 +1,4 @@
-"""The paper's utility bounds against exact tails of the law, on datasets of many kinds; each with a control that is violated."""
+"""The paper's utility bounds against its exact tails, on datasets of many kinds; each with a control that is violated."""
 
 from decimal import Decimal, localcontext
 
@@ -69,16 +69,16 @@ def setting(x64):
     return profile, duff(profile, EPSILONS), data
 
 
-def outside(law, low, high):
-    """P(Y < low or Y > high); the law has no atoms. One shape for all, so that it compiles once."""
-    shape = np.broadcast_shapes(np.shape(low), np.shape(high), (1, *law.batch_shape))
-    ends = (np.resize(np.broadcast_to(end, shape), (24, *law.batch_shape)) for end in (low, high))
-    return np.asarray(_outside(law, *ends))[: shape[0]]
+def outside(distribution, low, high):
+    """P(Y < low or Y > high); the distribution has no atoms. One shape for all, so that it compiles once."""
+    shape = np.broadcast_shapes(np.shape(low), np.shape(high), (1, *distribution.batch_shape))
+    ends = (np.resize(np.broadcast_to(end, shape), (24, *distribution.batch_shape)) for end in (low, high))
+    return np.asarray(_outside(distribution, *ends))[: shape[0]]
 
 
 @jax.jit
-def _outside(law, low, high):
-    return law.cdf(low) + law.survival(high)
+def _outside(distribution, low, high):
+    return distribution.cdf(low) + distribution.survival(high)
 
 
 def test_level_sets_of_fractional_levels_are_refused():
@@ -103,12 +103,12 @@ def test_level_sets(setting):
 
 @pytest.mark.slow
 def test_proposition_4_on_the_line(setting):
-    profile, law, data = setting
+    profile, distribution, data = setting
     ends = [reaches(own, 0.0, 1.0) for own in data]
     levels = np.arange(1, 25)
     # u <= -t is outside of what t-1 changes reach.
     up, down = (np.array([[end[side][t - 1] for end in ends] for t in levels])[:, None] for side in (0, 1))
-    exact = outside(law, down, up)
+    exact = outside(distribution, down, up)
     t = levels[:, None, None].astype(float)
     bound = np.asarray(proposition_4(t, EPSILONS[None], support=1.0, level_measure=level_measure(profile, t / 2)))
     assert (exact <= bound * (1 + 1e-12)).all()
@@ -123,10 +123,10 @@ def test_proposition_4_over_candidates(x64):
     rng = np.random.default_rng(1)
     x = np.floor(rng.exponential(3.0, (40, 60)))
     scores = mode(x, candidates=np.arange(12), neighbors="add_remove")
-    law = duff(scores, EPSILONS)
+    distribution = duff(scores, EPSILONS)
     t = np.arange(1.0, 25.0)
     u = np.asarray(scores.scores)
-    exact = np.stack([np.asarray(law.expectation(jnp.asarray((u <= -s).astype(float)))) for s in t])
+    exact = np.stack([np.asarray(distribution.expectation(jnp.asarray((u <= -s).astype(float)))) for s in t])
     level = np.stack([np.sum(u >= -s / 2, axis=-1) for s in t])[:, None]
     bound = np.asarray(proposition_4(t[:, None, None], EPSILONS[None], support=12, level_measure=level))
     assert (exact <= bound * (1 + 1e-12)).all()
@@ -135,7 +135,7 @@ def test_proposition_4_over_candidates(x64):
 
 @pytest.mark.slow
 def test_theorem_1(setting):
-    profile, law, data = setting
+    profile, distribution, data = setting
     betas = np.array([0.02, 0.05, 0.1, 0.2, 0.45, 1.0])
     value = np.asarray(profile.value)
     local, smooth = (
@@ -146,7 +146,7 @@ def test_theorem_1(setting):
     def check(sensitivity):
         bound = theorem_1(betas[:, None, None], EPSILONS[None], smooth_sensitivity=sensitivity, support=1.0, level_measure=level)
         threshold = np.broadcast_to(np.asarray(bound.threshold), bound.probability.shape)
-        return outside(law, value - threshold, value + threshold), np.asarray(bound.probability)
+        return outside(distribution, value - threshold, value + threshold), np.asarray(bound.probability)
 
     exact, bound = check(smooth[:, None])
     assert (exact <= bound * (1 + 1e-12)).all()
@@ -157,7 +157,7 @@ def test_theorem_1(setting):
 
 @pytest.mark.slow
 def test_corollary_1_and_its_constant(setting):
-    profile, law, data = setting
+    profile, distribution, data = setting
     etas = np.array([0.2, 0.01, 1e-4])
     value = np.asarray(profile.value)
 
@@ -172,7 +172,7 @@ def test_corollary_1_and_its_constant(setting):
         level = np.asarray(level_measure(profile, gamma)) if check else np.full(beta.shape, 1e9)
         bound = corollary_1(etas[:, None, None], EPSILONS[None], smooth_sensitivity=smooth, level_measure=level, **common)
         threshold = np.asarray(bound.threshold)
-        return np.where(np.isfinite(threshold), outside(law, value - threshold, value + threshold), 0.0), threshold, gamma
+        return np.where(np.isfinite(threshold), outside(distribution, value - threshold, value + threshold), 0.0), threshold, gamma
 
     gap = 1 / (N + 1)
     exact, threshold, _ = bound_of(0.75 * gap)

@@ -50,15 +50,15 @@ def test_inverse_sensitivity_lemma_3_and_theorem_4(n, x64):
     error = np.abs(VALUES - np.asarray(profile.value)[:, None])
     failed_by_half = False
     for epsilon, beta in SETTINGS:
-        law = Finite(jnp.asarray(VALUES), jnp.asarray(changes * 1.0), jnp.asarray(epsilon / 2))
-        mass = np.exp(log_probabilities(law))
+        distribution = Finite(jnp.asarray(VALUES), jnp.asarray(changes * 1.0), jnp.asarray(epsilon / 2))
+        mass = np.exp(log_probabilities(distribution))
         bound = loss_bound(epsilon, num_candidates=len(VALUES), failure=beta)
         assert (np.sum(mass * (changes >= bound), -1) <= beta).all()
         failed_by_half |= (np.sum(mass * (changes >= bound / 2), -1) > beta).any()
         promised = local_sensitivity_error(profile, epsilon, num_candidates=len(VALUES), failure=beta)
         assert (np.sum(mass * (error > np.asarray(promised)[:, None]), -1) <= beta).all()
     assert failed_by_half
-    # And half of Theorem 4's k: far fewer changes move a spread-out median by less than the error of its law.
+    # And half of Theorem 4's k: far fewer changes move a spread-out median by less than the error of its distribution.
     halves = [local_sensitivity_error(profile, 2 * epsilon, num_candidates=len(VALUES), failure=beta) for epsilon, beta in SETTINGS]
     masses = [
         np.asarray(Finite(jnp.asarray(VALUES), jnp.asarray(changes * 1.0), jnp.asarray(epsilon / 2)).probabilities())
@@ -86,17 +86,17 @@ def test_local_sensitivity_is_that_of_all_datasets_within_k_changes(x64):
 @pytest.mark.slow
 def test_equation_8_needs_the_logarithm_of_1_over_beta():
     for beta in (0.01, 0.2):
-        law = laplace(0.0, 2.0, sensitivity=3.0)
+        distribution = laplace(0.0, 2.0, sensitivity=3.0)
         printed, right = (3.0 / 2.0 * log(1 / tail) for tail in (2 * beta, beta))
-        assert float(2 * law.survival(printed)) == pytest.approx(2 * beta, rel=1e-5)
-        assert float(2 * law.survival(right)) == pytest.approx(beta, rel=1e-5)
+        assert float(2 * distribution.survival(printed)) == pytest.approx(2 * beta, rel=1e-5)
+        assert float(2 * distribution.survival(right)) == pytest.approx(beta, rel=1e-5)
 
 
-def failures(law, down, tau):
+def failures(distribution, down, tau):
     """The exact probability of missing [h(2 tau), f(x)] for every row."""
     low, high = (np.asarray(end)[:, None] for end in shifted_interval(down, tau=tau))
-    values = np.asarray(law.values)
-    return np.sum(np.exp(log_probabilities(law)) * ((values < low) | (values > high)), -1)
+    values = np.asarray(distribution.values)
+    return np.sum(np.exp(log_probabilities(distribution)) * ((values < low) | (values > high)), -1)
 
 
 STATISTICS = {
@@ -117,12 +117,12 @@ def test_shifted_inverse_theorem_4(name, sizes, x64):
         to_at_most = jax.jit(removals)(down, jnp.asarray(VALUES))[0]
         for epsilon, beta in SETTINGS:
             tau = shift_for(epsilon, num_candidates=len(VALUES), failure=beta)
-            law = shifted_inverse(down, epsilon, tau=tau, candidates=VALUES)
-            assert (failures(law, down, tau) <= beta).all()
+            distribution = shifted_inverse(down, epsilon, tau=tau, candidates=VALUES)
+            assert (failures(distribution, down, tau) <= beta).all()
             half = max(tau // 2, 1)
             short = shifted_inverse(down, epsilon, tau=half, candidates=VALUES)
             half_fails |= (failures(short, down, half) > beta).any()
-            plain = Finite(law.values, jnp.abs(to_at_most - tau), law.rate)
+            plain = Finite(distribution.values, jnp.abs(to_at_most - tau), distribution.rate)
             plain_loss_fails |= (failures(plain, down, tau) > beta).any()
     assert half_fails
     assert plain_loss_fails  # |l - tau| without footnote 4: constant data have no target
@@ -144,8 +144,8 @@ def test_noisy_binary_search_theorem_5(noise, sizes, x64):
             if noise == "theorem 5":
                 scale = sqrt(search_rounds(size) / (2 * cost))
                 assert tau == pytest.approx(scale * log(search_rounds(size) / beta))
-            law = noisy_binary_search(down, tau=tau, candidates=CANDIDATES, **given)
-            assert (failures(law, down, tau) <= beta).all()
+            distribution = noisy_binary_search(down, tau=tau, candidates=CANDIDATES, **given)
+            assert (failures(distribution, down, tau) <= beta).all()
             short = noisy_binary_search(down, tau=tau / 2, candidates=CANDIDATES, **given)
             half_fails |= (failures(short, down, tau / 2) > beta).any()
     assert half_fails

@@ -23,13 +23,13 @@ ANSWERED = (ASKED + RNG.uniform(-0.1, 0.1, (2, 4))).astype(np.float32)
 SCALES = np.array([0.3, 0.1], np.float32)
 N = 3
 HISTOGRAMS = np.array([x for x in itertools.product(range(N + 1), repeat=4) if sum(x) == N], np.float32)
-LAW = LaplaceAnswers(jnp.asarray(HISTOGRAMS @ ANSWERED.T), jnp.asarray(SCALES))
+ANSWERS = LaplaceAnswers(jnp.asarray(HISTOGRAMS @ ANSWERED.T), jnp.asarray(SCALES))
 TRUTH = jnp.asarray(HISTOGRAMS @ ASKED.T)
 
 
 @pytest.mark.slow
 def test_the_exact_squared_error_is_the_largest_over_all_histograms():
-    squared = np.sum(LAW.mean_squared_error(TRUTH), -1)
+    squared = np.sum(ANSWERS.mean_squared_error(TRUTH), -1)
     exact = float(exact_squared_error(ASKED, SCALES, answered=ANSWERED, num_records=N))
     np.testing.assert_allclose(exact, squared.max(), rtol=1e-5)
     bound = float(theorem_2_squared(ASKED, SCALES, answered=ANSWERED, num_records=N))
@@ -38,11 +38,11 @@ def test_the_exact_squared_error_is_the_largest_over_all_histograms():
 
 @pytest.mark.slow
 def test_absolute_and_largest_errors_are_within_theorem_2():
-    absolute = np.sum(LAW.mean_abs_error(TRUTH), -1)
+    absolute = np.sum(ANSWERS.mean_abs_error(TRUTH), -1)
     bound = float(theorem_2_absolute(ASKED, SCALES, answered=ANSWERED, num_records=N))
     assert absolute.max() <= bound
     assert absolute.max() > bound / 3
-    draws = LAW.sample(jax.random.key(0), (20_000,))
+    draws = ANSWERS.sample(jax.random.key(0), (20_000,))
     largest = np.abs(draws - TRUTH[None]).max(-1)
     failed_by_half = False
     for failure in (0.01, 0.1, 0.5):
@@ -55,7 +55,7 @@ def test_absolute_and_largest_errors_are_within_theorem_2():
 
 @pytest.mark.slow
 def test_means_are_within_theorem_11():
-    means = LaplaceAnswers(LAW.values / N, LAW.scales)
+    means = LaplaceAnswers(ANSWERS.values / N, ANSWERS.scales)
     truth = TRUTH / N
     squared = np.sum(means.mean_squared_error(truth), -1).max()
     assert 2 * squared <= float(theorem_11(ASKED, SCALES, answered=ANSWERED)) * (1 + 1e-5)
@@ -65,6 +65,6 @@ def test_means_are_within_theorem_11():
 
 @pytest.mark.slow
 def test_largest_errors_of_means_are_within_theorem_11():
-    draws = LaplaceAnswers(LAW.values / N, LAW.scales).sample(jax.random.key(1), (20_000,))
+    draws = LaplaceAnswers(ANSWERS.values / N, ANSWERS.scales).sample(jax.random.key(1), (20_000,))
     tail = theorem_11_maximum(ASKED, SCALES, answered=ANSWERED, failure=0.1)
     assert ((np.abs(draws - TRUTH[None] / N).max(-1) > float(tail.threshold)).mean(0) <= 0.1 + 5 * np.sqrt(0.1 / 20_000)).all()

@@ -1,4 +1,4 @@
-"""The bounds on d-private selections: their constants, their repairs, and that exact laws keep them."""
+"""The bounds on d-private selections: their constants, their repairs, and that exact distributions keep them."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,8 +24,8 @@ def test_theorem_4_holds_with_the_other_sign(x64):
     used[::3] = np.round(used[::3])  # several are best
     meant = used + random.uniform(-1, 1, (count, size))
     apart = np.abs(used - meant).max(-1)
-    law = Finite(jnp.arange(size, dtype=float), jnp.asarray(-used), jnp.asarray(1 / (2 * c)))
-    mass = np.asarray(law.probabilities())
+    distribution = Finite(jnp.arange(size, dtype=float), jnp.asarray(-used), jnp.asarray(1 / (2 * c)))
+    mass = np.asarray(distribution.probabilities())
     best = used.max(-1)
     at_best = (used == best[:, None]).sum(-1)
     assert (at_best > 1).any()

@@ -1,4 +1,4 @@
-"""The promises on the expected excess loss of a selection: the constants, and that the exact laws keep and attain them."""
+"""The promises on the expected excess loss of a selection: the constants, and that the exact distributions keep and attain them."""
 
 import json
 import pathlib

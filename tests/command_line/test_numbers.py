@@ -39,7 +39,7 @@ def oracle_distribution(mechanism, records, q, neighbors, epsilon, lower, upper)
     value = statistic(records)
     if mechanism == "laplace":  # density exp(-epsilon/2 |y - value| / (upper - lower))
         costs = [(value - lower) / (upper - lower), (upper - value) / (upper - lower)]
-        return value, oracle.Law([(lower, value, costs[0], 0.0), (value, upper, 0.0, costs[1])], epsilon / 2)
+        return value, oracle.Distribution([(lower, value, costs[0], 0.0), (value, upper, 0.0, costs[1])], epsilon / 2)
     largest, smallest = oracle.extremes(records, 2 * len(records) + 3, statistic, neighbors, lower, upper)
     return value, oracle.mechanism(largest, smallest, epsilon, mechanism)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax import PiecewiseExponential, Tails, inverse_sensitivity, laplace, median, piecewise_laplace, sample_intervals
-from tests.support.laws import of_one_size
+from tests.support.distributions import of_one_size
 from tests.support.statistics import (
     assert_counts_follow,
     assert_counts_rejected,
@@ -19,16 +19,18 @@ from tests.support.statistics import (
 
 DRAWS = 200_000
 METHODS = ("gumbel", "gumbel rows", "tree rows", "table")
-PIECES = 14  # of each side of any law of these data: one program for all
+PIECES = 14  # of each side of any distribution of these data: one program for all
 DATA = jnp.array([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
 
 
-def draw(law, method, seed=0, number=DRAWS):
+def draw(distribution, method, seed=0, number=DRAWS):
     if method.endswith(" rows"):  # one draw from each of many equal rows
-        rate = jnp.broadcast_to(law.rate, (number,))
-        rows = PiecewiseExponential(law.edges, law.cost_left, law.cost_right, rate, law.tails, law.center)
+        rate = jnp.broadcast_to(distribution.rate, (number,))
+        rows = PiecewiseExponential(
+            distribution.edges, distribution.cost_left, distribution.cost_right, rate, distribution.tails, distribution.center
+        )
         return rows.sample(jax.random.key(seed), method=method.removesuffix(" rows"))
-    return law.sample(jax.random.key(seed), (number,), method=method)
+    return distribution.sample(jax.random.key(seed), (number,), method=method)
 
 
 CASES = [
@@ -42,15 +44,15 @@ CASES = [
 )
 def test_draws_follow_the_exact_cdf(method, mechanism, rho, number):
     profile = median(DATA, lower=0, upper=1, neighbors="add_remove")
-    law, other = (of_one_size(mechanism(profile, epsilon, rho=rho), PIECES) for epsilon in (1.0, 1.15))
-    draws = draw(law, method, number=number)
-    assert_follows(draws, law.cdf)
+    distribution, other = (of_one_size(mechanism(profile, epsilon, rho=rho), PIECES) for epsilon in (1.0, 1.15))
+    draws = draw(distribution, method, number=number)
+    assert_follows(draws, distribution.cdf)
     assert_rejected(draws, other.cdf)
 
 
 @pytest.mark.slow
 def test_within_a_piece_the_two_mechanisms_differ():
-    """Same pieces with the same probabilities: the control is the other law inside them."""
+    """Same pieces with the same probabilities: the control is the other distribution inside them."""
     profile = median(jnp.array([0.5]), lower=0, upper=1, neighbors="swap")
     plm, inv = piecewise_laplace(profile, 2.0), inverse_sensitivity(profile, 2.0)
     assert_rejected(plm.sample(jax.random.key(0), (DRAWS,)), inv.cdf)
@@ -62,10 +64,10 @@ def test_within_a_piece_the_two_mechanisms_differ():
     "method",
     ["gumbel", "gumbel rows", "tree rows", "table"],
 )
-def test_laws_with_tails(method):
-    law = laplace(3.0, 2.0, sensitivity=1.0)
-    assert_follows(draw(law, method), lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2))
-    assert_rejected(draw(law, method), laplace(3.0, 2.3, sensitivity=1.0).cdf)
+def test_distributions_with_tails(method):
+    distribution = laplace(3.0, 2.0, sensitivity=1.0)
+    assert_follows(draw(distribution, method), lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2))
+    assert_rejected(draw(distribution, method), laplace(3.0, 2.3, sensitivity=1.0).cdf)
     tails = Tails(jnp.float32(2), jnp.float32(0.5), jnp.float32(1.5), jnp.float32(0.0))
     mixed = PiecewiseExponential(jnp.arange(3.0), jnp.array([2.0, 1.0]), jnp.array([1.0, 1.5]), jnp.float32(1), tails, center=1)
     draws = draw(mixed, method)
@@ -86,10 +88,10 @@ def far_above(costs, rate=30.0):
 def test_all_mass_may_lie_behind_millions_of_nats(method):
     """Long ties: 2^24 bits and more below cost 0 the pieces have the chances that the difference of their costs says."""
     costs = (0.0, 100_000.0, 500_000.0, 1_000_000.0)
-    law, steeper = far_above(costs), far_above(costs, rate=45.0)
-    draws = np.asarray(law.sample(jax.random.key(7), (20_000,), method=method))
+    distribution, steeper = far_above(costs), far_above(costs, rate=45.0)
+    draws = np.asarray(distribution.sample(jax.random.key(7), (20_000,), method=method))
     for row in range(len(costs)):
-        assert_follows(draws[:, row], lambda y, row=row: law.cdf(np.float32(y[:, None]))[:, row])
+        assert_follows(draws[:, row], lambda y, row=row: distribution.cdf(np.float32(y[:, None]))[:, row])
         assert_rejected(draws[:, row], lambda y: steeper.cdf(np.float32(y[:, None]))[:, 0])
 
 
@@ -100,8 +102,8 @@ def test_neighbouring_lengths_of_a_long_tie_have_neighbouring_draws():
     def run(count):
         same = jnp.full((999_936,), 20.0, jnp.float32)
         profile = median(same, lower=0, upper=100, neighbors="add_remove", definition="lower", count=count)
-        law = piecewise_laplace(profile, 100.0)
-        return law.cdf(30.0), law.sample(jax.random.key(0), (300,))
+        distribution = piecewise_laplace(profile, 100.0)
+        return distribution.cdf(30.0), distribution.sample(jax.random.key(0), (300,))
 
     for n in (999_934, 999_935, 999_936):
         below, draws = run(jnp.int32(n))
@@ -118,9 +120,11 @@ def test_intervals_without_a_length_or_infinitely_far_are_never_chosen():
 
 @pytest.mark.slow
 def test_pieces_falling_either_way():
-    law = PiecewiseExponential(jnp.arange(4.0), jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 0.5, 1.0]), jnp.float32(1.5), center=1)
+    distribution = PiecewiseExponential(
+        jnp.arange(4.0), jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 0.5, 1.0]), jnp.float32(1.5), center=1
+    )
     for method in ("gumbel", "table"):
-        assert_follows(draw(law, method), law.cdf)
+        assert_follows(draw(distribution, method), distribution.cdf)
 
 
 @pytest.mark.slow
@@ -142,7 +146,7 @@ def test_gumbel_and_table_choose_pieces_with_the_same_exact_probabilities():
         assert_rejected(inside, flat if within == "exponential" else sloped)
 
 
-def law_of(x, count, epsilon, neighbors="add_remove", **options):
+def distribution_of(x, count, epsilon, neighbors="add_remove", **options):
     return piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors=neighbors, count=count), epsilon, **options)
 
 
@@ -162,7 +166,7 @@ def assert_bitwise_invariant(neighbors, options, shape, further):
 
     @jax.jit
     def run(x, count):
-        return law_of(x, count, 0.7, neighbors, **options).sample(jax.random.key(3), shape)
+        return distribution_of(x, count, 0.7, neighbors, **options).sample(jax.random.key(3), shape)
 
     plain = np.asarray(run(x, count))
     assert np.isfinite(plain).all()
@@ -210,17 +214,17 @@ def test_rows_of_every_kind_by_the_tree_and_by_the_table(epsilon):
 
     @partial(jax.jit, static_argnames="method")
     def run(x, scale, method):
-        law = piecewise_laplace(median(x, lower=-scale, upper=scale, neighbors="add_remove"), epsilon)
-        return law.sample(jax.random.key(4), (40,), method=method)
+        distribution = piecewise_laplace(median(x, lower=-scale, upper=scale, neighbors="add_remove"), epsilon)
+        return distribution.sample(jax.random.key(4), (40,), method=method)
 
     for method in ("tree", "table"):
         draws = np.asarray(run(x, scale, method))
         assert np.isfinite(draws).all()
         np.testing.assert_array_equal(np.asarray(run(x[:1], scale[:1], method))[:, 0], draws[:, 0])
-        # The same law at another scale: the same pieces are chosen, so the draws are in proportion.
+        # The same distribution at another scale: the same pieces are chosen, so the draws are in proportion.
         for row, factor in ((2, 1e-30), (3, 1e30)):
-            law = piecewise_laplace(median(x[row] / factor, lower=-4.0, upper=4.0, neighbors="add_remove"), epsilon)
-            uniform = np.asarray(law.cdf(draws[:, row] / factor))
+            distribution = piecewise_laplace(median(x[row] / factor, lower=-4.0, upper=4.0, neighbors="add_remove"), epsilon)
+            uniform = np.asarray(distribution.cdf(draws[:, row] / factor))
             assert 0.05 < uniform.mean() < 0.95
 
 
@@ -232,8 +236,8 @@ def test_closed_forms_do_not_move_with_padding_beyond_rounding():
 
     @jax.jit
     def known(data):
-        law = law_of(data, None, 0.7)
-        return law.cdf(0.3), law.log_prob(0.3), law.mean_abs_error(0.3)
+        distribution = distribution_of(data, None, 0.7)
+        return distribution.cdf(0.3), distribution.log_prob(0.3), distribution.mean_abs_error(0.3)
 
     for plain, more in zip(known(x), known(padded), strict=True):
         # Sums of 80 masses in another order: 80 units, and the logarithm of one.
@@ -244,8 +248,8 @@ def test_closed_forms_do_not_move_with_padding_beyond_rounding():
 @pytest.mark.parametrize("shape", [(), (20,)])
 def test_jit_and_eager_agree_to_a_few_units(shape):
     x = jax.random.normal(jax.random.key(0), (500, 41))
-    eager = law_of(x, None, 0.7).sample(jax.random.key(1), shape)
-    jitted = jax.jit(lambda x: law_of(x, None, 0.7).sample(jax.random.key(1), shape))(x)
+    eager = distribution_of(x, None, 0.7).sample(jax.random.key(1), shape)
+    jitted = jax.jit(lambda x: distribution_of(x, None, 0.7).sample(jax.random.key(1), shape))(x)
     # Not bitwise: XLA fuses differently. 16 units of the range of the data.
     np.testing.assert_allclose(eager, jitted, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
 
@@ -254,41 +258,41 @@ def test_jit_and_eager_agree_to_a_few_units(shape):
 @pytest.mark.parametrize("shape", [(), (5,)])
 def test_vmap_is_the_loop(shape):
     x, keys = jax.random.normal(jax.random.key(0), (6, 41)), jax.random.split(jax.random.key(1), 6)
-    mapped = jax.vmap(lambda k, row: law_of(row, None, 0.7).sample(k, shape))(keys, x)
-    one = jax.jit(lambda k, row: law_of(row, None, 0.7).sample(k, shape))
+    mapped = jax.vmap(lambda k, row: distribution_of(row, None, 0.7).sample(k, shape))(keys, x)
+    one = jax.jit(lambda k, row: distribution_of(row, None, 0.7).sample(k, shape))
     loop = np.stack([one(k, row) for k, row in zip(keys, x, strict=True)])
     np.testing.assert_allclose(mapped, loop, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
 
 
 @pytest.mark.slow
 def test_first_draws_stay_when_more_are_asked_for():
-    law = law_of(jax.random.normal(jax.random.key(0), (3, 41)), None, 1.0)
+    distribution = distribution_of(jax.random.normal(jax.random.key(0), (3, 41)), None, 1.0)
     for fewer, more in ((5, 40), (70, 5000)):  # up to 64 draws from a row are made in one way, more in another
-        some, all_of_them = (law.sample(jax.random.key(2), (n,)) for n in (fewer, more))
+        some, all_of_them = (distribution.sample(jax.random.key(2), (n,)) for n in (fewer, more))
         np.testing.assert_array_equal(some, all_of_them[:fewer])
 
 
 @pytest.mark.slow
 def test_a_million_draws_from_a_thousand_pieces_fit_in_memory():
     """Their product would be 10^9 numbers; and the mean agrees with the exact one within five standard errors."""
-    law = law_of(jax.random.normal(jax.random.key(0), (1001,)), None, 1.0)
-    draws = law.sample(jax.random.key(2), (1_000_000,))
+    distribution = distribution_of(jax.random.normal(jax.random.key(0), (1001,)), None, 1.0)
+    draws = distribution.sample(jax.random.key(2), (1_000_000,))
     assert draws.shape == (1_000_000,)
-    assert abs(float(draws.mean() - law.mean())) < 5 * float(law.stddev()) / 1000
+    assert abs(float(draws.mean() - distribution.mean())) < 5 * float(distribution.stddev()) / 1000
 
 
 @pytest.mark.slow
 def test_draws_have_the_dtype_of_the_data(x64):
     for dtype, expected in ((jnp.float64, "float64"), (jnp.float32, "float32"), (jnp.bfloat16, "float32"), (jnp.int32, "float64")):
-        assert law_of(jnp.arange(5).astype(dtype), None, 1.0).sample(jax.random.key(0)).dtype == expected
+        assert distribution_of(jnp.arange(5).astype(dtype), None, 1.0).sample(jax.random.key(0)).dtype == expected
 
 
 def test_bad_arguments():
-    law = law_of(jnp.arange(5.0), None, 1.0)
+    distribution = distribution_of(jnp.arange(5.0), None, 1.0)
     with pytest.raises(ValueError, match="method must be one of 'auto', 'tree', 'table', 'gumbel'"):
-        law.sample(jax.random.key(0), method="alias")
+        distribution.sample(jax.random.key(0), method="alias")
     with pytest.raises(TypeError, match="typed key"):
-        law.sample(0)
+        distribution.sample(0)
     for widths, levels in ((1.0, 1.0), (jnp.ones(3), jnp.ones(2)), (jnp.ones(0), jnp.ones(0))):
         with pytest.raises(ValueError, match="same last axis"):
             sample_intervals(jax.random.key(0), widths, levels, epsilon=1.0)
@@ -308,6 +312,6 @@ def test_rows_without_width_give_nan_and_a_valid_index():
 
 
 def test_empty_shapes():
-    law = law_of(jnp.arange(5.0), None, 1.0)
-    assert law.sample(jax.random.key(0), (0,)).shape == (0,)
-    assert law_of(jnp.zeros((0, 5)), None, 1.0).sample(jax.random.key(0)).shape == (0,)
+    distribution = distribution_of(jnp.arange(5.0), None, 1.0)
+    assert distribution.sample(jax.random.key(0), (0,)).shape == (0,)
+    assert distribution_of(jnp.zeros((0, 5)), None, 1.0).sample(jax.random.key(0)).shape == (0,)

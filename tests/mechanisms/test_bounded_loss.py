@@ -1,4 +1,4 @@
-"""A loss that never exceeds its bound: the margin, the exact law over all small datasets and its privacy, draws against the law."""
+"""A loss that never exceeds its bound: the margin, the exact distribution over all small datasets, its privacy, draws."""
 
 import json
 import pathlib
@@ -37,17 +37,17 @@ def test_the_margin_is_the_golden_half_width():
         loss_margin(epsilon=1.0, delta=0.5)
 
 
-def laws(target=TARGET, attempts=4, epsilon=EPSILON, noise=NOISE):
+def distributions(target=TARGET, attempts=4, epsilon=EPSILON, noise=NOISE):
     """The mechanism on every dataset, its worst failure probability, and what becomes of it."""
     one = exponential(-LOSSES, epsilon, sensitivity=1.0, candidates=GRID)
     target = np.broadcast_to(target, len(DATASETS))
     missed = np.where(target[:, None] < LOSSES, np.asarray(one.probabilities()), 0.0).sum(-1)
-    law = bounded_loss_distribution(one, LOSSES, target=target, **noise, fallback=-1.0, attempts=attempts)
-    return one, float(missed.max()), law
+    distribution = bounded_loss_distribution(one, LOSSES, target=target, **noise, fallback=-1.0, attempts=attempts)
+    return one, float(missed.max()), distribution
 
 
-def hockey_stick(law, epsilon):
-    probabilities = np.exp(log_probabilities(law))
+def hockey_stick(distribution, epsilon):
+    probabilities = np.exp(log_probabilities(distribution))
     return np.maximum(probabilities[PAIRS[0]] - exp(epsilon) * probabilities[PAIRS[1]], 0).sum(-1).max()
 
 
@@ -60,15 +60,15 @@ def cdf_of_noise(t):
     return 0.5 + np.sign(t) * half
 
 
-def test_the_law_its_bound_and_its_privacy_over_all_datasets(x64):
+def test_the_distribution_its_bound_and_its_privacy_over_all_datasets(x64):
     tau = loss_margin(**NOISE)
     for target, attempts in ((TARGET, 4), (6.0, 4), (TARGET - 2 * tau + 1.5, 4)):
-        one, failure, law = laws(target, attempts)
+        one, failure, distribution = distributions(target, attempts)
         accepted = cdf_of_noise(target + tau - LOSSES)
         masses = np.asarray(one.probabilities())
         rejected = (masses * (1 - accepted)).sum(-1, keepdims=True)
         expected = np.append(masses * accepted * sum(rejected**i for i in range(attempts)), rejected**attempts, axis=-1)
-        found = np.exp(log_probabilities(law))
+        found = np.exp(log_probabilities(distribution))
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
         assert (found[:, :-1][target + 2 * tau + 1e-9 < LOSSES] == 0).all()
         if failure < 0.8:
@@ -77,7 +77,7 @@ def test_the_law_its_bound_and_its_privacy_over_all_datasets(x64):
                 claim = guarantee(
                     Guarantee(EPSILON, EPSILON, "swap"), **NOISE, failure=failure, attempts=attempts, fallback="public", bound=bound
                 )
-                assert hockey_stick(law, claim.epsilon) <= claim.delta
+                assert hockey_stick(distribution, claim.epsilon) <= claim.delta
 
 
 def test_control_a_target_that_depends_on_the_data(x64):
@@ -88,10 +88,10 @@ def test_control_a_target_that_depends_on_the_data(x64):
     even = np.array([data.count(0.0) % 2 == 0 for data in DATASETS])
     noise = {"epsilon": 1.5, "delta": 0.01}
     for target, broken in ((np.where(even, SIZE, LOSSES.min(-1)), True), (np.full(len(DATASETS), 6.0), False)):
-        _, failure, law = laws(target, attempts=8, epsilon=0.2, noise=noise)
+        _, failure, distribution = distributions(target, attempts=8, epsilon=0.2, noise=noise)
         claim = guarantee(Guarantee(0.2, 0.2, "swap"), **noise, failure=failure, attempts=8, fallback="public")
         assert claim.delta < 0.1
-        found = hockey_stick(law, claim.epsilon)
+        found = hockey_stick(distribution, claim.epsilon)
         assert found > 4 * claim.delta if broken else found <= claim.delta
 
 
@@ -106,10 +106,10 @@ def test_theorem_2():
 def sampled(key, epsilon, attempts=3):
     """One of eight candidates with losses 0, 1, ..., 7, each of two rows 20,000 times."""
     losses = jnp.arange(8.0)
-    law = Finite(losses, jnp.zeros((2, 8)), jnp.ones(()))
+    distribution = Finite(losses, jnp.zeros((2, 8)), jnp.ones(()))
     return bounded_loss(
         key,
-        lambda key: law.sample_index(key, (20_000,)),
+        lambda key: distribution.sample_index(key, (20_000,)),
         loss=lambda index: losses[index],
         target=0.0,
         epsilon=epsilon,
@@ -120,10 +120,10 @@ def sampled(key, epsilon, attempts=3):
 
 
 @pytest.mark.slow
-def test_draws_follow_the_law():
-    law = Finite(jnp.arange(8.0), jnp.zeros(8), jnp.ones(()))
+def test_draws_follow_the_distribution():
+    distribution = Finite(jnp.arange(8.0), jnp.zeros(8), jnp.ones(()))
     options = {"target": 0.0, "epsilon": 1.0, "delta": 0.1, "fallback": 8.0}
-    right, four = (bounded_loss_distribution(law, jnp.arange(8.0), attempts=m, **options).probabilities() for m in (3, 4))
+    right, four = (bounded_loss_distribution(distribution, jnp.arange(8.0), attempts=m, **options).probabilities() for m in (3, 4))
     draws = np.asarray(jax.jit(lambda key: sampled(key, 1.0))(jax.random.key(1)))
     assert draws.shape == (20_000, 2)
     for row in draws.T:
@@ -161,16 +161,18 @@ def test_a_bad_parameter_spoils_its_own_row():
     found = jax.jit(run)(jax.random.key(0), jnp.array([1.0, -1.0]), jnp.array([[1.0]] * 4 + [[jnp.inf]]))
     np.testing.assert_array_equal(np.isnan(found), [[False, True]] * 4 + [[True, True]])
     assert jnp.isfinite(run(jax.random.key(0), jnp.array([1.0, 2.0]), 1.0)).all()
-    law = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
+    distribution = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
     epsilon = jnp.array([1.0, jnp.nan])[:, None]
-    rows = bounded_loss_distribution(law, jnp.arange(3.0), target=np.zeros(3), epsilon=epsilon, delta=0.1, fallback=0.0, attempts=2)
+    rows = bounded_loss_distribution(
+        distribution, jnp.arange(3.0), target=np.zeros(3), epsilon=epsilon, delta=0.1, fallback=0.0, attempts=2
+    )
     assert rows.batch_shape == (2, 3)
     np.testing.assert_array_equal(np.isnan(rows.mean()), [[False] * 3, [True] * 3])
     nan_losses = bounded_loss_distribution(
-        law, [jnp.nan, 0.0, jnp.inf], target=0.0, epsilon=1.0, delta=0.1, fallback=9.0, attempts=2
+        distribution, [jnp.nan, 0.0, jnp.inf], target=0.0, epsilon=1.0, delta=0.1, fallback=9.0, attempts=2
     )
     np.testing.assert_allclose(nan_losses.probabilities(), [0, 5 / 9, 0, 4 / 9], rtol=1e-6)
     for bad in ({"epsilon": 0.0}, {"delta": 0.5}, {"target": inf}, {"sensitivity": -1.0}):
         good = {"target": 0.0, "epsilon": 1.0, "delta": 0.1, "fallback": 0.0, "attempts": 2}
         with pytest.raises(ValueError, match=next(iter(bad))):
-            bounded_loss_distribution(law, jnp.arange(3.0), **(good | bad))
+            bounded_loss_distribution(distribution, jnp.arange(3.0), **(good | bad))

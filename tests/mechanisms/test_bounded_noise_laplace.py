@@ -20,8 +20,8 @@ PAIRS = np.array([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
 
 
 def deltas(epsilon, delta, at):
-    law = bounded_noise_laplace(10 + SHIFTS, epsilon, sensitivity=SENSITIVITY, delta=delta)
-    return hockey_stick(law, PAIRS, at)
+    distribution = bounded_noise_laplace(10 + SHIFTS, epsilon, sensitivity=SENSITIVITY, delta=delta)
+    return hockey_stick(distribution, PAIRS, at)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, pytest.param(0.1, marks=pytest.mark.slow), pytest.param(6.0, marks=pytest.mark.slow)])
@@ -37,15 +37,15 @@ def test_the_delta_is_exact_and_no_smaller_one_holds(epsilon, x64):
 @pytest.mark.slow
 def test_the_range_is_the_published_one_and_holds_the_draws(x64):
     for epsilon in (1e-9, 0.3, 2.0, 30.0):
-        law = bounded_noise_laplace(0.0, epsilon, sensitivity=SENSITIVITY, delta=1e-4)
+        distribution = bounded_noise_laplace(0.0, epsilon, sensitivity=SENSITIVITY, delta=1e-4)
         reach = SENSITIVITY / epsilon * log1p(expm1(epsilon) / 2e-4)
-        np.testing.assert_allclose(law.edges, [-reach, 0, reach], rtol=1e-9)
+        np.testing.assert_allclose(distribution.edges, [-reach, 0, reach], rtol=1e-9)
     assert jnp.isfinite(bounded_noise_laplace(0.0, 500.0, sensitivity=1.0, delta=1e-30).edges).all()
-    law = bounded_noise_laplace(jnp.zeros(()), 1.0, sensitivity=1.0, delta=0.01)
-    draws = np.asarray(law.sample(jax.random.key(0), (20_000,)))
-    assert np.abs(draws).max() <= float(law.edges[-1])
-    assert_follows(draws, law.cdf)
-    assert_rejected(1.1 * draws, law.cdf)
+    distribution = bounded_noise_laplace(jnp.zeros(()), 1.0, sensitivity=1.0, delta=0.01)
+    draws = np.asarray(distribution.sample(jax.random.key(0), (20_000,)))
+    assert np.abs(draws).max() <= float(distribution.edges[-1])
+    assert_follows(draws, distribution.cdf)
+    assert_rejected(1.1 * draws, distribution.cdf)
 
 
 @pytest.mark.slow
@@ -63,8 +63,8 @@ def test_parameters_are_checked():
         given = {"epsilon": 1.0, "sensitivity": 1.0, "delta": 1e-3, **bad}
         with pytest.raises(ValueError, match=next(iter(bad))):
             bounded_noise_laplace(0.0, given.pop("epsilon"), **given)
-    law = bounded_noise_laplace(jnp.zeros(2), jnp.array([1.0, jnp.nan]), sensitivity=1.0, delta=1e-3)
-    np.testing.assert_array_equal(np.isnan(law.mean_abs_error(0.0)), [False, True])
+    distribution = bounded_noise_laplace(jnp.zeros(2), jnp.array([1.0, jnp.nan]), sensitivity=1.0, delta=1e-3)
+    np.testing.assert_array_equal(np.isnan(distribution.mean_abs_error(0.0)), [False, True])
 
 
 @pytest.mark.slow

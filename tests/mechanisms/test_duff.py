@@ -49,11 +49,11 @@ def utility_as_printed(y, data, low, high):
 @pytest.mark.parametrize("n", [6, 7])
 def test_the_median_is_the_step_function_of_the_paper(n, x64):
     data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
-    law = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, count=np.int32(n)), EPSILON)  # one shape for both n
+    distribution = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, count=np.int32(n)), EPSILON)  # one shape for both n
     edges = np.concatenate([[0.0], data, [1.0]])
     middles = (edges[:-1] + edges[1:]) / 2
     utility = np.array([utility_as_printed(y, list(data), 0.0, 1.0) for y in middles])
-    density = np.asarray(law.log_prob(middles))
+    density = np.asarray(distribution.log_prob(middles))
     np.testing.assert_allclose(density - density[0], EPSILON / 2 * (utility - utility[0]), atol=1e-12)
 
 
@@ -67,11 +67,11 @@ def test_the_second_case_as_printed_leaves_a_gap():
 
 @pytest.mark.slow
 def test_golden_table(x64):
-    law = duff(duff_median(np.array(GOLDEN["x"]), GOLDEN["a"], GOLDEN["b"]), np.array([0.5, 1.0, 4.0]))
+    distribution = duff(duff_median(np.array(GOLDEN["x"]), GOLDEN["a"], GOLDEN["b"]), np.array([0.5, 1.0, 4.0]))
     for row, epsilon in enumerate((0.5, 1.0, 4.0)):
         golden = GOLDEN[f"ar_duff|INV|{epsilon}"]
-        assert float(law.mean_abs_error(golden["f"])[row]) == pytest.approx(golden["mean_abs_err"], abs=1e-11)
-        log_density = law.log_prob(np.array(golden["logpdf_at"])[:, None])[:, row]
+        assert float(distribution.mean_abs_error(golden["f"])[row]) == pytest.approx(golden["mean_abs_err"], abs=1e-11)
+        log_density = distribution.log_prob(np.array(golden["logpdf_at"])[:, None])[:, row]
         np.testing.assert_allclose(log_density, golden["logpdf"], rtol=1e-9, atol=1e-9)
 
 
@@ -115,9 +115,9 @@ def test_control_its_median_under_swap(x64):
 def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
     x = np.array([3.0, 1.0, 3.0, 2.0, 3.0, 1.0])
     scores = mode(x, candidates=[1, 2, 3, 4], neighbors="add_remove")
-    law = duff(scores, EPSILON)
-    np.testing.assert_allclose(law.log_prob([1.0, 2.0, 4.0]) - law.log_prob(3.0), [-1.0, -2.0, -3.0], rtol=1e-12)
-    np.testing.assert_array_equal(law.probabilities(), exponential(scores, EPSILON).probabilities())
+    distribution = duff(scores, EPSILON)
+    np.testing.assert_allclose(distribution.log_prob([1.0, 2.0, 4.0]) - distribution.log_prob(3.0), [-1.0, -2.0, -3.0], rtol=1e-12)
+    np.testing.assert_array_equal(distribution.probabilities(), exponential(scores, EPSILON).probabilities())
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The exponential mechanism over candidates: its law, the two races that draw from it, and its privacy on every small dataset."""
+"""The exponential mechanism over candidates: its distribution, two races that draw from it, its privacy on every small dataset."""
 
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ import pytest
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.selection import gumbel_max
 from dpjax.mechanisms.exponential import exponential, guarantee
+from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.random import gumbel_from_uniform, uniform
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.mode import candidate_counts, mode
@@ -84,7 +85,7 @@ def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype,
     draws, rate = 40_000, 1.0
     scores = np.array([0.0, -1.0, -3.0, 0.5, -8.0], dtype)
     log_weights = np.log(np.array([1.0, 3.0, 0.5, 2.0, 40.0], dtype)) + rate * scores  # the widths of the paper's A_k
-    law = exponential(scores, 2 * rate, sensitivity=1.0)
+    distribution = exponential(scores, 2 * rate, sensitivity=1.0)
 
     @jax.jit
     def races(key):
@@ -99,19 +100,19 @@ def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype,
     weights = np.exp(np.asarray(log_weights, np.float64))
     for index in (by_gumbel, by_race):
         statistics.assert_counts_follow(np.bincount(index, minlength=5), weights / weights.sum())
-        statistics.assert_counts_rejected(np.bincount(index, minlength=5), law.probabilities())
-    statistics.assert_counts_follow(np.bincount(plain, minlength=5), law.probabilities())
+        statistics.assert_counts_rejected(np.bincount(index, minlength=5), distribution.probabilities())
+    statistics.assert_counts_follow(np.bincount(plain, minlength=5), distribution.probabilities())
 
 
 @pytest.mark.slow
 def test_forms_of_scores_and_excluded_candidates():
     scores = CandidateScores(jnp.array([[1.0, 3.0, -jnp.inf]] * 2), jnp.array([5.0, 6.0, 7.0]), neighbors="swap")
-    law = exponential(scores, jnp.array([1.0, 2.0])[:, None])
-    assert law.batch_shape == (2, 2)
-    np.testing.assert_allclose(law.prob(6.0) / law.prob(5.0), [[np.e] * 2, [np.e**2] * 2], rtol=1e-6)
-    assert (law.prob(7.0) == 0).all()
+    distribution = exponential(scores, jnp.array([1.0, 2.0])[:, None])
+    assert distribution.batch_shape == (2, 2)
+    np.testing.assert_allclose(distribution.prob(6.0) / distribution.prob(5.0), [[np.e] * 2, [np.e**2] * 2], rtol=1e-6)
+    assert (distribution.prob(7.0) == 0).all()
     same = exponential(scores.scores, 1.0, candidates=[5, 6, 7], sensitivity=1)
-    np.testing.assert_array_equal(same.probabilities(), law.probabilities()[0])
+    np.testing.assert_array_equal(same.probabilities(), distribution.probabilities()[0])
     per_row = exponential(scores.scores[0], 1.0, sensitivity=np.array([1.0, 2.0]))
     np.testing.assert_allclose(per_row.prob(1.0) / per_row.prob(0.0), [np.e, np.exp(0.5)], rtol=1e-6)
     bad = exponential(jnp.array([[1.0, jnp.nan], [1.0, jnp.inf], [-jnp.inf, -jnp.inf], [0.0, 0.0]]), 1.0, sensitivity=1.0)
@@ -140,3 +141,9 @@ def test_errors_and_guarantee():
         guarantee(scores, 0.5, neighbors="add_remove")
     with pytest.raises(ValueError, match="neighbors"):
         guarantee(jnp.zeros(2), 0.5)
+
+
+@pytest.mark.parametrize("mechanism", [exponential, permute_and_flip])
+def test_a_huge_epsilon_over_a_small_sensitivity_chooses_the_best(mechanism):
+    distribution = mechanism(jnp.array([0.0, 5.0, 5.0, 2.0]) + 1000, 3e38, sensitivity=1e-3)
+    np.testing.assert_array_equal(distribution.probabilities(), [0.0, 0.5, 0.5, 0.0])

@@ -13,7 +13,7 @@ import pytest
 from dpjax import inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace, quantile
 from tests.support import oracle
 from tests.support.audit import padded
-from tests.support.laws import of_one_size
+from tests.support.distributions import of_one_size
 from tests.support.statistics import assert_follows
 
 MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
@@ -36,15 +36,20 @@ def random_datasets(neighbors, definition, number, rng):
 
 
 @jax.jit
-def of_oracle(law, value, points):
+def of_oracle(distribution, value, points):
     """What the oracle knows, in one program."""
-    return law.log_normalizer(), law.mean_abs_error(value), law.cdf(points), law.log_prob(points)
+    return (
+        distribution.log_normalizer(),
+        distribution.mean_abs_error(value),
+        distribution.cdf(points),
+        distribution.log_prob(points),
+    )
 
 
-def known_of(law, value=0.0, points=(0.0, 0.0)):
-    """The same of one law, in the program of the test below."""
-    law = of_one_size(law, 64, (10,))
-    parts = of_oracle(law, jnp.full(10, value, law.dtype), np.repeat(np.array(points)[:, None], 10, axis=1))
+def known_of(distribution, value=0.0, points=(0.0, 0.0)):
+    """The same of one distribution, in the program of the test below."""
+    distribution = of_one_size(distribution, 64, (10,))
+    parts = of_oracle(distribution, jnp.full(10, value, distribution.dtype), np.repeat(np.array(points)[:, None], 10, axis=1))
     return [np.asarray(part)[..., 0] for part in parts]
 
 
@@ -74,8 +79,8 @@ def test_exact_agreement_with_the_oracle(neighbors, definition, number, x64):
     for name, mechanism in MECHANISMS.items():
         for rho in (0.0, 0.1):
             epsilon = rng.choice([0.1, 0.5, 1.0, 4.0], len(datasets))
-            law, points = mechanism(profile, epsilon, rho=rho), rng.uniform(LOW - 0.1, HIGH + 0.1, (2, len(datasets)))
-            got = [np.asarray(part) for part in of_oracle(of_one_size(law, 64), profile.value, points)]
+            distribution, points = mechanism(profile, epsilon, rho=rho), rng.uniform(LOW - 0.1, HIGH + 0.1, (2, len(datasets)))
+            got = [np.asarray(part) for part in of_oracle(of_one_size(distribution, 64), profile.value, points)]
             for row, (f, extremes) in enumerate(zip(values, reached, strict=True)):
                 exact = oracle.mechanism(*extremes, epsilon[row], name, rho=rho)
                 np.testing.assert_allclose(got[0][row], exact.log_normalizer, rtol=1e-10, atol=1e-12)
@@ -100,11 +105,13 @@ def test_golden_table(case, x64):
     statistic, mechanism, epsilon = case.split("|")
     options = {"rho": 0.02, "support": "extended"} if "rho" in statistic else {}
     profile = GOLDEN_PROFILES[statistic](np.array(GOLDEN["x"]))
-    law = MECHANISMS[{"PLM": "piecewise_laplace", "INV": "inverse_sensitivity"}[mechanism]](profile, float(epsilon), **options)
+    distribution = MECHANISMS[{"PLM": "piecewise_laplace", "INV": "inverse_sensitivity"}[mechanism]](
+        profile, float(epsilon), **options
+    )
     golden = GOLDEN[case]
     close = {"rtol": 0, "atol": 1e-10}
     points = np.concatenate([golden["logpdf_at"], np.arange(1, 10) / 10])
-    log_normalizer, error, cdf, log_prob = of_oracle(of_one_size(law), profile.value, points)
+    log_normalizer, error, cdf, log_prob = of_oracle(of_one_size(distribution), profile.value, points)
     np.testing.assert_allclose(profile.value, golden["f"], **close)
     np.testing.assert_allclose(log_normalizer, golden["logZ_with_cost_from_1"], **close)
     np.testing.assert_allclose(error, golden["mean_abs_err"], **close)
@@ -128,8 +135,8 @@ def test_piecewise_laplace_dominates_inverse_sensitivity(x64):
     profile = median(x, lower=-3.0, upper=3.0, neighbors="swap")
     f, alpha = profile.value[None], np.linspace(0.01, 5.9, 60)[:, None]
     for epsilon in (0.1, 1.0, 8.0):
-        laws = [mechanism(profile, epsilon) for mechanism in (piecewise_laplace, inverse_sensitivity)]
-        plm, inv = (law.cdf(f - alpha) + law.survival(f + alpha) for law in laws)
+        distributions = [mechanism(profile, epsilon) for mechanism in (piecewise_laplace, inverse_sensitivity)]
+        plm, inv = (distribution.cdf(f - alpha) + distribution.survival(f + alpha) for distribution in distributions)
         assert (plm <= inv + 1e-13).all()
         assert (plm < inv - 1e-6).any()
 
@@ -156,8 +163,8 @@ def test_even_spacing_ratios(n, epsilon, x64):
     epsilon = np.resize(epsilon, 10)  # again from the first: one shape for the tests of this file
 
     def error(mechanism, profile):
-        law = of_one_size(mechanism(profile, epsilon), max(64, n + 7), (10,))
-        return np.asarray(of_oracle(law, jnp.full(10, profile.value, law.dtype), np.zeros((2, 10)))[1])
+        distribution = of_one_size(mechanism(profile, epsilon), max(64, n + 7), (10,))
+        return np.asarray(of_oracle(distribution, jnp.full(10, profile.value, distribution.dtype), np.zeros((2, 10)))[1])
 
     plm, inv = (error(mechanism, swap) for mechanism in (piecewise_laplace, inverse_sensitivity))
     np.testing.assert_allclose(inv / plm, epsilon / 4 / np.tanh(epsilon / 4), rtol=1e-8)
@@ -168,8 +175,8 @@ def test_even_spacing_ratios(n, epsilon, x64):
 def test_laplace_on_the_line(x64):
     @jax.jit
     def on_the_line(value):
-        law = laplace(value, 2.0, sensitivity=3.0)
-        return law.mean_abs_error(value), law.variance(), law.entropy(), law.quantile(0.975)
+        distribution = laplace(value, 2.0, sensitivity=3.0)
+        return distribution.mean_abs_error(value), distribution.variance(), distribution.entropy(), distribution.quantile(0.975)
 
     error, variance, entropy, quantile = on_the_line(np.array([0.0, 10.0]))
     np.testing.assert_allclose(error, [1.5, 1.5], rtol=1e-14)
@@ -179,12 +186,12 @@ def test_laplace_on_the_line(x64):
 
 
 def test_laplace_on_an_interval(x64):
-    exact = oracle.Law([(-1.0, 2.0, 1.0, 0.0), (2.0, 4.0, 0.0, 2 / 3)], 1.0)
+    exact = oracle.Distribution([(-1.0, 2.0, 1.0, 0.0), (2.0, 4.0, 0.0, 2 / 3)], 1.0)
 
     @jax.jit
     def on_an_interval(value, y):
-        law = laplace(value, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0)
-        return law.cdf(y[:, None]), law.mean()
+        distribution = laplace(value, 2.0, sensitivity=3.0, lower=-1.0, upper=4.0)
+        return distribution.cdf(y[:, None]), distribution.mean()
 
     y = np.linspace(-1.5, 4.5, 9)
     cdf, mean = on_an_interval(np.array([2.0, 99.0, 4.0]), y)
@@ -193,11 +200,11 @@ def test_laplace_on_an_interval(x64):
 
 
 @jax.jit
-def all_of(law):
-    """Draws, moments and quantiles of a law, and its error around 30, in one program."""
-    draws = law.sample(jax.random.key(0)), law.sample(jax.random.key(0), (9,))
-    moments = law.mean(), law.variance(), law.entropy()
-    return law.mean_abs_error(30.0), law.quantile(0.5), (draws, moments, law.interval(0.95))
+def all_of(distribution):
+    """Draws, moments and quantiles of a distribution, and its error around 30, in one program."""
+    draws = distribution.sample(jax.random.key(0)), distribution.sample(jax.random.key(0), (9,))
+    moments = distribution.mean(), distribution.variance(), distribution.entropy()
+    return distribution.mean_abs_error(30.0), distribution.quantile(0.5), (draws, moments, distribution.interval(0.95))
 
 
 @pytest.mark.slow
@@ -224,19 +231,19 @@ def test_a_long_constant_column_is_exact_in_float32():
     profile = median(jnp.full(n, x), lower=low, upper=high, neighbors="swap")
     for epsilon in (1.0, 10.0):
         first = n // 2 + 1  # changes until the median can reach either bound
-        exact = oracle.Law([(low, x, 2.0, 1.0), (x, high, 1.0, 2.0)], epsilon / 2)
-        law = piecewise_laplace(profile, epsilon)
+        exact = oracle.Distribution([(low, x, 2.0, 1.0), (x, high, 1.0, 2.0)], epsilon / 2)
+        distribution = piecewise_laplace(profile, epsilon)
         assert int(np.argmax(np.asarray(profile.upper) == high)) == int(np.argmax(np.asarray(profile.lower) == low)) == first
         points = np.array([1.0, 2.9, 3.1, 7.0])
-        np.testing.assert_allclose(law.cdf(points), [exact.cdf(y) for y in points], rtol=2e-6)
-        np.testing.assert_allclose(law.log_prob(points), [exact.log_prob(y) for y in points], rtol=4e-6, atol=4e-6)
-        draws = law.sample(jax.random.key(0), (50_000,))
+        np.testing.assert_allclose(distribution.cdf(points), [exact.cdf(y) for y in points], rtol=2e-6)
+        np.testing.assert_allclose(distribution.log_prob(points), [exact.log_prob(y) for y in points], rtol=4e-6, atol=4e-6)
+        draws = distribution.sample(jax.random.key(0), (50_000,))
         assert_follows(draws, exact_cdf(exact))
 
 
-def exact_cdf(law):
+def exact_cdf(distribution):
     grid = np.linspace(0, 10, 2001)
-    return lambda y: np.interp(y, grid, [law.cdf(v) for v in grid])
+    return lambda y: np.interp(y, grid, [distribution.cdf(v) for v in grid])
 
 
 def test_refused_profiles_are_explained():
@@ -283,6 +290,6 @@ def test_bad_laplace_parameters_are_named():
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_bad_jax_epsilon_makes_its_own_row_nan(name):
     profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap")
-    law = MECHANISMS[name](profile, jnp.array([1.0, 0.0, -1.0, jnp.inf, jnp.nan]))
-    for result in (law.sample(jax.random.key(0)), law.mean_abs_error(2.0), law.cdf(3.0)):
+    distribution = MECHANISMS[name](profile, jnp.array([1.0, 0.0, -1.0, jnp.inf, jnp.nan]))
+    for result in (distribution.sample(jax.random.key(0)), distribution.mean_abs_error(2.0), distribution.cdf(3.0)):
         assert np.isnan(result).tolist() == [False, True, True, True, True]

@@ -1,4 +1,4 @@
-"""Retrying: the exact law against all sequences of attempts, draws against it, and its privacy over all small datasets."""
+"""Retrying: the exact distribution against all sequences of attempts, draws against it, and its privacy over all small datasets."""
 
 import itertools
 from dataclasses import replace
@@ -24,12 +24,12 @@ MASSES = np.array([0.1, 0.2, 0.3, 0.4])
 ACCEPTANCE = np.array([[1, 0, 1, 0], [0.5, 0.25, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1e-12], [1e-12, 1, 1, 1]])
 
 
-def small_law(dtype="float64"):
+def small_distribution(dtype="float64"):
     return Finite(jnp.asarray(VALUES, dtype), -jnp.log(jnp.asarray(MASSES, dtype)), jnp.ones((), dtype))
 
 
 def sequences(masses, acceptance, attempts):
-    """The law of the first accepted candidate, by walking through all sequences of attempts; last the fallback."""
+    """The distribution of the first accepted candidate, by walking through all sequences of attempts; last the fallback."""
     found = np.zeros(len(masses) + 1)
     steps = [(i, mass * a, a) for i, (mass, a) in enumerate(zip(masses, acceptance, strict=True))]
     alive = [1.0]
@@ -45,32 +45,34 @@ def sequences(masses, acceptance, attempts):
 
 
 @pytest.mark.parametrize("attempts", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_law_is_that_of_all_sequences(attempts, x64):
-    law = never_fail_distribution(small_law(), ACCEPTANCE, fallback=np.arange(6.0), attempts=attempts)
+def test_the_distribution_is_that_of_all_sequences(attempts, x64):
+    distribution = never_fail_distribution(small_distribution(), ACCEPTANCE, fallback=np.arange(6.0), attempts=attempts)
     expected = [sequences(MASSES, row, attempts) for row in ACCEPTANCE]
-    np.testing.assert_allclose(np.exp(log_probabilities(law)), expected, rtol=1e-12, atol=1e-300)
-    np.testing.assert_array_equal(law.values[:, -1], np.arange(6.0))
-    np.testing.assert_array_equal(law.values[:, :-1], np.broadcast_to(VALUES, (6, 4)))
+    np.testing.assert_allclose(np.exp(log_probabilities(distribution)), expected, rtol=1e-12, atol=1e-300)
+    np.testing.assert_array_equal(distribution.values[:, -1], np.arange(6.0))
+    np.testing.assert_array_equal(distribution.values[:, :-1], np.broadcast_to(VALUES, (6, 4)))
 
 
 @pytest.mark.slow
 def test_many_attempts_and_rare_successes(x64):
-    """1 - (1 - p)^m without cancellation, and the law given success in the limit."""
-    law = never_fail_distribution(small_law(), np.array([[0, 0, 0, 1e-12], [1, 0, 0.5, 0]]), fallback=0.0, attempts=1000)
-    found = np.exp(log_probabilities(law))
+    """1 - (1 - p)^m without cancellation, and the distribution given success in the limit."""
+    distribution = never_fail_distribution(
+        small_distribution(), np.array([[0, 0, 0, 1e-12], [1, 0, 0.5, 0]]), fallback=0.0, attempts=1000
+    )
+    found = np.exp(log_probabilities(distribution))
     np.testing.assert_allclose(found[0, 3], 4e-10, rtol=1e-9)  # 1000 times 4e-13, but for its square
     np.testing.assert_allclose(found[1], [0.4, 0, 0.6, 0, 0.75**1000], rtol=1e-12)
-    odd = never_fail_distribution(small_law(), np.array([[7.0, -1.0, np.nan, 0.0]]), fallback=0.0, attempts=2)
+    odd = never_fail_distribution(small_distribution(), np.array([[7.0, -1.0, np.nan, 0.0]]), fallback=0.0, attempts=2)
     np.testing.assert_allclose(np.exp(log_probabilities(odd))[0], sequences(MASSES, [1, 0, 0, 0], 2), rtol=1e-12)
-    nothing = replace(small_law(), cost=jnp.full(4, jnp.nan))
+    nothing = replace(small_distribution(), cost=jnp.full(4, jnp.nan))
     assert np.isnan(log_probabilities(never_fail_distribution(nothing, np.ones(4), fallback=0.0, attempts=2))).all()
 
 
-def retry(key, law, attempts, draws):
+def retry(key, distribution, attempts, draws):
     """Candidates 0 and 2 succeed; the outcome comes with a second array that tells the same."""
 
     def draw(key):
-        index = law.sample_index(key, (draws,))
+        index = distribution.sample_index(key, (draws,))
         return index, jnp.stack([index, index + 1], axis=-1).astype(jnp.float32)
 
     fallback = (4, jnp.array([4.0, 5.0]))
@@ -78,31 +80,31 @@ def retry(key, law, attempts, draws):
 
 
 @pytest.mark.slow
-def test_draws_follow_the_law_and_what_comes_with_them_stays_together():
-    law = small_law("float32")
-    index, both = jax.jit(lambda key: retry(key, law, 3, 50_000))(jax.random.key(0))
+def test_draws_follow_the_distribution_and_what_comes_with_them_stays_together():
+    distribution = small_distribution("float32")
+    index, both = jax.jit(lambda key: retry(key, distribution, 3, 50_000))(jax.random.key(0))
     assert (index.dtype, both.dtype) == (jnp.int32, jnp.float32)
     np.testing.assert_array_equal(both, np.stack([index, index + 1], axis=-1))
     counts = np.bincount(np.asarray(index), minlength=5)
     right, four = (sequences(MASSES, ACCEPTANCE[0], attempts) for attempts in (3, 4))
     assert_counts_follow(counts, right)
-    assert_counts_rejected(counts, four)  # one attempt more is another law
+    assert_counts_rejected(counts, four)  # one attempt more is another distribution
 
 
 def test_the_old_name_warns():
     with pytest.warns(DeprecationWarning, match="now never_fail_distribution"):
-        old = never_fail_law(law=small_law("float32"), acceptance=np.ones(4), fallback=0.0, attempts=1)
+        old = never_fail_law(law=small_distribution("float32"), acceptance=np.ones(4), fallback=0.0, attempts=1)
     assert old.cost.shape == (5,)
 
 
 @pytest.mark.slow
-def test_the_law_does_not_change_with_further_rows_or_excluded_candidates():
+def test_the_distribution_does_not_change_with_further_rows_or_excluded_candidates():
     scores = jax.random.normal(jax.random.key(333), (2048, 333))
     accepted = jnp.where(jnp.arange(333) % 3 == 0, jnp.float32(0.7), 0.0)
 
     def costs(scores, accepted):
-        law = never_fail_distribution(exponential(scores, 1.0, sensitivity=1.0), accepted, fallback=0.0, attempts=5)
-        return np.asarray(law.cost)
+        distribution = never_fail_distribution(exponential(scores, 1.0, sensitivity=1.0), accepted, fallback=0.0, attempts=5)
+        return np.asarray(distribution.cost)
 
     plain = costs(scores[:7], accepted)
     np.testing.assert_array_equal(costs(scores, accepted)[:7], plain)
@@ -161,13 +163,15 @@ def test_private_over_all_score_vectors(mechanism, x64):
     """A bounded range stays as it is, and keeps the loss below it."""
     points, pairs = vectors()
     epsilon, ranges = 1.0, []
-    law = mechanism(jnp.asarray(points, jnp.float64), epsilon, sensitivity=1.0)
+    distribution = mechanism(jnp.asarray(points, jnp.float64), epsilon, sensitivity=1.0)
     one = Guarantee(epsilon, epsilon if mechanism is exponential else 2 * epsilon, "swap")
-    masses = np.exp(log_probabilities(law))
+    masses = np.exp(log_probabilities(distribution))
     sets = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]])
     for attempts in (2, 1000):
-        laws = log_probabilities(never_fail_distribution(law, jnp.asarray(sets, float)[:, None], fallback=-1.0, attempts=attempts))
-        for accepted, logs in zip(sets, laws, strict=True):
+        distributions = log_probabilities(
+            never_fail_distribution(distribution, jnp.asarray(sets, float)[:, None], fallback=-1.0, attempts=attempts)
+        )
+        for accepted, logs in zip(sets, distributions, strict=True):
             failure = 1 - (masses * accepted).sum(-1).min()
             claim = guarantee(one, failure=failure, attempts=attempts, fallback="public")
             assert hockey_stick(logs, pairs, claim.epsilon) <= claim.delta * (1 + 1e-9) + 1e-12
@@ -185,12 +189,12 @@ def test_private_over_all_score_vectors(mechanism, x64):
 def test_control_a_success_that_depends_on_the_data(x64):
     """The best candidate of each dataset is its success: what a neighbour returns becomes impossible."""
     points, pairs = vectors()
-    law = exponential(jnp.asarray(points, jnp.float64), 1.0, sensitivity=1.0)
+    distribution = exponential(jnp.asarray(points, jnp.float64), 1.0, sensitivity=1.0)
     best = points == points.max(-1, keepdims=True)
-    masses = np.exp(log_probabilities(law))
+    masses = np.exp(log_probabilities(distribution))
     failure = 1 - (masses * best).sum(-1).min()
     claim = retry_until_success(Guarantee(1.0, 1.0, "swap"), failure, attempts=40, fallback="public")
-    logs = log_probabilities(never_fail_distribution(law, jnp.asarray(best, float), fallback=-1.0, attempts=40))
+    logs = log_probabilities(never_fail_distribution(distribution, jnp.asarray(best, float), fallback=-1.0, attempts=40))
     assert hockey_stick(logs, pairs, claim.epsilon) >= 0.3 > 100 * claim.delta
 
 
@@ -199,8 +203,10 @@ def test_derivatives_are_those_of_the_formula(x64):
     accepted = jnp.array([1.0, 0.0, 0.5, 0.0])
 
     def chance(epsilon, acceptance=accepted):
-        law = never_fail_distribution(Finite(jnp.arange(4.0), jnp.arange(4.0), epsilon), acceptance, fallback=9.0, attempts=3)
-        return law.mean()
+        distribution = never_fail_distribution(
+            Finite(jnp.arange(4.0), jnp.arange(4.0), epsilon), acceptance, fallback=9.0, attempts=3
+        )
+        return distribution.mean()
 
     gradient = jax.jit(jax.grad(chance))
     for epsilon in (0.3, 2.0):
@@ -211,7 +217,7 @@ def test_derivatives_are_those_of_the_formula(x64):
 
 
 def test_errors():
-    key, law = jax.random.key(0), small_law("float32")
+    key, distribution = jax.random.key(0), small_distribution("float32")
     good = {"succeeded": lambda y: y > 0, "fallback": 0.0, "attempts": 2}
     for wrong, match in (
         ({"attempts": 0}, "attempts"),
@@ -227,5 +233,5 @@ def test_errors():
     with pytest.raises(TypeError, match="Finite"):
         never_fail_distribution(VALUES, VALUES, fallback=0.0, attempts=1)
     with pytest.raises(ValueError, match="4 candidates"):
-        never_fail_distribution(law, np.ones(3), fallback=0.0, attempts=1)
+        never_fail_distribution(distribution, np.ones(3), fallback=0.0, attempts=1)
     assert guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=2, fallback="private").bounded_range == inf

@@ -57,7 +57,7 @@ def test_probabilities_are_those_of_the_loop(noise, size, x64):
     h = -np.sort(-np.random.default_rng(0).integers(0, size + 1, (4, 30)) * 1.0, axis=-1)
     h[:, -1] = 1.0  # candidate 0 lies below every value of f
     costs, tau = np.array([0.3, 2.0, 1.0, 1.0]), np.array([2.0, 1.0, 7.5, 300.0])
-    law = noisy_binary_search(
+    distribution = noisy_binary_search(
         DownSensitivity(jnp.asarray(h), jnp.asarray(size + 1.0)),
         tau=tau,
         candidates=np.arange(float(size)),
@@ -68,7 +68,7 @@ def test_probabilities_are_those_of_the_loop(noise, size, x64):
         scale = rounds / costs[row] if noise == "laplace" else sqrt(rounds / (2 * costs[row]))
         exact, _ = pseudocode(lambda k, own=h[row]: float(np.sum(own > k)), size, tau[row], scale, NOISE[noise])
         expected = np.array([exact.get(k, 0.0) for k in range(size)])
-        np.testing.assert_allclose(np.exp(log_probabilities(law))[row], expected, rtol=1e-9, atol=1e-300)
+        np.testing.assert_allclose(np.exp(log_probabilities(distribution))[row], expected, rtol=1e-9, atol=1e-300)
 
 
 def search(down, epsilon, tau=2.0, candidates=CANDIDATES, rounds=None):
@@ -91,11 +91,11 @@ def test_the_loss_of_laplace_noise_stays_within_epsilon(name, candidates, x64):
     pairs, swaps = neighbouring(), neighbouring(neighbors="swap")
     for epsilon in (0.5, 2.0):
         for tau in (0.5, 2.0, 3.0):
-            law = search(down, epsilon, tau, candidates)
-            loss, spread = finite_losses(law, pairs)
+            distribution = search(down, epsilon, tau, candidates)
+            loss, spread = finite_losses(distribution, pairs)
             assert loss <= epsilon * (1 + ROUNDING)
             assert spread <= 2 * epsilon * (1 + ROUNDING)
-            assert finite_losses(law, swaps)[0] <= epsilon * (1 + ROUNDING)
+            assert finite_losses(distribution, swaps)[0] <= epsilon * (1 + ROUNDING)
             largest = max(largest, loss / epsilon)
     if name == "max":
         assert largest >= 0.7
@@ -119,13 +119,13 @@ def test_control_the_published_scale(k, x64):
 def test_control_a_threshold_that_depends_on_the_data(x64):
     down, epsilon = down_sensitivity_of("max"), 2.0
     people = np.sum(np.diff(np.asarray(down_sensitivity_of("sizesq").values)) != 0, axis=-1)  # not capped below four people
-    law = noisy_binary_search(down, epsilon=epsilon, tau=1.0 + 3.0 * people, candidates=CANDIDATES)
-    assert finite_losses(law, neighbouring())[0] >= 1.2 * epsilon
+    distribution = noisy_binary_search(down, epsilon=epsilon, tau=1.0 + 3.0 * people, candidates=CANDIDATES)
+    assert finite_losses(distribution, neighbouring())[0] >= 1.2 * epsilon
 
 
-def renyi(law, pairs, alpha):
+def renyi(distribution, pairs, alpha):
     """The largest Renyi divergence of order alpha over neighbouring rows, in both directions."""
-    logs = log_probabilities(law)[:, 1:]  # the first candidate is never returned
+    logs = log_probabilities(distribution)[:, 1:]  # the first candidate is never returned
     first, second = np.concatenate([pairs, pairs[::-1]], axis=-1)
     terms = alpha * logs[first] + (1 - alpha) * logs[second]
     top = terms.max(axis=-1)
@@ -144,9 +144,9 @@ def test_renyi_divergences_of_both_noises(name, x64):
         for rho in (0.1, rounds / 2):
             gaussian = noisy_binary_search(down, zcdp=rho, tau=tau, candidates=CANDIDATES[1:])
             laplace = noisy_binary_search(down, epsilon=sqrt(2 * search_rounds(10) * rho), tau=tau, candidates=CANDIDATES[1:])
-            for law in (gaussian, laplace):
+            for distribution in (gaussian, laplace):
                 for alpha in ORDERS:
-                    assert renyi(law, pairs, alpha) <= alpha * rho * (1 + ROUNDING)
+                    assert renyi(distribution, pairs, alpha) <= alpha * rho * (1 + ROUNDING)
 
 
 def test_control_gaussian_noise_for_the_published_rounds(x64):
@@ -165,8 +165,8 @@ def test_control_gaussian_noise_for_the_published_rounds(x64):
 def test_the_first_candidate_is_never_returned():
     """So where f(x) is the first candidate the post's bound fails for certain; a candidate in front mends it."""
     down = maximum(jnp.zeros(50), lower=0.0, upper=7.0)
-    law = noisy_binary_search(down, tau=20.0, candidates=np.arange(8.0), epsilon=5.0)
-    assert float(law.prob(0.0)) == 0
+    distribution = noisy_binary_search(down, tau=20.0, candidates=np.arange(8.0), epsilon=5.0)
+    assert float(distribution.prob(0.0)) == 0
     assert float(noisy_binary_search(down, tau=20.0, candidates=np.arange(-1.0, 8.0), epsilon=5.0).prob(0.0)) >= 0.99
     assert float(noisy_binary_search(down, tau=1.0, candidates=[3.0], epsilon=1.0).prob(3.0)) == 1
     assert float(noisy_binary_search(down, tau=1.0, candidates=[3.0, 4.0], zcdp=1.0).prob(4.0)) == 1
@@ -195,11 +195,11 @@ def test_derivatives_by_the_parameter(x64):
 def test_a_sweep_broadcasts_and_a_bad_parameter_spoils_its_own_row():
     down = maximum(jnp.ones((3, 4)), lower=0.0, upper=jnp.array([20.0, -1.0, 30.0]))
     for name in ("epsilon", "zcdp"):
-        law = noisy_binary_search(down, tau=2.0, candidates=jnp.arange(9.0), **{name: jnp.array([0.5, -1.0])[:, None]})
-        assert law.batch_shape == (2, 3)
-        np.testing.assert_array_equal(np.isfinite(law.mean()), [[True, False, True], [False] * 3])
-    law = noisy_binary_search(down, tau=jnp.array([[1.0], [jnp.nan]]), candidates=jnp.arange(9.0), epsilon=1.0)
-    np.testing.assert_array_equal(np.isfinite(law.mean()), [[True, False, True], [False] * 3])
+        distribution = noisy_binary_search(down, tau=2.0, candidates=jnp.arange(9.0), **{name: jnp.array([0.5, -1.0])[:, None]})
+        assert distribution.batch_shape == (2, 3)
+        np.testing.assert_array_equal(np.isfinite(distribution.mean()), [[True, False, True], [False] * 3])
+    distribution = noisy_binary_search(down, tau=jnp.array([[1.0], [jnp.nan]]), candidates=jnp.arange(9.0), epsilon=1.0)
+    np.testing.assert_array_equal(np.isfinite(distribution.mean()), [[True, False, True], [False] * 3])
     assert np.isnan(noisy_binary_search(down, tau=1.0, candidates=jnp.array([1.0, 0.0, 2.0]), epsilon=1.0).mean()).all()
 
 
@@ -212,8 +212,8 @@ def test_draws_do_not_change_with_padding_or_further_rows(noise):
     @jax.jit
     def draw(x, count):
         down = maximum(x, lower=0.0, upper=20.0, count=count)
-        law = noisy_binary_search(down, tau=3.0, candidates=jnp.linspace(-0.5, 20.0, 42), **{noise: 1.0})
-        return law.sample(jax.random.key(0), (50,))
+        distribution = noisy_binary_search(down, tau=3.0, candidates=jnp.linspace(-0.5, 20.0, 42), **{noise: 1.0})
+        return distribution.sample(jax.random.key(0), (50,))
 
     plain = draw(x, jnp.full(3, 21, jnp.int32))
     np.testing.assert_array_equal(draw(np.pad(x, [(0, 0), (0, 43)]), jnp.full(3, 21, jnp.int32)), plain)
@@ -223,9 +223,9 @@ def test_draws_do_not_change_with_padding_or_further_rows(noise):
 @pytest.mark.slow
 def test_draws_follow_the_exact_law():
     down = maximum(jnp.arange(30.0), lower=0.0, upper=40.0)
-    law, other = (noisy_binary_search(down, tau=5.0, candidates=np.arange(-1.0, 41.0), epsilon=eps) for eps in (2.0, 2.4))
-    counts = np.bincount(np.asarray(law.sample_index(jax.random.key(2), (200_000,))), minlength=42)
-    assert_counts_follow(counts, law.probabilities())
+    distribution, other = (noisy_binary_search(down, tau=5.0, candidates=np.arange(-1.0, 41.0), epsilon=eps) for eps in (2.0, 2.4))
+    counts = np.bincount(np.asarray(distribution.sample_index(jax.random.key(2), (200_000,))), minlength=42)
+    assert_counts_follow(counts, distribution.probabilities())
     assert_counts_rejected(counts, other.probabilities())
 
 

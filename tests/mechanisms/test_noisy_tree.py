@@ -47,8 +47,8 @@ def test_probabilities_are_those_of_the_walk(noise, size, x64):
     budget, sensitivity = np.array([0.3, 1.0, 2.0, 1.0]), np.array([1.0, 0.5, 1.0, 2.0])
     rounds = (size - 1).bit_length()
     assert tree_rounds(size) == rounds
-    law = noisy_tree(jnp.asarray(scores), sensitivity=sensitivity, **{noise: budget})
-    found = np.exp(log_probabilities(law))
+    distribution = noisy_tree(jnp.asarray(scores), sensitivity=sensitivity, **{noise: budget})
+    found = np.exp(log_probabilities(distribution))
     for row in range(4):
         unit = max(rounds, 1) / budget[row] if noise == "epsilon" else sqrt(max(rounds, 1) / (2 * budget[row]))
         losses = [-x if np.isfinite(x) else None for x in scores[row]] + [None] * (2**rounds - size)
@@ -92,8 +92,8 @@ def test_the_loss_of_laplace_noise_stays_within_epsilon(size, x64):
         assert finite_losses(fewer, pairs)[0] >= 1.2 * 0.5
 
 
-def renyi(law, pairs, order):
-    logs = log_probabilities(law)
+def renyi(distribution, pairs, order):
+    logs = log_probabilities(distribution)
     terms = order * logs[pairs[0]] + (1 - order) * logs[pairs[1]]
     top = terms.max(axis=-1)
     return float(np.max(top + np.log(np.exp(terms - top[:, None]).sum(-1)))) / (order - 1)
@@ -106,8 +106,8 @@ def test_renyi_divergences_of_both_noises(x64):
     gaussian = noisy_tree(points, zcdp=rho, sensitivity=1.0)
     laplace = noisy_tree(points, epsilon=sqrt(2 * 3 * rho), sensitivity=1.0)
     for order in (1.001, 2.0, 8.0, 64.0):
-        for law in (gaussian, laplace):
-            assert renyi(law, pairs, order) <= order * rho * (1 + ROUNDING)
+        for distribution in (gaussian, laplace):
+            assert renyi(distribution, pairs, order) <= order * rho * (1 + ROUNDING)
 
 
 def test_control_gaussian_noise_for_one_query_less(x64):
@@ -135,7 +135,7 @@ def test_control_a_common_shift_is_free_and_a_sensitivity_is_not(x64):
 
 
 @pytest.mark.slow
-def test_rows_without_a_law_and_excluded_candidates():
+def test_rows_without_a_distribution_and_excluded_candidates():
     scores = jnp.array([[1.0, jnp.nan, 0.0], [jnp.inf, 0.0, 0.0], [-jnp.inf] * 3, [-jnp.inf, -jnp.inf, 2.0], [0.0, 0.0, 0.0]])
     found = np.asarray(noisy_tree(scores, epsilon=1.0, sensitivity=1.0).probabilities())
     np.testing.assert_allclose(found, [[np.nan] * 3] * 3 + [[0, 0, 1], [0.25, 0.25, 0.5]], rtol=1e-6)
@@ -164,13 +164,13 @@ def test_derivatives_are_finite_and_those_of_the_formula(x64):
 
 
 @pytest.mark.slow
-def test_draws_follow_the_law_and_do_not_change_with_further_rows():
+def test_draws_follow_the_distribution_and_do_not_change_with_further_rows():
     scores = np.random.default_rng(1).normal(size=(3, 21)).astype(np.float32)
-    law, other = (noisy_tree(scores, epsilon=epsilon, sensitivity=0.2) for epsilon in (2.0, 2.4))
-    index = np.asarray(law.sample_index(jax.random.key(0), (100_000,)))
+    distribution, other = (noisy_tree(scores, epsilon=epsilon, sensitivity=0.2) for epsilon in (2.0, 2.4))
+    index = np.asarray(distribution.sample_index(jax.random.key(0), (100_000,)))
     for row in range(3):
         counts = np.bincount(index[:, row], minlength=21)
-        assert_counts_follow(counts, law.probabilities()[row])
+        assert_counts_follow(counts, distribution.probabilities()[row])
         assert_counts_rejected(counts, other.probabilities()[row])
 
     @jax.jit

@@ -31,12 +31,12 @@ def by_permutations(chances):
 
 def by_coins(chances, i):
     """How many of the others reject is a sum of coins; its generating function, integrated. Positive numbers only."""
-    law = np.array([1.0])
+    distribution = np.array([1.0])
     for j, q in enumerate(chances):
         if j != i:
-            law = np.append(law * q, 0.0) + np.append(0.0, law * (1 - q))
-    ahead = len(chances) - 1 - np.arange(law.size)  # 1 - q + q s: those that would accept must come later
-    return chances[i] * np.sum(law / (ahead + 1))
+            distribution = np.append(distribution * q, 0.0) + np.append(0.0, distribution * (1 - q))
+    ahead = len(chances) - 1 - np.arange(distribution.size)  # 1 - q + q s: those that would accept must come later
+    return chances[i] * np.sum(distribution / (ahead + 1))
 
 
 def scores_with(chances):
@@ -57,9 +57,9 @@ def test_probabilities_against_the_sum_over_permutations(x64):
         scores = np.array([scores_with([float(q) for q in row]) for row in chances])
     wanted = np.array([[float(p) for p in by_permutations(row)] for row in chances])
     for dtype, rtol in (("float64", 1e-13), ("float32", 2e-6)):
-        law = permute_and_flip(jnp.asarray(scores + 7, dtype), 1.0, sensitivity=1.0)
-        np.testing.assert_allclose(law.probabilities(), wanted, rtol=rtol)
-    # Control: the race without permutation (softmax) is another law.
+        distribution = permute_and_flip(jnp.asarray(scores + 7, dtype), 1.0, sensitivity=1.0)
+        np.testing.assert_allclose(distribution.probabilities(), wanted, rtol=rtol)
+    # Control: the race without permutation (softmax) is another distribution.
     assert np.abs(exponential(scores, 1.0, sensitivity=1.0).probabilities() - wanted).max() > 0.03
 
 
@@ -117,8 +117,8 @@ def test_the_noisy_maximum_has_these_probabilities(x64):
         noise = exponential_from_uniform(uniform(key, (draws * 6,), jnp.float64)).reshape(draws, 6)
         return jnp.argmax(scores[None] + noise * (2 * 0.5), axis=-1)
 
-    law = permute_and_flip(scores, [1.0, 0.9], sensitivity=0.5)
-    exact, slower = law.probabilities()
+    distribution = permute_and_flip(scores, [1.0, 0.9], sensitivity=0.5)
+    exact, slower = distribution.probabilities()
     softmax = exponential(scores, 1.0, sensitivity=0.5).probabilities()
     counts = np.bincount(noisy_maximum(jax.random.key(7)), minlength=6)
     statistics.assert_counts_follow(counts, exact)
@@ -154,8 +154,8 @@ def test_control_a_sensitivity_that_is_too_small(neighbors, x64):
 def test_the_range_that_two_candidates_attain(x64):
     """2 log(2 exp(epsilon/2) - 1): above epsilon, and near 2 epsilon for a small one. The docstring names it."""
     epsilon = np.array([0.01, 1.0, 4.0])
-    law = permute_and_flip(np.array([[0.5, -0.5], [-0.5, 0.5]]), epsilon[:, None], sensitivity=1.0)
-    ratio = law.log_probabilities()[:, 0] - law.log_probabilities()[:, 1]
+    distribution = permute_and_flip(np.array([[0.5, -0.5], [-0.5, 0.5]]), epsilon[:, None], sensitivity=1.0)
+    ratio = distribution.log_probabilities()[:, 0] - distribution.log_probabilities()[:, 1]
     attained = ratio.max(axis=-1) - ratio.min(axis=-1)
     np.testing.assert_allclose(attained, 2 * np.log(2 * np.exp(epsilon / 2) - 1), rtol=1e-12)
     assert (attained > epsilon * 1.1).all()
@@ -179,17 +179,17 @@ def test_random_neighbours_keep_epsilon_and_twice_its_range(x64):
 @pytest.mark.slow
 def test_hostile_scores_and_gradients(x64):
     inf = jnp.inf
-    law = permute_and_flip(
+    distribution = permute_and_flip(
         jnp.array([[0.0, jnp.nan, 1.0], [0.0, inf, 1.0], [-inf, -inf, -inf], [-inf, 5.0, -inf], [1e300, 0.0, -1e300]]),
         1.0,
         sensitivity=1.0,
     )
-    assert np.isnan(law.mean()).tolist() == [True, True, True, False, False]
-    np.testing.assert_allclose(law.probabilities()[3:], [[0, 1, 0], [1, 0, 0]])
+    assert np.isnan(distribution.mean()).tolist() == [True, True, True, False, False]
+    np.testing.assert_allclose(distribution.probabilities()[3:], [[0, 1, 0], [1, 0, 0]])
 
     def error(scores, epsilon):
-        law = permute_and_flip(scores, epsilon, sensitivity=1.0)
-        return jnp.sum(law.mean_abs_error(1.0) + law.entropy())
+        distribution = permute_and_flip(scores, epsilon, sensitivity=1.0)
+        return jnp.sum(distribution.mean_abs_error(1.0) + distribution.entropy())
 
     gradient = jax.jit(jax.grad(error, argnums=(0, 1)))
     scores, epsilon, h = jnp.array([2.0, 2.0, 1.5, -inf, 2.0]), jnp.float64(0.7), 1e-5
@@ -198,7 +198,7 @@ def test_hostile_scores_and_gradients(x64):
     assert by_scores[3] == 0
     central = jax.jit(lambda h: (error(scores, epsilon + h) - error(scores, epsilon - h)) / (2 * h))(h)
     assert float(by_epsilon) == pytest.approx(float(central), rel=1e-7)
-    # At a tie for the best, the law is smooth: the gradient is right there too.
+    # At a tie for the best, the distribution is smooth: the gradient is right there too.
     direction = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0])
     central = jax.jit(lambda h: (error(scores + h * direction, epsilon) - error(scores - h * direction, epsilon)) / (2 * h))(h)
     assert float(by_scores[0]) == pytest.approx(float(central), rel=1e-5)

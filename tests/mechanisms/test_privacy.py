@@ -61,8 +61,8 @@ def profile_of(statistic, neighbors, datasets=None):
     return STATISTICS[statistic](jnp.asarray(x), lower=LOW, upper=HIGH, neighbors=neighbors, count=count)
 
 
-def check(law, neighbors, epsilon):
-    result = audit(law, DATASETS[neighbors], neighbors, GRID)
+def check(distribution, neighbors, epsilon):
+    result = audit(distribution, DATASETS[neighbors], neighbors, GRID)
     assert (result.loss <= epsilon * (1 + ROUNDING)).all(), result
     assert (result.range <= epsilon * (1 + ROUNDING)).all(), result
     return result
@@ -151,7 +151,7 @@ def local_sensitivities(data, levels):
     return oracle.reachable(data, levels, local, "swap", GRID)[0]
 
 
-def radii_law(radii, epsilon, mechanism, **options):
+def radii_distribution(radii, epsilon, mechanism, **options):
     return mechanism(from_radii(values("swap"), radii, neighbors="swap", **options), epsilon)
 
 
@@ -161,9 +161,9 @@ def test_radius_bounded_variants(x64):
     radii = np.array([local_sensitivities(data, 3) for data in DATASETS["swap"]])
     for epsilon in EPSILONS:
         for mechanism in MECHANISMS.values():
-            check(radii_law(radii, epsilon, mechanism, lower=LOW, upper=HIGH), "swap", epsilon)
-        check(radii_law(radii, epsilon, piecewise_laplace, lower=LOW, upper=HIGH, step=RANGE), "swap", epsilon)
-        check(radii_law(radii, epsilon, piecewise_laplace, step=RANGE), "swap", epsilon)
+            check(radii_distribution(radii, epsilon, mechanism, lower=LOW, upper=HIGH), "swap", epsilon)
+        check(radii_distribution(radii, epsilon, piecewise_laplace, lower=LOW, upper=HIGH, step=RANGE), "swap", epsilon)
+        check(radii_distribution(radii, epsilon, piecewise_laplace, step=RANGE), "swap", epsilon)
 
 
 def pairs_of_radii(rng, count):
@@ -176,9 +176,9 @@ def pairs_of_radii(rng, count):
     return values, radii
 
 
-def audit_pairs(law):
+def audit_pairs(distribution):
     """The audit of rows 2i against 2i+1."""
-    limits = one_sided_limits(law)
+    limits = one_sided_limits(distribution)
     limits = limits.reshape(limits.shape[0] // 2, 2, -1)
     with np.errstate(invalid="ignore"):
         ratio = limits[:, 0] - limits[:, 1]
@@ -200,8 +200,8 @@ def test_radii_that_keep_definition_5_1_and_meet_the_bounds_anywhere(options, co
     values, radii = pairs_of_radii(np.random.default_rng(0), count)
     for epsilon in EPSILONS:
         for mechanism in MECHANISMS.values() if "step" not in options else [piecewise_laplace]:
-            law = mechanism(from_radii(values.ravel(), radii.reshape(-1, 3), neighbors="swap", **options), epsilon)
-            result = audit_pairs(law)
+            distribution = mechanism(from_radii(values.ravel(), radii.reshape(-1, 3), neighbors="swap", **options), epsilon)
+            result = audit_pairs(distribution)
             assert result.loss <= epsilon * (1 + ROUNDING), result
             assert result.range <= epsilon * (1 + ROUNDING), result
 
@@ -212,8 +212,8 @@ def test_asymmetric_radii_around_values_beyond_the_bounds(x64):
     above, below = np.array([[0.0, 0, 0], [12.01, 0, 0]]), np.array([[12.97, 11.47, 0.02], [0.0, 0.96, 11.47]])
     for epsilon in EPSILONS:
         for mechanism in MECHANISMS.values():
-            law = mechanism(from_radii(values, above, radii_below=below, neighbors="swap", lower=0.0, upper=10.0), epsilon)
-            assert audit_pairs(law).range <= epsilon * (1 + ROUNDING)
+            distribution = mechanism(from_radii(values, above, radii_below=below, neighbors="swap", lower=0.0, upper=10.0), epsilon)
+            assert audit_pairs(distribution).range <= epsilon * (1 + ROUNDING)
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
@@ -222,15 +222,15 @@ def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(count, x
     free = from_radii(values.ravel(), radii.reshape(-1, 3), neighbors="swap", step=60.0)
     upper = jnp.concatenate([free.upper, jnp.maximum(free.upper[:, -1:], HIGH)], axis=-1)
     lower = jnp.concatenate([free.lower, jnp.minimum(free.lower[:, -1:], LOW)], axis=-1)
-    law = piecewise_laplace(SensitivityProfile(upper, lower, jnp.arange(5.0), jnp.arange(5.0), neighbors="swap"), 2.0)
-    assert audit_pairs(law.restrict(LOW, HIGH)).range >= 1.2 * 2.0
+    distribution = piecewise_laplace(SensitivityProfile(upper, lower, jnp.arange(5.0), jnp.arange(5.0), neighbors="swap"), 2.0)
+    assert audit_pairs(distribution.restrict(LOW, HIGH)).range >= 1.2 * 2.0
 
 
 # Negative controls. Each is a mistake that somebody could make, and the audit must see it.
 
 
-def assert_caught(law, neighbors, epsilon, at_least=1.2):
-    result = audit(law, DATASETS[neighbors], neighbors, GRID)
+def assert_caught(distribution, neighbors, epsilon, at_least=1.2):
+    result = audit(distribution, DATASETS[neighbors], neighbors, GRID)
     assert max(result.loss, result.range) >= at_least * epsilon, result
     return result
 
@@ -245,7 +245,7 @@ def test_control_add_remove_values_used_under_swap(name, x64):
 @pytest.mark.parametrize("neighbors", DATASETS)
 def test_control_flat_cost_zero_in_the_smooth_piecewise_laplace(neighbors, x64):
     for epsilon in EPSILONS:
-        law = distribution_on_line(
+        distribution = distribution_on_line(
             profile_of("median", neighbors),
             epsilon,
             piece_costs=lambda levels: (levels[..., :-1] + 1, levels[..., 1:] + 1),
@@ -253,7 +253,7 @@ def test_control_flat_cost_zero_in_the_smooth_piecewise_laplace(neighbors, x64):
             rho=0.5,
             support="restricted",
         )
-        assert assert_caught(law, neighbors, epsilon).loss >= 1.2 * epsilon
+        assert assert_caught(distribution, neighbors, epsilon).loss >= 1.2 * epsilon
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
@@ -278,8 +278,8 @@ def test_control_levels_counted_twice(name, neighbors, x64):
 def test_control_laplace_renormalised_at_the_unbounded_scale(neighbors, x64):
     value, sensitivity, (low, high) = steep_statistic(neighbors)
     for epsilon in EPSILONS:
-        law = laplace(value, epsilon, sensitivity=sensitivity).restrict(low, high)
-        assert assert_caught(law, neighbors, epsilon).loss >= 1.2 * epsilon
+        distribution = laplace(value, epsilon, sensitivity=sensitivity).restrict(low, high)
+        assert assert_caught(distribution, neighbors, epsilon).loss >= 1.2 * epsilon
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -300,7 +300,7 @@ def test_control_steps_shorter_than_the_global_sensitivity(x64):
 def test_control_a_constant_radius_of_the_local_sensitivity(x64):
     radii = np.array([np.full(6, local_sensitivities(data, 0)[0]) for data in DATASETS["swap"]])
     for epsilon in EPSILONS:
-        assert_caught(radii_law(radii, epsilon, piecewise_laplace, lower=LOW, upper=HIGH), "swap", epsilon)
+        assert_caught(radii_distribution(radii, epsilon, piecewise_laplace, lower=LOW, upper=HIGH), "swap", epsilon)
 
 
 def test_control_floor_instead_of_ceil_in_the_rank(x64):
@@ -318,8 +318,10 @@ def test_control_floor_instead_of_ceil_in_the_rank(x64):
 
 def test_control_epsilon_off_by_a_tenth(x64):
     """The audit measures: it sees a rate that is ten percent too high."""
-    law = piecewise_laplace(profile_of("median", "swap"), 1.0)
-    faster = PiecewiseExponential(law.edges, law.cost_left, law.cost_right, law.rate * 1.1, center=law.center)
+    distribution = piecewise_laplace(profile_of("median", "swap"), 1.0)
+    faster = PiecewiseExponential(
+        distribution.edges, distribution.cost_left, distribution.cost_right, distribution.rate * 1.1, center=distribution.center
+    )
     assert audit(faster, DATASETS["swap"], "swap", GRID).range == pytest.approx(1.1, rel=1e-9)
 
 

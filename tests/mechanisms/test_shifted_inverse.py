@@ -17,7 +17,7 @@ from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import oracle
 from tests.support.audit import audit
-from tests.support.laws import of_one_size
+from tests.support.distributions import of_one_size
 from tests.support.removals import (
     DATASETS,
     DEFINITIONS,
@@ -43,8 +43,8 @@ def statistics(quick=QUICK):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS]
 
 
-def audit_all(law, neighbors="add_remove"):
-    return audit(law, DATASETS, neighbors, GRID)
+def audit_all(distribution, neighbors="add_remove"):
+    return audit(distribution, DATASETS, neighbors, GRID)
 
 
 def assert_private(result, epsilon):
@@ -58,11 +58,11 @@ def test_golden_losses_on_the_line(name, x64):
     """Every dataset and neighbour at both limits of every breakpoint; the losses are the golden ones."""
     down, epsilon = down_sensitivity_of(name), 2.0
     for tau in TAUS:
-        for kind, law in {
+        for kind, distribution in {
             "True": shifted_inverse(down, epsilon, tau=tau),
             "False": inverse_sensitivity(down.shift(tau), epsilon),
         }.items():
-            result = audit_all(law)
+            result = audit_all(distribution)
             assert_private(result, epsilon)
             golden = GOLDEN["loss_over_epsilon"][name][f"interp={kind},tau={tau}"]
             np.testing.assert_allclose(np.array(result) / epsilon, golden, rtol=1e-9)
@@ -106,8 +106,8 @@ def test_one_person_replaced_costs_no_more(name, x64):
     for tau in TAUS:
         for epsilon in (0.5, 2.0):
             assert_private(audit_all(shifted_inverse(down, epsilon, tau=tau), "swap"), epsilon)
-            law = shifted_inverse(down, epsilon, tau=tau, candidates=CANDIDATES)
-            assert max(finite_losses(law, pairs)) <= epsilon * (1 + ROUNDING)
+            distribution = shifted_inverse(down, epsilon, tau=tau, candidates=CANDIDATES)
+            assert max(finite_losses(distribution, pairs)) <= epsilon * (1 + ROUNDING)
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
@@ -115,11 +115,11 @@ def test_loss_and_range_on_candidates(name, x64):
     down, pairs, worst = down_sensitivity_of(name), neighbouring(), 0.0
     for tau in TAUS:
         for epsilon in (0.5, 2.0):
-            law = shifted_inverse(down, epsilon, tau=tau, candidates=CANDIDATES)
-            mass = np.exp(log_probabilities(law))
+            distribution = shifted_inverse(down, epsilon, tau=tau, candidates=CANDIDATES)
+            mass = np.exp(log_probabilities(distribution))
             np.testing.assert_allclose(mass.sum(-1), 1.0, rtol=1e-12)
             assert (mass[:, 0] == 0).all()  # below f(empty), whatever the data
-            loss, spread = finite_losses(law, pairs)
+            loss, spread = finite_losses(distribution, pairs)
             assert max(loss, spread) <= epsilon * (1 + ROUNDING)
             worst = max(worst, spread / epsilon)
     assert worst == pytest.approx(1.0, rel=1e-9)
@@ -128,23 +128,23 @@ def test_loss_and_range_on_candidates(name, x64):
 @pytest.mark.slow
 def test_the_maximum_on_the_line_is_piecewise_laplace_of_a_large_order_statistic(x64):
     x = jnp.asarray(np.random.default_rng(1).uniform(0, 6, (3, 12)))
-    law = shifted_inverse(maximum(x, lower=0.0, upper=TOP), 1.5, tau=3)
+    distribution = shifted_inverse(maximum(x, lower=0.0, upper=TOP), 1.5, tau=3)
     same = piecewise_laplace(order_statistic(x, 9, lower=0.0, upper=TOP, neighbors="add_remove"), 1.5)
     points = np.linspace(0.1, 6.9, 40)[:, None]
-    np.testing.assert_allclose(law.log_prob(points), same.log_prob(points), atol=1e-12)
-    np.testing.assert_allclose(law.log_normalizer(), same.log_normalizer(), atol=1e-12)
+    np.testing.assert_allclose(distribution.log_prob(points), same.log_prob(points), atol=1e-12)
+    np.testing.assert_allclose(distribution.log_normalizer(), same.log_normalizer(), atol=1e-12)
 
 
 @pytest.mark.slow
 def test_the_gain_of_interpolation_at_the_best_shift(x64):
     """On even spacing; the golden ratios are of random records, whose spacing near the top moves them by a few 1e-4."""
     x = jnp.arange(1.0, 1001.0) / 1001
-    error_of = jax.jit(lambda law, value: law.mean_abs_error(value))
+    error_of = jax.jit(lambda distribution, value: distribution.mean_abs_error(value))
     for epsilon, shifts in ((0.5, range(38, 43)), (1.0, range(19, 24))):
         down = maximum(x, lower=0.0, upper=2.0)
         error = [
-            min(float(error_of(of_one_size(law(tau), 1024), down.value)) for tau in shifts)
-            for law in (
+            min(float(error_of(of_one_size(distribution(tau), 1024), down.value)) for tau in shifts)
+            for distribution in (
                 lambda tau, eps=epsilon, d=down: shifted_inverse(d, eps, tau=tau),
                 lambda tau, eps=epsilon, d=down: inverse_sensitivity(d.shift(tau), eps),
             )
@@ -157,21 +157,21 @@ def test_the_gain_of_interpolation_at_the_best_shift(x64):
 
 
 def shifted_by_own_tau(down, epsilon, taus, candidates=None):
-    """A shift for each row, as one law."""
-    laws = [shifted_inverse(down, epsilon, tau=int(tau), candidates=candidates) for tau in np.unique(taus)]
+    """A shift for each row, as one distribution."""
+    distributions = [shifted_inverse(down, epsilon, tau=int(tau), candidates=candidates) for tau in np.unique(taus)]
     which = np.searchsorted(np.unique(taus), taus)
     if candidates is not None:
-        costs = jnp.stack([law.cost for law in laws])
-        return Finite(laws[0].values, costs[which, np.arange(len(which))], laws[0].rate)
-    width = max(law.edges.shape[-1] for law in laws)
+        costs = jnp.stack([distribution.cost for distribution in distributions])
+        return Finite(distributions[0].values, costs[which, np.arange(len(which))], distributions[0].rate)
+    width = max(distribution.edges.shape[-1] for distribution in distributions)
     rows = {"edges": [], "cost_left": [], "cost_right": []}
     for row, number in enumerate(which):
-        law = laws[number]
-        missing = width - law.edges.shape[-1]
-        rows["edges"].append(jnp.pad(law.edges[row], (0, missing), mode="edge"))
+        distribution = distributions[number]
+        missing = width - distribution.edges.shape[-1]
+        rows["edges"].append(jnp.pad(distribution.edges[row], (0, missing), mode="edge"))
         for side in ("cost_left", "cost_right"):
-            rows[side].append(jnp.pad(getattr(law, side), (0, missing)))
-    return replace(laws[0], **{name: jnp.stack(values) for name, values in rows.items()}, center=0)
+            rows[side].append(jnp.pad(getattr(distribution, side), (0, missing)))
+    return replace(distributions[0], **{name: jnp.stack(values) for name, values in rows.items()}, center=0)
 
 
 def test_control_a_shift_that_depends_on_the_data(x64):
@@ -209,8 +209,8 @@ def test_control_the_bound_is_the_data_s_own_maximum(x64):
 
 def test_control_candidates_at_the_full_rate_and_removals_in_the_wrong_order(x64):
     epsilon, down, pairs = 2.0, down_sensitivity_of("max"), neighbouring()
-    law = shifted_inverse(down, epsilon, tau=2, candidates=CANDIDATES)
-    assert max(finite_losses(replace(law, rate=2 * law.rate), pairs)) >= 1.9 * epsilon
+    distribution = shifted_inverse(down, epsilon, tau=2, candidates=CANDIDATES)
+    assert max(finite_losses(replace(distribution, rate=2 * distribution.rate), pairs)) >= 1.9 * epsilon
     # What remains if the smallest records leave first is no minimum.
     smallest_first = np.array([[max(data[k:], default=0.0) for k in range(N_MAX + 1)] for data in DATASETS])
     wrong = DownSensitivity(jnp.asarray(smallest_first), down.upper)
@@ -223,17 +223,17 @@ def test_why_the_cost_on_candidates_counts_strictly_below(x64):
     down = maximum(jnp.full(40, 5.0), lower=0.0, upper=TOP)
     candidates = np.arange(8.0)
     tau = shift_for(1.0, num_candidates=8, failure=0.05)
-    law = shifted_inverse(down, 1.0, tau=tau, candidates=candidates)
-    assert float(law.prob(5.0)) >= 0.95
+    distribution = shifted_inverse(down, 1.0, tau=tau, candidates=candidates)
+    assert float(distribution.prob(5.0)) >= 0.95
     plain = jnp.abs(removals(down, jnp.asarray(candidates))[0] - tau)
-    assert float(Finite(law.values, plain, law.rate).prob(5.0)) < 0.5
+    assert float(Finite(distribution.values, plain, distribution.rate).prob(5.0)) < 0.5
     everyone = down_sensitivity_of("max")
     to_at_most = removals(everyone, jnp.asarray(CANDIDATES[1:]))[0]
     private = Finite(jnp.asarray(CANDIDATES[1:]), jnp.abs(to_at_most - 2), jnp.asarray(1.0))
     assert max(finite_losses(private, neighbouring())) <= 2.0 * (1 + ROUNDING)
 
 
-# The contracts of the laws.
+# The contracts of the distributions.
 
 X = np.random.default_rng(2).lognormal(size=(3, 21)).astype(np.float32)
 PIPELINES = {
@@ -256,16 +256,16 @@ def test_draws_do_not_change_with_padding_or_further_rows(name):
 
 
 @pytest.mark.slow
-def test_draws_follow_the_exact_laws():
-    law, other = (shifted_inverse(nonnegative_sum(X[0], upper=100.0), eps, tau=3) for eps in (1.0, 1.2))
-    draws = law.sample(jax.random.key(1), (200_000,))
-    assert_follows(draws, law.cdf)
+def test_draws_follow_the_exact_distributions():
+    distribution, other = (shifted_inverse(nonnegative_sum(X[0], upper=100.0), eps, tau=3) for eps in (1.0, 1.2))
+    draws = distribution.sample(jax.random.key(1), (200_000,))
+    assert_follows(draws, distribution.cdf)
     assert_rejected(draws, other.cdf)
-    law, other = (
+    distribution, other = (
         shifted_inverse(nonnegative_sum(X[0], upper=100.0), eps, tau=3, candidates=np.arange(101.0)) for eps in (1.0, 1.2)
     )
-    counts = np.bincount(np.asarray(law.sample_index(jax.random.key(2), (200_000,))), minlength=101)
-    assert_counts_follow(counts, law.probabilities())
+    counts = np.bincount(np.asarray(distribution.sample_index(jax.random.key(2), (200_000,))), minlength=101)
+    assert_counts_follow(counts, distribution.probabilities())
     assert_counts_rejected(counts, other.probabilities())
 
 
@@ -273,12 +273,12 @@ def test_draws_follow_the_exact_laws():
 def test_a_sweep_broadcasts_and_a_bad_parameter_spoils_its_own_row():
     down = maximum(X, lower=0.0, upper=jnp.array([20.0, -1.0, 30.0]))
     epsilon = jnp.array([0.5, -1.0])[:, None]
-    for law in (
+    for distribution in (
         shifted_inverse(down, epsilon, tau=2),
         shifted_inverse(down, epsilon, tau=2, candidates=jnp.arange(9.0)),
     ):
-        assert law.batch_shape == (2, 3)
-        mean = np.asarray(law.mean())
+        assert distribution.batch_shape == (2, 3)
+        mean = np.asarray(distribution.mean())
         np.testing.assert_array_equal(np.isfinite(mean), [[True, False, True], [False] * 3])
     unsorted = shifted_inverse(down, 1.0, tau=2, candidates=jnp.array([1.0, 0.0]))
     assert np.isnan(unsorted.mean()).all()
@@ -286,8 +286,8 @@ def test_a_sweep_broadcasts_and_a_bad_parameter_spoils_its_own_row():
 
 @pytest.mark.slow
 def test_more_people_than_the_array_holds_for_the_shift():
-    law = shifted_inverse(maximum(X[:, :2], lower=0.0, upper=20.0), 1.0, tau=9)
-    assert np.isfinite(law.sample(jax.random.key(0))).all()
+    distribution = shifted_inverse(maximum(X[:, :2], lower=0.0, upper=20.0), 1.0, tau=9)
+    assert np.isfinite(distribution.sample(jax.random.key(0))).all()
 
 
 @pytest.mark.slow

@@ -49,11 +49,11 @@ def with_local_sensitivity(smooth, local):
     return replace(smooth, bound=jnp.maximum(local.at_distance[:, 0], 1e-3))
 
 
-def cauchy_loss(law, neighbors):
-    values = np.asarray(law.log_prob(OUTPUTS[:, None]))
+def cauchy_loss(distribution, neighbors):
+    values = np.asarray(distribution.log_prob(OUTPUTS[:, None]))
     first, second = pairs_of(neighbors)
-    scale = np.log(np.asarray(jnp.broadcast_to(law.scale, law.batch_shape)))
-    at_infinity = (law.gamma - 1) * np.abs(scale[first] - scale[second])
+    scale = np.log(np.asarray(jnp.broadcast_to(distribution.scale, distribution.batch_shape)))
+    at_infinity = (distribution.gamma - 1) * np.abs(scale[first] - scale[second])
     return float(max(np.max(np.abs(values[:, first] - values[:, second])), at_infinity.max()))
 
 
@@ -78,9 +78,9 @@ def test_control_cauchy_mutations_are_caught(neighbors, x64):
     local = local_of(neighbors)
     for epsilon in (0.5, 2.0):
         small = local.smooth(0.02 * epsilon)
-        law = smooth_cauchy(small, epsilon)
-        assert cauchy_loss(Cauchy(law.loc, law.scale / 2), neighbors) > 1.2 * epsilon  # alpha doubled
-        assert cauchy_loss(Cauchy(law.loc, law.scale / 1.25), neighbors) > 1.02 * epsilon
+        distribution = smooth_cauchy(small, epsilon)
+        assert cauchy_loss(Cauchy(distribution.loc, distribution.scale / 2), neighbors) > 1.2 * epsilon  # alpha doubled
+        assert cauchy_loss(Cauchy(distribution.loc, distribution.scale / 1.25), neighbors) > 1.02 * epsilon
         assert cauchy_loss(smooth_cauchy(with_local_sensitivity(small, local), epsilon), neighbors) > 1.2 * epsilon
         rough = replace(local.smooth(3.0), beta=np.float64(0.02 * epsilon))  # a larger beta than was paid for
         assert cauchy_loss(smooth_cauchy(rough, epsilon), neighbors) > 1.2 * epsilon
@@ -98,11 +98,11 @@ def test_cauchy_audits_of_both_medians_at_the_optimal_beta(definition, x64):
 @pytest.mark.slow
 def test_published_constants_and_the_tail_bound(x64):
     smooth = smooth_sensitivity(np.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap")
-    law = smooth_cauchy(smooth, 1.2, calibration="published")
-    np.testing.assert_allclose(law.scale, 6 * smooth.bound / 1.2, rtol=1e-14)
+    distribution = smooth_cauchy(smooth, 1.2, calibration="published")
+    np.testing.assert_allclose(distribution.scale, 6 * smooth.bound / 1.2, rtol=1e-14)
     for failure in (1e-9, 0.01, 0.5, 0.9):
         error = cauchy_tail_bound(smooth, 1.2, failure=failure)
-        np.testing.assert_allclose(law.survival(4.0 + error) + law.cdf(4.0 - error), failure, rtol=1e-12)
+        np.testing.assert_allclose(distribution.survival(4.0 + error) + distribution.cdf(4.0 - error), failure, rtol=1e-12)
     # A beta of exactly the published constant is admissible in float32 too, one beyond it is not.
     for beta in (np.float32(0.2), 0.2):
         assert np.isfinite(smooth_cauchy(local_of("swap").smooth(beta), 1.2, calibration="published").scale).all()
@@ -128,8 +128,8 @@ def test_laplace_is_private_by_its_exact_hockey_stick(neighbors, x64):
             assert worst > 0  # delta is used at all
 
     smooth = local.smooth(float(optimal_beta(2.0, noise="laplace", delta=DELTA)))
-    law = smooth_laplace(smooth, 2.0, delta=DELTA)
-    doubled = replace(law, rate=2 * law.rate)
+    distribution = smooth_laplace(smooth, 2.0, delta=DELTA)
+    doubled = replace(distribution, rate=2 * distribution.rate)
     unsmooth = smooth_laplace(with_local_sensitivity(smooth, local), 2.0, delta=DELTA)
     rough = smooth_laplace(replace(local.smooth(3.0), beta=smooth.beta), 2.0, delta=DELTA)
     for control in (doubled, unsmooth, rough):
@@ -138,29 +138,29 @@ def test_laplace_is_private_by_its_exact_hockey_stick(neighbors, x64):
 
 @pytest.mark.slow
 def test_the_hockey_stick_agrees_with_quadrature(x64):
-    law = smooth_laplace(local_of("swap").smooth(0.1), 1.0, delta=DELTA)
+    distribution = smooth_laplace(local_of("swap").smooth(0.1), 1.0, delta=DELTA)
     y = np.linspace(-2e3, 2e3, 2_000_001)
     rows = np.array([[3, 40, 7], [9, 2, 7]])
-    scale = np.asarray(law.tails.upper_scale / law.rate)
-    p, q = (np.exp(-np.abs(y[:, None] - np.asarray(law.edges[r, 0])) / scale[r]) / (2 * scale[r]) for r in rows)
+    scale = np.asarray(distribution.tails.upper_scale / distribution.rate)
+    p, q = (np.exp(-np.abs(y[:, None] - np.asarray(distribution.edges[r, 0])) / scale[r]) / (2 * scale[r]) for r in rows)
     wanted = np.trapezoid(np.maximum(p - np.exp(0.3) * q, 0), y, axis=0)
-    np.testing.assert_allclose(hockey_stick(law, rows, 0.3), wanted, atol=1e-8)
+    np.testing.assert_allclose(hockey_stick(distribution, rows, 0.3), wanted, atol=1e-8)
 
 
-density = jax.jit(lambda law, y: law.log_prob(y))  # one program for all laws: they have one shape
+density = jax.jit(lambda distribution, y: distribution.log_prob(y))  # one program for all distributions: they have one shape
 
 
-def largest_renyi(law, pairs):
+def largest_renyi(distribution, pairs):
     """The largest divergence over its order, of all pairs, by the trapezoid rule in asinh(y), on 4001 points.
 
     Rows with the same centre and scale have the same density, and pairs of such rows the same divergence: each is computed once.
     """
     t = np.linspace(-18, 18, 4001)
     y = 0.5 + 2 * np.sinh(t)
-    fields, structure = jax.tree.flatten(law)
-    rows = np.stack([np.broadcast_to(np.asarray(field), law.batch_shape) for field in fields], axis=-1)
+    fields, structure = jax.tree.flatten(distribution)
+    rows = np.stack([np.broadcast_to(np.asarray(field), distribution.batch_shape) for field in fields], axis=-1)
     _, kept, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    short = structure.unflatten([field[kept] if np.shape(field) == law.batch_shape else field for field in fields])
+    short = structure.unflatten([field[kept] if np.shape(field) == distribution.batch_shape else field for field in fields])
     values = np.asarray(density(short, y[:, None])) + np.log(2 * np.cosh(t))[:, None]
     first, second = np.unique(same.reshape(-1)[np.asarray(pairs)], axis=1)
     largest = 0.0
@@ -178,13 +178,17 @@ def test_laplace_log_normal_is_concentrated_by_renyi_divergences(neighbors, x64)
     local, pairs = local_of(neighbors), pairs_of(neighbors)
     for zcdp, sigma in ((0.02, 0.4), (0.5, 0.3), (0.5, 0.8)):
         smooth = local.smooth(0.3 * sigma * np.sqrt(2 * zcdp))
-        law = smooth_laplace_log_normal(smooth, zcdp, sigma=sigma)
-        used = largest_renyi(law, pairs) / zcdp
+        distribution = smooth_laplace_log_normal(smooth, zcdp, sigma=sigma)
+        used = largest_renyi(distribution, pairs) / zcdp
         assert 0.03 < used <= 1, used
-    law = smooth_laplace_log_normal(local.smooth(0.05), 0.5, sigma=0.3)
+    distribution = smooth_laplace_log_normal(local.smooth(0.05), 0.5, sigma=0.3)
     unsmooth = smooth_laplace_log_normal(with_local_sensitivity(local.smooth(0.05), local), 0.5, sigma=0.3)
     rough = smooth_laplace_log_normal(replace(local.smooth(3.0), beta=np.float64(0.05)), 0.5, sigma=0.3)
-    for control in (replace(law, scale=law.scale / 4), unsmooth, rough):  # the bound is loose: s must be four times too large
+    for control in (
+        replace(distribution, scale=distribution.scale / 4),
+        unsmooth,
+        rough,
+    ):  # the bound is loose: s must be four times too large
         assert largest_renyi(control, pairs) / 0.5 > 1.2
 
 
@@ -238,14 +242,14 @@ def test_errors_come_in_tiers():
     with pytest.raises(ValueError, match="gamma must be a static number above 1"):
         smooth_cauchy(local.smooth(0.1), 1.0, gamma=1.0)
     # As JAX arrays, the bad element alone becomes NaN.
-    law = smooth_cauchy(local.smooth(0.3), jnp.array([0.2, 1.0])[:, None])
-    np.testing.assert_array_equal(np.isnan(law.scale[:, 0]), [True, False])
-    law = smooth_laplace(local.smooth(jnp.array([0.3, 0.05])[:, None]), 1.0, delta=1e-3)
-    np.testing.assert_array_equal(np.isnan(law.rate[:, 0]), [True, False])
+    distribution = smooth_cauchy(local.smooth(0.3), jnp.array([0.2, 1.0])[:, None])
+    np.testing.assert_array_equal(np.isnan(distribution.scale[:, 0]), [True, False])
+    distribution = smooth_laplace(local.smooth(jnp.array([0.3, 0.05])[:, None]), 1.0, delta=1e-3)
+    np.testing.assert_array_equal(np.isnan(distribution.rate[:, 0]), [True, False])
 
 
 @pytest.mark.slow
-def test_an_infinite_budget_or_a_delta_beyond_1_is_no_law():
+def test_an_infinite_budget_or_a_delta_beyond_1_is_no_distribution():
     """Without noise the draws would be the statistic itself."""
     smooth, key = local_of("swap").smooth(0.1), jax.random.key(0)
     for bad in (jnp.inf, jnp.float32(1e38) * 10):
@@ -272,27 +276,28 @@ def test_figure_1_of_the_duff_paper_at_fixed_parameters(x64):
     x = np.random.default_rng(1).normal(size=(100, 1000))
     for epsilon, published, tight, laplace in ((0.1, 4.702, 1.143, 2.271), (1.0, 0.1931, 0.03959, 0.02898)):
         local = local_sensitivity(x, lower=-10, upper=10, neighbors="add_remove", definition="lower")
-        laws = (
+        distributions = (
             (smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published"), published),
             (smooth_cauchy(local.smooth(epsilon / 2), epsilon), tight),
         )
-        for law, expected in laws:
-            errors = np.asarray(Clamped.of(law, lower=-10, upper=10).mean_abs_error(local.value))
+        for distribution, expected in distributions:
+            errors = np.asarray(Clamped.of(distribution, lower=-10, upper=10).mean_abs_error(local.value))
             assert abs(errors.mean() - expected) <= 6 * errors.std() / 10, (epsilon, errors.mean(), expected)
         low, high = 1e-9, 1.0
         for _ in range(200):  # the beta whose alpha is epsilon/2
             middle = (low + high) / 2
             low, high = (middle, high) if np.expm1(middle) * np.log(1e3) - middle < epsilon / 2 else (low, middle)
-        law = smooth_laplace(local.smooth(low), epsilon, delta=1e-3)
-        errors = np.asarray(Clamped.of(law, lower=-10, upper=10).mean_abs_error(local.value))
+        distribution = smooth_laplace(local.smooth(low), epsilon, delta=1e-3)
+        errors = np.asarray(Clamped.of(distribution, lower=-10, upper=10).mean_abs_error(local.value))
         assert abs(errors.mean() - laplace) <= 6 * errors.std() / 10, (epsilon, errors.mean(), laplace)
 
 
 @pytest.mark.parametrize(
-    "law", ["cauchy", *(pytest.param(law, marks=pytest.mark.slow) for law in ("laplace", "laplace-log-normal"))]
+    "distribution",
+    ["cauchy", *(pytest.param(distribution, marks=pytest.mark.slow) for distribution in ("laplace", "laplace-log-normal"))],
 )
-def test_bounds_that_overflow_are_bad_for_every_dataset(law):
-    """The scale of 8 records would fit into float32, that of 7 would not: a law for one of them tells them apart."""
+def test_bounds_that_overflow_are_bad_for_every_dataset(distribution):
+    """The scale of 8 records would fit into float32, that of 7 would not: a distribution for one of them tells them apart."""
     count = np.arange(13)
     narrow = smooth_sensitivity(
         np.full(12, 5.0, np.float32), 0.2, lower=0, upper=3e29, neighbors="add_remove", definition="lower", count=count
@@ -303,8 +308,8 @@ def test_bounds_that_overflow_are_bad_for_every_dataset(law):
         "laplace": lambda smooth: smooth_laplace(smooth, 2.0, delta=0.3).mean_abs_error(5.0),
         "laplace-log-normal": lambda smooth: smooth_laplace_log_normal(smooth, 0.5, sigma=0.3).scale,
     }
-    assert np.isnan(mechanisms[law](smooth)).all()
-    assert np.isfinite(mechanisms[law](narrow)).all()
+    assert np.isnan(mechanisms[distribution](smooth)).all()
+    assert np.isfinite(mechanisms[distribution](narrow)).all()
 
 
 def test_long_ties_do_not_make_the_noise_collapse():

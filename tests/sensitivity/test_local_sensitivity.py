@@ -31,7 +31,7 @@ def local_sensitivities(distances):
 VALUES = np.array([data[RANK - 1] for data in DATASETS])
 
 
-def law_of(array, mechanism=piecewise_laplace, epsilon=2.0, **options):
+def distribution_of(array, mechanism=piecewise_laplace, epsilon=2.0, **options):
     options = options or {"lower": LOW, "upper": HIGH}
     return mechanism(from_local_sensitivity(VALUES, array, neighbors="swap", **options), epsilon)
 
@@ -50,25 +50,25 @@ def test_the_formula_is_the_largest_local_sensitivity_by_breadth_first_search():
 def test_the_index_l_minus_1_is_private_and_better_than_the_printed_one(mechanism, x64):
     tight, loose = local_sensitivities(6)[:, :5], local_sensitivities(6)[:, 1:]
     epsilon = np.array([0.5, 2.0])
-    laws = [law_of(array, mechanism, epsilon[:, None]) for array in (tight, loose)]
-    for law in laws:
-        result = audit(law, DATASETS, "swap", GRID)
+    distributions = [distribution_of(array, mechanism, epsilon[:, None]) for array in (tight, loose)]
+    for distribution in distributions:
+        result = audit(distribution, DATASETS, "swap", GRID)
         assert (result.loss <= epsilon * (1 + 1e-9)).all()
         assert (result.range <= epsilon * (1 + 1e-9)).all()
-    errors = [np.asarray(law.mean_abs_error(VALUES)).mean(axis=-1) for law in laws]
+    errors = [np.asarray(distribution.mean_abs_error(VALUES)).mean(axis=-1) for distribution in distributions]
     assert (errors[0] < 0.98 * errors[1]).all()
 
 
 @pytest.mark.slow
 def test_with_steps_after_the_last_level(x64):
     for options in ({"step": HIGH - LOW}, {"step": HIGH - LOW, "lower": LOW, "upper": HIGH}):
-        result = audit(law_of(local_sensitivities(3), **options), DATASETS, "swap", GRID)
+        result = audit(distribution_of(local_sensitivities(3), **options), DATASETS, "swap", GRID)
         assert result.range == pytest.approx(2.0, rel=1e-9)
 
 
 def test_control_the_local_sensitivity_of_the_dataset_alone(x64):
     constant = np.repeat(local_sensitivities(1), 5, axis=-1)
-    assert audit(law_of(constant), DATASETS, "swap", GRID).range >= 1.2 * 2.0
+    assert audit(distribution_of(constant), DATASETS, "swap", GRID).range >= 1.2 * 2.0
 
 
 @pytest.mark.slow
@@ -114,9 +114,9 @@ def uneven_pairs(rng, count, step):
     return values, *sides
 
 
-def audit_pairs(law):
+def audit_pairs(distribution):
     """The audit of rows 2i against 2i+1."""
-    limits = one_sided_limits(law)
+    limits = one_sided_limits(distribution)
     limits = limits.reshape(limits.shape[0] // 2, 2, -1)
     with np.errstate(invalid="ignore"):
         ratio = limits[:, 0] - limits[:, 1]
@@ -182,6 +182,6 @@ def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypat
 def test_a_range_ends_at_its_bounds_for_every_dataset():
     """Not at a rounded sum that comes close."""
     x = np.random.default_rng(1).uniform(0.1, 1000, (50, 5))
-    law = piecewise_laplace(dpjax.median(x, lower=0.1, upper=1000, neighbors="swap").truncate(1, step=999.9), 1.0)
-    ends = np.asarray(law.edges)[:, [0, -1]]
+    distribution = piecewise_laplace(dpjax.median(x, lower=0.1, upper=1000, neighbors="swap").truncate(1, step=999.9), 1.0)
+    ends = np.asarray(distribution.edges)[:, [0, -1]]
     assert (ends == np.array([0.1, 1000], np.float32)).all()

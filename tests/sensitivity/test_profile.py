@@ -31,7 +31,9 @@ def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
     linear = piecewise_laplace(profile().truncate(1, step=2.0), 1.0)
     pieces = piecewise_laplace(profile().truncate(1, step=2.0, num_steps=3), 1.0)
     y = np.array([3.5, 4.5, 7.3, 9.9])
-    above = [(law.cdf(y) - law.cdf(3.0)) / law.survival(3.0) for law in (linear, pieces)]  # three steps of 2 end at 10 exactly
+    above = [
+        (distribution.cdf(y) - distribution.cdf(3.0)) / distribution.survival(3.0) for distribution in (linear, pieces)
+    ]  # three steps of 2 end at 10 exactly
     np.testing.assert_allclose(above[0], above[1], atol=1e-6)
     np.testing.assert_allclose(linear.log_prob(7.0) - linear.log_prob(9.0), 0.5, atol=1e-5)
     stepwise = inverse_sensitivity(profile().truncate(1, step=2.0, num_steps=3), 1.0)
@@ -90,7 +92,7 @@ def test_radii_above_and_below():
 
 
 @pytest.mark.slow
-def test_constant_radii_are_the_laplace_law(x64):
+def test_constant_radii_are_the_laplace_distribution(x64):
     """Durfee 4.1, exactly: on the line, and truncated where there are bounds, wherever the radii meet them."""
     y = np.linspace(-9.0, 12.0, 43)
     for count in (1, 7):
@@ -100,12 +102,12 @@ def test_constant_radii_are_the_laplace_law(x64):
         np.testing.assert_allclose(line.log_prob(y), doubled.log_prob(y), rtol=0, atol=1e-12)
         np.testing.assert_allclose(line.cdf(y), doubled.cdf(y), rtol=0, atol=1e-12)
         bounded = laplace(2.0, 0.8, sensitivity=1.5, lower=-3.0, upper=10.0)
-        law = piecewise_laplace(from_radii(2.0, radii, neighbors="swap", lower=-3.0, upper=10.0, step=1.5), 0.8)
-        np.testing.assert_allclose(law.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
-        np.testing.assert_allclose(law.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12)
+        distribution = piecewise_laplace(from_radii(2.0, radii, neighbors="swap", lower=-3.0, upper=10.0, step=1.5), 0.8)
+        np.testing.assert_allclose(distribution.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(distribution.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12)
         inside = (y > -3) & (y < 10)
-        np.testing.assert_allclose(law.log_prob(y)[inside], bounded.log_prob(y)[inside], rtol=0, atol=1e-12)
-    # The control: the scale that leaks is another law.
+        np.testing.assert_allclose(distribution.log_prob(y)[inside], bounded.log_prob(y)[inside], rtol=0, atol=1e-12)
+    # The control: the scale that leaks is another distribution.
     leaking = laplace(2.0, 0.8, sensitivity=1.5).restrict(-3.0, 10.0)
     assert abs(leaking.cdf(0.0) - bounded.cdf(0.0)) > 0.01
 
@@ -114,9 +116,9 @@ def test_constant_radii_are_the_laplace_law(x64):
 def test_radii_beyond_the_bounds_are_clamped_and_long_ones_to_the_step():
     profile = from_radii(9.0, [2.0, 2.0], neighbors="swap", lower=0, upper=10)
     assert profile.upper.tolist() == [9, 10, 10, 10]
-    law = inverse_sensitivity(profile, 1.0)
-    assert float(law.cdf(10.0)) == 1
-    np.testing.assert_allclose(law.log_prob(9.5) - law.log_prob(6.0), 0.5, atol=1e-5)
+    distribution = inverse_sensitivity(profile, 1.0)
+    assert float(distribution.cdf(10.0)) == 1
+    np.testing.assert_allclose(distribution.log_prob(9.5) - distribution.log_prob(6.0), 0.5, atol=1e-5)
     assert from_radii(0.0, [1.0, 5.0], neighbors="swap", step=2.0).upper.tolist() == [0, 1, 3]
 
 
@@ -140,8 +142,8 @@ def test_a_bad_jax_step_makes_its_own_row_nan(step):
     rows = jnp.array([[1.0, 2, 3, 4, 5], [1, 8, 8, 9, 9]])
     cut = median(rows, lower=0, upper=20, neighbors="swap").truncate(1, step=jnp.array([step, 20.0]))
     radii = from_radii(5.0, [1.0], radii_below=[1.0], neighbors="swap", lower=0, upper=10, step=jnp.array([step, 10.0]))
-    for law in (piecewise_laplace(cut, 1.0), piecewise_laplace(radii, 1.0)):
-        for result in (law.mean(), law.cdf(4.0), law.sample(jax.random.key(0))):
+    for distribution in (piecewise_laplace(cut, 1.0), piecewise_laplace(radii, 1.0)):
+        for result in (distribution.mean(), distribution.cdf(4.0), distribution.sample(jax.random.key(0))):
             assert np.isnan(result).tolist() == [True, False]
 
 

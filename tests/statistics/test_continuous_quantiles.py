@@ -1,4 +1,4 @@
-"""Quantiles by continuous rank: against the definition, against the linear median's law, truncated, and in the exact audit."""
+"""Quantiles by continuous rank: against the definition, against the linear median, truncated, and in the exact audit."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -12,7 +12,7 @@ import pytest
 from dpjax import inverse_sensitivity, median, piecewise_laplace, quantile
 from tests.support import oracle
 from tests.support.audit import audit, log_densities, padded
-from tests.support.laws import of_one_size
+from tests.support.distributions import of_one_size
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -67,11 +67,11 @@ DEFINITIONS = ("continuous", "linear")
 
 
 @pytest.mark.slow
-def test_at_one_half_piecewise_laplace_has_the_law_of_the_linear_median(x64):
+def test_at_one_half_piecewise_laplace_has_the_distribution_of_the_linear_median(x64):
     """Under add/remove for every n; under swap for odd n, where the linear median's knots are the records too."""
     rng = np.random.default_rng(1)
     y = np.linspace(-2.9, 2.9, 31)[:, None]
-    of = jax.jit(lambda law: (law.log_prob(y), law.cdf(y)))
+    of = jax.jit(lambda distribution: (distribution.log_prob(y), distribution.cdf(y)))
 
     def known(x, neighbors, definition, count):
         profile = median(x, lower=-3, upper=3, neighbors=neighbors, definition=definition, count=count)
@@ -103,12 +103,12 @@ def test_truncation_cuts_at_level_k_and_stays_private(neighbors, q, x64):
         profile, direct = whole.truncate(k), continuous(neighbors, q, truncate=k)
         assert float(jnp.max(profile.upper_levels)) <= k
         assert direct.upper.shape[-1] <= profile.upper.shape[-1]
-        laws = [piecewise_laplace(p, 2.0) for p in (profile, direct)]
-        cut, same = (log_densities(law, np.linspace(0.3, 19.7, 41)) for law in laws)
+        distributions = [piecewise_laplace(p, 2.0) for p in (profile, direct)]
+        cut, same = (log_densities(distribution, np.linspace(0.3, 19.7, 41)) for distribution in distributions)
         np.testing.assert_allclose(cut, same, rtol=0, atol=1e-12)
         if k == 0:
             np.testing.assert_allclose(cut, -np.log(20.0), atol=1e-12)
-        result = audit(laws[0], DATASETS[neighbors], neighbors, GRID)
+        result = audit(distributions[0], DATASETS[neighbors], neighbors, GRID)
         assert result.loss <= 2.0 * (1 + 1e-9)
         assert result.range <= 2.0 * (1 + 1e-9)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(continuous(neighbors, q, truncate=99)), strict=True):
@@ -184,7 +184,7 @@ def test_how_its_error_compares(x64):
     """No profile wins in every row: against "lower" (each by its own value) it wins on average under add/remove, against "linear"
     it loses a little."""
     rng = np.random.default_rng(0)
-    error_of = jax.jit(lambda law, value: law.mean_abs_error(value))
+    error_of = jax.jit(lambda distribution, value: distribution.mean_abs_error(value))
     for n in (5, 40):
         x = np.concatenate([rng.normal(size=(60, n)), rng.uniform(-3, 3, (60, n)), np.round(rng.normal(size=(60, n)))])
         for q in (Fraction(1, 4), Fraction(2, 3)):

@@ -111,7 +111,7 @@ def test_the_range_of_changes_of_counts_is_twice_their_sensitivity(neighbors):
         if o in index
     ]
     assert max(ranges) == 2 * float(found.sensitivity) == (1.0 if neighbors == "add_remove" else 2.0)
-    # Further from the best than the distance, for every candidate: a sharper law at the same sensitivity.
+    # Further from the best than the distance, for every candidate: a sharper distribution at the same sensitivity.
     gap = np.asarray(mode(x, candidates=CANDIDATES, neighbors=neighbors, count=count).scores)
     assert (scores - scores.max(axis=-1, keepdims=True) <= gap).all()
 

@@ -427,8 +427,8 @@ def test_records_are_clamped_counted_and_read_alike():
         np.testing.assert_array_equal(profile.lower, masked.lower)
         assert np.isfinite(profile.upper).all()
         bad = function(x, lower=jnp.array([LOW, 9.0]), upper=HIGH)
-        law = piecewise_laplace(bad, 1.0).mean()
-        assert np.isnan(law).tolist() == [False, True]
+        distribution = piecewise_laplace(bad, 1.0).mean()
+        assert np.isnan(distribution).tolist() == [False, True]
 
 
 @pytest.mark.slow
@@ -528,7 +528,7 @@ def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctl
 
 @pytest.mark.slow
 def test_bounds_as_jax_arrays_that_could_overflow_or_vanish_are_bad_for_every_dataset():
-    """Otherwise 500 records at the upper bound would have a law, and 501 would not."""
+    """Otherwise 500 records at the upper bound would have a distribution, and 501 would not."""
     for upper, good in ((2e17, False), (1e-15, False), (1.0, True)):
         ones = np.array([0, 500, 501, 2000])[:, None]
         x = np.where(np.arange(2000) < ones, upper, 0.0).astype(np.float32)

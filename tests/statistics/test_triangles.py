@@ -84,9 +84,9 @@ def test_every_graph_against_brute_force(n):
     assert np.any(largest[:, 1] > largest[:, 0])
 
 
-def audit(law):
-    """The exact audit of a law with one row for each graph, over all pairs of neighbours."""
-    limits = one_sided_limits(law)
+def audit(distribution):
+    """The exact audit of a distribution with one row for each graph, over all pairs of neighbours."""
+    limits = one_sided_limits(distribution)
     limits = limits.reshape(len(limits), -1)
     other = flips(limits)
     with np.errstate(invalid="ignore"):

@@ -1,6 +1,6 @@
 """The exact audit: the supremum of the log-density ratio over all neighbouring datasets, both one-sided limits at every breakpoint.
 
-Between two breakpoints of any dataset's law, every log-density is linear; two interior values fix the line, and its limits at both
+Between two breakpoints for any dataset, every log-density is linear; two interior values fix the line, and its limits at both
 ends are where a supremum can be.
 """
 
@@ -33,32 +33,34 @@ def padded(datasets, n_max, fill=0.0):
 PIECES, ROWS, POINTS = 16, 128, 32  # of the shapes in which densities are evaluated: one program for many audits
 
 
-def one_sided_limits(law):
+def one_sided_limits(distribution):
     """Log-densities of every row at both ends of every interval between breakpoints: float64 ``(..., intervals, 2)``.
 
     Beyond the outermost breakpoints tails go on with their slope; one further point on either side shows it.
     """
-    edges = np.unique(np.concatenate([np.asarray(side.values, np.float64).ravel() for side in (law.lower, law.upper)]))
-    if law.tails is not None:
+    edges = np.unique(
+        np.concatenate([np.asarray(side.values, np.float64).ravel() for side in (distribution.lower, distribution.upper)])
+    )
+    if distribution.tails is not None:
         edges = np.concatenate([[edges[0] - 50.0], edges, [edges[-1] + 50.0]])
     left, right = edges[:-1], edges[1:]
-    # Breakpoints that differ only by rounding enclose no interval: a law is linear or jumps there.
+    # Breakpoints that differ only by rounding enclose no interval: a distribution is linear or jumps there.
     wide = (right - left) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
     left, right = left[wide], right[wide]
-    values = log_densities(law, np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4]))
+    values = log_densities(distribution, np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4]))
     at_a, at_b = values[..., : left.size], values[..., left.size :]
-    with np.errstate(invalid="ignore"):  # both -inf outside a support: the law has no mass there, and no slope
+    with np.errstate(invalid="ignore"):  # both -inf outside a support: the distribution has no mass there, and no slope
         half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
     return np.stack([at_a - half_step, at_b + half_step], axis=-1)
 
 
-def log_densities(law, points):
-    """``law.log_prob`` of every row at every point: float64 ``(..., points)``.
+def log_densities(distribution, points):
+    """``distribution.log_prob`` of every row at every point: float64 ``(..., points)``.
 
-    Each call has the same shape, so that laws of different shapes share a program: rows and points are repeated, and pieces without
+    Each call has the same shape, so that those of different shapes share a program: rows and points repeat, and pieces without
     width are appended at the far end of each side, as the library pads its profiles itself.
     """
-    batch = law.batch_shape
+    batch = distribution.batch_shape
     rows, count = -(-math.prod(batch) // ROWS) * ROWS, points.size
 
     def flat(values, size):
@@ -71,13 +73,15 @@ def log_densities(law, points):
     def one(values):
         return flat(np.asarray(values)[..., None], 1)[:, 0]
 
-    pieces = -(-max(law.lower.size, law.upper.size, 1) // PIECES) * PIECES
+    pieces = -(-max(distribution.lower.size, distribution.upper.size, 1) // PIECES) * PIECES
     sides = [
         Side(flat(side.values, pieces + 1), flat(side.cost_near, pieces), flat(side.cost_far, pieces))
-        for side in (law.lower, law.upper)
+        for side in (distribution.lower, distribution.upper)
     ]
-    whole = PiecewiseExponential.from_sides(*sides, one(law.rate), None if law.tails is None else jax.tree.map(one, law.tails))
-    points = np.pad(points, (0, -count % POINTS), mode="edge").astype(law.dtype)
+    whole = PiecewiseExponential.from_sides(
+        *sides, one(distribution.rate), None if distribution.tails is None else jax.tree.map(one, distribution.tails)
+    )
+    points = np.pad(points, (0, -count % POINTS), mode="edge").astype(distribution.dtype)
     found = np.empty((rows, points.size))
     for row in range(0, rows, ROWS):
         some = jax.tree.map(lambda values, row=row: values[row : row + ROWS], whole)
@@ -87,16 +91,16 @@ def log_densities(law, points):
 
 
 @jax.jit
-def _log_densities(law, points):
-    return law.log_prob(points[:, None])
+def _log_densities(distribution, points):
+    return distribution.log_prob(points[:, None])
 
 
-def audit(law, datasets, neighbors, grid):
+def audit(distribution, datasets, neighbors, grid):
     """Audit a distribution whose last axis is one row for each dataset; further axes in front are audited side by side.
 
     ``datasets`` are sorted tuples, closed under the relation apart from their size.
     """
-    limits = one_sided_limits(law)
+    limits = one_sided_limits(distribution)
     limits = limits.reshape(*limits.shape[:-2], -1)
     index = {data: row for row, data in enumerate(datasets)}
     pairs = [

@@ -27,7 +27,7 @@ def moves(rows):
 
 
 def losses(log_probabilities, rows, budgets):
-    """For laws on candidates, one for each histogram: the largest log-ratio over d(i, j), and the largest range over d(i, j)."""
+    """For distributions on candidates, one for each histogram: the largest log-ratio and range, each over d(i, j)."""
     a, b, i, j = moves(rows)
     ratio = np.asarray(log_probabilities, np.float64)[..., a, :] - np.asarray(log_probabilities, np.float64)[..., b, :]
     most, least = ratio.max(axis=-1), ratio.min(axis=-1)

@@ -1,4 +1,4 @@
-"""The exact delta at a given epsilon between rows of a law whose log-density is linear between breakpoints.
+"""The exact delta at a given epsilon between rows of a distribution whose log-density is linear between breakpoints.
 
 delta = integral of max(p - e^epsilon q, 0). Between two breakpoints of any row both logarithms are linear, so the part where p is
 above e^epsilon q is an interval with a closed-form mass; beyond the outermost breakpoints tails go on with their slope.
@@ -7,20 +7,22 @@ above e^epsilon q is an interval with a closed-form mass; beyond the outermost b
 import numpy as np
 
 
-def lines(law, log_weight=0.0):
+def lines(distribution, log_weight=0.0):
     """Log-densities as lines: start, slope (going outwards in the tails) and length of each interval, ``(rows, intervals)``."""
-    edges = np.unique(np.asarray(law.edges, np.float64))
+    edges = np.unique(np.asarray(distribution.edges, np.float64))
     gaps = np.diff(edges) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
     left, length = edges[:-1][gaps], np.diff(edges)[gaps]
     starts = np.concatenate([edges[:1], left, edges[-1:]])
     steps = np.concatenate([[-1.0], length, [1.0]])  # signed, the unit of the second point
     points = np.concatenate([starts + steps / 4, starts + 3 * steps / 4])
-    values = np.asarray(law.log_prob(np.broadcast_to(points[:, None], (points.size, *law.batch_shape))), np.float64).T
+    values = np.asarray(
+        distribution.log_prob(np.broadcast_to(points[:, None], (points.size, *distribution.batch_shape))), np.float64
+    ).T
     at_a, at_b = values[:, : len(starts)], values[:, len(starts) :]
     with np.errstate(invalid="ignore"):
         slope = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / (np.abs(steps) / 2))
         start = at_a - slope * np.abs(steps) / 4
-    weight = np.broadcast_to(np.asarray(log_weight, np.float64), law.batch_shape)[:, None]
+    weight = np.broadcast_to(np.asarray(log_weight, np.float64), distribution.batch_shape)[:, None]
     return start + weight, slope, np.concatenate([[np.inf], length, [np.inf]])
 
 
@@ -35,9 +37,9 @@ def mass(start, slope, begin, end):
     return np.where(there, value, 0.0)
 
 
-def hockey_stick(law, pairs, epsilon, log_weight=0.0):
+def hockey_stick(distribution, pairs, epsilon, log_weight=0.0):
     """delta of each pair (first row against second), for pairs ``(2, count)``; ``log_weight`` scales each row's density."""
-    start, slope, length = lines(law, log_weight)
+    start, slope, length = lines(distribution, log_weight)
     (a, b), (c, d) = ((start[rows], slope[rows]) for rows in pairs)
     with np.errstate(invalid="ignore", divide="ignore"):
         at_zero = np.where(np.isneginf(c), np.inf, a - c - epsilon)

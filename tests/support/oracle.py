@@ -72,7 +72,7 @@ def all_datasets(sizes, grid):
     return [data for n in sizes for data in itertools.combinations_with_replacement(grid, n)]
 
 
-class Law:
+class Distribution:
     """A density exp(-rate * cost(y)) / Z given by (left, right, cost_left, cost_right), integrated by quadrature."""
 
     def __init__(self, segments, rate):
@@ -110,7 +110,7 @@ class Law:
 
 
 def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
-    """The law of piecewise Laplace or inverse sensitivity, from its definition, for values at levels 0, 1, 2, ..."""
+    """The distribution of piecewise Laplace or inverse sensitivity, from its definition, for values at levels 0, 1, 2, ..."""
     low, high = smallest[-1], largest[-1]
     up, down = np.asarray(largest) + rho, np.asarray(smallest) - rho
     flat = 1.0 if kind == "piecewise_laplace" else 0.0
@@ -123,7 +123,7 @@ def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
         segments.append((down[level], down[level - 1], far, near))
     if support == "restricted":
         segments = [cut(segment, low, high) for segment in segments]
-    return Law(segments, epsilon / 2)
+    return Distribution(segments, epsilon / 2)
 
 
 def cut(segment, low, high):

@@ -56,17 +56,17 @@ def neighbouring(datasets=None, neighbors="add_remove", grid=GRID):
     return np.array(pairs).T
 
 
-_log_probabilities = jax.jit(lambda law: law.log_probabilities())
+_log_probabilities = jax.jit(lambda distribution: distribution.log_probabilities())
 
 
-def log_probabilities(law):
-    """Of a law on candidates, compiled as one."""
-    return np.asarray(_log_probabilities(law), np.float64)
+def log_probabilities(distribution):
+    """Of a distribution on candidates, compiled as one."""
+    return np.asarray(_log_probabilities(distribution), np.float64)
 
 
-def finite_losses(law, pairs):
-    """The largest log-ratio and the largest range over neighbouring rows of a law on candidates, exactly."""
-    logs = log_probabilities(law)
+def finite_losses(distribution, pairs):
+    """The largest log-ratio and the largest range over neighbouring rows of a distribution on candidates, exactly."""
+    logs = log_probabilities(distribution)
     with np.errstate(invalid="ignore"):
         ratio = logs[pairs[0]] - logs[pairs[1]]
     ratio = np.where(np.isneginf(logs[pairs[0]]) & np.isneginf(logs[pairs[1]]), 0.0, ratio)

@@ -1,4 +1,4 @@
-"""Laws of one size, for one compiled program to serve many of them."""
+"""Distributions of one size, for one compiled program to serve many of them."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from dpjax import PiecewiseExponential
 
 
-def of_one_size(law, pieces=16, batch=None):
-    """A law on the line with pieces without width at the far ends of its sides, all fields of one batch; any other law as it is."""
-    if not isinstance(law, PiecewiseExponential):
-        return law
-    batch = law.batch_shape if batch is None else batch
+def of_one_size(distribution, pieces=16, batch=None):
+    """One on the line with pieces without width at the far ends of its sides, all fields of one batch; others as they are."""
+    if not isinstance(distribution, PiecewiseExponential):
+        return distribution
+    batch = distribution.batch_shape if batch is None else batch
 
     def wide(values, size):
         missing = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
@@ -23,8 +23,8 @@ def of_one_size(law, pieces=16, batch=None):
         near, far = wide(side.cost_near, pieces), wide(side.cost_far, pieces)
         return replace(side, values=wide(side.values, pieces + 1), cost_near=near, cost_far=far)
 
-    rate, tails = jax.tree.map(lambda value: strong(jnp.broadcast_to(value, batch)), (law.rate, law.tails))
-    return PiecewiseExponential.from_sides(of_side(law.lower), of_side(law.upper), rate, tails)
+    rate, tails = jax.tree.map(lambda value: strong(jnp.broadcast_to(value, batch)), (distribution.rate, distribution.tails))
+    return PiecewiseExponential.from_sides(of_side(distribution.lower), of_side(distribution.upper), rate, tails)
 
 
 def strong(value):
