@@ -17,7 +17,7 @@ from dpjax.release.api import EVALUATE, Records, Release, cost_of, refuse_traces
 from dpjax.release.exact import More, exact_choice
 from dpjax.release.grid import as_array, as_reals, clip_integers, is_integer, without_axes
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
-from dpjax.release.tables import MOST_LEVELS, public_tables, rate_of
+from dpjax.release.tables import MOST_LEVELS, level_weights, rate_of
 from dpjax.release.words import draw_lanes
 
 
@@ -114,13 +114,13 @@ def release_choice(
     inside = clamped_scores(scores, least, least + most)
     costs = (inside.max(axis=-1, keepdims=True) - inside).astype(np.int32)
     batch, rows, k = costs.shape[:-1], math.prod(costs.shape[:-1]), costs.shape[-1]
-    costs, tables = costs.reshape(rows, k), public_tables(sharp, levels=most + 1)
+    costs, weights = costs.reshape(rows, k), level_weights(sharp, most + 1)
 
     def on_host(row: int, words: list[int], more: More) -> int:
         return exact_choice(sharp, costs[row].tolist(), words, more=more)
 
     def on_device(some: slice, words: jax.Array) -> Draw:
-        return certified_choice(tables, costs[some], words)
+        return certified_choice(weights, costs[some], words)
 
     cells = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
     return Release(cells, cells.astype(np.float64), cost_of(float(epsilon), number, relation), None, None, number)
