@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 P = ParamSpec("P")
 T = TypeVar("T")
 Neighbors = Literal["add_remove", "swap", "edge"]
+Resolution = float | Fraction | str
 NEIGHBORS = ("add_remove", "swap")  # of a table of records
 RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 _NUMBERS = (int, float, np.integer, np.floating)
@@ -198,7 +199,7 @@ def instance(caller: str, value: Any, kind: type, hint: str) -> None:
         raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
 
 
-def resolution(value: float | Fraction | str, bounds: tuple[ArrayLike, ArrayLike], most: int) -> Fraction:
+def resolution(value: Resolution, bounds: tuple[ArrayLike, ArrayLike], most: int) -> Fraction:
     """Return a public resolution as the decimal that it is written as: 0.1 is 1/10.
 
     Raises:

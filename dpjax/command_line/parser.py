@@ -42,8 +42,8 @@ _EXAMPLES = {
 }
 _SIMULATION = "Everything printed is a simulation and not a private release."
 _RESOLUTION = (
-    "The public resolution of the data, such as 1 for integers or 0.01 for cents. Records are rounded to its multiples, on which the "
-    "draws lie; the bounds are multiples of it."
+    "The public resolution of the data, such as 1 for integers or 0.01 for cents. Records are rounded to its multiples, and draws "
+    "lie on them; the bounds are multiples of it."
 )
 _NEIGHBORS = (
     "What one individual may change: add_remove adds or removes a record, swap replaces one and takes the number of records "
@@ -171,8 +171,8 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
         "--resolution",
         type=_resolution,
         metavar="R",
-        help=f"{_RESOLUTION} Draws and error bars are then those of dpjax release. Without it records are taken as they are, for data "
-        "without ties: a continuous distribution has no mass on a single value. laplace has no use for it.",
+        help=f"{_RESOLUTION} Draws and error bars are then those of dpjax release. Without it records are taken as they are, for "
+        "data without ties: a continuous distribution has no mass on a single value. laplace has no use for it.",
     )
     add(
         "--seed",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import jax
@@ -199,7 +200,7 @@ def _mean_abs_error(line: PiecewiseExponential, center: jax.Array) -> jax.Array:
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
         total = jnp.zeros_like(center)
         for half in r.halves:
-            means = each_point(lambda origin, half=half: _means(half, origin), center)
+            means = each_point(partial(_means, half), center)
             total = total + jnp.sum(half.weight[..., None, :] * jnp.abs(means), axis=-1)
         # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
         here, cells, _ = _piece_of(r, jnp.floor(center + 0.5))

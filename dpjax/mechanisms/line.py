@@ -40,7 +40,7 @@ def distribution_on_line(
         epsilon: positive, broadcasts against the profile's batch shape.
         piece_costs: from the levels of one side, ``(..., k+1)`` going outwards, to the costs at the near and at the far end of its
             k pieces, ``(..., k)`` each.
-        flat_cost: the cost within ``rho`` of the value, if one change can move it; each further change that it takes lowers it by 1.
+        flat_cost: the cost within ``rho`` of the value if one change can move it; each further change that it takes is 1 less.
         rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value. A profile with a
             resolution has a rho of its own, half of it, and its draws are rounded to multiples.
         support: ``"restricted"`` conditions on the profile's range, for every dataset alike; ``"extended"`` keeps rho more on
@@ -106,7 +106,9 @@ def _on_grid(
     resolution = profile.resolution
     assert resolution is not None
     step = None if profile.step is None else to_multiples(profile.step, resolution)
-    bounds = None if profile.bounds is None else tuple(to_multiples(bound, resolution) for bound in profile.bounds)
+    bounds = profile.bounds
+    if bounds is not None:
+        bounds = to_multiples(bounds[0], resolution), to_multiples(bounds[1], resolution)
     upper, lower = (to_multiples(side, resolution) for side in (profile.upper, profile.lower))
     counted = replace(profile, upper=upper, lower=lower, step=step, bounds=bounds, resolution=None)
     half = jnp.asarray(0.5, profile.dtype)

@@ -16,12 +16,12 @@ lam / (1 - e^-lam) e^(lam (c - 1)).
 Privacy. Call C(y) the continuous function that is 2 - c on [f - 1/2, f + 1/2] and, outside, 1 at its ends and l + 1 at U(l) + 1/2
 and at L(l) - 1/2, linear in between; the release is a draw from the density e^(-lam C), rounded. Let x and x' be neighbours.
 
-* If c = c' = 1, C changes by at most 1. By Corollary 3.1, U(l) <= U'(l + 1) and L(l) >= L'(l + 1), and so for the shifted ends and
-  all points in between: a y above one's own cell at cost 1 + s, y = U(s) + 1/2, lies at or below U'(s + 1) + 1/2, so its cost for x'
-  is at most 2 + s if it is above the cell of x', 1 within it, and at most 2 below it, since y > f >= L'(1). Likewise below.
+* If c = c' = 1, C changes by at most 1. By Corollary 3.1, U(l) <= U'(l + 1) and L(l) >= L'(l + 1), and so for the shifted ends
+  and all points in between: a y above one's own cell at cost 1 + s, y = U(s) + 1/2, lies at or below U'(s + 1) + 1/2, so its cost
+  for x' is at most 2 + s if it is above the cell of x', 1 within it, and at most 2 below it, since y > f >= L'(1). Likewise below.
 * If f and f' differ, one change has moved either: c = c' = 1.
-* If they agree, the cells are the same, outside of them C is as above, and inside it changes by |c - c'| <= 1: from U(l) = f for all
-  l < c and Corollary 3.1 follows U'(l) = f for all l < c - 1.
+* If they agree, the cells are the same, outside of them C is as above, and inside it changes by |c - c'| <= 1: from U(l) = f for
+  all l < c and Corollary 3.1 follows U'(l) = f for all l < c - 1.
 
 Hence epsilon-DP and epsilon-bounded-range. (With 3 - 2 c in the place of 2 - c the loss passes epsilon.) The values of shifted
 inverse sensitivity interleave too (see ``dpjax.shifted_inverse``), which is all that the proof needs.

@@ -1,4 +1,4 @@
-"""The release of a statistic on a public grid: a function for each, from records to multiples of a resolution and what they cost."""
+"""The release of a statistic on a public grid: a function for each, from records to multiples of a resolution, and their cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.checks import Neighbors
+from dpjax.checks import Neighbors, Resolution
 from dpjax.release import integer_profiles
 from dpjax.release.distribution import GridDistribution, values_of
 from dpjax.release.exact import More, exact_draw
@@ -28,7 +28,6 @@ from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.down import check_shift
 from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
 
-Resolution = float | Fraction | str
 Definition = Literal["linear", "lower"]
 EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
 
@@ -62,7 +61,7 @@ class Release:
         ([[3.0]], 1.0)
         """
         step = None if self.resolution is None else str(self.resolution)
-        cost = {"epsilon": self.guarantee.epsilon, "bounded_range": self.guarantee.bounded_range}
+        cost: dict[str, Any] = {"epsilon": self.guarantee.epsilon, "bounded_range": self.guarantee.bounded_range}
         cost |= {"neighbors": self.guarantee.neighbors, "promise": str(self.guarantee)}
         return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
 
@@ -123,9 +122,10 @@ def median(
 
     Privacy:
         epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters, the shape and the dtype
-        of ``x`` (under add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane takes longer, with a probability
-        of about 2^-27 for a thousand records, which grows with their number), caches, power, memory that is not wiped,
-        parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which cannot be detected.
+        of ``x`` (under add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane
+        takes longer, with a probability of about 2^-27 for a thousand records, which grows with their number), caches, power,
+        memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which
+        cannot be detected.
 
     References:
         Durfee (2025), Algorithm 1; Mironov (2012), for what floats give away; RFC 8439.
@@ -474,7 +474,7 @@ def _release(
     *,
     unit: tuple[Fraction, int] | None = None,
 ) -> Release:
-    """Draw from the statistic's profiles; ``unit``: what their numbers are multiples of, and which multiple 0 is, if not the grid's."""
+    """Draw from the statistic's profiles; ``unit`` is their resolution and start, where those are not the grid's."""
     rate_of(epsilon)
     resolution, start = (grid.resolution, grid.start) if unit is None else unit
 

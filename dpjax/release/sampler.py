@@ -1,7 +1,8 @@
 """The draw on the device, in 32-bit integers: a cell, and whether the words of this lane decide it beyond doubt.
 
-Piece i has width w_i and weight w_i e^(-lam l_i), the value itself as ``distribution.py`` says; within it, cell j = floor(w H), counted from the inner end, where H has density
-proportional to e^(-lam x) on [0, 1). Both are truncated here, with known bounds:
+Piece i has width w_i and weight w_i e^(-lam l_i), the value itself that of its depth (``distribution.py``); within a piece, cell
+j = floor(w H), counted from the inner end, where H has density proportional to e^(-lam x) on [0, 1). Both are truncated here, with
+known bounds:
 
 * weights in units that depend on the row: a_i <= true weight < a_i + 2 (one for the table's mantissa, one for the shift). With P
   pieces, A the sum of all a, u the two words of a uniform U, t = floor(u A / 2^64): the true Z U lies in [t, t + 2P + 2), and the

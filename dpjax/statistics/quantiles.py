@@ -39,14 +39,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.checks import Neighbors
+from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import levels_kept, present_records
 from dpjax.statistics.sorting import Window, sort_rows
 
 Definition = Literal["linear", "lower", "continuous"]
-Resolution = float | Fraction | str
 DEFINITIONS = ("linear", "lower", "continuous")
 _STRIDED = 8  # denominators up to which the levels of one fraction are read together
 
@@ -74,6 +73,9 @@ def median(
         lower: public, of a record.
         upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: public and static, that of the data: 1 for integers, 0.01 for cents (read by its decimal value). Records are
+            rounded to its multiples, one by one, the bounds are multiples of it, and mechanisms draw on them: the value keeps
+            mass, the more the more individuals must change to move it. Without a resolution the profile is for data without ties.
         definition: ``"linear"``, ``"lower"`` or ``"continuous"``.
         count: which records are present.
         mask: which records are present.
@@ -130,6 +132,7 @@ def quantile(
         lower: public, of a record.
         upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: as in :func:`median`; an interpolated quantile is a multiple of it over the denominator of q.
         definition: which quantile, or how fine its profile is.
         count: which records are present.
         mask: which records are present.
@@ -184,6 +187,7 @@ def order_statistic(
         lower: public, of a record.
         upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
+        resolution: as in :func:`median`.
         count: which records are present.
         mask: which records are present.
         truncate: static k.
