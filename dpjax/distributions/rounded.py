@@ -137,7 +137,7 @@ class Rounded(Distribution):
             s = _of_a_cell(half)
             return piece.log_mass_fraction(s) + s * piece.mean_fraction(s)
 
-        return self.line.entropy() - by_rows(lambda r: average(r, of_places, _no_tail), self.line)
+        return jnp.maximum(self.line.entropy() - by_rows(lambda r: average(r, of_places, _no_tail), self.line), 0.0)
 
     def _value(self, number: jax.Array) -> jax.Array:
         return from_multiples(jnp.clip(number, *self._ends), self.resolution)
