@@ -446,7 +446,12 @@ class Records:
 def _release_ranks(records: Records, ranks: Ranks, grid: Multiples, epsilon: float, draws: int) -> Release:
     statistic = partial(integer_profiles.order_statistic, ranks=ranks, count_is_public=records.neighbors == "swap")
     refined = ranks.refinement
-    return _release(records, statistic, grid, epsilon, draws, unit=(grid.resolution / refined, grid.start * refined))
+    return _release(records, statistic, grid, epsilon, draws, unit=_unit(grid, refined, grid.resolution / refined))
+
+
+def _unit(grid: Multiples, times: int, resolution: Fraction) -> tuple[Fraction, int, int]:
+    """The resolution, start and end of a statistic that is so many times as long as the grid."""
+    return resolution, times * grid.start, times * (grid.start + grid.size - 1)
 
 
 def _release_sum(
@@ -462,7 +467,7 @@ def _release_sum(
     def statistic(cells: np.ndarray, present: np.ndarray, *, high: int) -> IntegerProfile:
         return integer_profiles.sum_of_records(cells, high=high)
 
-    return _release(records, statistic, grid, epsilon, draws, unit=(grid.resolution / (n if of_mean else 1), n * grid.start))
+    return _release(records, statistic, grid, epsilon, draws, unit=_unit(grid, n, grid.resolution / (n if of_mean else 1)))
 
 
 def _release(
@@ -472,23 +477,26 @@ def _release(
     epsilon: float,
     draws: int,
     *,
-    unit: tuple[Fraction, int] | None = None,
+    unit: tuple[Fraction, int, int] | None = None,
 ) -> Release:
-    """Draw from the statistic's profiles; ``unit`` is their resolution and start, where those are not the grid's."""
+    """Draw from the statistic's profiles; ``unit`` is their resolution, start and end, where those are not the grid's."""
     rate_of(epsilon)
-    resolution, start = (grid.resolution, grid.start) if unit is None else unit
+    resolution, start, end = (grid.resolution, grid.start, grid.start + grid.size - 1) if unit is None else unit
 
     @lru_cache(maxsize=1)  # many draws of the same rows come one after the other
     def profile(first: int, last: int) -> IntegerProfile:
         return statistic(*records.read(slice(first, last)), high=grid.size - 1)
 
+    ends = profile(0, 0)  # raises for public numbers that do not fit
+    if max(abs(start), abs(end)) > 2**53:
+        raise ValueError("a float cannot count so far: take a coarser resolution, or bounds closer to 0.")
     if draws is EVALUATE:
         if records.batch:
             raise ValueError(f"exact_distribution takes one dataset (n,), got the leading shape {records.batch}.")
         of_one: Any = GridDistribution(IntegerProfile(*(side[0] for side in profile(0, 1))), float(epsilon), resolution, start)
         return of_one
     number = checks.static_integer("draws", draws, 1)
-    levels = max(2, *(side.shape[-1] for side in profile(0, 0))) - 1
+    levels = max(2, *(side.shape[-1] for side in ends)) - 1
     tables = public_tables(epsilon, levels=levels)
 
     def on_host(row: int, words: list[int], more: More) -> int:

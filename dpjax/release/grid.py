@@ -25,7 +25,7 @@ class Multiples:
     Attributes:
         resolution: positive, exact.
         start: the lower bound, as a number of multiples.
-        size: how many there are, 1 to 2^31 - 2.
+        size: how many there are, 2 to 2^31 - 2.
     """
 
     resolution: Fraction
@@ -44,7 +44,9 @@ class Multiples:
         >>> Multiples.between(0, 0.3, 0.1)
         Multiples(resolution=Fraction(1, 10), start=0, size=4)
         """
-        step = checks.resolution(resolution, (lower, upper), 2**52)
+        step = checks.resolution(resolution, (lower, upper), 2**51)
+        if max(step.numerator, step.denominator) >= 2**1000:
+            raise ValueError(f"resolution {resolution} is out of the range of floats.")
         ends = [checks.exact(bound) for bound in (lower, upper)]
         if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
             raise ValueError(f"lower and upper must be finite, and lower below upper, got {lower} and {upper}.")

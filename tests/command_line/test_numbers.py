@@ -96,8 +96,9 @@ def test_a_constant_column_by_hand_and_how_a_resolution_mends_it(answer, ten):
     by_hand = [truncated(5.0), (1.25 + 3.75 * ratio) / (1 + ratio), truncated(20.0)]
     assert [row["mean_abs_error"] for row in bare] == pytest.approx(by_hand, rel=1e-4)
     assert all(error > 1.8 for error in by_hand)  # uniform on [0, 10] would be 2.5
-    # Multiples of 1/2, of which the value is one, at depth 10: nine added records leave 5, one more moves it to 7.5 by interpolation,
-    # and the next to 10. Piecewise Laplace has five multiples in each of two pieces; in a piece they fall by the factor e^-0.1.
+    # Multiples of 1/2, of which the value is one, at depth 10: nine added records leave 5, one more moves it to 7.5 by
+    # interpolation, and the next to 10. Piecewise Laplace has five multiples in each of two pieces; in a piece they fall by the
+    # factor e^-0.1.
     fall, own = math.exp(-0.1), math.exp(4.5)
     share = [math.exp(-0.5 * (9 + piece)) * 5 * fall**k * (1 - fall) / (1 - math.exp(-0.5)) for piece in (0, 1) for k in range(5)]
     plm_own = own * 0.5 / (1 - math.exp(-0.5))

@@ -75,8 +75,8 @@ def test_records_that_are_no_numbers_or_far_away():
     assert to_multiples(np.array([200, 12, 3], np.uint8), grid)[0].tolist() == [4, 2, 0]
     assert to_multiples(np.array([2**60 - 1, 2**60 + 2**29 + 2**10]), HUGE)[0].tolist() == [2**30, 2**30 + 1]
     assert to_multiples(np.array([None, "x", 12], object), grid)[1].tolist() == [False, False, True]
-    large = Multiples.between(2**51, 2**51 + 2**20, 1)
-    assert to_multiples(np.array([2**51 + 12345]), large)[0].tolist() == [12345]
+    large = Multiples.between(2**50, 2**50 + 2**20, 1)
+    assert to_multiples(np.array([2**50 + 12345]), large)[0].tolist() == [12345]
 
 
 def test_bad_grids_are_named():
@@ -87,12 +87,13 @@ def test_bad_grids_are_named():
         ((0, 0, 1), "lower below upper"),
         ((1, 0, 1), "lower below upper"),
         ((0, 2**31 - 2, 1), r"2147483647 multiples of 1 are more than 2\^31 - 2"),
-        ((0, 1, 2.0**-40), r"more than 2\^31 - 2"),
+        ((0, 1, Fraction(1, 2**40)), r"more than 2\^31 - 2"),
+        ((0, 1, 2.0**-40), "multiples of the resolution 9.094947017729282e-13, got 1"),  # as it is written
         ((float("nan"), 10, 1), "finite"),
         ((0, float("inf"), 1), "finite"),
         ((2**53, 2**53 + 1, 1), "a float cannot count so far"),
         ((0, 10**400, 1), "a float cannot count so far"),
-        ((-1, 1, 2.0**-60), "a float cannot count so far"),
+        ((-1, 1, Fraction(1, 2**60)), "a float cannot count so far"),
         ((0, 1, 0), "resolution must be a positive number"),
         ((0, 1, -0.5), "resolution must be a positive number"),
         ((0, 1, float("nan")), "resolution must be a positive number"),
@@ -108,6 +109,27 @@ def test_bad_grids_are_named():
     with pytest.raises(TypeError, match="real numbers"):
         to_multiples(np.array(["a"]), grid)
     assert not to_multiples(["a"], grid)[1].any()  # a record in a list is missing: the list has no dtype that is public
+
+
+@pytest.mark.parametrize("resolution", [1e-310, Fraction(1, 2**1074), 10**400], ids=["1e-310", "2^-1074", "10^400"])
+def test_grids_that_floats_cannot_hold_are_named(resolution):
+    with pytest.raises(ValueError, match="float"):
+        to_multiples([0.0], Multiples.between(0, 4 * Fraction(str(resolution)), resolution))
+
+
+@pytest.mark.parametrize("resolution", [Fraction(1, 100), Fraction(1, 1000), Fraction(7, 30), Fraction(1)], ids=str)
+def test_as_far_as_a_grid_may_go_every_value_is_its_own(resolution):
+    """The farthest that is not refused: a record that is the float of a multiple counts as that multiple."""
+    for most in (2**50, 2**51, 2**52, 2**53):
+        try:
+            grid = Multiples.between((most - 1000) * resolution, most * resolution, resolution)
+        except ValueError:
+            break
+        written = np.array([float((grid.start + number) * resolution) for number in range(1001)])
+        assert to_multiples(written, grid)[0].tolist() == list(range(1001))
+    assert grid.start >= 2**50 - 1000
+    with pytest.raises(ValueError, match="a float cannot count so far"):
+        Multiples.between((most - 1000) * resolution, most * resolution, resolution)
 
 
 def test_resolutions_are_read_as_they_are_written():
@@ -204,4 +226,7 @@ def test_masked_arrays_are_refused():
         with pytest.raises(TypeError, match=r"mask.*filled\(np\.nan\)"):
             to_multiples(x, Multiples.between(0, 7, 1))
     assert to_multiples(masked.filled(np.nan), Multiples.between(0, 7, 1))[1].tolist() == [False, True, True]
-    assert to_multiples([1.0, np.ma.masked], Multiples.between(0, 7, 1))[1].tolist() == [True, False]  # one record of a list is data
+    assert to_multiples([1.0, np.ma.masked], Multiples.between(0, 7, 1))[1].tolist() == [
+        True,
+        False,
+    ]  # one record of a list is data

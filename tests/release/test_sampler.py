@@ -107,11 +107,11 @@ def test_device_equals_host_on_adversarial_words():
 def test_device_equals_host_on_deep_ties(epsilon):
     """Values that hardly move, at the ends of the range too, and rows that are one value nearly to their end."""
     rng = np.random.default_rng(8)
-    for pieces, size, deepest in ((3, 12, 8), (70, 2**30, 130)):
+    for pieces, size, deepest in ((1, 12, 2), (10, 2**30, 60)):  # of the shapes above
         profile = tied_profile(rng, 150, pieces, size, deepest)
         depths = [depth_of(a.tolist(), b.tolist()) for a, b in zip(*profile, strict=True)]
         assert max(depths) == pieces + deepest
-        assert len(set(depths)) > 6
+        assert len(set(depths)) > deepest / 2
         words = rng.integers(0, 2**32, (WORDS, 150), dtype=np.uint32)
         assert assert_equals_host(epsilon, profile, words) > 0.98
 
@@ -242,9 +242,7 @@ def test_with_few_bits_the_certified_lanes_are_still_right(deepest, size, precis
     tables = public_tables(1.0, levels=5 + deepest)
     drawn = certified_draw(cut(tables, precision), *profile, words & leading(precision), precision=precision)
     cells, certified = np.asarray(drawn.cell), np.asarray(drawn.certified)
-    exact = np.array(
-        [exact_draw(1.0, a, b, words[:, i], more=more) for i, (a, b) in enumerate(zip(*profile, strict=True))]
-    )
+    exact = np.array([exact_draw(1.0, a, b, words[:, i], more=more) for i, (a, b) in enumerate(zip(*profile, strict=True))])
     assert 0.05 < certified.mean() < 0.999
     np.testing.assert_array_equal(cells[certified], exact[certified])
     assert (cells != exact).any()  # and without the certification it would be wrong: the distribution needs the host
