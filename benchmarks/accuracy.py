@@ -3,7 +3,7 @@
 python benchmarks/accuracy.py [--draws 400] [--tumult-python PYTHON] [--table] [--quick] [--out FILE]
 
 Numbers of two relations are never compared: each row's ratio is against piecewise Laplace under the same relation (on tied data
-with rho = half the resolution, as the README advises). A row where that does not win says so and stays. Errors are means over
+with their resolution, as the README advises). A row where that does not win says so and stays. Errors are means over
 --datasets datasets of one kind, so that no single lucky grid of candidates decides. Those of the other libraries, called by the
 same code, are checked in from_raw.py.
 """
@@ -66,13 +66,14 @@ def datasets(seed: int, count: int) -> list[Records]:
 
 def exact(case: Records) -> Iterator[tuple[str, float, bool]]:
     """Name, exact error, and whether this is the reference, for the mechanisms of this library."""
-    profile = case.profile(jnp.asarray(case.data))
-    rhos = (case.resolution / 2, 0.0) if case.resolution else (0.0,)
-    for rho in rhos:
-        suffix = f", rho={rho:g}" if case.resolution else ""
+    resolutions = (case.resolution, None) if case.resolution else (None,)
+    for resolution in resolutions:
+        suffix = f", resolution={resolution or 'none'}" if case.resolution else ""
+        options = {"lower": case.lower, "upper": case.upper, "neighbors": case.relation, "resolution": resolution}
+        profile = dpjax.median(jnp.asarray(case.data), **options)
         for name, mechanism in (("piecewise Laplace", dpjax.piecewise_laplace), ("inverse sensitivity", dpjax.inverse_sensitivity)):
-            distribution = mechanism(profile, case.epsilon, rho=rho)
-            reference = mechanism is dpjax.piecewise_laplace and rho == rhos[0]
+            distribution = mechanism(profile, case.epsilon)
+            reference = mechanism is dpjax.piecewise_laplace and resolution == resolutions[0]
             yield f"dpjax {name}{suffix}", float(jnp.mean(distribution.mean_abs_error(profile.value))), reference
     # One record moves a median by the whole range under swap; adding one can move the midpoint by half of it.
     sensitivity = (case.upper - case.lower) / (1 if case.relation == "swap" else 2)

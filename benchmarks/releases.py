@@ -7,6 +7,7 @@ function as a user calls it: records to the grid, sorting, tables, entropy, doub
 """
 
 import argparse
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -16,7 +17,8 @@ import numpy as np
 import contestants
 import harness
 import peers
-from dpjax.release import Grid, median, to_grid
+from dpjax.release import median
+from dpjax.release.grid import Multiples, to_multiples
 from dpjax.release.integer_profiles import order_statistic
 from dpjax.release.sampler import WORDS, certified_draw
 from dpjax.release.tables import public_tables
@@ -24,13 +26,13 @@ from dpjax.release.words import words_of
 from dpjax.statistics.quantiles import ranks_of_quantile
 from harness import Built, Case, Contestant
 
-LOG2_STEP = -20
+RESOLUTION = Fraction(1, 2**20)
 CHUNK = 65_536
 CANDIDATES = 1000
 
 
-def grid_of(case: Case) -> Grid:
-    return Grid(LOG2_STEP, case.lower, int((case.upper - case.lower) * 2**-LOG2_STEP))
+def grid_of(case: Case) -> Multiples:
+    return Multiples.between(case.lower, case.upper, RESOLUTION)
 
 
 def on_device(draws: int | None = None):
@@ -38,11 +40,11 @@ def on_device(draws: int | None = None):
 
     def build(case: Case) -> Built:
         grid = grid_of(case)
-        cells, there = to_grid(case.data, grid)
+        cells, there = to_multiples(case.data, grid)
         ranks = ranks_of_quantile(0.5, definition="linear", neighbors=case.relation)
-        profile = order_statistic(cells, there, ranks, high=grid.size, count_is_public=case.relation == "swap")
+        profile = order_statistic(cells, there, ranks, high=grid.size - 1, count_is_public=case.relation == "swap")
         tables = public_tables(case.epsilon, levels=max(side.shape[-1] for side in profile))
-        step = np.float32(2.0**LOG2_STEP / ranks.denominator)
+        step = np.float32(RESOLUTION / ranks.denominator)
         chunks = 1 if draws is None else -(-draws * case.rows // CHUNK)
         number = 1 if draws is None else draws // chunks
 
@@ -51,7 +53,7 @@ def on_device(draws: int | None = None):
 
             def chunk(first: jax.Array) -> jax.Array:
                 lane = first + jnp.arange(number * case.rows, dtype=jnp.uint32).reshape(number, case.rows)
-                return certified_draw(tables, lower, upper, words_of(entropy, lane, WORDS), variant="cell").cell
+                return certified_draw(tables, lower, upper, words_of(entropy, lane, WORDS)).cell
 
             found = jax.lax.map(chunk, jnp.arange(chunks, dtype=jnp.uint32) * jnp.uint32(number * case.rows))
             values = found.reshape(chunks * number, case.rows).astype(jnp.float32) * step + np.float32(case.lower)
@@ -64,8 +66,8 @@ def on_device(draws: int | None = None):
 
 def as_called(case: Case) -> Built:
     def run(turn: int) -> np.ndarray:
-        found = median(case.data, grid=grid_of(case), epsilon=case.epsilon, neighbors=case.relation, variant="cell")
-        return found.values[0]
+        bounds = {"lower": case.lower, "upper": case.upper, "resolution": RESOLUTION}
+        return median(case.data, **bounds, epsilon=case.epsilon, neighbors=case.relation).values[0]
 
     return Built(run, case.rows)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpjax import accounting, distributions, mechanisms, random, sensitivity, statistics
 from dpjax.accounting import Guarantee
-from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Tails, sample_intervals
+from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Rounded, Tails, sample_intervals
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
@@ -68,6 +68,7 @@ __all__ = [
     "LocalSensitivity",
     "PiecewiseExponential",
     "ProposeTestRelease",
+    "Rounded",
     "SensitivityProfile",
     "SmoothSensitivity",
     "Tails",

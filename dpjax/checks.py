@@ -10,6 +10,7 @@ import functools
 import operator
 import warnings
 from collections.abc import Callable, Collection
+from fractions import Fraction
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import jax
@@ -20,6 +21,7 @@ from jax.typing import ArrayLike
 P = ParamSpec("P")
 T = TypeVar("T")
 Neighbors = Literal["add_remove", "swap", "edge"]
+Resolution = float | Fraction | str
 NEIGHBORS = ("add_remove", "swap")  # of a table of records
 RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 _NUMBERS = (int, float, np.integer, np.floating)
@@ -195,6 +197,37 @@ def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise where an argument is of another type, and say where that type comes from."""
     if not isinstance(value, kind):
         raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
+
+
+def resolution(value: Resolution, bounds: tuple[ArrayLike, ArrayLike], most: int) -> Fraction:
+    """Return a public resolution as the decimal that it is written as: 0.1 is 1/10.
+
+    Raises:
+        TypeError: a JAX array: the shape of a grid is static.
+        ValueError: a resolution that is not positive; bounds, given as Python or NumPy values, that are not multiples of it, or
+            more than ``most`` of them.
+    """
+    if isinstance(value, jax.Array):
+        raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
+    step = exact(value)
+    if step is None or step <= 0:
+        raise ValueError(f"resolution must be a positive number or a Fraction, got {value!r}.")
+    for bound in bounds:
+        for number in () if isinstance(bound, jax.Array) else np.ravel(bound):
+            place = exact(number)
+            if place is not None and (place / step).denominator != 1:
+                raise ValueError(f"lower and upper must be multiples of the resolution {value}, got {number}.")
+            if place is not None and abs(place / step) > most:
+                raise ValueError(f"{number} is more than {most} times the resolution {value}: a float cannot count so far.")
+    return step
+
+
+def exact(value: Any) -> Fraction | None:
+    """Return a number as the decimal that it is written as, or None for what is no finite number."""
+    try:
+        return value if isinstance(value, Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        return None
 
 
 def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> jax.Array:

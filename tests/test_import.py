@@ -14,7 +14,7 @@ def test_importing_compiles_nothing_and_leaves_packages_for_later():
         "assert not [name for name in later if 'dpjax.' + name in sys.modules]\n"
         "assert later - {'command_line'} <= set(dir(dpjax)) and 'simulate' in dir(dpjax)\n"
         "from dpjax import simulate, sharded_sample\n"
-        "assert dpjax.simulation.simulate is simulate and dpjax.release.Grid and dpjax.auditing.worst_neighbor\n"
+        "assert dpjax.simulation.simulate is simulate and dpjax.release.Release and dpjax.auditing.worst_neighbor\n"
     )
     environment = os.environ | {"JAX_LOG_COMPILES": "1"}
     done = subprocess.run(

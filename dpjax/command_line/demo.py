@@ -16,7 +16,7 @@ from dpjax.command_line.estimate import bounds_of, distribution_of, guarantee_of
 from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.table import LARGEST
 from dpjax.command_line.text import SIMULATION, UserError, aligned, as_json, promised, versions, versions_line, words_of, wrapped
-from dpjax.distributions import PiecewiseExponential
+from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import median
 
@@ -63,7 +63,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> Measurement:
     bounds = {"lower": asked.lower, "upper": asked.upper}
 
-    def distributions(data: jax.Array) -> tuple[SensitivityProfile, PiecewiseExponential]:
+    def distributions(data: jax.Array) -> tuple[SensitivityProfile, PiecewiseExponential | Rounded]:
         profile = median(data, neighbors=asked.neighbors, **bounds)
         return profile, distribution_of(mechanism, profile, asked.epsilon, **bounds)
 

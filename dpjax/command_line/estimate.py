@@ -22,8 +22,9 @@ from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.programs import run_kept
 from dpjax.command_line.table import LARGEST, Table, read_table
 from dpjax.command_line.text import SIMULATION, UserError, aligned, as_json, promised, total_epsilon, versions, words_of, wrapped
-from dpjax.distributions import PiecewiseExponential
+from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.mechanisms import inverse_sensitivity, laplace, piecewise_laplace
+from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import quantile
 
@@ -32,18 +33,18 @@ _LEAST = 64  # places for records; twice as many where they do not do, so that f
 
 
 def distribution_of(
-    mechanism: str, profile: SensitivityProfile, epsilon: ArrayLike, *, lower: Any, upper: Any, rho: ArrayLike = 0.0
-) -> PiecewiseExponential:
+    mechanism: str, profile: SensitivityProfile, epsilon: ArrayLike, *, lower: Any, upper: Any
+) -> PiecewiseExponential | Rounded:
     """Return the output distribution of a mechanism by its name, on the profile of a quantile of data in ``[lower, upper]``.
 
     One record can move a quantile from one bound to the other, so ``laplace`` takes ``upper - lower`` as the sensitivity and stays
-    within the bounds. It has no use for ``rho``.
+    within the bounds.
     """
     if mechanism == "laplace":
         return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
     if mechanism == "inverse_sensitivity":
-        return inverse_sensitivity.inverse_sensitivity(profile, epsilon, rho=rho)
-    return piecewise_laplace.piecewise_laplace(profile, epsilon, rho=rho)
+        return inverse_sensitivity.inverse_sensitivity(profile, epsilon)
+    return piecewise_laplace.piecewise_laplace(profile, epsilon)
 
 
 def guarantee_of(mechanism: str, profile: SensitivityProfile, epsilon: float) -> Guarantee:
@@ -106,6 +107,9 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         raise UserError(f"{sweep} epsilons are too many for a table of this size: give fewer at a time.")
     try:
         dtype = jnp.result_type(float)
+        for pair in bounds if asked.resolution is not None else ():
+            refined = 1 if asked.definition == "lower" else asked.quantile.denominator
+            checks.resolution(asked.resolution, pair, most_multiples(dtype) // refined)
         # Under a trace, public numbers are checked and nothing is computed.
         jax.eval_shape(
             lambda: [checks.bounds(*pair, dtype) for pair in bounds] + [checks.positive("epsilon", asked.epsilon, dtype)]
@@ -133,11 +137,14 @@ def _rows_of_column(table: Table, column: int, lower: float, upper: float, asked
     records = np.clip(table.records[column], lower, upper)
     answers = {name: _answer(name, records, table.count, column, lower, upper, asked) for name in asked.mechanism}
     profile, value = next(iter(answers.values()))[:2]
+    if asked.resolution is not None:
+        records = np.rint(records * asked.resolution.denominator / asked.resolution.numerator)
+        records = records * asked.resolution.numerator / asked.resolution.denominator
     share, number = _ties(records, table.count, value, lower if asked.neighbors == "swap" else None)
     missing = table.missing[column]
     for group, label in enumerate(table.groups):
         for mechanism, (_, _, draws, exact, low, high) in answers.items():
-            spoiled = asked.rho == 0 and share[group] >= TIED_SHARE and number[group] > 1
+            spoiled = asked.resolution is None and share[group] >= TIED_SHARE and number[group] > 1
             for i, epsilon in enumerate(asked.epsilon):
                 distance = np.abs(draws[:, i, group] - value[group])
                 yield Row(
@@ -175,14 +182,13 @@ def _answer(
         "lower": jnp.result_type(float).type(lower),
         "upper": jnp.result_type(float).type(upper),
         "epsilon": np.array(asked.epsilon)[:, None],
-        "rho": asked.rho or None,
     }
-    options = {"q": asked.quantile, "neighbors": asked.neighbors, "definition": asked.definition, "draws": asked.draws}
+    options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")} | {"q": asked.quantile}
     profile, *found = run_kept(asked.programs, _program, records, count, numbers, mechanism=mechanism, **options)
     return profile, *map(np.asarray, found)
 
 
-@partial(jax.jit, static_argnames=("mechanism", "q", "neighbors", "definition", "draws"))
+@partial(jax.jit, static_argnames=("mechanism", "q", "neighbors", "definition", "resolution", "draws"))
 def _program(
     records: jax.Array,
     count: jax.Array,
@@ -192,13 +198,14 @@ def _program(
     q: Fraction,
     neighbors: checks.Neighbors,
     definition: Literal["linear", "lower"],
+    resolution: Fraction | None,
     draws: int,
 ) -> tuple[Any, ...]:
     """One program for everything, to be kept as one."""
-    lower, upper, rho = numbers["lower"], numbers["upper"], numbers["rho"]
-    profile = quantile(records, q, lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=count)
-    rho = 0.0 if rho is None else rho
-    distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper, rho=rho)
+    lower, upper = numbers["lower"], numbers["upper"]
+    options: Any = {"neighbors": neighbors, "resolution": resolution, "definition": definition, "count": count}
+    profile = quantile(records, q, lower=lower, upper=upper, **options)
+    distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(numbers["seed"]), numbers["column"]), numbers["number"])
     drawn = distribution.sample(key, (draws,))
     return profile, profile.value, drawn, distribution.mean_abs_error(profile.value), *distribution.interval(0.95)
@@ -228,7 +235,8 @@ def _json(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         "simulation": True,
         "statistic": asked.command,
         "quantile": float(asked.quantile),
-        **{name: getattr(asked, name) for name in ("neighbors", "definition", "rho", "seed")},
+        **{name: getattr(asked, name) for name in ("neighbors", "definition", "seed")},
+        "resolution": None if asked.resolution is None else str(asked.resolution),
         **versions(),
         "rows": [{name: getattr(row, name) for name in names} | {"guarantee": cost(row)} for row in rows],
     }
@@ -273,11 +281,12 @@ def _header(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
     bounds = {column: f"[{row.lower:.12g}, {row.upper:.12g}]" for column, row in columns.items()}
     if len(set(bounds.values())) == 1:
         bounds = {"": next(iter(bounds.values()))}
+    resolution = "No resolution" if asked.resolution is None else f"Resolution {asked.resolution}"
     return [
         f"{name} (definition {asked.definition}) of column{'s' if len(columns) > 1 else ''} {', '.join(columns)}{grouped}, "
         f"{sum(groups.values())} records" + (f", {missing} missing ({treatment})." if missing else "."),
         f"Neighbors {asked.neighbors}; bounds " + ", ".join(f"{column} {pair}".strip() for column, pair in bounds.items()) + ".",
-        f"rho {asked.rho:.12g}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of each row.",
+        f"{resolution}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of each row.",
     ]
 
 
@@ -285,15 +294,15 @@ def _legend(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
     lines = ["mean |error|: exact expected distance of a draw from the statistic. 95 % interval: holds 95 % of all draws."]
     if asked.draws > 1:
         lines.append(f"measured: the distance from the statistic, averaged over the {asked.draws} draws.")
-    if asked.rho > 0 and "laplace" in asked.mechanism:
-        lines.append("laplace has no use for rho.")
+    if asked.resolution is not None and "laplace" in asked.mechanism:
+        lines.append("laplace draws real numbers around the statistic of the rounded records.")
     shares = [row.tied_share for row in rows if row.tied]
     if shares:
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
         lines.append(
             f"* {low if low == high else f'{low} to {high}'} % of the records are tied: they equal the statistic. A continuous "
             "distribution has no mass on a single value, so the draws spread over the gaps between distinct values, or up to the "
-            "bounds. Half the resolution of the data as --rho (0.5 for integers) puts mass there; like the bounds it is public."
+            "bounds. Give the resolution of the data as --resolution (1 for integers); like the bounds it is public."
         )
     return lines
 

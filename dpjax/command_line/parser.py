@@ -18,7 +18,7 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space":
 _EXAMPLES = {
     "median": """
   dpjax median people.csv --column age --by region --lower 0 --upper 100 --neighbors add_remove
-  dpjax median people.csv --column hours --lower 0 --upper 80 --neighbors swap --rho 0.5 --epsilon 0.5 1 2
+  dpjax median people.csv --column hours --lower 0 --upper 80 --neighbors swap --resolution 1 --epsilon 0.5 1 2
   cut -f 2 people.tsv | dpjax median - --lower 0 --upper 100 --neighbors swap
 """,
     "quantile": """
@@ -41,6 +41,10 @@ _EXAMPLES = {
 """,
 }
 _SIMULATION = "Everything printed is a simulation and not a private release."
+_RESOLUTION = (
+    "The public resolution of the data, such as 1 for integers or 0.01 for cents. Records are rounded to its multiples, and draws "
+    "lie on them; the bounds are multiples of it."
+)
 _NEIGHBORS = (
     "What one individual may change: add_remove adds or removes a record, swap replaces one and takes the number of records "
     "as public."
@@ -164,14 +168,11 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
         "laplace is the classical mechanism, with the sensitivity B - A that a quantile has in the worst case.",
     )
     add(
-        "--rho",
-        type=_not_negative,
-        default=0.0,
+        "--resolution",
+        type=_resolution,
         metavar="R",
-        help="Public radius, 0 unless given: it puts mass within R of the statistic. It matters with ties: a continuous "
-        "distribution has no mass on a single value, so on a column of equal values, or one with many zeros, the draws are near "
-        "uniform between the neighbouring values, or over the whole range. Half the resolution of the data is the remedy (0.5 for "
-        "integers). Choose it without looking at the data. laplace has no use for it.",
+        help=f"{_RESOLUTION} Draws and error bars are then those of dpjax release. Without it records are taken as they are, for "
+        "data without ties: a continuous distribution has no mass on a single value. laplace has no use for it.",
     )
     add(
         "--seed",
@@ -187,25 +188,10 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     add("--by", metavar="NAME", help="Cut the columns into the groups that --groups names, by the text of this column.")
     add("--groups", nargs="+", metavar="LABEL", help="The groups: public, not read from the file; other records are left out.")
     add("--quantile", type=_quantile, default=Fraction(1, 2), metavar="Q", help="Which quantile (default 1/2, the median).")
-    add("--lower", type=_finite, required=True, metavar="A", help="Lower end of the grid, a multiple of its step; public.")
-    add("--upper", type=_finite, required=True, metavar="B", help="Upper end of the grid, above every value; public.")
-    add(
-        "--grid-step",
-        type=_positive,
-        required=True,
-        metavar="S",
-        help="The step of the grid, a power of two: 1 for integers. Records and results are rounded down to it. Public.",
-    )
+    add("--lower", type=_finite, required=True, metavar="A", help="Lower bound, a multiple of the resolution; public.")
+    add("--upper", type=_finite, required=True, metavar="B", help="Upper bound, a multiple of the resolution; public.")
+    add("--resolution", "--grid-step", type=_resolution, required=True, metavar="R", help=_RESOLUTION)
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one value (default 1).")
-    add(
-        "--variant",
-        "--law",  # its name until 0.2
-        dest="variant",
-        choices=("owned_cell", "cell"),
-        default="owned_cell",
-        help="The distribution on the grid: owned_cell keeps mass at the median of tied data or integers, cell is the plain "
-        "rounding of the continuous distribution (default owned_cell).",
-    )
 
 
 def _add_demo_options(add: Callable[..., Any]) -> None:
@@ -244,7 +230,16 @@ def _real(must: str, test: Callable[[float], bool]) -> Callable[[str], float]:
 
 _finite = _real("finite", lambda value: True)
 _positive = _real("finite and positive", lambda value: value > 0)
-_not_negative = _real("finite and not negative", lambda value: value >= 0)
+
+
+def _resolution(text: str) -> Fraction:
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError(f"must be a number or a fraction, got {text!r}") from None
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+    return value
 
 
 def _quantile(text: str) -> Fraction:

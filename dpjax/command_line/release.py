@@ -13,7 +13,7 @@ import numpy as np
 
 from dpjax.command_line.table import content_of, name_of, number, padded
 from dpjax.command_line.text import UserError, aligned, as_json, promised, total_epsilon, versions, wrapped
-from dpjax.release import Grid, quantile
+from dpjax.release import quantile
 
 _LEAST = 16  # places for records: their number shows, roughly, in the running time
 
@@ -24,7 +24,6 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     Raises:
         UserError: a mistake in the arguments, or a file that cannot be opened. No record raises.
     """
-    grid = grid_of(asked.grid_step, asked.lower, asked.upper)
     if (asked.by is None) != (asked.groups is None):
         raise UserError("--by and --groups go together: the groups are public, and not read from the file.")
     if asked.by is not None and asked.neighbors == "swap":
@@ -40,11 +39,12 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         found = quantile(
             records,
             asked.quantile,
-            grid=grid,
+            lower=asked.lower,
+            upper=asked.upper,
+            resolution=asked.resolution,
             epsilon=asked.epsilon,
             neighbors=asked.neighbors,
             definition=asked.definition,
-            variant=asked.variant,
             draws=asked.draws,
         )
     except ValueError as error:  # about public parameters only
@@ -53,24 +53,6 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     places = [(column, group) for column in asked.column for group in groups]
     rows = [(column, group, released) for (column, group), released in zip(places, values, strict=True)]
     return (_json if asked.json else _text)(asked, rows), 0
-
-
-def grid_of(step: float, lower: float, upper: float) -> Grid:
-    """Return the grid of cells from ``lower`` to ``upper``.
-
-    Raises:
-        UserError: a step that is no power of two, or bounds that are no multiples of it.
-    """
-    mantissa, exponent = math.frexp(step)
-    if mantissa != 0.5:
-        raise UserError(f"--grid-step must be a power of two, such as 1, 0.5 or 16, got {step:g}.")
-    size = (Fraction(upper) - Fraction(lower)) / Fraction(step)
-    if size.denominator != 1 or size < 1:
-        raise UserError(f"--upper must be above --lower by a multiple of the step {step:g}, got {lower:g} and {upper:g}.")
-    try:
-        return Grid(log2_step=exponent - 1, lower=lower, size=int(size))
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 def read(
@@ -145,7 +127,8 @@ def _text(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarra
         "The values were drawn exactly, with entropy of the operating system. Not covered: running time, memory, and options that "
         "were chosen by looking at the data (bounds, grid, groups, epsilon).",
     )
-    head = f"{what} ({asked.definition}) on a grid of step {asked.grid_step:.15g} from {asked.lower:.15g} to {asked.upper:.15g}."
+    bounds = f"from {asked.lower:.15g} to {asked.upper:.15g}"
+    head = f"{what} ({asked.definition}) of records that are multiples of {asked.resolution}, {bounds}."
     return "\n\n".join([wrapped(head), table, promise])
 
 
@@ -153,8 +136,8 @@ def _json(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarra
     answer = {
         "simulation": False,
         "quantile": float(asked.quantile),
-        **{name: getattr(asked, name) for name in ("definition", "neighbors", "variant")},
-        "grid": {"step": asked.grid_step, "lower": asked.lower, "upper": asked.upper},
+        **{name: getattr(asked, name) for name in ("definition", "neighbors", "lower", "upper")},
+        "resolution": str(asked.resolution),
         "epsilon_of_each": asked.epsilon,
         "epsilon_of_all": total_epsilon(asked.epsilon, asked.draws * len(asked.column)),
         **versions(),

@@ -7,6 +7,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions.rounded import Rounded
 
 __all__ = [
     "Cauchy",
@@ -15,6 +16,7 @@ __all__ = [
     "Finite",
     "LaplaceLogNormal",
     "PiecewiseExponential",
+    "Rounded",
     "Tails",
     "sample_intervals",
 ]

@@ -97,7 +97,7 @@ def _resolve(distribution: PiecewiseExponential, base: Base, power: jax.Array) -
     return Resolved(line, base, (halves[0], halves[1]))
 
 
-def _by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponential, *points: jax.Array) -> jax.Array:
+def by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponential, *points: jax.Array) -> jax.Array:
     """Call ``compute(resolved, *points)`` on the rows of a distribution, a cacheful at a time.
 
     Points broadcast against the batch and reach ``compute`` as ``(rows, samples)``; it returns an array of that shape,
@@ -154,7 +154,7 @@ class Found(NamedTuple):
         return jnp.clip((y - self.near) / width, 0.0, 1.0)
 
 
-def _read(r: Resolved, upper: jax.Array, index: Sequence[jax.Array], beyond: Any = None) -> tuple[Found, jax.Array]:
+def read_pieces(r: Resolved, upper: jax.Array, index: Sequence[jax.Array], beyond: Any = None) -> tuple[Found, jax.Array]:
     """Read the pieces of these indices on either side, for each point from its own; also what ``beyond`` has at their far ends."""
     found = []
     for number, half in enumerate(r.halves):
@@ -171,7 +171,7 @@ def _read(r: Resolved, upper: jax.Array, index: Sequence[jax.Array], beyond: Any
     return Found(upper, *fields), extra
 
 
-def _locate(half: Half, y: jax.Array, passes: jax.Array | bool = False) -> jax.Array:
+def locate(half: Half, y: jax.Array, passes: jax.Array | bool = False) -> jax.Array:
     """How many pieces end before y; with ``passes``, those that end at y too."""
     values, shape = half.side.values, y.shape
 
@@ -204,25 +204,25 @@ def _sums_inwards(terms: jax.Array) -> jax.Array:
     return inside.reshape(*terms.shape[:-1], -1)[..., :size]
 
 
-def _center(r: Resolved) -> jax.Array:
+def center_of(r: Resolved) -> jax.Array:
     return r.halves[1].side.values[..., :1]
 
 
 @jax.jit
 def log_normalizer(distribution: PiecewiseExponential) -> jax.Array:
-    return _by_rows(lambda r: r.log_normalizer - r.line.rate * r.base.cost, distribution)
+    return by_rows(lambda r: r.log_normalizer - r.line.rate * r.base.cost, distribution)
 
 
 @jax.jit
 def log_prob(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
     def compute(r: Resolved, y: jax.Array) -> jax.Array:
         low, high = r.halves
-        top, bottom, center = high.end, low.end, _center(r)
+        top, bottom, center = high.end, low.end, center_of(r)
         # The limit from the right, at the top from the left.
         at_top = y == top
         upper = (y >= center) & ~(at_top & (top == center))
-        index = _locate(low, y, at_top), _locate(high, y, ~at_top)
-        here, _ = _read(r, upper, index)
+        index = locate(low, y, at_top), locate(high, y, ~at_top)
+        here, _ = read_pieces(r, upper, index)
         near, far = here.cost_near - r.base.cost, here.cost_far - r.base.cost
         cost = near + (far - near) * here.share(y)
         value = jnp.where((y >= bottom) & (y <= top) & (top > bottom), -r.line.rate * cost, -jnp.inf)
@@ -235,18 +235,18 @@ def log_prob(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
                 value = jnp.where((distance > 0) | (top <= bottom), jnp.where(there, inside, value), value)
         return jnp.where(jnp.isnan(y), jnp.nan, value - r.log_normalizer)
 
-    return _by_rows(compute, distribution, y)
+    return by_rows(compute, distribution, y)
 
 
 @jax.jit
 def cdf(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
     def compute(r: Resolved, y: jax.Array) -> jax.Array:
         low, high = r.halves
-        upper = y >= _center(r)
+        upper = y >= center_of(r)
         # The weight below each piece: on the lower side what is further out, on the upper side what is further in.
         below = _beyond(low), low.total + jnp.concatenate([jnp.zeros_like(high.tail), _sums_outwards(high.weight)], axis=-1)
-        index = _locate(low, y), _locate(high, y)
-        here, _ = _read(r, upper, index)
+        index = locate(low, y), locate(high, y)
+        here, _ = read_pieces(r, upper, index)
         start = jnp.where(upper, take(below[1], index[1]), take(below[0], jnp.minimum(index[0] + 1, np.int32(low.side.size))))
         inner = here.share(y)
         outer = 1 - inner
@@ -262,7 +262,7 @@ def cdf(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
             value = jnp.where((past >= 0) & (upper == (half.sign > 0)), 1 - gone if half.sign > 0 else gone, value)
         return jnp.clip(value, 0.0, 1.0)
 
-    return _by_rows(compute, distribution, y)
+    return by_rows(compute, distribution, y)
 
 
 @jax.jit
@@ -280,7 +280,7 @@ def quantile(distribution: PiecewiseExponential, p: jax.Array, complement: jax.A
             return count_leading(holds, half.side.size, p.shape) if half.side.size else jnp.zeros(p.shape, jnp.int32)
 
         index = tuple(passed(half, beyond) for half, beyond in zip(r.halves, sums, strict=True))
-        here, beyond = _read(r, upper, index, sums)
+        here, beyond = read_pieces(r, upper, index, sums)
         weight = jnp.where(here.weight > 0, here.weight, 1.0)
         outer = jnp.clip((outside - beyond) / weight, 0.0, 1.0)
         inner = jnp.clip((here.weight - (outside - beyond)) / weight, 0.0, 1.0)
@@ -294,7 +294,7 @@ def quantile(distribution: PiecewiseExponential, p: jax.Array, complement: jax.A
             value = jnp.where(inside, half.end + half.sign * half.scale * jnp.log(ratio), value)
         return jnp.where((p >= 0) & (p <= 1) & ~jnp.isnan(total), value, jnp.nan)
 
-    return _by_rows(compute, distribution, p, complement)
+    return by_rows(compute, distribution, p, complement)
 
 
 @jax.jit
@@ -307,15 +307,15 @@ def interval(distribution: PiecewiseExponential, outside: jax.Array) -> tuple[ja
 
 @jax.jit
 def mean(distribution: PiecewiseExponential) -> jax.Array:
-    return _by_rows(lambda r: _mean_from(r, _mean_from(r, _center(r))), distribution)
+    return by_rows(lambda r: mean_from(r, mean_from(r, center_of(r))), distribution)
 
 
-def _mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
+def mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
     """The mean, with the digits of its distance from ``origin``."""
-    return origin + _average(r, lambda half: half.mean_from(origin), lambda half: half.end - origin + half.sign * half.scale)
+    return origin + average(r, lambda half: half.mean_from(origin), lambda half: half.end - origin + half.sign * half.scale)
 
 
-def _average(r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callable[[Half], jax.Array]) -> jax.Array:
+def average(r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callable[[Half], jax.Array]) -> jax.Array:
     """The mean of something known for each piece and for each tail, ``(rows, 1)``."""
     total = jnp.zeros_like(r.total)
     for half in r.halves:
@@ -330,7 +330,7 @@ def stddev(distribution: PiecewiseExponential) -> jax.Array:
         # In units of a power of two near the width of everything: squares of small numbers would underflow.
         span = jnp.maximum(high.end - low.end, jnp.maximum(high.scale, low.scale))
         unit = power_of_two(jnp.clip(-log2_floor(jax.lax.stop_gradient(span)), -100, 100), span.dtype)
-        origin = jax.lax.stop_gradient(_mean_from(r, _center(r)))
+        origin = jax.lax.stop_gradient(mean_from(r, center_of(r)))
 
         def of_pieces(half: Half) -> jax.Array:
             width = (half.side.values[..., 1:] - half.side.values[..., :-1]) * unit
@@ -339,10 +339,10 @@ def stddev(distribution: PiecewiseExponential) -> jax.Array:
         def of_tail(half: Half) -> jax.Array:
             return jnp.square(half.scale * unit) + jnp.square((half.end - origin + half.sign * half.scale) * unit)
 
-        square = _average(r, of_pieces, of_tail)
-        return jnp.sqrt(jnp.maximum(square - jnp.square((_mean_from(r, origin) - origin) * unit), 0.0)) / unit
+        square = average(r, of_pieces, of_tail)
+        return jnp.sqrt(jnp.maximum(square - jnp.square((mean_from(r, origin) - origin) * unit), 0.0)) / unit
 
-    return _by_rows(compute, distribution)
+    return by_rows(compute, distribution)
 
 
 @jax.jit
@@ -350,7 +350,7 @@ def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
         total = jnp.zeros_like(center)
         for half in r.halves:
-            distances = jnp.abs(_each(half.mean_from, center))
+            distances = jnp.abs(each_point(half.mean_from, center))
             total = total + jnp.sum(half.weight[..., None, :] * distances, axis=-1)
             # E|T - d| for an exponential T of this scale and a center that lies d inside the tail.
             depth = half.sign * (center - half.end)
@@ -358,7 +358,7 @@ def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax
             inside = depth - half.scale + 2 * half.scale * jnp.exp(-jnp.maximum(depth, 0.0) / safe)
             total = total + half.tail * jnp.where(depth > 0, inside, half.scale - depth)
         # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
-        here, _ = _read(r, center >= _center(r), tuple(_locate(half, center) for half in r.halves))
+        here, _ = read_pieces(r, center >= center_of(r), tuple(locate(half, center) for half in r.halves))
         share, width = here.share(center), jnp.abs(here.far - here.near)
         near = jnp.where(here.rises, share, 1 - share)
         far = 1 - near
@@ -371,10 +371,10 @@ def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax
         total = total + jnp.where(within, here.weight * width * (exact - rough), 0.0)
         return total / r.total
 
-    return _by_rows(compute, distribution, center)
+    return by_rows(compute, distribution, center)
 
 
-def _each(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:
+def each_point(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:
     """The means of all pieces minus each of several points: ``(rows, samples, k)``."""
     return jax.vmap(lambda point: mean_from(point[:, None]), in_axes=1, out_axes=1)(points)
 
@@ -389,6 +389,6 @@ def entropy(distribution: PiecewiseExponential) -> jax.Array:
             cost = 0.0 if r.line.tails is None else r.line.tails[0].cost[..., (half.sign + 1) // 2, None]
             return r.line.rate * (cost - r.base.cost) + 1
 
-        return r.log_normalizer + _average(r, of_pieces, of_tail)
+        return r.log_normalizer + average(r, of_pieces, of_tail)
 
-    return _by_rows(compute, distribution)
+    return by_rows(compute, distribution)

@@ -48,8 +48,9 @@ class Heights(NamedTuple):
         """The heights themselves, where they are in the range of the dtype; otherwise 0 or large."""
         # A division, not a product: XLA counts it as expensive, and so makes this table once and not once a row.
         height = self.mantissa / power_of_two(self.exponent, self.mantissa.dtype)
-        beyond = jnp.abs(self.cost * self.bits) >= float(jnp.finfo(height.dtype).maxexp)  # a NaN stays visible
-        return jnp.where(beyond, 0.0, height)
+        power, most = self.cost * self.bits, float(jnp.finfo(height.dtype).maxexp)
+        # A NaN stays visible; what is too large makes the sum of the row too large, and is weighed again.
+        return jnp.where(power >= most, 0.0, jnp.where(power <= -most, float(jnp.finfo(height.dtype).max), height))
 
     def weight(self, width: jax.Array, base: "Base") -> jax.Array:
         """The weights of pieces of these widths, relative to the base of their row."""
@@ -108,8 +109,10 @@ def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]
 
 def _modulo(integer: jax.Array) -> jax.Array:
     """An integer of float type modulo 2^32, uint32."""
-    rest = integer - jnp.floor(integer * 2.0**-32) * 2.0**32
-    return jnp.where(jnp.isfinite(rest), rest, 0.0).astype(jnp.uint32)
+    size = jnp.abs(integer)  # the complement of a small negative number would be rounded
+    rest = size - jnp.floor(size * 2.0**-32) * 2.0**32
+    found = jnp.where(jnp.isfinite(rest), rest, 0.0).astype(jnp.uint32)
+    return jnp.where(integer < 0, jnp.uint32(0) - found, found)
 
 
 def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -24,6 +24,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
@@ -31,12 +32,12 @@ from dpjax.sensitivity.scores import CandidateScores
 
 
 @overload
-def duff(statistic: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0) -> PiecewiseExponential: ...
+def duff(statistic: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0) -> PiecewiseExponential | Rounded: ...
 @overload
 def duff(statistic: CandidateScores, epsilon: ArrayLike, *, rho: ArrayLike = 0.0) -> Finite: ...
 def duff(
     statistic: SensitivityProfile | CandidateScores, epsilon: ArrayLike, *, rho: ArrayLike = 0.0
-) -> PiecewiseExponential | Finite:
+) -> PiecewiseExponential | Rounded | Finite:
     """Return the distribution of Duff: density (or probability) proportional to exp(epsilon/2 * u_d).
 
     Args:

@@ -2,7 +2,7 @@
 
 Density proportional to exp(-epsilon/2 * len(y)), where len(y) is how many individuals must change for the statistic to become y:
 piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its median under add/remove neighbors is Duff's.
-Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 0.
+Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, 0 without ties.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def inverse_sensitivity(
     profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
-) -> PiecewiseExponential:
+) -> PiecewiseExponential | Rounded:
     """Return the distribution of the inverse sensitivity mechanism.
 
     Args:
@@ -30,7 +31,8 @@ def inverse_sensitivity(
         support: as for :func:`dpjax.piecewise_laplace`.
 
     Returns:
-        A :class:`PiecewiseExponential` of the broadcast batch shape.
+        A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a resolution a :class:`Rounded`, on its
+        multiples.
 
     Raises:
         ValueError: if ``profile`` has fractional levels, or steps whose number is not static; a ``rho`` (also a JAX array of zeros)

@@ -14,8 +14,10 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.sides import Side
 from dpjax.numerics.batching import concatenate, fits
+from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile
 
 Support = Literal["restricted", "extended"]
@@ -30,7 +32,7 @@ def distribution_on_line(
     flat_cost: float,
     rho: ArrayLike,
     support: Support,
-) -> PiecewiseExponential:
+) -> PiecewiseExponential | Rounded:
     """Lay the two sides of a profile on the line, with density proportional to exp(-epsilon/2 * cost).
 
     Args:
@@ -38,18 +40,24 @@ def distribution_on_line(
         epsilon: positive, broadcasts against the profile's batch shape.
         piece_costs: from the levels of one side, ``(..., k+1)`` going outwards, to the costs at the near and at the far end of its
             k pieces, ``(..., k)`` each.
-        flat_cost: the cost within ``rho`` of the value.
-        rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value.
+        flat_cost: the cost within ``rho`` of the value if one change can move it; each further change that it takes is 1 less.
+        rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value. A profile with a
+            resolution has a rho of its own, half of it, and its draws are rounded to multiples.
         support: ``"restricted"`` conditions on the profile's range, for every dataset alike; ``"extended"`` keeps rho more on
             either side.
 
     Privacy:
         None by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at most 1 between neighbours, which the
-        mechanism that gives the costs must show.
+        mechanism that gives the costs must show for a flat piece of ``flat_cost``. For what the depth takes off see
+        ``SensitivityProfile.depth``: where the values agree it changes by at most 1, and where they differ nothing is taken off.
     """
     checks.one_of("support", support, ("restricted", "extended"))
     rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
     smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
+    if profile.resolution is not None:
+        if smooth or support != "restricted":
+            raise ValueError("this profile has a resolution, and its draws lie on multiples of it: give no rho and no support.")
+        return _on_grid(profile, rate, piece_costs, flat_cost)
     radius = checks.nonnegative("rho", rho, profile.dtype) if smooth else None
     fits(profile.batch_shape, epsilon=rate.shape, rho=() if radius is None else radius.shape)
     return _distribution(profile, rate, radius, piece_costs, flat_cost, support)
@@ -74,7 +82,7 @@ def _distribution(
         shift = jnp.broadcast_to(radius, batch)[..., None]
         lower, upper = replace(lower, values=lower.values - shift), replace(upper, values=upper.values + shift)
         # The flat piece between the two values opens the upper side.
-        flat = jnp.full((1,), flat_cost, profile.dtype)
+        flat = flat_cost + 1 - profile.depth[..., None]
         near, far = (concatenate(flat, costs) for costs in (upper.cost_near, upper.cost_far))
         upper = Side(concatenate(lower.values[..., :1], upper.values), near, far)
         if support == "extended" and limits is not None:
@@ -85,3 +93,23 @@ def _distribution(
     distribution = PiecewiseExponential.from_sides(lower, upper, rate, tails)
     beyond = profile.bounds is not None or (radius is not None and support == "restricted")
     return distribution.restrict(*limits) if beyond and limits is not None else distribution
+
+
+@partial(jax.jit, static_argnames=("piece_costs", "flat_cost"))
+def _on_grid(
+    profile: SensitivityProfile,
+    rate: jax.Array,
+    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    flat_cost: float,
+) -> Rounded:
+    """The rho-smooth distribution in units of the resolution, rho being 1/2: every edge lies between two integers."""
+    resolution = profile.resolution
+    assert resolution is not None
+    step = None if profile.step is None else to_multiples(profile.step, resolution)
+    bounds = profile.bounds
+    if bounds is not None:
+        bounds = to_multiples(bounds[0], resolution), to_multiples(bounds[1], resolution)
+    upper, lower = (to_multiples(side, resolution) for side in (profile.upper, profile.lower))
+    counted = replace(profile, upper=upper, lower=lower, step=step, bounds=bounds, resolution=None)
+    half = jnp.asarray(0.5, profile.dtype)
+    return Rounded(_distribution(counted, rate, half, piece_costs, flat_cost, "extended"), resolution)

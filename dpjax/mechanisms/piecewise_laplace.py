@@ -3,7 +3,8 @@
 Density proportional to exp(-epsilon/2 * cost(y)), where the cost of the value at level l is l + 1 and is linear in between: piece l
 is chosen with probability proportional to its length times exp(-epsilon l / 2), and the point in it by a truncated exponential.
 Privacy: the cost changes by at most 1 between neighbors (Theorem 1, from Corollary 3.1), so this is the exponential mechanism. The
-flat piece of the rho-smooth variant has cost 1: with cost 0, its loss is 1.44 epsilon and its range 2 epsilon.
+flat piece of the rho-smooth variant has cost 2 - depth, 1 without ties (``SensitivityProfile.depth``): with 0 in the place of 1,
+its loss is 1.44 epsilon and its range 2 epsilon.
 """
 
 from __future__ import annotations
@@ -14,28 +15,30 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def piecewise_laplace(
     profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
-) -> PiecewiseExponential:
+) -> PiecewiseExponential | Rounded:
     """Return the distribution of the piecewise Laplace mechanism.
 
     Args:
         profile: the sensitivity profile of a statistic, batch shape ``(...)``.
         epsilon: positive.
-        rho: not negative; puts mass within rho of the value even where the data are tied. Half the resolution of the data is the
-            natural choice (0.5 for integers). Chosen without the data.
+        rho: not negative; puts mass within rho of the value even where the data are tied, the more the more individuals must
+            change to move it (``profile.depth``). Chosen without the data. For data with a resolution give that to the statistic.
         support: with ``rho``, whether the output stays in the profile's range (``"restricted"``) or may leave it by rho
             (``"extended"``).
 
     Returns:
-        A :class:`PiecewiseExponential` of the broadcast batch shape.
+        A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a resolution a :class:`Rounded`, on its
+        multiples.
 
     Raises:
-        ValueError: if ``profile`` must not be interpolated.
+        ValueError: if ``profile`` must not be interpolated; a ``rho`` or a ``support`` for a profile that has a resolution.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and Proposition 2). Public: epsilon,

@@ -23,6 +23,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import Support
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.sensitivity.down import DownSensitivity, check_shift
@@ -33,7 +34,7 @@ Candidates = jax.Array | np.ndarray | Sequence[float]
 @overload
 def shifted_inverse(
     down: DownSensitivity, epsilon: ArrayLike, *, tau: int, rho: ArrayLike = 0.0, support: Support = "restricted"
-) -> PiecewiseExponential: ...
+) -> PiecewiseExponential | Rounded: ...
 @overload
 def shifted_inverse(down: DownSensitivity, epsilon: ArrayLike, *, tau: int, candidates: Candidates) -> Finite: ...
 def shifted_inverse(
@@ -44,7 +45,7 @@ def shifted_inverse(
     candidates: Candidates | None = None,
     rho: ArrayLike = 0.0,
     support: Support = "restricted",
-) -> PiecewiseExponential | Finite:
+) -> PiecewiseExponential | Rounded | Finite:
     """Return the distribution of the shifted inverse sensitivity mechanism, on the line or on finitely many candidates.
 
     On the line, piecewise Laplace on ``down.shift(tau)``: the cost is s+1 at h(tau - s) above h(tau) and at h(tau + s) below it,
@@ -63,7 +64,8 @@ def shifted_inverse(
         support: on the line only, with ``rho``.
 
     Returns:
-        A :class:`PiecewiseExponential` on the line, a :class:`Finite` on candidates, of the broadcast batch shape.
+        A :class:`PiecewiseExponential` on the line, or a :class:`Rounded` if the statistic has a resolution; a :class:`Finite` on
+        candidates; of the broadcast batch shape.
 
     Raises:
         ValueError: candidates that are not increasing and finite, or ``rho`` beside candidates.

@@ -6,23 +6,25 @@ is for simulation; what is published comes from here: :func:`median`, :func:`qua
 for integer scores of a user's own, :func:`release_choice`; under swap :func:`sum` and :func:`mean`; and, for statistics that one
 person can raise without bound, :func:`maximum`, :func:`nonnegative_sum`, :func:`user_sum` and :func:`distinct_count`.
 
-**The distribution.** Records are rounded down to a public grid, one by one, so neighbours stay neighbours. With integer values V(l)
-that the statistic can reach after l changes, interleaving between neighbours as in Corollary 3.1 of Durfee (2025), the output is
+**The distribution** is the one that ``dpjax.piecewise_laplace`` simulates for a statistic with the same ``resolution``; both are
+tested to agree. Records are rounded to multiples of a public resolution, one by one, so neighbours stay neighbours. Let V(l) be the
+integers that the statistic can reach after l changes, f the value itself, and c its depth: the least l >= 1 with U(l) > f or
+L(l) < f. With lam = epsilon/2, piece l, the w numbers after U(l) up to U(l+1), has a weight of w e^(-lam l), and its j-th number
+from the inner end a share proportional to e^(-lam j / w); likewise below. The value itself has the weight
+lam / (1 - e^-lam) e^(lam (c - 1)).
 
-    "cell"        the cell floor(Y) of the continuous piecewise Laplace draw Y: post-processing, so the same epsilon-DP and
-                  epsilon-bounded-range. Piece l, of integer width w, has probability proportional to w e^(-lam l), lam = epsilon/2,
-                  and its j-th cell from the inner end a share proportional to e^(-lam j / w).
-    "owned_cell"  the same where a value v stands for the cell [v, v + 1): values above end one cell further out, and the cell of
-                  the value itself is a flat piece at the cost of level 1. Its weight is lam / (1 - e^-lam) relative to the others.
+Privacy. Call C(y) the continuous function that is 2 - c on [f - 1/2, f + 1/2] and, outside, 1 at its ends and l + 1 at U(l) + 1/2
+and at L(l) - 1/2, linear in between; the release is a draw from the density e^(-lam C), rounded. Let x and x' be neighbours.
 
-Privacy of the owned cell, by Corollary 3.1 again. Its cost is the continuous function that is 1 on the own cell [f, f + 1) and
-grows by 1 from level to level: to l + 1 at the upper end U(l) + 1 and at the lower end L(l), linear in between. Between neighbours
-x and x', U(l) <= U'(l + 1) and L(l) >= L'(l + 1); so the shifted ends interleave likewise, U(l) + 1 <= U'(l + 1) + 1, and with them
-all points in between. A y above one's own cell at cost 1 + s, y = U(s) + 1, lies at or below U'(s + 1) + 1: its cost for x' is at
-most 2 + s if it is above the cell of x', 1 within it, and at most 2 below it, since y > f >= L'(1). Likewise below. So the cost
-changes by at most 1 everywhere, whence epsilon-DP and epsilon-bounded-range at density e^(-lam cost); the release is its floor.
-(At cost 0 for the own cell, the loss would be 1.17 epsilon and the range 1.9 epsilon.) The values of shifted inverse sensitivity
-interleave too (see ``dpjax.shifted_inverse``), which is all that either distribution needs.
+* If c = c' = 1, C changes by at most 1. By Corollary 3.1, U(l) <= U'(l + 1) and L(l) >= L'(l + 1), and so for the shifted ends
+  and all points in between: a y above one's own cell at cost 1 + s, y = U(s) + 1/2, lies at or below U'(s + 1) + 1/2, so its cost
+  for x' is at most 2 + s if it is above the cell of x', 1 within it, and at most 2 below it, since y > f >= L'(1). Likewise below.
+* If f and f' differ, one change has moved either: c = c' = 1.
+* If they agree, the cells are the same, outside of them C is as above, and inside it changes by |c - c'| <= 1: from U(l) = f for
+  all l < c and Corollary 3.1 follows U'(l) = f for all l < c - 1.
+
+Hence epsilon-DP and epsilon-bounded-range. (With 3 - 2 c in the place of 2 - c the loss passes epsilon.) The values of shifted
+inverse sensitivity interleave too (see ``dpjax.shifted_inverse``), which is all that the proof needs.
 
 **The draw** is explained at the head of ``sampler.py``, with the bound on every truncation: 32-bit integers decide the piece and
 the cell within it, or say that they do not, with a probability of about 2^-27 for a thousand pieces: 2^-32 for each of 24 digits,
@@ -52,10 +54,8 @@ from dpjax.release.api import (
 )
 from dpjax.release.candidates import mode, release_choice
 from dpjax.release.distribution import GridDistribution
-from dpjax.release.grid import Grid, to_grid
 
 __all__ = [
-    "Grid",
     "GridDistribution",
     "Release",
     "distinct_count",
@@ -69,7 +69,6 @@ __all__ = [
     "quantile",
     "release_choice",
     "sum",
-    "to_grid",
     "user_sum",
 ]
 

@@ -1,11 +1,11 @@
-"""The release of a statistic on a public grid: a function for each, from records to cells, their values and what they cost."""
+"""The release of a statistic on a public grid: a function for each, from records to multiples of a resolution, and their cost."""
 
 from __future__ import annotations
 
+import json
 import math
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Literal
@@ -16,11 +16,11 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.checks import Neighbors
+from dpjax.checks import Neighbors, Resolution
 from dpjax.release import integer_profiles
-from dpjax.release.distribution import VARIANTS, GridDistribution, Variant
+from dpjax.release.distribution import GridDistribution, values_of
 from dpjax.release.exact import More, exact_draw
-from dpjax.release.grid import Grid, as_array, to_grid
+from dpjax.release.grid import Multiples, as_array, to_multiples
 from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.sampler import WORDS, Draw, certified_draw
 from dpjax.release.tables import public_tables, rate_of
@@ -28,7 +28,6 @@ from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.down import check_shift
 from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
 
-Choice = Literal["auto", "cell", "owned_cell"]
 Definition = Literal["linear", "lower"]
 EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
 
@@ -38,56 +37,77 @@ class Release:
     """What was released; no error bar, since that would be a function of the data.
 
     Attributes:
-        cells: int64 ``(draws, ...)``, cells of the grid; of candidates, the number of the chosen one.
-        values: float64 of the same shape, the lower ends of the cells, divided for a mean; of a mode, the candidates.
+        values: float64 ``(draws, ...)``, in the units of the data.
+        multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates, their numbers.
+        resolution: what all values are multiples of; None for candidates.
         guarantee: what all draws of one row cost together.
-        grid: the public grid of the statistic's values; None for candidates.
-        variant: ``"cell"`` or ``"owned_cell"``; None for candidates.
-        draws: how many from each row.
     """
 
-    cells: np.ndarray
     values: np.ndarray
+    multiples: np.ndarray
+    resolution: Fraction | None
     guarantee: Guarantee
-    grid: Grid | None
-    variant: Variant | None
-    draws: int
 
     @property
-    def law(self) -> Variant | None:
-        """The old name of ``variant``, until 0.3."""
-        warnings.warn("Release.law is now Release.variant.", DeprecationWarning, stacklevel=2)
-        return self.variant
+    def draws(self) -> int:
+        """How many from each row."""
+        return self.values.shape[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as lists, numbers and text, which :mod:`json` takes.
+
+        >>> candidates = Release(np.array([[3.0]]), np.array([[1]]), None, Guarantee(1.0, 1.0, "swap"))
+        >>> candidates.to_dict()["values"], candidates.to_dict()["guarantee"]["epsilon"]
+        ([[3.0]], 1.0)
+        """
+        step = None if self.resolution is None else str(self.resolution)
+        cost: dict[str, Any] = {"epsilon": self.guarantee.epsilon, "bounded_range": self.guarantee.bounded_range}
+        cost |= {"neighbors": self.guarantee.neighbors, "promise": str(self.guarantee)}
+        return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines."""
+        rows = self.values.reshape(self.draws, -1).T
+        lines = ["  ".join(f"{value:.15g}" for value in row) for row in rows[:20]]
+        if len(rows) > 20:
+            lines.append(f"... and {len(rows) - 20} rows more")
+        return "\n".join([*lines, str(self.guarantee)])
 
 
 def median(
     x: Any,
     *,
-    grid: Grid,
+    lower: float,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
     definition: Definition = "linear",
-    variant: Choice = "auto",
     n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
 ) -> Release:
-    """Release the median of every row, drawn exactly on a public grid.
+    """Release the median of every row, drawn exactly on the multiples of a public resolution.
 
-    The draws have exactly the stated distribution if the operating system's entropy is uniform and ChaCha20 is: no float, no
-    truncated table and no rounding takes part in the choice of a cell. There is no key and no seed; two calls never give the same
-    draws. :func:`exact_distribution` gives the probabilities.
+    It is the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
+    exactly that distribution if the operating system's entropy is uniform and ChaCha20 is: no float, no truncated table and no
+    rounding takes part in the choice of a value. There is no key and no seed; two calls never give the same draws.
+    :func:`exact_distribution` gives the probabilities.
 
     Args:
-        x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced). Each is rounded down to the grid, and those
-            beyond it to its ends. NaN is absent under add/remove and the lowest cell under swap.
-        grid: public, chosen without the data.
+        x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced), in any container: the values alone decide.
+            Each is rounded to the nearest multiple, and those beyond the bounds are clamped to them. NaN is absent under
+            add/remove and the lower bound under swap.
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
         epsilon: from 2^-30 to 64 for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         definition: ``"linear"``, the midpoint median, or ``"lower"``, the record x[ceil(n/2)].
-        variant: ``"cell"``: the cell that the continuous piecewise Laplace draw falls into; ``"owned_cell"``: a value v owns the
-            cell [v, v + 1), which keeps mass at the median of tied data; ``"auto"``: the first if ``x`` is an array of floats, the
-            second otherwise, also for a list (whose dtype would depend on the records).
         n_max: the public capacity of a row; shorter ones are padded with absent records (add/remove only). More records than
             that are refused, which discloses that there are more: choose it generously.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
@@ -97,86 +117,104 @@ def median(
         A :class:`Release`.
 
     Raises:
-        TypeError: under a trace; ``x`` is not numeric, or a masked array.
+        TypeError: under a trace; ``x`` is not numeric, or a masked array; a ``resolution`` that is a JAX array.
         ValueError: a bad public parameter. Records never raise.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters, the shape and the dtype
-        of ``x`` (under add/remove the number of records is private, its capacity is not; a column that turns to floats for one
-        missing value gives that away: state the variant). Not covered: timing (a doubtful lane takes longer, with a probability
-        of about 2^-27 for a thousand records, which grows with their number), caches, power, memory that is not wiped,
-        parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which cannot be detected.
+        of ``x`` (under add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane
+        takes longer, with a probability of about 2^-27 for a thousand records, which grows with their number), caches, power,
+        memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which
+        cannot be detected.
 
     References:
         Durfee (2025), Algorithm 1; Mironov (2012), for what floats give away; RFC 8439.
 
-    >>> grid = Grid(log2_step=0, lower=0, size=121)
-    >>> found = median([[31, 40, 28, 35, 52, 33, 47, 29, 38]], grid=grid, epsilon=1.0, neighbors="add_remove")
-    >>> found.values.shape, bool((found.values >= 0).all()), found.variant
-    ((1, 1), True, 'owned_cell')
+    >>> ages = [[31, 40, 28, 35, 52, 33, 47, 29, 38]]
+    >>> found = median(ages, lower=0, upper=120, resolution=1, epsilon=1.0, neighbors="add_remove")
+    >>> found.values.shape, bool((found.values >= 0).all()), found.resolution
+    ((1, 1), True, Fraction(1, 2))
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors
     """
-    records = Records(x, _on(grid), neighbors, mask, n_max)
-    return _release_quantile(records, Fraction(1, 2), definition, grid, epsilon, variant, draws)
+    return quantile(
+        *(x, Fraction(1, 2)),
+        lower=lower,
+        upper=upper,
+        resolution=resolution,
+        epsilon=epsilon,
+        neighbors=neighbors,
+        definition=definition,
+        n_max=n_max,
+        mask=mask,
+        draws=draws,
+    )
 
 
 def quantile(
     x: Any,
     q: float | Fraction,
     *,
-    grid: Grid,
+    lower: float,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
     definition: Definition = "linear",
-    variant: Choice = "auto",
     n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
 ) -> Release:
     """Release the q-quantile of every row; the rest is as for :func:`median`.
 
-    ``q`` is strictly between 0 and 1, a short decimal or a Fraction; its denominator refines the grid if it interpolates.
-    ``definition`` is ``"linear"``, NumPy's interpolation, or ``"lower"``, the record x[ceil(q n)].
+    ``q`` is strictly between 0 and 1, a short decimal or a Fraction. ``definition`` is ``"linear"``, NumPy's interpolation, whose
+    values are multiples of the resolution over the denominator of q, or ``"lower"``, the record x[ceil(q n)].
 
-    >>> ages, grid = [31, 40, 28, 35, 52, 33, 47, 29, 38], Grid(log2_step=0, lower=0, size=128)
-    >>> exact_distribution(quantile, ages, 0.9, definition="lower", grid=grid, epsilon=4.0, neighbors="swap").profile.upper.tolist()
+    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
+    >>> exact_distribution(quantile, ages, 0.9, definition="lower", **options).profile.upper.tolist()
     [52, 127]
     """
-    records = Records(x, _on(grid), neighbors, mask, n_max)
-    return _release_quantile(records, q, definition, grid, epsilon, variant, draws)
+    checks.one_of("definition", definition, ("linear", "lower"))
+    grid = Multiples.between(lower, upper, resolution)
+    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    return _release_ranks(records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), grid, epsilon, draws)
 
 
 def order_statistic(
     x: Any,
     rank: int,
     *,
-    grid: Grid,
+    lower: float,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
-    variant: Choice = "auto",
     n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
 ) -> Release:
     """Release the record of a fixed rank of every row, from 1 to the size of the last axis; the rest is as for :func:`median`.
 
-    >>> ages, grid = [31, 40, 28, 35, 52, 33, 47, 29, 38], Grid(log2_step=0, lower=0, size=128)
-    >>> exact_distribution(order_statistic, ages, 5, grid=grid, epsilon=4.0, neighbors="swap").profile.upper.tolist()
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
+    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0}
+    >>> exact_distribution(order_statistic, ages, 5, neighbors="swap", **options).profile.upper.tolist()
     [35, 38, 40, 47, 52, 127]
     """
-    records = Records(x, _on(grid), neighbors, mask, n_max)
-    return _release_ranks(records, ranks_of_order_statistic(rank, records.size), grid, epsilon, variant, draws)
+    grid = Multiples.between(lower, upper, resolution)
+    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    return _release_ranks(records, ranks_of_order_statistic(rank, records.size), grid, epsilon, draws)
 
 
 def maximum(
     x: Any,
     *,
     tau: int,
-    grid: Grid,
+    lower: float,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
-    variant: Choice = "auto",
     n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
@@ -188,39 +226,40 @@ def maximum(
     References:
         Steinke (2023), Theorem 4; Fang, Dong and Yi (2022).
 
-    >>> ages, grid = [31, 40, 28, 35, 52, 33, 47, 29, 38], Grid(log2_step=0, lower=0, size=128)
-    >>> exact_distribution(maximum, ages, tau=2, grid=grid, epsilon=4.0, neighbors="add_remove").profile.upper.tolist()
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
+    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0}
+    >>> exact_distribution(maximum, ages, tau=2, neighbors="add_remove", **options).profile.upper.tolist()
     [40, 47, 52, 127]
     """
-    records = Records(x, _on(grid), neighbors, mask, n_max)
-    statistic = partial(integer_profiles.maximum, tau=check_shift(tau))
-    return _release(records, statistic, grid, epsilon, variant, draws)
+    grid = Multiples.between(lower, upper, resolution)
+    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), grid, epsilon, draws)
 
 
 def nonnegative_sum(
     x: Any,
     *,
     tau: int,
-    size: int,
-    grid: Grid,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
-    variant: Choice = "auto",
     n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
 ) -> Release:
-    """Release the sum of nonnegative records, with no bound on one of them but the grid's, by shifted inverse sensitivity.
+    """Release the sum of nonnegative records, with no bound on one of them but the sum's, by shifted inverse sensitivity.
 
-    It lies near the sum without the ``tau`` largest records. ``grid`` is that of the records and starts at 0; ``size`` is the
-    number of cells of the sum's range, public, and a larger sum counts as its end. The rest is as for :func:`maximum`.
+    It lies near the sum without the ``tau`` largest records. ``upper`` is the public upper bound of the sum, a multiple of the
+    resolution: a larger sum counts as that, and so does a larger record. The rest is as for :func:`maximum`.
 
-    >>> options = {"tau": 1, "size": 200, "grid": Grid(log2_step=0, lower=0, size=24), "epsilon": 4.0, "neighbors": "swap"}
+    >>> options = {"tau": 1, "upper": 199, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
     >>> exact_distribution(nonnegative_sum, [3, 1, 4, 1, 5, 9], **options).profile.upper.tolist()
     [14, 23, 199]
     """
-    records = Records(x, _on(grid), neighbors, mask, n_max)
-    return _release_total(records, tau, size, grid, epsilon, variant, draws)
+    grid = Multiples.between(0, upper, resolution)
+    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    return _release(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, epsilon, draws)
 
 
 def user_sum(
@@ -228,11 +267,10 @@ def user_sum(
     person_ids: Any,
     *,
     tau: int,
-    size: int,
-    grid: Grid,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Literal["add_remove"],
-    variant: Choice = "auto",
     n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
@@ -242,23 +280,23 @@ def user_sum(
     It lies near the sum without the ``tau`` largest persons. ``person_ids`` are integers or text that broadcast against ``x``; a
     record without one (None, NaN) is absent. The rest is as for :func:`nonnegative_sum`, for one person more or less.
 
-    >>> options = {"tau": 1, "size": 200, "grid": Grid(log2_step=0, lower=0, size=24), "epsilon": 4.0, "neighbors": "add_remove"}
+    >>> options = {"tau": 1, "upper": 199, "resolution": 1, "epsilon": 4.0, "neighbors": "add_remove"}
     >>> exact_distribution(user_sum, [3, 1, 4, 1, 5, 9], ["a", "a", "b", "b", "b", "c"], **options).profile.upper.tolist()
     [13, 23, 199]
     """
     checks.one_of("neighbors", neighbors, ("add_remove",))
-    records = Records(x, _on(grid), neighbors, mask, n_max, person_ids)
-    return _release_total(records, tau, size, grid, epsilon, variant, draws)
+    grid = Multiples.between(0, upper, resolution)
+    records = Records(x, _reader(grid), neighbors, mask, n_max, person_ids)
+    return _release(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, epsilon, draws)
 
 
 def distinct_count(
     ids: Any,
     *,
     tau: int,
-    size: int,
+    upper: int,
     epsilon: float,
     neighbors: Neighbors,
-    variant: Variant = "owned_cell",
     n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
@@ -266,62 +304,54 @@ def distinct_count(
     """Release the number of different ids, one id a person, by shifted inverse sensitivity.
 
     It lies near the number that remains when ``tau`` people leave, those of the rarest ids first. ``ids`` are integers or text
-    ``(..., n)``, and anything else in a list is absent; ``size`` is the number of possible counts, 0 to size - 1, public, and a
-    larger count counts as its end. The rest is as for :func:`maximum`.
+    ``(..., n)``, and anything else in a list is absent; ``upper`` is the largest possible count, public, and a larger one counts
+    as that. The rest is as for :func:`maximum`.
 
-    >>> options = {"tau": 1, "size": 20, "epsilon": 4.0, "neighbors": "add_remove"}
+    >>> options = {"tau": 1, "upper": 19, "epsilon": 4.0, "neighbors": "add_remove"}
     >>> exact_distribution(distinct_count, ["a", "b", "b", "c", "c", "c"], **options).profile.lower.tolist()
     [2, 2, 1, 1, 1, 0]
     """
     records = Records(ids, integer_profiles.codes_of, neighbors, mask, n_max)
     statistic = partial(integer_profiles.distinct_count, tau=check_shift(tau))
-    return _release(records, statistic, Grid(0, 0, size), epsilon, variant, draws)
+    return _release(records, statistic, Multiples.between(0, upper, 1), epsilon, draws)
 
 
 def sum(
     x: Any,
     *,
-    grid: Grid,
+    lower: float,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Literal["swap"],
-    variant: Choice = "auto",
     draws: int = 1,
 ) -> Release:
     """Release the sum of every row, where the number of records is public; the rest is as for :func:`median`.
 
-    >>> grid = Grid(log2_step=0, lower=0, size=121)
-    >>> exact_distribution(sum, [31, 40, 28], grid=grid, epsilon=4.0, neighbors="swap").profile.upper.tolist()
+    >>> options = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
+    >>> exact_distribution(sum, [31, 40, 28], **options).profile.upper.tolist()
     [99, 191, 280, 360]
     """
-    checks.one_of("neighbors", neighbors, ("swap",))
-    records = Records(x, _on(grid), neighbors)
-    n, high_of_one = records.size, grid.size - 1
-    if n == 0 or high_of_one == 0:
-        raise ValueError("a sum or mean needs at least one record and two cells.")
-
-    def statistic(cells: np.ndarray, present: np.ndarray, *, high: int) -> IntegerProfile:
-        return integer_profiles.sum_of_records(cells, high=high_of_one)
-
-    return _release(records, statistic, Grid(grid.log2_step, n * grid.lower, n * high_of_one + 1), epsilon, variant, draws)
+    return _release_sum(x, lower, upper, resolution, epsilon, neighbors, draws, of_mean=False)
 
 
 def mean(
     x: Any,
     *,
-    grid: Grid,
+    lower: float,
+    upper: float,
+    resolution: Resolution,
     epsilon: float,
     neighbors: Literal["swap"],
-    variant: Choice = "auto",
     draws: int = 1,
 ) -> Release:
     """Release the mean of every row, where the number of records is public: :func:`sum`, whose values are divided by it.
 
-    >>> grid = Grid(log2_step=0, lower=0, size=121)
-    >>> exact_distribution(mean, [31, 40, 28], grid=grid, epsilon=4.0, neighbors="swap").profile.upper.tolist()
-    [99, 191, 280, 360]
+    >>> options = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
+    >>> round(exact_distribution(mean, [31, 40, 28], **options).mean_abs_error(33), 1)
+    12.2
     """
-    found = sum(x, grid=grid, epsilon=epsilon, neighbors=neighbors, variant=variant, draws=draws)
-    return found if draws is EVALUATE else replace(found, values=found.values / as_array(x).shape[-1])
+    return _release_sum(x, lower, upper, resolution, epsilon, neighbors, draws, of_mean=True)
 
 
 def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: Any, **options: Any) -> GridDistribution:
@@ -343,10 +373,11 @@ def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: An
     Privacy:
         A function of the private data: not a release.
 
-    >>> ages, grid = [31, 40, 28, 35, 52, 33, 47, 29, 38], Grid(log2_step=0, lower=0, size=128)
-    >>> found = exact_distribution(median, ages, grid=grid, epsilon=4.0, neighbors="swap")
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
+    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0}
+    >>> found = exact_distribution(median, ages, neighbors="swap", **options)
     >>> round(float(found.pmf(35)), 3), round(found.mean_abs_error(35), 2)
-    (0.31, 1.44)
+    (0.167, 1.48)
     """
     found: Any = statistic(x, *arguments, **options, draws=EVALUATE)
     return found
@@ -355,10 +386,9 @@ def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: An
 Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def _on(grid: Grid) -> Read:
-    """How to read records as cells, and which of them are present."""
-    checks.instance("a release", grid, Grid, "dpjax.release.Grid")
-    return partial(to_grid, grid=grid)
+def _reader(grid: Multiples) -> Read:
+    """How to read records as multiples, and which of them are present."""
+    return partial(to_multiples, grid=grid)
 
 
 class Records:
@@ -367,7 +397,6 @@ class Records:
     Attributes:
         batch: the leading axes of ``x``.
         size: how many records a row has room for.
-        of_floats: whether ``x`` is an array of floats.
         neighbors: the relation.
     """
 
@@ -383,7 +412,7 @@ class Records:
             raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
         self.batch, n = array.shape[:-1], array.shape[-1]
         self.size = n if n_max is None else checks.static_integer("n_max", n_max, n, must=f"an integer, at least the {n} of x")
-        self.of_floats, self.neighbors = jnp.issubdtype(array.dtype, jnp.floating), neighbors
+        self.neighbors = neighbors
         self._read, self._x = read, array.reshape(math.prod(self.batch), n)
         self._mask, self._person_ids = self._like_x("mask", mask), self._like_x("person_ids", person_ids)
         if self._mask is not None and self._mask.dtype != np.bool_:
@@ -401,7 +430,7 @@ class Records:
             raise ValueError(f"{name} of shape {given.shape} does not fit x of shape {shape}.") from error
 
     def read(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The cells ``(rows, size)`` of the records, or of persons' totals, and which are present."""
+        """The numbers ``(rows, size)`` of the records, or of persons' totals, and which are present."""
         cells, present = self._read(self._x[rows])
         if self.neighbors == "swap":
             present = np.ones_like(present)  # a NaN has cell 0
@@ -414,65 +443,73 @@ class Records:
         return np.pad(cells, padding), np.pad(present, padding)
 
 
-def _release_quantile(
-    records: Records, q: Any, definition: Definition, grid: Grid, epsilon: float, variant: Choice, draws: int
-) -> Release:
-    checks.one_of("definition", definition, ("linear", "lower"))
-    ranks = ranks_of_quantile(q, definition=definition, neighbors=records.neighbors)
-    return _release_ranks(records, ranks, grid, epsilon, variant, draws)
-
-
-def _release_ranks(records: Records, ranks: Ranks, grid: Grid, epsilon: float, variant: Choice, draws: int) -> Release:
+def _release_ranks(records: Records, ranks: Ranks, grid: Multiples, epsilon: float, draws: int) -> Release:
     statistic = partial(integer_profiles.order_statistic, ranks=ranks, count_is_public=records.neighbors == "swap")
-    return _release(records, statistic, grid, epsilon, variant, draws, integer_profiles.refinement(ranks))
+    refined = ranks.refinement
+    return _release(records, statistic, grid, epsilon, draws, unit=_unit(grid, refined, grid.resolution / refined))
 
 
-def _release_total(records: Records, tau: int, size: int, grid: Grid, epsilon: float, variant: Choice, draws: int) -> Release:
-    if grid.lower != 0:
-        raise ValueError(f"a sum of nonnegative records needs a grid that starts at 0, this one starts at {grid.lower}.")
-    statistic = partial(integer_profiles.nonnegative_sum, tau=check_shift(tau))
-    return _release(records, statistic, Grid(grid.log2_step, 0, size), epsilon, variant, draws)
+def _unit(grid: Multiples, times: int, resolution: Fraction) -> tuple[Fraction, int, int]:
+    """The resolution, start and end of a statistic that is so many times as long as the grid."""
+    return resolution, times * grid.start, times * (grid.start + grid.size - 1)
+
+
+def _release_sum(
+    x: Any, lower: float, upper: float, resolution: Resolution, epsilon: float, neighbors: Neighbors, draws: int, *, of_mean: bool
+) -> Release:
+    checks.one_of("neighbors", neighbors, ("swap",))
+    grid = Multiples.between(lower, upper, resolution)
+    records = Records(x, _reader(grid), neighbors)
+    n = records.size
+    if n == 0:
+        raise ValueError("a sum or mean needs at least one record.")
+
+    def statistic(cells: np.ndarray, present: np.ndarray, *, high: int) -> IntegerProfile:
+        return integer_profiles.sum_of_records(cells, high=high)
+
+    return _release(records, statistic, grid, epsilon, draws, unit=_unit(grid, n, grid.resolution / (n if of_mean else 1)))
 
 
 def _release(
     records: Records,
     statistic: Callable[..., IntegerProfile],
-    grid: Grid,
+    grid: Multiples,
     epsilon: float,
-    variant: Choice,
     draws: int,
-    refined: int = 1,
+    *,
+    unit: tuple[Fraction, int, int] | None = None,
 ) -> Release:
-    """Draw from the statistic's profiles, in refined cells of the grid of its values."""
+    """Draw from the statistic's profiles; ``unit`` is their resolution, start and end, where those are not the grid's."""
     rate_of(epsilon)
-    if checks.one_of("variant", variant, ("auto", *VARIANTS)) == "auto":
-        variant = "cell" if records.of_floats else "owned_cell"
-    own: Variant = "cell" if variant == "cell" else "owned_cell"
-    high = grid.size - (own == "owned_cell")
+    resolution, start, end = (grid.resolution, grid.start, grid.start + grid.size - 1) if unit is None else unit
 
     @lru_cache(maxsize=1)  # many draws of the same rows come one after the other
     def profile(first: int, last: int) -> IntegerProfile:
-        return statistic(*records.read(slice(first, last)), high=high)
+        return statistic(*records.read(slice(first, last)), high=grid.size - 1)
 
+    ends = profile(0, 0)  # raises for public numbers that do not fit
+    if max(abs(start), abs(end)) > 2**53:
+        raise ValueError("a float cannot count so far: take a coarser resolution, or bounds closer to 0.")
     if draws is EVALUATE:
         if records.batch:
             raise ValueError(f"exact_distribution takes one dataset (n,), got the leading shape {records.batch}.")
-        of_one: Any = GridDistribution(IntegerProfile(*(side[0] for side in profile(0, 1))), float(epsilon), own, refined)
+        of_one: Any = GridDistribution(IntegerProfile(*(side[0] for side in profile(0, 1))), float(epsilon), resolution, start)
         return of_one
     number = checks.static_integer("draws", draws, 1)
-    levels = max(2, *(side.shape[-1] for side in profile(0, 0))) - 1
+    levels = max(2, *(side.shape[-1] for side in ends)) - 1
     tables = public_tables(epsilon, levels=levels)
 
     def on_host(row: int, words: list[int], more: More) -> int:
-        lower, upper = (side[0].tolist() for side in statistic(*records.read(slice(row, row + 1)), high=high))
-        return exact_draw(epsilon, lower, upper, words, variant=own, more=more)
+        lower, upper = (side[0].tolist() for side in statistic(*records.read(slice(row, row + 1)), high=grid.size - 1))
+        return exact_draw(epsilon, lower, upper, words, more=more)
 
     def on_device(rows: slice, words: jax.Array) -> Draw:
-        return certified_draw(tables, *profile(rows.start, rows.stop), words, variant=own)
+        return certified_draw(tables, *profile(rows.start, rows.stop), words)
 
-    drawn = draw_lanes(math.prod(records.batch), number, 2 * levels, WORDS, on_device, on_host) // refined
-    cells = drawn.reshape(number, *records.batch)
-    return Release(cells, grid.values(cells), cost_of(float(epsilon), number, records.neighbors), grid, own, number)
+    drawn = draw_lanes(math.prod(records.batch), number, 2 * levels, WORDS, on_device, on_host)
+    multiples = (start + drawn).reshape(number, *records.batch)
+    guarantee = cost_of(float(epsilon), number, records.neighbors)
+    return Release(values_of(multiples, resolution), multiples, resolution, guarantee)
 
 
 def cost_of(epsilon: float, draws: int, neighbors: str) -> Guarantee:

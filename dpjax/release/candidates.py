@@ -17,7 +17,7 @@ from dpjax.release.api import EVALUATE, Records, Release, cost_of, refuse_traces
 from dpjax.release.exact import More, exact_choice
 from dpjax.release.grid import as_array, as_reals, clip_integers, is_integer, without_axes
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
-from dpjax.release.tables import MOST_LEVELS, public_tables, rate_of
+from dpjax.release.tables import MOST_LEVELS, level_weights, rate_of
 from dpjax.release.words import draw_lanes
 
 
@@ -48,7 +48,7 @@ def mode(x: Any, *, candidates: Sequence[float], epsilon: float, neighbors: Neig
         neighbors=neighbors,
         draws=draws,
     )
-    return replace(found, values=labels[found.cells])
+    return replace(found, values=labels[found.multiples])
 
 
 def release_choice(
@@ -75,7 +75,7 @@ def release_choice(
         draws: how many from each row; each costs epsilon.
 
     Returns:
-        A :class:`Release` whose cells and values are numbers of candidates, 0, ..., k - 1; it has no grid and no variant.
+        A :class:`Release` whose values are numbers of candidates, 0, ..., k - 1; it has no resolution.
 
     Raises:
         TypeError: under a trace; ``scores`` that are not integers, a ``sensitivity`` that is a float.
@@ -90,7 +90,7 @@ def release_choice(
         McSherry and Talwar (2007); Dong, Durfee and Rogers (2020), for the half where all change in the same direction.
 
     >>> found = release_choice([[3, 41, 7]], epsilon=2.0, sensitivity=1, lower=0, upper=100, neighbors="swap")
-    >>> found.cells.tolist(), print(found.guarantee)
+    >>> found.multiples.tolist(), print(found.guarantee)
     2-DP and 2-bounded-range under swap neighbors
     ([[1]], None)
     """
@@ -114,16 +114,16 @@ def release_choice(
     inside = clamped_scores(scores, least, least + most)
     costs = (inside.max(axis=-1, keepdims=True) - inside).astype(np.int32)
     batch, rows, k = costs.shape[:-1], math.prod(costs.shape[:-1]), costs.shape[-1]
-    costs, tables = costs.reshape(rows, k), public_tables(sharp, levels=most + 1)
+    costs, weights = costs.reshape(rows, k), level_weights(sharp, most + 1)
 
     def on_host(row: int, words: list[int], more: More) -> int:
         return exact_choice(sharp, costs[row].tolist(), words, more=more)
 
     def on_device(some: slice, words: jax.Array) -> Draw:
-        return certified_choice(tables, costs[some], words)
+        return certified_choice(weights, costs[some], words)
 
-    cells = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
-    return Release(cells, cells.astype(np.float64), cost_of(float(epsilon), number, relation), None, None, number)
+    chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
+    return Release(chosen.astype(np.float64), chosen, None, cost_of(float(epsilon), number, relation))
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:

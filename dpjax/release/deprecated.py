@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import make_dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
-from dpjax.release import api, candidates, distribution, exact, integer_profiles, sampler, tables
+from dpjax.release import api, candidates, distribution
 
 Quantile = make_dataclass("Quantile", ["q", ("definition", str, "linear")], frozen=True)
 OrderStatistic = make_dataclass("OrderStatistic", ["rank"], frozen=True)
@@ -28,17 +29,24 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 }
 
 
+class Grid(NamedTuple):
+    """Was a grid of cells of width 2^log2_step from ``lower`` on: now ``lower``, ``upper`` and ``resolution`` of each function."""
+
+    log2_step: int
+    lower: float
+    size: int
+
+
 def release(x: Any, *, statistic: Any, law: str = "auto", **options: Any) -> api.Release:
     """Was the release of any statistic: now a function of each."""
     function, arguments = _asked(statistic, law, options)
     return function(x, **arguments)
 
 
-def exact_law(x: Any, *, statistic: Any, law: str = "auto", **options: Any) -> GridLaw:
-    """Is :func:`dpjax.release.exact_distribution`."""
+def exact_law(x: Any, *, statistic: Any, law: str = "auto", **options: Any) -> distribution.GridDistribution:
+    """Is :func:`dpjax.release.exact_distribution`, and speaks in the units of the data."""
     function, arguments = _asked(statistic, law, options)
-    found = api.exact_distribution(function, x, **arguments)
-    return GridLaw(found.profile, found.epsilon, found.variant, found.refined)
+    return api.exact_distribution(function, x, **arguments)
 
 
 def _asked(statistic: Any, law: str, options: dict[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -46,60 +54,36 @@ def _asked(statistic: Any, law: str, options: dict[str, Any]) -> tuple[Callable[
     kind = statistic if isinstance(statistic, str) else type(statistic)
     if kind not in _FUNCTIONS:
         raise ValueError(f"statistic must be one of {', '.join(map(repr, _FUNCTIONS))}; got {statistic!r}.")
-    given = options | ({} if isinstance(statistic, str) else vars(statistic)) | ({} if law == "auto" else {"variant": law})
+    if law not in ("auto", "owned_cell"):
+        raise ValueError(f"there is one distribution on a grid, in which a value keeps mass: law={law!r} is gone.")
+    given = options | ({} if isinstance(statistic, str) else vars(statistic))
     given = {name: value for name, value in given.items() if value is not None}
-    if "persons" in given and isinstance(statistic, Total):
-        return api.user_sum, {"person_ids": given.pop("persons"), **given}
+    grid, size = given.pop("grid", None), given.pop("size", None)
+    if grid is not None:
+        step = Fraction(2) ** grid.log2_step
+        least = Fraction(grid.lower)
+        given |= {"resolution": step, "lower": least, "upper": least + ((size or grid.size) - 1) * step}
+    elif size is not None:
+        given["upper"] = size - 1
+    if isinstance(statistic, Total):
+        given.pop("lower", None)
+        if "persons" in given:
+            return api.user_sum, {"person_ids": given.pop("persons"), **given}
     return _FUNCTIONS[kind], given
-
-
-class GridLaw(distribution.GridDistribution):
-    """Is :class:`dpjax.release.GridDistribution`."""
-
-    knots = property(lambda self: self.profile)
-    law = property(lambda self: self.variant)
-
-
-def log_pmf(knots: Any, epsilon: float, cells: Any, *, law: Any) -> Any:
-    """Is ``GridDistribution(profile, epsilon, variant).log_pmf(cells)``."""
-    return distribution.GridDistribution(knots, epsilon, law).log_pmf(cells)
-
-
-def certified_draw(*arguments: Any, law: Any, precision: int = 32) -> sampler.Draw:
-    """Is ``sampler.certified_draw``."""
-    return sampler.certified_draw(*arguments, variant=law, precision=precision)
-
-
-def host_exact(*arguments: Any, law: Any, more: exact.More) -> int:
-    """Is ``exact.exact_draw``."""
-    return exact.exact_draw(*arguments, variant=law, more=more)
 
 
 _STATISTICS = "median, quantile, order_statistic, maximum, nonnegative_sum, user_sum, distinct_count, sum, mean or mode"
 _NAMES: dict[str, tuple[Any, str]] = {
     "release": (release, _STATISTICS),
     "exact_law": (exact_law, "exact_distribution"),
-    "GridLaw": (GridLaw, "GridDistribution"),
-    "log_pmf": (log_pmf, "GridDistribution.log_pmf"),
+    "GridLaw": (distribution.GridDistribution, "GridDistribution"),
+    "Grid": (Grid, "lower=, upper= and resolution="),
     "Quantile": (Quantile, "quantile"),
     "OrderStatistic": (OrderStatistic, "order_statistic"),
     "Maximum": (Maximum, "maximum"),
     "Total": (Total, "nonnegative_sum"),
     "Distinct": (Distinct, "distinct_count"),
     "Mode": (Mode, "mode"),
-    "Draw": (sampler.Draw, "sampler.Draw"),
-    "certified_draw": (certified_draw, "sampler.certified_draw"),
-    "certified_choice": (sampler.certified_choice, "sampler.certified_choice"),
-    "host_exact": (host_exact, "exact.exact_draw"),
-    "exact_choice": (exact.exact_choice, "exact.exact_choice"),
-    "Tables": (tables.Tables, "tables.Tables"),
-    "public_tables": (tables.public_tables, "tables.public_tables"),
-    "Knots": (integer_profiles.IntegerProfile, "integer_profiles.IntegerProfile"),
-    "order_knots": (integer_profiles.order_statistic, "integer_profiles.order_statistic"),
-    "sum_knots": (integer_profiles.sum_of_records, "integer_profiles.sum_of_records"),
-    "maximum_knots": (integer_profiles.maximum, "integer_profiles.maximum"),
-    "total_knots": (integer_profiles.nonnegative_sum, "integer_profiles.nonnegative_sum"),
-    "distinct_knots": (integer_profiles.distinct_count, "integer_profiles.distinct_count"),
 }
 
 

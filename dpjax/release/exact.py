@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import accumulate
 
-from dpjax.release.distribution import Piece, Variant, pieces_of
+from dpjax.release.distribution import Piece, pieces_of
 from dpjax.release.tables import DIGITS, Enclosure, digit_probability, exponential, own_weight, rate_of
 
 More = Callable[[int, int], int]
@@ -47,31 +47,28 @@ class Bits:
             self.read()
 
 
-def exact_draw(
-    epsilon: float, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, variant: Variant, more: More
-) -> int:
-    """Return the cell that the uniforms stand for, whatever it takes.
+def exact_draw(epsilon: float, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, more: More) -> int:
+    """Return the number that the uniforms stand for, whatever it takes.
 
     Args:
         epsilon: as for the tables.
         lower: the integer values downwards, as for the device.
         upper: upwards.
         words: the 27 words of the lane.
-        variant: as for the device.
         more: ``more(role, i)``, the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
 
     Returns:
-        The cell.
+        The number.
     """
     rate = rate_of(epsilon)
-    pieces = pieces_of(lower, upper, variant)
+    pieces = pieces_of(lower, upper)
     piece = pieces[_piece_of(rate, pieces, Bits(words[:2], 0, more))]
     digits = 0
     for k in range(1, DIGITS + 1):
         uniform = Bits(words[1 + k : 2 + k], k, more)
         digits = 2 * digits + uniform.below(partial(digit_probability, rate, k))
     step = _step(rate, piece.width, digits, Bits(words[2 + DIGITS : 3 + DIGITS], DIGITS + 1, more))
-    return piece.inner - 1 - step if piece.below else piece.inner + step
+    return piece.inner - step if piece.below else piece.inner + step
 
 
 def exact_choice(epsilon: float | Fraction, costs: Sequence[int], words: Sequence[int], *, more: More) -> int:

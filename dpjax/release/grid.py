@@ -1,4 +1,4 @@
-"""The public grid of a release, and the total map that takes every record to it."""
+"""The public multiples of a release, and the total map that takes every record to one of them."""
 
 from __future__ import annotations
 
@@ -12,76 +12,64 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpjax import checks
 
-_LARGEST = 2**31 - 2  # cells: one more point than cells still fits into int32
+_LARGEST = 2**31 - 2
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Cells of width 2^log2_step from ``lower`` on; all of it is public, and chosen without the data.
-
-    Cell i is [lower + i step, lower + (i+1) step), for i = 0, ..., size - 1. Values and bounds are exact: a ``lower`` that is no
-    multiple of the step is refused.
+class Multiples:
+    """The multiples of a resolution from a lower to an upper bound, counted from the lower one; all of it is public.
 
     Attributes:
-        log2_step: an integer; 0 for integers, -7 for steps of 1/128.
-        lower: the lower bound, a multiple of the step.
-        size: the number of cells, 1 to 2^31 - 2.
-
-    Raises:
-        ValueError: a ``log2_step`` or ``size`` out of range, a ``lower`` off the grid, or a grid that float64 cannot hold.
-
-    >>> grid = Grid(log2_step=-1, lower=10, size=4)
-    >>> grid.values(range(4)).tolist(), grid.upper
-    ([10.0, 10.5, 11.0, 11.5], 12.0)
+        resolution: positive, exact.
+        start: the lower bound, as a number of multiples.
+        size: how many there are, 2 to 2^31 - 2.
     """
 
-    log2_step: int
-    lower: float
+    resolution: Fraction
+    start: int
     size: int
 
-    def __post_init__(self) -> None:
-        checks.static_integer("log2_step", self.log2_step, -1000, 900)
-        checks.static_integer("size", self.size, 1, _LARGEST)
-        if not np.isfinite(self.lower):
-            raise ValueError(f"lower must be finite, got {self.lower}.")
-        start = Fraction(self.lower) / self._step
-        if start.denominator != 1:
-            raise ValueError(f"lower must be a multiple of the step 2^{self.log2_step}, got {self.lower}.")
-        if max(abs(start), abs(start + int(self.size))) > 2**53:
-            raise ValueError("float64 cannot hold every value of this grid: take a larger step or bounds closer to 0.")
+    @staticmethod
+    def between(lower: float, upper: float, resolution: float | Fraction | str) -> Multiples:
+        """Return the multiples from ``lower`` to ``upper``, each read as the decimal that it is written as.
+
+        Raises:
+            TypeError: a JAX array.
+            ValueError: bounds that are not finite or not multiples of the resolution, ``lower >= upper``, or more than 2^31 - 2
+                values, or values that float64 does not hold.
+
+        >>> Multiples.between(0, 0.3, 0.1)
+        Multiples(resolution=Fraction(1, 10), start=0, size=4)
+        """
+        step = checks.resolution(resolution, (lower, upper), 2**51)
+        if max(step.numerator, step.denominator) >= 2**1000:
+            raise ValueError(f"resolution {resolution} is out of the range of floats.")
+        ends = [checks.exact(bound) for bound in (lower, upper)]
+        if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
+            raise ValueError(f"lower and upper must be finite, and lower below upper, got {lower} and {upper}.")
+        start, end = (int(bound / step) for bound in ends if bound is not None)
+        if end - start >= _LARGEST:
+            raise ValueError(f"{end - start + 1} multiples of {resolution} are more than 2^31 - 2: take a coarser resolution.")
+        return Multiples(step, start, end - start + 1)
 
     @property
-    def _step(self) -> Fraction:
-        return Fraction(2) ** int(self.log2_step)
-
-    @property
-    def start(self) -> int:
-        """The lower bound in steps."""
-        return int(Fraction(self.lower) / self._step)
-
-    @property
-    def step(self) -> float:
-        """The width of a cell."""
-        return float(self._step)
+    def lower(self) -> float:
+        """The smallest value."""
+        return float(self.start * self.resolution)
 
     @property
     def upper(self) -> float:
-        """The end of the last cell."""
-        return float(Fraction(self.lower) + int(self.size) * self._step)
-
-    def values(self, cells: ArrayLike) -> np.ndarray:
-        """The lower ends of cells, exact in float64."""
-        return np.ldexp(self.start + np.asarray(cells, np.float64), int(self.log2_step))
+        """The largest value."""
+        return float((self.start + self.size - 1) * self.resolution)
 
 
-def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Take every record to the cell it lies in, on the host: a map of one record at a time, so neighbours stay neighbours.
+def to_multiples(x: Any, grid: Multiples) -> tuple[np.ndarray, np.ndarray]:
+    """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbours stay neighbours.
 
-    Records beyond the grid go to its first or last cell.
+    Halfway between two it is the even one. Records beyond the bounds are clamped to them.
 
     Args:
         x: real numbers of any shape: an array of floats or integers, or a list, whose elements may be integers of any size. An
@@ -89,32 +77,30 @@ def to_grid(x: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         grid: public.
 
     Returns:
-        The cells, int32, and which records are numbers, bool; a NaN has cell 0. Both of the shape of ``x``.
+        Their numbers counted from the lower bound, int32, and which records are numbers, bool; a NaN has 0. Both of the shape of
+        ``x``.
 
     Raises:
         TypeError: ``x`` is an array of text or of complex numbers, or a masked array.
         ValueError: rows of different lengths.
 
-    >>> to_grid([9.0, 10.7, 11.99, 1e300, float("nan")], Grid(log2_step=-1, lower=10, size=4))[0].tolist()
+    >>> to_multiples([0.04, 0.07, 0.29, 1e300, float("nan")], Multiples.between(0, 0.3, 0.1))[0].tolist()
     [0, 1, 3, 3, 0]
     """
     array = as_reals(x)
-    # Integers are rounded down to the grid before they become floats, which would round those from 2^53 on to nearest.
-    ends, shift = (math.floor(grid.lower), math.ceil(grid.upper)), max(int(grid.log2_step), 0)
+    ends = math.floor(grid.lower) - 1, math.ceil(grid.upper) + 1  # integers may be larger than float64 holds
     if array.dtype.kind in "iu":
-        shift = min(shift, 8 * array.dtype.itemsize - 1)
-        array = clip_integers(array, *ends) >> shift << shift
+        array = clip_integers(array, *ends)
     elif array.dtype.kind == "O":
-        exact = [v if isinstance(v, float) else min(max(v, ends[0]), ends[1]) >> shift << shift for v in array.flat]
+        exact = [v if isinstance(v, float) else min(max(v, ends[0]), ends[1]) for v in array.flat]
         array = np.array(exact, np.float64).reshape(array.shape)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         records = array.astype(np.float64)
         present = ~np.isnan(records)
         inside = np.clip(np.where(present, records, grid.lower), grid.lower, grid.upper)
-        # Exact: a power of two scales without rounding (but for what underflows), and both are within 2^53 steps of 0.
-        steps = np.floor(np.ldexp(inside, -int(grid.log2_step)))
-        steps = np.where((inside < 0) & (steps == 0), -1.0, steps)
-        cells = np.clip(steps - grid.start, 0, grid.size - 1)
+        # As in dpjax.numerics.multiples.
+        number = np.rint(inside * grid.resolution.denominator / grid.resolution.numerator)
+        cells = np.clip(number - grid.start, 0, grid.size - 1)
     return cells.astype(np.int32), present
 
 

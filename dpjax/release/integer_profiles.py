@@ -26,11 +26,6 @@ class IntegerProfile(NamedTuple):
     upper: np.ndarray
 
 
-def refinement(ranks: Ranks) -> int:
-    """Into how many refined cells an interpolated quantile cuts each cell; 1 where it reads records only."""
-    return 1 if ranks.definition == "lower" else ranks.denominator
-
-
 def order_statistic(cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, high: int, count_is_public: bool) -> IntegerProfile:
     """Return the profile of an order statistic or a quantile, in refined cells.
 
@@ -45,7 +40,7 @@ def order_statistic(cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, hig
         ValueError: a refined range beyond 2^31 - 1, or a denominator too large for exact ranks.
     """
     n_max = cells.shape[-1]
-    refined = refinement(ranks)
+    refined = ranks.refinement
     if ranks.denominator * (n_max + 2) >= 2**31:
         raise ValueError(
             f"q has the denominator {ranks.denominator}, too large for exact ranks of {n_max} records; "

@@ -1,7 +1,8 @@
 """The draw on the device, in 32-bit integers: a cell, and whether the words of this lane decide it beyond doubt.
 
-Piece i has width w_i and weight w_i e^(-lam l_i); within it, cell j = floor(w H), counted from the inner end, where H has density
-proportional to e^(-lam x) on [0, 1). Both are truncated here, with known bounds:
+Piece i has width w_i and weight w_i e^(-lam l_i), the value itself that of its depth (``distribution.py``); within a piece, cell
+j = floor(w H), counted from the inner end, where H has density proportional to e^(-lam x) on [0, 1). Both are truncated here, with
+known bounds:
 
 * weights in units that depend on the row: a_i <= true weight < a_i + 2 (one for the table's mantissa, one for the shift). With P
   pieces, A the sum of all a, u the two words of a uniform U, t = floor(u A / 2^64): the true Z U lies in [t, t + 2P + 2), and the
@@ -30,11 +31,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.batching import broadcast_rows
+from dpjax.numerics.batching import broadcast_rows, concatenate
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.two_words import Words, add, at_most, bit_length, select, shift_right, subtract, times_word, upper_product
-from dpjax.release.distribution import Variant
-from dpjax.release.tables import DIGITS, Tables
+from dpjax.release.tables import DIGITS, Tables, Weights
 
 CHOICE_WORDS = 2  # of a lane: the piece
 WORDS = CHOICE_WORDS + DIGITS + 1  # and the digits, and the rest
@@ -76,40 +76,37 @@ class Sums(NamedTuple):
     last: jax.Array
 
 
-@partial(jax.jit, static_argnames=("variant", "precision"))
-def certified_draw(
-    tables: Tables, lower: jax.Array, upper: jax.Array, words: jax.Array, *, variant: Variant, precision: int = 32
-) -> Draw:
-    """Draw one cell for each lane.
+@partial(jax.jit, static_argnames=("precision",))
+def certified_draw(tables: Tables, lower: jax.Array, upper: jax.Array, words: jax.Array, *, precision: int = 32) -> Draw:
+    """Draw one number for each lane.
 
     Args:
         tables: of :func:`dpjax.release.tables.public_tables`, for at least as many levels as either side has pieces.
         lower: int32 ``(..., D+1)``, the integer values that the statistic can reach downwards after 0, 1, ..., D changes.
         upper: int32 ``(..., U+1)``, upwards; ``upper[..., 0] == lower[..., 0]``.
         words: uint32 ``(27, ...)`` or ``(27, draws, ...)``: independent fair bits, for every lane of its own.
-        variant: ``"cell"`` or ``"owned_cell"``.
         precision: how many leading bits of every word and weight there are, 4 to 32; the others are 0. Fewer than 32 leave more
             lanes in doubt, and none wrong: that is how tests see that the certification works.
 
     Returns:
         A :class:`Draw` of the shape of one word.
     """
-    return _by_rows(partial(_draw, tables, variant, precision), (lower, upper), words)
+    return _by_rows(partial(_draw, tables, precision), (lower, upper), words)
 
 
 @jax.jit
-def certified_choice(tables: Tables, costs: jax.Array, words: jax.Array) -> Draw:
+def certified_choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:
     """Choose one candidate for each lane, with probability proportional to e^(-lam cost).
 
     Args:
-        tables: as above, for every cost up to the largest that any dataset can have.
-        costs: int32 ``(..., k)``, from 0 on. A cost beyond the tables leaves its row in doubt, and is never clipped.
+        weights: of :func:`dpjax.release.tables.level_weights`, for every cost up to the largest that any dataset can have.
+        costs: int32 ``(..., k)``, from 0 on. A cost beyond them leaves its row in doubt, and is never clipped.
         words: uint32 ``(2, ...)`` or ``(2, draws, ...)``.
 
     Returns:
         A :class:`Draw` with the index of the candidate as its cell.
     """
-    return _by_rows(partial(_choice, tables), (costs,), words)
+    return _by_rows(partial(_choice, weights), (costs,), words)
 
 
 def _by_rows(draw: Callable[..., Draw], sides: Sequence[jax.Array], words: jax.Array) -> Draw:
@@ -135,17 +132,18 @@ def _by_rows(draw: Callable[..., Draw], sides: Sequence[jax.Array], words: jax.A
     return Draw(*(part.reshape(shape) for part in found))
 
 
-def _draw(tables: Tables, variant: Variant, precision: int, lower: jax.Array, upper: jax.Array, words: jax.Array) -> Draw:
+def _draw(tables: Tables, precision: int, lower: jax.Array, upper: jax.Array, words: jax.Array) -> Draw:
     if not 4 <= precision <= 32:
         raise ValueError(f"precision must be from 4 to 32, got {precision}.")
     # In the order upwards, downwards, the value's own cell.
-    up, down, own = upper.shape[-1] - 1, lower.shape[-1] - 1, int(variant == "owned_cell")
-    one = jnp.ones((lower.shape[0], own), jnp.int32)
+    up, down, rows = upper.shape[-1] - 1, lower.shape[-1] - 1, lower.shape[0]
+    one = jnp.ones((rows, 1), jnp.int32)
     widths = jnp.concatenate([jnp.diff(upper), -jnp.diff(lower), one], axis=-1).astype(jnp.uint32)
-    inners = jnp.concatenate([upper[:, :-1] + own, lower[:, :-1], upper[:, :own]], axis=-1)
+    inners = jnp.concatenate([upper[:, :-1] + 1, lower[:, :-1] - 1, upper[:, :1]], axis=-1)
+    depth = _depth(lower, upper)
     high, low, scale = (
-        jnp.concatenate([level[:up], level[:down], value[None][:own].astype(level.dtype)])
-        for level, value in zip(map(jnp.asarray, tables[:3]), jnp.asarray(tables.own), strict=True)
+        concatenate(jnp.concatenate([level[:up], level[:down]]), own[depth - 1][:, None])
+        for level, own in zip(map(jnp.asarray, tables.levels), map(jnp.asarray, tables.own), strict=True)
     )
     sums = weigh(widths, Words(high, low), scale)
     index, certain = choose(sums, Words(words[0], words[1]), precision)
@@ -163,11 +161,22 @@ def _draw(tables: Tables, variant: Variant, precision: int, lower: jax.Array, up
     step, sure = _within(width, digits, words[CHOICE_WORDS + DIGITS], jnp.asarray(tables.slack), 2 ** (32 - precision))
     step = step.astype(jnp.int32)
     below = (index >= up) & (index < up + down)
-    return Draw(jnp.where(below, inner - 1 - step, inner + step), certain & ~ties & sure)
+    return Draw(jnp.where(below, inner - step, inner + step), certain & ~ties & sure)
 
 
-def _choice(tables: Tables, costs: jax.Array, words: jax.Array) -> Draw:
-    high, low, scale = (jnp.asarray(table) for table in tables[:3])
+def _depth(lower: jax.Array, upper: jax.Array) -> jax.Array:
+    """How many changes move the value, int32 ``(rows,)``; one more than there are levels if none do."""
+    most = np.int32(max(lower.shape[-1], upper.shape[-1]))
+
+    def moves(side: jax.Array) -> jax.Array:
+        unmoved = jnp.sum(side == side[:, :1], axis=-1, dtype=jnp.int32)
+        return jnp.where(unmoved == side.shape[-1], most, unmoved)
+
+    return jnp.minimum(moves(lower), moves(upper))
+
+
+def _choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:
+    high, low, scale = (jnp.asarray(table) for table in weights)
     covered = jnp.all((costs >= 0) & (costs < scale.size), axis=-1)
     level = jnp.clip(costs, 0, scale.size - 1)
     sums = weigh(jnp.ones(costs.shape, jnp.uint32), Words(high[level], low[level]), scale[level])

@@ -32,6 +32,12 @@ class Enclosure(NamedTuple):
         drop = max(high.bit_length() - bits, 0)
         return Enclosure(low >> drop, -(-high >> drop), self.scale + other.scale - drop)
 
+    def over(self, other: Enclosure, bits: int) -> Enclosure:
+        """The quotient, to about so many bits."""
+        shift = max(bits + other.high.bit_length() - self.low.bit_length() + 2, 0)
+        low, high = (self.low << shift) // other.high, -((-self.high << shift) // other.low)
+        return Enclosure(low, high, self.scale - other.scale + shift)
+
 
 def exponential(x: Fraction, bits: int) -> Enclosure:
     """Enclose e^-x for x >= 0, to about so many bits: Taylor's series after halvings, then squarings."""
@@ -65,22 +71,32 @@ def floor_of(enclose: Callable[[int], Enclosure], bits: int) -> tuple[int, int]:
         precision *= 2
 
 
-class Tables(NamedTuple):
-    """What a draw reads besides integer profiles and words.
+class Weights(NamedTuple):
+    """Numbers between mantissa and mantissa + 1, times 2^-scale.
 
     Attributes:
-        high: uint32 ``(levels,)``, the upper 30 bits of each weight's mantissa.
-        low: uint32 ``(levels,)``, the lower 32 bits.
-        scale: int32 ``(levels,)``: e^(-lam l) is between mantissa and mantissa + 1, times 2^-scale.
-        own: uint32 ``(3,)``, the same three numbers for the cell of the value itself, lam / (1 - e^-lam).
-        thresholds: uint32 ``(24,)``, floor(2^32 / (1 + e^(lam 2^-k))) for k = 1, ..., 24.
-        slack: uint32 scalar, how far the last word can be from the fraction it stands for, in units of 2^-32.
+        high: uint32 ``(k,)``, the upper 30 bits of each mantissa.
+        low: uint32 ``(k,)``, the lower 32 bits.
+        scale: int32 ``(k,)``.
     """
 
     high: np.ndarray
     low: np.ndarray
     scale: np.ndarray
-    own: np.ndarray
+
+
+class Tables(NamedTuple):
+    """What a draw reads besides integer profiles and words.
+
+    Attributes:
+        levels: e^(-lam l) for l = 0, ..., levels - 1.
+        own: of the value itself, lam / (1 - e^-lam) e^(lam (c - 1)) for a depth c = 1, ..., levels + 1.
+        thresholds: uint32 ``(24,)``, floor(2^32 / (1 + e^(lam 2^-k))) for k = 1, ..., 24.
+        slack: uint32 scalar, how far the last word can be from the fraction it stands for, in units of 2^-32.
+    """
+
+    levels: Weights
+    own: Weights
     thresholds: np.ndarray
     slack: np.ndarray
 
@@ -112,39 +128,57 @@ def digit_probability(rate: Fraction, k: int, bits: int) -> Enclosure:
     return Enclosure((e.low << bits) // (one + e.low), -(-(e.high << bits) // (one + e.high)), bits)
 
 
-def public_tables(epsilon: float | Fraction, *, levels: int) -> Tables:
-    """Return the tables for so many levels.
+def own_weight_at(rate: Fraction, depth: int, bits: int) -> Enclosure:
+    """Enclose lam / (1 - e^-lam) e^(lam (depth - 1))."""
+    return own_weight(rate, bits + 8).over(exponential(rate * (depth - 1), bits + 8), bits + 8)
+
+
+def level_weights(epsilon: float | Fraction, levels: int) -> Weights:
+    """Return e^(-lam l) for l = 0, ..., levels - 1.
 
     Args:
         epsilon: from 2^-30 to 64; a float's exact value is meant.
-        levels: how many levels the profile has, a number that the shape of the data gives.
+        levels: a number that the shape of the data gives.
 
     Raises:
         ValueError: a bad epsilon or number of levels.
     """
     if not 1 <= levels <= MOST_LEVELS:
         raise ValueError(f"levels must be from 1 to 2^24, got {levels}.")
-    rate = rate_of(epsilon)
-    precision = _BITS + _GUARD + levels.bit_length()
-    step, power = exponential(rate, precision), Enclosure(1 << precision, 1 << precision, precision)
-    high, low, scales = np.zeros(levels, np.uint32), np.zeros(levels, np.uint32), np.zeros(levels, np.int32)
-    high[0], scales[0] = 1 << (_BITS - 33), _BITS - 1
-    for level in range(1, levels):
-        power = power.times(step, precision)
+    rate, precision = rate_of(epsilon), _precision(levels)
+    one = Enclosure(1 << precision, 1 << precision, precision)
+    return _powers(one, exponential(rate, precision), levels, lambda level: partial(exponential, rate * level))
+
+
+def public_tables(epsilon: float | Fraction, *, levels: int) -> Tables:
+    """Return the tables for so many levels; see :func:`level_weights`."""
+    rate, precision = rate_of(epsilon), _precision(levels)
+    one = Enclosure(1 << precision, 1 << precision, precision)
+    rising = one.over(exponential(rate, precision), precision)
+    digits = [floor_of(partial(digit_probability, rate, k), 32) for k in range(1, DIGITS + 1)]
+    slack = rate / 2 ** (DIGITS + 3) * 2**32
+    return Tables(
+        levels=level_weights(epsilon, levels),
+        own=_powers(own_weight(rate, precision), rising, levels + 1, lambda level: partial(own_weight_at, rate, level + 1)),
+        thresholds=np.array([mantissa >> (scale - 32) for mantissa, scale in digits], np.uint32),
+        slack=np.array(-(-slack.numerator // slack.denominator), np.uint32),
+    )
+
+
+def _precision(levels: int) -> int:
+    return _BITS + _GUARD + levels.bit_length()
+
+
+def _powers(first: Enclosure, step: Enclosure, count: int, exactly: Callable[[int], Callable[[int], Enclosure]]) -> Weights:
+    """The numbers first * step^i for i = 0, ..., count - 1; where their digits do not decide, ``exactly(i)`` encloses number i."""
+    high, low, scales = np.zeros(count, np.uint32), np.zeros(count, np.uint32), np.zeros(count, np.int32)
+    power, precision = first, _precision(count)
+    for i in range(count):
         drop = power.high.bit_length() - _BITS
         if power.low >> drop == power.high >> drop:
             mantissa, scale = power.low >> drop, power.scale - drop
         else:
-            mantissa, scale = floor_of(partial(exponential, rate * level), _BITS)
-        high[level], low[level], scales[level] = mantissa >> 32, mantissa & 0xFFFFFFFF, scale
-    own, own_scale = floor_of(partial(own_weight, rate), _BITS)
-    digits = [floor_of(partial(digit_probability, rate, k), 32) for k in range(1, DIGITS + 1)]
-    slack = rate / 2 ** (DIGITS + 3) * 2**32
-    return Tables(
-        high=high,
-        low=low,
-        scale=scales,
-        own=np.array([own >> 32, own & 0xFFFFFFFF, own_scale], np.uint32),
-        thresholds=np.array([mantissa >> (scale - 32) for mantissa, scale in digits], np.uint32),
-        slack=np.array(-(-slack.numerator // slack.denominator), np.uint32),
-    )
+            mantissa, scale = floor_of(exactly(i), _BITS)
+        high[i], low[i], scales[i] = mantissa >> 32, mantissa & 0xFFFFFFFF, scale
+        power = power.times(step, precision)
+    return Weights(high, low, scales)

@@ -15,7 +15,8 @@ epsilon. (That does not hold for profiles in general.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -39,6 +40,7 @@ class DownSensitivity:
     Attributes:
         values: float ``(..., L+1)``, nonincreasing from f(x) to f(empty), which is public; h stays there beyond level L.
         upper: float ``(...)``, public upper bound of the statistic's range.
+        resolution: static, a public number that all values are multiples of; see :class:`SensitivityProfile`.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equations 1 and 4; Fang, Dong and Yi (2022).
@@ -52,6 +54,7 @@ class DownSensitivity:
 
     values: jax.Array
     upper: jax.Array
+    resolution: Fraction | None = field(default=None, metadata={"static": True})
 
     @property
     def value(self) -> jax.Array:
@@ -119,7 +122,7 @@ class DownSensitivity:
         tau = check_shift(tau)
         values = extend(self.values, max(tau + 1, self.values.shape[-1]))
         upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
-        return from_sides(upper, values[..., tau:], neighbors=self.neighbors)
+        return replace(from_sides(upper, values[..., tau:], neighbors=self.neighbors), resolution=self.resolution)
 
 
 def check_shift(tau: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate
+from dpjax.numerics.multiples import from_multiples, most_multiples
 
 
 @jax.tree_util.register_dataclass
@@ -40,6 +42,8 @@ class SensitivityProfile:
         interpolable: static, whether the entries interleave between neighbours up from level 0 (Corollary 3.1). Without that,
             flat pieces may still be private, but neither slopes (piecewise Laplace) nor a rho around the value are.
         integer_levels: static, whether levels are 0, 1, 2, ... (inverse sensitivity needs it).
+        resolution: static, a public number that all values are multiples of, on which mechanisms then draw; None: there is none,
+            and the profile is for data without ties.
 
     References:
         Durfee (2025), Section 3.1 and Corollary 3.1.
@@ -60,11 +64,30 @@ class SensitivityProfile:
     neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
     interpolable: bool = field(default=True, metadata={"static": True})
     integer_levels: bool = field(default=True, metadata={"static": True})
+    resolution: Fraction | None = field(default=None, metadata={"static": True})
 
     @property
     def value(self) -> jax.Array:
         """The statistic itself, f(x), of shape ``batch_shape``. It is not private."""
         return self.upper[..., 0]
+
+    @property
+    def depth(self) -> jax.Array:
+        """How many individuals must change to move f(x): the least l >= 1 with U(l) > f(x) or L(l) < f(x), float ``(...)``.
+
+        It is 1 without ties, and not private. Between neighbours with the same value it changes by at most 1, and where the values
+        differ it is 1 in both: so a mechanism may take depth - 1 off the cost of the value itself.
+        """
+
+        def unmoved(values: jax.Array, levels: jax.Array) -> jax.Array:
+            """Up to which level a side stays at the value; infinite where it never leaves it."""
+            there = values == values[..., :1]
+            last = jnp.max(jnp.where(there, levels, 0.0), axis=-1)
+            return last if self.step is not None else jnp.where(there[..., -1], jnp.inf, last)
+
+        most = jnp.maximum(self.lower_levels[..., -1], self.upper_levels[..., -1])
+        level = jnp.minimum(unmoved(self.lower, self.lower_levels), unmoved(self.upper, self.upper_levels))
+        return jnp.floor(jnp.minimum(level, most)) + 1
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -82,6 +105,20 @@ class SensitivityProfile:
         if self.bounds is not None:
             return self.bounds
         return (self.lower[..., -1], self.upper[..., -1]) if self.step is None else None
+
+    def in_units(self, resolution: Fraction, refinement: int) -> SensitivityProfile:
+        """Return the profile of a statistic whose records are counted in multiples of ``resolution``, with values in data units.
+
+        Its values, multiples of ``1 / refinement``, become multiples of ``resolution / refinement``.
+        """
+        step = resolution / refinement
+
+        def scaled(values: jax.Array) -> jax.Array:
+            return from_multiples(jnp.round(values * refinement) if refinement > 1 else values, step)
+
+        fits = jnp.maximum(abs(self.lower[..., -1:]), abs(self.upper[..., -1:])) * refinement <= most_multiples(self.dtype)
+        upper, lower = (jnp.where(fits, scaled(side), jnp.nan) for side in (self.upper, self.lower))
+        return replace(self, upper=upper, lower=lower, resolution=step)
 
     def truncate(self, k: int, *, step: ArrayLike | None = None, num_steps: int | None = None) -> SensitivityProfile:
         """Keep the first ``k`` pieces of each side and replace the rest by something coarser that needs less of the data.

@@ -9,13 +9,17 @@ user sum           the total without the l largest persons' totals        many r
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Resolution
 from dpjax.numerics.batching import broadcast_rows, take
+from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.numerics.sums import running
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.records import beyond_64_bits, presence, present_records
@@ -27,6 +31,7 @@ def maximum(
     *,
     lower: ArrayLike,
     upper: ArrayLike,
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
@@ -36,6 +41,7 @@ def maximum(
         x: float ``(..., n)``, one record a person; this and what is not named here, see :mod:`dpjax.statistics`.
         lower: public, ``(...)``: records are clamped to it, and it is the maximum of no records.
         upper: public, ``(...)``: records are clamped to it.
+        resolution: as in :func:`dpjax.median`.
         count: which records are present.
         mask: which records are present.
 
@@ -55,15 +61,28 @@ def maximum(
     >>> maximum(jnp.array([3.0, 9.0, 4.0, 9.0]), lower=0, upper=100, count=3).values.tolist()
     [9.0, 4.0, 3.0, 0.0, 0.0]
     """
-    records, present = _records(x, count, mask)
+    records, present = present_records(x, count=count, mask=mask)
     low, high = checks.bounds(lower, upper, records.dtype)
-    return DownSensitivity(_maximum(records, present, low, high), high)
+    if resolution is None:
+        return DownSensitivity(_maximum(records, present, low, high), high)
+    step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
+    records, low, high = (to_multiples(array, step) for array in (records, low, high))
+    return _in_units(_maximum(records, present, low, high), high, step)
+
+
+def _in_units(numbers: jax.Array, high: jax.Array, resolution: Fraction) -> DownSensitivity:
+    """From multiples of the resolution to data units; NaN where a float cannot count so far."""
+    fits = high[..., None] <= most_multiples(numbers.dtype)
+    return DownSensitivity(
+        jnp.where(fits, from_multiples(numbers, resolution), jnp.nan), from_multiples(high, resolution), resolution
+    )
 
 
 def nonnegative_sum(
     x: ArrayLike,
     *,
     upper: ArrayLike,
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
@@ -74,6 +93,7 @@ def nonnegative_sum(
     Args:
         x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0, NaN records are absent.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
+        resolution: as in :func:`dpjax.median`; the sums of the rounded records are exact.
         count: which records are present.
         mask: which records are present.
 
@@ -94,9 +114,13 @@ def nonnegative_sum(
     >>> nonnegative_sum(jnp.array([1.0, 50.0, 2.0, -4.0]), upper=20).values.tolist()
     [20.0, 3.0, 1.0, 0.0, 0.0]
     """
-    records, present = _records(x, count, mask)
+    records, present = present_records(x, count=count, mask=mask)
     high = checks.positive("upper", upper, records.dtype)
-    return DownSensitivity(_sum(records, present, high), high)
+    if resolution is None:
+        return DownSensitivity(_sum(records, present, high), high)
+    step = checks.resolution(resolution, (upper, upper), most_multiples(records.dtype))
+    records, high = to_multiples(records, step), to_multiples(high, step)
+    return _in_units(_sum(records, present, high), high, step)
 
 
 def user_sum(
@@ -104,6 +128,7 @@ def user_sum(
     person_ids: ArrayLike,
     *,
     upper: ArrayLike,
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
@@ -113,6 +138,7 @@ def user_sum(
         values: float ``(..., m)``, one amount a row. Negative amounts count as 0, NaN rows are absent.
         person_ids: int ``(..., m)``, whose row it is: any integers, in any order.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
+        resolution: as in :func:`dpjax.median`; the sums of the rounded amounts are exact.
         count: int ``(...)``, how many leading rows are present.
         mask: bool ``(..., m)``, which rows are present; instead of ``count``.
 
@@ -134,10 +160,14 @@ def user_sum(
     >>> user_sum(jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3]), upper=100).values.tolist()
     [12.0, 3.0, 0.0, 0.0, 0.0]
     """
-    records, present = _records(values, count, mask)
+    records, present = present_records(values, count=count, mask=mask)
     high = checks.positive("upper", upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
-    return DownSensitivity(_user_sum(records, words, present, high), high)
+    if resolution is None:
+        return DownSensitivity(_user_sum(records, words, present, high), high)
+    step = checks.resolution(resolution, (upper, upper), most_multiples(records.dtype))
+    records, high = to_multiples(records, step), to_multiples(high, step)
+    return _in_units(_user_sum(jnp.minimum(records, high[..., None]), words, present, high), high, step)
 
 
 def distinct_count(
@@ -177,10 +207,6 @@ def distinct_count(
     present = presence(words[0], count, mask)
     high = checks.positive("upper", upper, jnp.result_type(float))
     return DownSensitivity(_distinct(words, present, high), high)
-
-
-def _records(x: ArrayLike, count: ArrayLike | None, mask: ArrayLike | None) -> tuple[jax.Array, jax.Array | None]:
-    return present_records(x, count=count, mask=mask)
 
 
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:

@@ -39,7 +39,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.checks import Neighbors
+from dpjax.checks import Neighbors, Resolution
+from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import levels_kept, present_records
 from dpjax.statistics.sorting import Window, sort_rows
@@ -55,6 +56,7 @@ def median(
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
+    resolution: Resolution | None = None,
     definition: Definition = "linear",
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
@@ -71,6 +73,9 @@ def median(
         lower: public, of a record.
         upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: public and static, that of the data: 1 for integers, 0.01 for cents (read by its decimal value). Records are
+            rounded to its multiples, one by one, the bounds are multiples of it, and mechanisms draw on them: the value keeps
+            mass, the more the more individuals must change to move it. Without a resolution the profile is for data without ties.
         definition: ``"linear"``, ``"lower"`` or ``"continuous"``.
         count: which records are present.
         mask: which records are present.
@@ -93,7 +98,7 @@ def median(
     >>> median(ages, lower=0, upper=100, neighbors="add_remove", count=jnp.array([4, 3])).value.tolist()
     [38.0, 20.0]
     """
-    options: Any = {"count": count, "mask": mask, "truncate": truncate}
+    options: Any = {"resolution": resolution, "count": count, "mask": mask, "truncate": truncate}
     return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, **options)
 
 
@@ -104,6 +109,7 @@ def quantile(
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
+    resolution: Resolution | None = None,
     definition: Definition = "linear",
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
@@ -126,6 +132,7 @@ def quantile(
         lower: public, of a record.
         upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: as in :func:`median`; an interpolated quantile is a multiple of it over the denominator of q.
         definition: which quantile, or how fine its profile is.
         count: which records are present.
         mask: which records are present.
@@ -156,7 +163,7 @@ def quantile(
     checks.one_of("definition", definition, DEFINITIONS)
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate)
+    return _profile(x, ranks, lower, upper, neighbors, resolution, count, mask, truncate)
 
 
 def order_statistic(
@@ -166,6 +173,7 @@ def order_statistic(
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
@@ -179,6 +187,7 @@ def order_statistic(
         lower: public, of a record.
         upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
+        resolution: as in :func:`median`.
         count: which records are present.
         mask: which records are present.
         truncate: static k.
@@ -201,7 +210,7 @@ def order_statistic(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
-    return _profile(x, ranks, lower, upper, neighbors, count, mask, truncate)
+    return _profile(x, ranks, lower, upper, neighbors, resolution, count, mask, truncate)
 
 
 class Ranks(NamedTuple):
@@ -212,6 +221,11 @@ class Ranks(NamedTuple):
     step: int
     denominator: int
     definition: Definition
+
+    @property
+    def refinement(self) -> int:
+        """Into how many parts an interpolated quantile cuts the distance of two records; 1 where it reads records only."""
+        return 1 if self.definition == "lower" else self.denominator
 
     def levels(self, n: int) -> tuple[int, int]:
         """How many levels reach the bounds, below and above, for up to ``n`` records."""
@@ -240,10 +254,9 @@ def ranks_of_order_statistic(rank: int, n: int) -> Ranks:
 def _fraction(q: Any) -> Fraction:
     if isinstance(q, jax.Array):
         raise TypeError("q must be a static number or Fraction, not a JAX array: ranks are computed exactly.")
-    try:
-        fraction = q if isinstance(q, Fraction) else Fraction(str(q))
-    except (ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"q must be a number or a Fraction, got {q!r}.") from error
+    fraction = checks.exact(q)
+    if fraction is None:
+        raise ValueError(f"q must be a number or a Fraction, got {q!r}.")
     if not 0 < fraction < 1:
         raise ValueError(f"q must be strictly between 0 and 1, got {q}.")
     return fraction
@@ -255,6 +268,7 @@ def _profile(
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
+    resolution: Resolution | None,
     count: ArrayLike | None,
     mask: ArrayLike | None,
     truncate: int | None,
@@ -267,7 +281,26 @@ def _profile(
             "give a short decimal or a Fraction such as Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
-    return _read(records, present, low, high, ranks, neighbors, keep)
+    if resolution is None:
+        return _read(records, present, low, high, ranks, neighbors, keep)
+    step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // ranks.refinement)
+    return _read_on_grid(records, present, low, high, ranks, neighbors, keep, step)
+
+
+@partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "resolution"))
+def _read_on_grid(
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    ranks: Ranks,
+    neighbors: Neighbors,
+    keep: int | None,
+    resolution: Fraction,
+) -> SensitivityProfile:
+    """The same of records in multiples of the resolution; the values are multiples of its ``refinement``-th part."""
+    records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
+    return _read(records, present, low, high, ranks, neighbors, keep).in_units(resolution, ranks.refinement)
 
 
 @partial(jax.jit, static_argnames=("ranks", "neighbors", "keep"))

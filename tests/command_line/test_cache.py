@@ -96,7 +96,7 @@ def programs_of(monkeypatch, records, **changes):
     with monkeypatch.context() as patch:
         patch.setattr(estimate, "_program", lower)
         asked = {"quantile": estimate.Fraction(1, 2), "neighbors": "add_remove", "definition": "linear", "draws": 1}
-        asked |= {"seed": 0, "epsilon": [1.0], "rho": 0.0, "programs": None} | changes
+        asked |= {"seed": 0, "epsilon": [1.0], "resolution": None, "programs": None} | changes
         with pytest.raises(StopIteration):
             estimate._answer("laplace", records, np.array([records.size], np.int32), 0, 0.0, 100.0, argparse.Namespace(**asked))
     return texts
@@ -153,7 +153,7 @@ def test_a_second_call_compiles_nothing(write, tmp_path, command):
     """Other records and, for a release, other entropy: the programs are the same, so neither is a part of them."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
-    options = ("--seed", "1") if command == "median" else ("--grid-step", "1")
+    options = ("--seed", "1") if command == "median" else ("--resolution", "1")
     found = []
     for records in (range(17), range(20, 52)):
         file = write("x\n" + "".join(f"{x}\n" for x in records))

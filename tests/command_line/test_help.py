@@ -1,4 +1,4 @@
-"""The help says in sentences what a newcomer needs: what is public, when rho matters, that draws are a simulation."""
+"""The help says in sentences what a newcomer needs: what is public, when a resolution matters, that draws are a simulation."""
 
 import pytest
 
@@ -20,8 +20,8 @@ def test_help_of_the_estimates(command, capsys):
     for part in (
         "Everything printed is a simulation and not a private release.",
         "The bounds are public: choose them without looking at the data.",
-        "It matters with ties: a continuous distribution has no mass on a single value",
-        "Half the resolution of the data is the remedy (0.5 for integers).",
+        "data without ties: a continuous distribution has no mass on a single value",
+        "The public resolution of the data, such as 1 for integers or 0.01 for cents.",
         f"examples: dpjax {command} ",
     ):
         assert part in text

@@ -18,10 +18,10 @@ MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
 
 
-def library_distribution(mechanism, profile, epsilon, lower, upper, rho=0.0):
+def library_distribution(mechanism, profile, epsilon, lower, upper):
     if mechanism == "laplace":
         return dpjax.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
-    return getattr(dpjax, mechanism)(profile, epsilon, rho=rho)
+    return getattr(dpjax, mechanism)(profile, epsilon)
 
 
 def closed_forms(expected):
@@ -83,11 +83,11 @@ def test_every_row_is_the_distribution_of_its_group(answer, ages, q, neighbors, 
 
 
 @pytest.mark.slow
-def test_a_constant_column_by_hand_and_how_rho_mends_it(answer, ten):
+def test_a_constant_column_by_hand_and_how_a_resolution_mends_it(answer, ten):
     # Ten records of 5 on [0, 10]. The profile stays at 5 until the last level but one, which reaches 7.5 by interpolation; the last
     # reaches 10. So the cost of piecewise Laplace rises by 2 over a length of 5, on both sides alike.
     common = ("median", ten([5] * 10), *TEN, "--mechanism", *MECHANISMS)
-    bare, smooth = answer(*common)["rows"], answer(*common, "--rho", 0.5)["rows"]
+    bare, smooth = answer(*common)["rows"], answer(*common, "--resolution", 1)["rows"]
 
     def truncated(scale):  # E|Y - 5| under a density proportional to exp(-|y - 5| / scale) on [0, 10]
         return scale - 5 * math.exp(-5 / scale) / -math.expm1(-5 / scale)
@@ -96,23 +96,33 @@ def test_a_constant_column_by_hand_and_how_rho_mends_it(answer, ten):
     by_hand = [truncated(5.0), (1.25 + 3.75 * ratio) / (1 + ratio), truncated(20.0)]
     assert [row["mean_abs_error"] for row in bare] == pytest.approx(by_hand, rel=1e-4)
     assert all(error > 1.8 for error in by_hand)  # uniform on [0, 10] would be 2.5
-    # With rho = 0.5 a flat piece of length 1 and cost 1 (or 0) comes first, and the sides begin at 5.5 and lose their last 0.5.
-    mass, moment = 5 * math.exp(-4.5) * -math.expm1(-0.9), 25 * math.exp(-4.5) * (1 - 1.9 * math.exp(-0.9))
-    plm = (0.25 + 2 * (0.5 * mass + moment)) / (1 + 2 * mass)
-    near, far = 2.5 * math.exp(-5), 2 * math.exp(-5.5)
-    inverse = (0.25 + 2 * (1.75 * near + 4 * far)) / (1 + 2 * (near + far))
-    assert [row["mean_abs_error"] for row in smooth] == pytest.approx([plm, inverse, truncated(20.0)], rel=1e-4)
-    assert max(plm, inverse) < 0.4
+    # Multiples of 1/2, of which the value is one, at depth 10: nine added records leave 5, one more moves it to 7.5 by
+    # interpolation, and the next to 10. Piecewise Laplace has five multiples in each of two pieces; in a piece they fall by the
+    # factor e^-0.1.
+    fall, own = math.exp(-0.1), math.exp(4.5)
+    share = [math.exp(-0.5 * (9 + piece)) * 5 * fall**k * (1 - fall) / (1 - math.exp(-0.5)) for piece in (0, 1) for k in range(5)]
+    plm_own = own * 0.5 / (1 - math.exp(-0.5))
+    flat = [math.exp(-0.5 * (10 + piece)) for piece in (0, 1) for _ in range(5)]
+    by_hand = [
+        2 * sum(w * (k + 1) / 2 for k, w in enumerate(weights)) / (middle + 2 * sum(weights))
+        for weights, middle in ((share, plm_own), (flat, own))
+    ]
+    assert [row["mean_abs_error"] for row in smooth] == pytest.approx([*by_hand, truncated(20.0)], rel=1e-4)
+    assert max(by_hand) < 0.01
     assert [row["tied_share"] for row in bare + smooth] == [1.0] * 6
 
 
 @pytest.mark.slow
-def test_rho_is_the_rho_of_the_library(answer, ten):
-    (row,) = answer("median", ten(), *TEN, "--rho", 0.5, "--seed", 3)["rows"]
-    profile = dpjax.median(np.arange(10.0)[None], lower=0, upper=10, neighbors="add_remove", count=np.array([10], np.int32))
-    distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]), rho=0.5)
+def test_a_resolution_is_that_of_the_library_and_of_a_release(answer, ten):
+    (row,) = answer("median", ten(), *TEN, "--resolution", "0.5", "--seed", 3)["rows"]
+    options = {"lower": 0, "upper": 10, "neighbors": "add_remove", "resolution": 0.5}
+    profile = dpjax.median(np.arange(10.0)[None], count=np.array([10], np.int32), **options)
+    distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
     assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(profile.value)[0, 0])
     assert np.float32(row["draws"][0]) == distribution.sample(key_of(3, 0, "piecewise_laplace"))[0, 0]
+    exact = dpjax.release.exact_distribution(dpjax.release.median, np.arange(10.0), epsilon=1.0, n_max=64, **options)
+    assert row["mean_abs_error"] == pytest.approx(exact.mean_abs_error(4.5), rel=1e-5)
+    assert row["draws"][0] % 0.25 == 0
 
 
 @pytest.mark.slow

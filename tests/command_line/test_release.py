@@ -58,7 +58,7 @@ def run(capsys, path, *options):
     return code, out.out, out.err
 
 
-GRID = ("--lower", "0", "--upper", "128", "--grid-step", "1")
+GRID = ("--lower", "0", "--upper", "127", "--resolution", "1")
 
 
 def test_groups_are_those_that_the_user_names(capsys, tmp_path):
@@ -68,7 +68,7 @@ def test_groups_are_those_that_the_user_names(capsys, tmp_path):
     assert (code, err) == (0, "")
     table = [line.split(maxsplit=2) for line in out.split("\n\n")[1].splitlines()[1:]]
     assert [(row[0], row[1]) for row in table] == [("age", "south"), ("age", "east")]
-    assert all(0 <= float(value) <= 127 and float(value) % 1 == 0 for row in table for value in row[2].split(","))
+    assert all(0 <= float(value) <= 127 and float(value) % 0.5 == 0 for row in table for value in row[2].split(","))
     assert "north" not in out
     assert "all of it is 5-DP" in out.replace("\n  ", " ")
     for word in ("missing", "error", "interval", "tie"):
@@ -78,15 +78,17 @@ def test_groups_are_those_that_the_user_names(capsys, tmp_path):
 def test_json_has_the_release_and_nothing_of_the_data(capsys, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["age,income", *(f"{20 + i},{1000 * i}" for i in range(9)), ""]))
-    code, out, _ = run(capsys, path, "--column", "age", "income", "--lower", "0", "--upper", "65536", "--grid-step", "16", "--json")
+    options = ("--lower", "0", "--upper", "65536", "--resolution", "16", "--json")
+    code, out, _ = run(capsys, path, "--column", "age", "income", *options)
     answer = json.loads(out)
     assert code == 0
     assert answer["simulation"] is False
     assert answer["epsilon_of_all"] == 2.0
     assert [row["column"] for row in answer["rows"]] == ["age", "income"]
-    assert all(0 <= v < 65536 and v % 16 == 0 for row in answer["rows"] for v in row["released"])
+    assert all(0 <= v <= 65536 and v % 8 == 0 for row in answer["rows"] for v in row["released"])
     assert set(answer) == {
-        *("simulation", "quantile", "definition", "neighbors", "variant", "grid", "epsilon_of_each", "epsilon_of_all", "rows"),
+        *("simulation", "quantile", "definition", "neighbors", "lower", "upper", "resolution"),
+        *("epsilon_of_each", "epsilon_of_all", "rows"),
         *("dpjax_version", "jax_version", "device"),
     }
 
@@ -102,10 +104,10 @@ def test_accurate_where_epsilon_is_large(capsys, tmp_path, records, epsilon):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--column", "age", "--lower", "0", "--upper", "100", "--grid-step", "3"), "power of two"),
-        (("--column", "age", "--lower", "0", "--upper", "100.5", "--grid-step", "1"), "multiple"),
-        (("--column", "age", "--lower", "0.5", "--upper", "100.5", "--grid-step", "1"), "multiple"),
-        (("--column", "age", "--lower", "9", "--upper", "9", "--grid-step", "1"), "above"),
+        (("--column", "age", "--lower", "0", "--upper", "100", "--resolution", "3"), "multiple"),
+        (("--column", "age", "--lower", "0", "--upper", "100.5", "--resolution", "1"), "multiple"),
+        (("--column", "age", "--lower", "0.5", "--upper", "100.5", "--resolution", "1"), "multiple"),
+        (("--column", "age", "--lower", "9", "--upper", "9", "--resolution", "1"), "below"),
         (("--column", "height", *GRID), "height"),
         (("--column", "age", *GRID, "--by", "region"), "--groups"),
         (("--column", "age", *GRID, "--groups", "north"), "--by"),
@@ -149,7 +151,7 @@ def test_negative_numbers_as_people_write_them(capsys, tmp_path, groups):
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["age,region", *["0,-5.", "1,-1e6", "2,-7"] * 3, ""]))
     for lower in ("-5", "-5.", "-5.0", "-5e0", "-.5e1", "-5.e0"):
-        code, out, err = run(capsys, path, "--column", "age", "--lower", lower, "--upper", "5", "--grid-step", "1")
+        code, out, err = run(capsys, path, "--column", "age", "--lower", lower, "--upper", "5", "--resolution", "1")
         assert (code, err) == (0, "")
         assert "from -5 to 5" in out
     # Labels are compared without blanks around them, like the cells.

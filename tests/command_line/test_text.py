@@ -20,7 +20,7 @@ def test_the_text_agrees_with_json(run, answer, ages):
     command += ("--mechanism", "piecewise_laplace", "laplace")
     found, outcome = answer(*command), run(*command)
     assert outcome.out.startswith("Quantile 0.333333 (definition linear) of column age by group (3 groups), 14 records.\n")
-    assert "\nNeighbors swap; bounds [0, 100].\nrho 0; seed 4; 5 draws of each row.\n" in outcome.out
+    assert "\nNeighbors swap; bounds [0, 100].\nNo resolution; seed 4; 5 draws of each row.\n" in outcome.out
     statistics = {"a": 29.5, "b": 50 + 1 / 3 + 2 / 3, "c": 44}
     assert len(outcome.table) == len(found["rows"]) == 12
     for text, row in zip(outcome.table, found["rows"], strict=True):
@@ -68,7 +68,7 @@ def test_json_says_everything_it_was_asked(answer, ten):
         "quantile": 0.5,
         "neighbors": "add_remove",
         "definition": "lower",
-        "rho": 0.0,
+        "resolution": None,
         "seed": 9,
     }
     assert set(rows[0]) == {
@@ -90,19 +90,19 @@ def test_one_column_without_groups_has_a_short_table(run, answer, ten):
 
 
 @pytest.mark.slow
-def test_a_tied_column_is_marked_until_rho_is_given(run, answer, ten):
+def test_a_tied_column_is_marked_until_its_resolution_is_given(run, answer, ten):
     command = ("median", ten([0] * 9 + [7]), *TEN, "--mechanism", "piecewise_laplace", "inverse_sensitivity", "laplace")
-    bare, smooth = run(*command), run(*command, "--rho", 0.5)
+    bare, smooth = run(*command), run(*command, "--resolution", 1)
     assert [row["tied"] for row in bare.table] == [True, True, False]
     assert (
         "* 90 % of the records are tied: they equal the statistic. A continuous distribution has no mass on a single value"
         in bare.words
     )
-    assert bare.words.count("--rho (0.5 for integers) puts mass there") == 1
+    assert bare.words.count("the resolution of the data as --resolution (1 for integers)") == 1
     assert [row["tied"] for row in smooth.table] == [False, False, False]
     assert "tied" not in smooth.out
-    assert "laplace has no use for rho." in smooth.out
-    assert [row["tied_share"] for row in answer(*command, "--rho", 0.5)["rows"]] == [0.9, 0.9, 0.9]
+    assert "laplace draws real numbers around the statistic of the rounded records." in smooth.words
+    assert [row["tied_share"] for row in answer(*command, "--resolution", 1)["rows"]] == [0.9, 0.9, 0.9]
 
 
 @pytest.mark.slow

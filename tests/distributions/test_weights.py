@@ -1,6 +1,6 @@
 """Heights against exact arithmetic, far beyond the range of a float32 exponential."""
 
-from decimal import MIN_EMIN, Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,12 +12,12 @@ from dpjax.distributions.weights import Base, Heights
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rate", [0.05, 0.5, 3.7, 150.0])
 def test_heights_are_exact_to_a_few_units_at_any_cost(dtype, rate, x64):
-    costs = np.array([0, 1, 2.5, 31, 87.5, 1001, 50_000, 123_456], dtype)
+    costs = np.array([0, 1, 2.5, 31, 87.5, 1001, 50_000, 123_456, -1, -2.5, -8, -1001, -123_456], dtype)
     assert rate * costs.max() > 2**12 or rate < 0.1
     rate = np.dtype(dtype).type(rate)
     heights = Heights.of(jnp.asarray(costs), jnp.zeros(len(costs), dtype), jnp.asarray(rate)[None])
     with localcontext() as context:
-        context.prec, context.Emin = 80, MIN_EMIN
+        context.prec, context.Emin, context.Emax = 80, MIN_EMIN, MAX_EMAX
         for cost, mantissa, exponent in zip(costs, np.asarray(heights.mantissa), np.asarray(heights.exponent), strict=True):
             # log2(e) is rounded once, in the rate: the same for all costs, as if epsilon were off by one part in 2^24 or 2^53.
             scale = np.dtype(dtype).type(1.4426950408889634)

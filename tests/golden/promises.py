@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpjax
+from dpjax.release.tables import public_tables
 from tests.golden.distributions import ADD_REMOVE, BOUNDS, SWAP, Values, floats, records
 
 EPSILONS = (0.1, 1.0, 8.0)
@@ -273,63 +274,61 @@ def worst_neighbor(quick: bool) -> Values:
 
 
 def release(quick: bool) -> Values:
-    """The probabilities that a release on a grid draws from, in both forms: computed by NumPy, whatever JAX's precision."""
+    """The probabilities that a release on a grid draws from: computed by NumPy, whatever JAX's precision."""
     to = dpjax.release
-    whole, fine = to.Grid(log2_step=0, lower=0, size=16), to.Grid(log2_step=-1, lower=-2, size=12)
+    whole = {"lower": 0, "upper": 15, "resolution": 1}
     data = {
         "some": np.array([3.0, 7.2, 7.9, 12.0, 1.0]),
         "ties": np.full(6, 7.0),
         "beyond": np.array([-3.0, 40.0, 0.0, 15.9, 2.5, np.nan]),
     }
-    both = {
-        "median": "median",
-        "quantile_25": to.Quantile(0.25),
-        "quantile_90_lower": to.Quantile(0.9, "lower"),
-        "rank_2": to.OrderStatistic(2),
-        "maximum": to.Maximum(tau=2),
+    both: dict[str, Any] = {
+        "median": (to.median, {}),
+        "quantile_25": (to.quantile, {"q": 0.25}),
+        "quantile_90_lower": (to.quantile, {"q": 0.9, "definition": "lower"}),
+        "rank_2": (to.order_statistic, {"rank": 2}),
+        "maximum": (to.maximum, {"tau": 2}),
     }
-    added = {"total": to.Total(tau=1, size=60), "quantile_third": to.Quantile(Fraction(1, 3))}
+    added = {
+        "total": (to.nonnegative_sum, {"tau": 1, "upper": 59, "resolution": 1}),
+        "quantile_third": (to.quantile, {"q": Fraction(1, 3)}),
+    }
     found: Values = {}
     for neighbors in ("add_remove", "swap"):
-        wanted = both | (added if neighbors == "add_remove" else {"sum": "sum", "mean": "mean"})
-        for name, statistic in wanted.items():
-            for shape in ("cell", "owned_cell"):
-                case = {}
-                for rows, x in data.items():
-                    some = to.exact_law(x, statistic=statistic, epsilon=1.0, grid=whole, neighbors=neighbors, law=shape)
-                    cells = np.unique(np.linspace(0, some.size - 1, 8).round().astype(int))
-                    case |= {f"{rows}.probability": some.pmf(cells), f"{rows}.mean_abs_error": some.mean_abs_error(4.0)}
-                    case[f"{rows}_size.exact"] = some.size
-                found[f"{name} {neighbors} {shape}"] = case
+        wanted = both | (added if neighbors == "add_remove" else {"sum": (to.sum, {}), "mean": (to.mean, {})})
+        for name, (statistic, own) in wanted.items():
+            case = {}
+            options = own if name == "total" else whole | own
+            for rows, x in data.items():
+                some = to.exact_distribution(statistic, x, epsilon=1.0, neighbors=neighbors, **options)
+                values = some.values[np.unique(np.linspace(0, some.size - 1, 8).round().astype(int))]
+                case |= {f"{rows}.probability": some.pmf(values), f"{rows}.mean_abs_error": some.mean_abs_error(4.0)}
+                case[f"{rows}_size.exact"] = some.size
+            found[f"{name} {neighbors}"] = case
     for epsilon in EPSILONS:
-        some = to.exact_law(
-            data["some"] / 4, statistic="median", epsilon=epsilon, grid=fine, neighbors="add_remove", law="cell", n_max=8
-        )
-        found[f"median {epsilon}"] = {"some.probability": some.pmf(np.arange(12)), "some.mean_abs_error": some.mean_abs_error(2.0)}
+        fine: dict[str, Any] = {"lower": -2, "upper": 3.5, "resolution": 0.1, "neighbors": "add_remove", "n_max": 8}
+        some = to.exact_distribution(to.median, data["some"] / 4, epsilon=epsilon, **fine)
+        found[f"median {epsilon}"] = {
+            "some.probability": some.pmf(np.arange(12) / 4),
+            "some.mean_abs_error": some.mean_abs_error(2.0),
+        }
     ids = np.array([4, 4, 9, 1, 1, 7, 2])
-    some = to.exact_law(ids, statistic=to.Distinct(tau=1, size=12), epsilon=2.0, neighbors="add_remove")
+    some = to.exact_distribution(to.distinct_count, ids, tau=1, upper=11, epsilon=2.0, neighbors="add_remove")
     found["distinct"] = {"ids.probability": some.pmf(np.arange(12))}
-    some = to.exact_law(
-        ids,
-        statistic=to.Total(tau=1, size=40),
-        epsilon=2.0,
-        grid=whole,
-        neighbors="add_remove",
-        persons=np.array([1, 1, 2, 3, 3, 3, 4]),
-    )
+    persons = np.array([1, 1, 2, 3, 3, 3, 4])
+    total: dict[str, Any] = {"tau": 1, "upper": 39, "resolution": 1, "epsilon": 2.0, "neighbors": "add_remove"}
+    some = to.exact_distribution(to.user_sum, ids, persons, **total)
     found["total of persons"] = {"ids.probability": some.pmf(np.arange(0, 40, 3))}
-    masked = to.exact_law(
-        data["some"],
-        statistic="median",
-        epsilon=1.0,
-        grid=whole,
-        neighbors="add_remove",
-        law="cell",
-        mask=np.array([1, 1, 0, 1, 0], bool),
-    )
+    mask = np.array([1, 1, 0, 1, 0], bool)
+    masked = to.exact_distribution(to.median, data["some"], epsilon=1.0, neighbors="add_remove", mask=mask, **whole)
     found["median masked"] = {"some.probability": masked.pmf(np.arange(16))}
-    table = to.public_tables(1.0, levels=6)
-    found["tables"] = {f"{name}.exact": np.asarray(part).tolist() for name, part in table._asdict().items()}
+    table = public_tables(1.0, levels=6)
+    found["tables"] = {
+        f"{name} {part}.exact": np.asarray(value).tolist()
+        for name in ("levels", "own")
+        for part, value in getattr(table, name)._asdict().items()
+    }
+    found["tables"] |= {"thresholds.exact": table.thresholds.tolist(), "slack.exact": table.slack.tolist()}
     return found
 
 

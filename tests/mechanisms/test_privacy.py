@@ -15,15 +15,19 @@ import pytest
 
 from dpjax import (
     PiecewiseExponential,
+    Rounded,
     SensitivityProfile,
     from_radii,
     inverse_sensitivity,
     laplace,
+    maximum,
     median,
+    nonnegative_sum,
     order_statistic,
     piecewise_laplace,
     quantile,
 )
+from dpjax.distributions.sides import Side
 from dpjax.mechanisms.line import distribution_on_line
 from tests.support import oracle
 from tests.support.audit import Audit, audit, one_sided_limits, padded
@@ -333,3 +337,76 @@ def test_control_truncating_beside_a_knot_that_data_move(x64):
     mixed = replace(mixed, upper=mixed.upper.at[:, -1].set(HIGH))
     for epsilon in EPSILONS:
         assert_caught(piecewise_laplace(mixed, epsilon), "swap", epsilon)
+
+
+# --- profiles with a resolution ---
+
+CELLS = (0.0, 1.0, 2.0, 3.0, 4.0)
+ON_CELLS = {
+    "median": lambda x, **kw: median(x, **kw),
+    "lower median": lambda x, **kw: median(x, definition="lower", **kw),
+    "continuous median": lambda x, **kw: median(x, definition="continuous", **kw),
+    "lower quantile 9/10": lambda x, **kw: quantile(x, 0.9, definition="lower", **kw),
+    "second": lambda x, **kw: order_statistic(x, 2, **kw),
+    "truncated": lambda x, **kw: median(x, **kw).truncate(2),
+    "maximum": lambda x, neighbors, **kw: maximum(x, **kw).shift(1),
+    "sum": lambda x, neighbors, upper, lower, **kw: nonnegative_sum(x, upper=6, **kw).shift(2),
+}
+
+
+def loss_on_cells(distribution, datasets, neighbors):
+    """The largest log-ratio of the probability of a value over all neighbours, and the largest range."""
+    points = jnp.arange(0, 13) / 2
+    logs = np.asarray(distribution.log_prob(points.reshape(-1, *(1,) * len(distribution.batch_shape))), np.float64)
+    logs = np.moveaxis(logs, 0, -1)
+    index = {data: row for row, data in enumerate(datasets)}
+    pairs = [
+        (row, index[other])
+        for data, row in index.items()
+        for other in oracle.neighbours_of(data, neighbors, CELLS)
+        if index.get(other, -1) > row
+    ]
+    first, second = np.array(pairs).T
+    one, other = logs[..., first, :], logs[..., second, :]
+    np.testing.assert_array_equal(np.isneginf(one), np.isneginf(other))
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(np.isneginf(one), 0.0, one - other)
+    forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
+    return Audit(np.maximum(forward, backward).max(axis=-1), (forward + backward).max(axis=-1))
+
+
+def on_cells(name, neighbors, most):
+    datasets = oracle.all_datasets([most] if neighbors == "swap" else range(most + 1), CELLS)
+    x, count = padded(datasets, most)
+    options = {"lower": 0, "upper": 4, "neighbors": neighbors, "resolution": 1, "count": count}
+    return datasets, ON_CELLS[name](jnp.asarray(x), **options)
+
+
+@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
+@pytest.mark.parametrize("name", [name if name == "median" else pytest.param(name, marks=pytest.mark.slow) for name in ON_CELLS])
+def test_values_keep_their_mass_and_the_promise_on_a_grid(name, neighbors, x64):
+    """All datasets of up to five records of five values: most of them have ties."""
+    datasets, profile = on_cells(name, neighbors, 5)
+    epsilon = np.array([0.3, 1.0, 3.0])[:, None]
+    for mechanism in (piecewise_laplace, inverse_sensitivity):
+        if mechanism is inverse_sensitivity and not profile.integer_levels:
+            continue
+        distribution = mechanism(profile, epsilon)
+        result = loss_on_cells(distribution, datasets, neighbors)
+        assert (result.loss <= epsilon[:, 0] * (1 + ROUNDING)).all(), result
+        assert (result.range <= epsilon[:, 0] * (1 + ROUNDING)).all(), result
+        assert (result.range >= 0.9 * epsilon[:, 0]).all(), result  # the depth is not wasted
+    assert np.asarray(profile.depth).max() >= 3
+
+
+@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
+def test_control_a_value_that_counts_its_depth_twice_is_not_private(neighbors, x64):
+    datasets, profile = on_cells("median", neighbors, 4)
+    for mechanism, epsilon in itertools.product((piecewise_laplace, inverse_sensitivity), EPSILONS):
+        line = mechanism(profile, epsilon).line
+        near, far = (cost.at[..., 0].add(1 - profile.depth) for cost in (line.upper.cost_near, line.upper.cost_far))
+        wrong = Rounded(
+            PiecewiseExponential.from_sides(line.lower, Side(line.upper.values, near, far), line.rate), profile.resolution
+        )
+        result = loss_on_cells(wrong, datasets, neighbors)
+        assert result.loss > 1.05 * epsilon or result.range > 1.2 * epsilon

@@ -1,5 +1,6 @@
 """The releases as a user calls them: their distributions, what they refuse, what data cannot do, and the doubtful lanes."""
 
+import json
 from fractions import Fraction
 
 import jax
@@ -8,76 +9,196 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import Grid, GridDistribution, api, exact_distribution, to_grid, words
+from dpjax.release import GridDistribution, api, exact_distribution, words
 from dpjax.release.candidates import counts_of
-from dpjax.release.grid import as_reals
+from dpjax.release.grid import Multiples, as_reals, to_multiples
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic, sum_of_records
 from dpjax.release.sampler import Draw
 from dpjax.statistics.quantiles import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
-GRID = Grid(log2_step=0, lower=10, size=21)
+BOUNDS = {"lower": 10, "upper": 30, "resolution": 1}
 RECORDS = np.array([12, 14, 14, 15, 19, 22, 28])
 
 
-def exact_of_median(epsilon, variant="owned_cell", neighbors="add_remove"):
+def bounds(upper, lower=0, resolution=1):
+    return {"lower": lower, "upper": upper, "resolution": resolution}
+
+
+def exact_of_median(epsilon, neighbors="add_remove"):
+    """Of the halves from 10 to 30."""
     ranks = ranks_of_quantile(0.5, definition="linear", neighbors=neighbors)
-    high = 20 + (variant == "cell")
-    profile = order_statistic(RECORDS[None] - 10, np.ones((1, 7), bool), ranks, high=high, count_is_public=False)
-    refined = np.arange(2 * high + (variant == "owned_cell"))
-    fine = GridDistribution(IntegerProfile(profile.lower[0], profile.upper[0]), epsilon, variant).pmf(refined)
-    return np.bincount(refined // ranks.denominator, fine, minlength=21)
+    profile = order_statistic(RECORDS[None] - 10, np.ones((1, 7), bool), ranks, high=20, count_is_public=False)
+    return GridDistribution(IntegerProfile(profile.lower[0], profile.upper[0]), epsilon).pmf(np.arange(41))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["owned_cell", "cell"])
-def test_the_median_follows_its_distribution(variant):
-    found = release.median([RECORDS] * 3, epsilon=1.5, grid=GRID, neighbors="add_remove", variant=variant, draws=30_000)
-    assert found.cells.shape == (30_000, 3)
-    np.testing.assert_array_equal(found.values, found.cells + 10.0)
-    counts = np.bincount(found.cells.ravel(), minlength=21)
-    assert_counts_follow(counts, exact_of_median(1.5, variant))
-    assert_counts_rejected(counts, exact_of_median(1.7, variant))
+def test_the_median_follows_its_distribution():
+    found = release.median([RECORDS] * 3, epsilon=1.5, **BOUNDS, neighbors="add_remove", draws=30_000)
+    assert found.multiples.shape == (30_000, 3)
+    assert found.resolution == Fraction(1, 2)
+    np.testing.assert_array_equal(found.values, found.multiples / 2)
+    cells = found.multiples - 20
+    counts = np.bincount(cells.ravel(), minlength=41)
+    assert_counts_follow(counts, exact_of_median(1.5))
+    assert_counts_rejected(counts, exact_of_median(1.7))
     for row in range(3):  # lanes are independent: one row alone follows too
-        assert_counts_follow(np.bincount(found.cells[:, row], minlength=21), exact_of_median(1.5, variant))
-    assert not np.array_equal(found.cells[:, 0], found.cells[:, 1])
+        assert_counts_follow(np.bincount(cells[:, row], minlength=41), exact_of_median(1.5))
+    assert not np.array_equal(cells[:, 0], cells[:, 1])
 
 
 @pytest.mark.slow
 def test_sums_and_means_under_swap():
-    grid = Grid(log2_step=-2, lower=-1, size=9)
     x = np.array([0.0, 0.3, 1.0, -1.0])
     profile = sum_of_records(np.array([[4, 5, 8, 0]]), high=8)
+    exact = GridDistribution(IntegerProfile(profile.lower[0], profile.upper[0]), 2.0).pmf(np.arange(33))
     for statistic, scale in ((release.sum, 1), (release.mean, 4)):
-        found = statistic(x, epsilon=2.0, grid=grid, neighbors="swap", variant="owned_cell", draws=20_000)
-        counts = np.bincount(found.cells, minlength=33)
-        one = GridDistribution(IntegerProfile(profile.lower[0], profile.upper[0]), 2.0, "owned_cell")
-        assert_counts_follow(counts, one.pmf(np.arange(33)))
-        np.testing.assert_allclose(found.values, (found.cells * 0.25 - 4) / scale, rtol=0)
-        np.testing.assert_array_equal(found.grid.values(found.cells), found.values * scale)
+        options = bounds(1, -1, 0.25) | {"epsilon": 2.0, "neighbors": "swap"}
+        found = statistic(x, **options, draws=20_000)
+        assert_counts_follow(np.bincount(found.multiples + 16, minlength=33), exact)
+        assert_counts_rejected(np.bincount(found.multiples + 16, minlength=33), np.roll(exact, 1))
+        assert found.resolution == Fraction(1, 4 * scale)
+        np.testing.assert_allclose(found.values, found.multiples * 0.25 / scale, rtol=0)
+        evaluated = exact_distribution(statistic, x, **options)
+        np.testing.assert_allclose(evaluated.values, np.arange(-16, 17) * 0.25 / scale, rtol=0)
+        np.testing.assert_allclose(evaluated.pmf(evaluated.values), exact, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_means_are_multiples_of_the_resolution_over_the_number_of_records():
+    """Three records of cents: thirds of a cent, each the float that is nearest to it."""
+    found = release.mean([[0.1, 0.25, 0.29]], **bounds(1, 0, 0.01), epsilon=8.0, neighbors="swap", draws=300)
+    assert found.resolution == Fraction(1, 300)
+    assert found.values.tolist() == [[float(Fraction(int(number), 300))] for (number,) in found.multiples]
+    assert len(set(found.multiples.ravel().tolist())) > 50
 
 
 @pytest.mark.slow
 def test_two_calls_differ_and_guarantees_add_up():
-    arguments = {"epsilon": 0.25, "grid": Grid(0, 0, 2**20), "neighbors": "swap", "draws": 8}
+    arguments = {"epsilon": 0.25, **bounds(2**20 - 1), "neighbors": "swap", "draws": 8}
     first, second = (release.median(np.arange(100) * 10_000, **arguments) for _ in range(2))
-    assert not np.array_equal(first.cells, second.cells)
+    assert not np.array_equal(first.multiples, second.multiples)
     assert first.guarantee.epsilon == first.guarantee.bounded_range == 2.0
     assert first.guarantee.neighbors == "swap"
-    assert (first.variant, first.draws) == ("owned_cell", 8)
-    for x in (np.arange(100.0), jnp.arange(100.0)):
-        assert release.median(x, **arguments).variant == "cell"
-    # The dtype of a list would depend on its records.
-    for x in ([1, 2, 3], [1, 2.5, float("nan")]):
-        assert release.median(x, **arguments).variant == "owned_cell"
+    assert first.draws == 8
+
+
+class Column:
+    """An array of another library, as pandas has them: a dtype of its own, and NumPy's protocol."""
+
+    dtype = "Float64"
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "float64": np.float64,
+    "float32": np.float32,
+    "float16": np.float16,
+    "objects": lambda values: np.array(values, object),
+    "JAX": lambda values: jnp.asarray(values, jnp.float32),
+    "column": Column,
+    "column of objects": lambda values: Column(np.array(values, object)),
+    "list of arrays": lambda values: [np.array(value) for value in values],
+    "list of both": lambda values: [np.float32(value) if i % 2 else value for i, value in enumerate(values)],
+    "fractions": lambda values: [Fraction(value) for value in values],
+}
+WHOLE = {
+    **{kind.__name__: kind for kind in (np.int64, np.int32, np.int16, np.uint8, np.uint64)},
+    "integers": lambda values: [int(value) for value in values],
+    "column of integers": lambda values: Column([int(value) for value in values]),
+    "JAX's integers": lambda values: jnp.asarray(values, jnp.int32),
+    "bfloat16": lambda values: jnp.asarray(values, jnp.bfloat16),
+}
+PROFILED = {
+    "median": (release.median, {}),
+    "lower quantile": (release.quantile, {"q": 0.9, "definition": "lower"}),
+    "maximum": (release.maximum, {"tau": 1}),
+    "order statistic": (release.order_statistic, {"rank": 2}),
+    "total": (release.nonnegative_sum, {"tau": 1}),
+    "persons": (release.user_sum, {"tau": 1, "person_ids": [1, 1, 2, 3, 4, 4]}),
+    "sum": (release.sum, {}),
+}
+
+
+@pytest.mark.parametrize("name", PROFILED)
+def test_the_container_of_the_records_changes_nothing(name):
+    """Ties, halves between two multiples, and what lies beyond the bounds: the values alone decide."""
+    function, options = PROFILED[name]
+    common = options | {"upper": 20, "resolution": 1, "epsilon": 1.0, "neighbors": "swap" if name == "sum" else "add_remove"}
+    if name not in ("total", "persons"):
+        common["lower"] = 0
+
+    def profile_of(x):
+        found = exact_distribution(function, x, **common)
+        return [side.tolist() for side in found.profile], found.resolution, found.start, found.log_pmf([0, 3, 3.5]).tolist()
+
+    for values, kinds in (([2.5, 3.5, 14, 14.25, 30, 0.5], CONTAINERS), ([14.0, 3, 14, 14, 30, 0], CONTAINERS | WHOLE)):
+        expected = profile_of(list(values))
+        for make in kinds.values():
+            x = np.array(values, make) if isinstance(make, type) and issubclass(make, np.generic) else make(values)
+            assert profile_of(x) == expected
+        assert profile_of([9, *values[1:-1], 9]) != expected  # the control
+
+
+def test_decimals_in_single_precision_are_the_same_records():
+    x = [0.29, 0.07, 0.58, 1.1, 0.57]
+    common = {**bounds(2, 0, 0.01), "epsilon": 1.0, "neighbors": "swap"}
+    expected = exact_distribution(release.median, x, **common)
+    assert expected.resolution == Fraction(1, 200)
+    assert expected.profile.upper[0] == 114
+    for other in (np.array(x), np.array(x, np.float32), jnp.asarray(x, jnp.float32), Column(x)):
+        assert exact_distribution(release.median, other, **common).profile.upper.tolist() == expected.profile.upper.tolist()
+
+
+@pytest.mark.slow
+def test_the_container_of_the_records_changes_no_draw(monkeypatch):
+    monkeypatch.setattr(words.os, "urandom", lambda n: bytes(range(n)))
+    values = [12.0, 14, 14, 15.5, 19, 22, 28]
+    arguments = {"epsilon": 1.0, **BOUNDS, "neighbors": "swap", "draws": 20}
+    drawn = [
+        release.median(x, **arguments).multiples.tolist()
+        for x in (values, np.array(values), np.array(values, np.float32), jnp.asarray(values, jnp.float32), Column(values))
+    ]
+    assert all(other == drawn[0] for other in drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_what_is_released_in_words(neighbors):
+    """As text, as lists and numbers, and as JSON."""
+    x = np.tile(RECORDS, (30, 1))
+    found = release.quantile(x, 0.25, **bounds(30, 10, 0.1), epsilon=1.0, neighbors=neighbors, draws=2)
+    read = json.loads(found.to_json())
+    assert read == found.to_dict()
+    assert read["resolution"] == "1/40"
+    assert np.array_equal(read["values"], found.values)
+    assert np.array_equal(read["multiples"], found.multiples)
+    assert np.array_equal(found.values, found.multiples / 40)
+    assert read["guarantee"]["epsilon"] == read["guarantee"]["bounded_range"] == 2.0
+    assert (read["guarantee"]["neighbors"], read["guarantee"]["promise"]) == (neighbors, str(found.guarantee))
+    lines = str(found).split("\n")
+    assert len(lines) == 22
+    assert [float(value) for value in lines[19].split()] == found.values[:, 19].tolist()
+    assert lines[20:] == ["... and 10 rows more", f"2-DP and 2-bounded-range under {neighbors} neighbors"]
+    chosen = release.mode(RECORDS, candidates=(14.0, 28.0), epsilon=1.0, neighbors=neighbors)
+    assert chosen.to_dict()["resolution"] is None
+    assert str(chosen).split("\n")[0] in ("14", "28")
 
 
 def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
     """If no lane is certified, all of them come from the host, and they are those of the device: the same bits."""
     seed = bytes(range(32))
     monkeypatch.setattr(words.os, "urandom", lambda n: seed[:n])
-    arguments = {"epsilon": 1.0, "grid": Grid(-4, 0, 1000), "neighbors": "swap", "draws": 20}
-    plain = release.quantile(np.linspace(0, 60, 9), 0.25, **arguments)
+    arguments = {"epsilon": 1.0, **bounds(62.5, 0, 0.0625), "neighbors": "swap", "draws": 20}
+    every = np.linspace(0, 60, 9), np.full(9, 20.0)  # nearly no ties, and nothing but ties
+    plain = [release.quantile(x, 0.25, **arguments) for x in every]
     device = api.certified_draw
 
     def never(*args, **kwargs):
@@ -85,7 +206,8 @@ def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
         return Draw(jnp.full_like(drawn.cell, -5), jnp.zeros_like(drawn.certified))
 
     monkeypatch.setattr(api, "certified_draw", never)
-    np.testing.assert_array_equal(release.quantile(np.linspace(0, 60, 9), 0.25, **arguments).cells, plain.cells)
+    for x, one in zip(every, plain, strict=True):
+        np.testing.assert_array_equal(release.quantile(x, 0.25, **arguments).multiples, one.multiples)
 
 
 HOSTILE = {
@@ -94,8 +216,11 @@ HOSTILE = {
     "denormal": np.array([5e-324, -5e-324, -0.0, 0.0, 1e-310]),
     "far": np.array([1e300, -1e300, 1e308, 2.0, 3.0]),
     "all equal": np.full(5, 7.0),
-    "at the bounds": np.array([10.0, 10.0, 31.0, 31.0, 31.0]),
+    "at the bounds": np.array([10.0, 10.0, 30.0, 30.0, 30.0]),
+    "beyond a bound": np.array([10.0, 10.0, 31.0, 31.0, 31.0]),
     "below a line": np.nextafter(np.arange(11.0, 16.0), 0),
+    "halfway": np.arange(11.5, 16.0),
+    "below a half": np.nextafter(np.arange(11.5, 16.0), 0),
 }
 
 
@@ -107,11 +232,11 @@ def test_data_never_raise_nor_change_a_shape_or_a_program(neighbors, monkeypatch
         api, "certified_draw", lambda *args, **kw: traces.append([np.shape(a) for a in args[1:]]) or device(*args, **kw)
     )
     for data in HOSTILE.values():
-        for variant in ("cell", "owned_cell"):
-            found = release.median(data, epsilon=1.0, grid=GRID, neighbors=neighbors, variant=variant, draws=3)
-            assert found.cells.shape == (3,)
-            assert found.cells.dtype == np.int64
-            assert ((found.cells >= 0) & (found.cells < 21)).all()
+        found = release.median(data, epsilon=1.0, **BOUNDS, neighbors=neighbors, draws=3)
+        assert found.multiples.shape == (3,)
+        assert found.multiples.dtype == np.int64
+        assert ((found.values >= 10) & (found.values <= 30)).all()
+    assert len(traces) == len(HOSTILE)
     assert all(trace == traces[0] for trace in traces)
 
 
@@ -130,24 +255,28 @@ def test_absent_records_wherever_they_stand():
     for entropy in (bytes(32), bytes(range(32))):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(words.os, "urandom", lambda n, entropy=entropy: entropy[:n])
-            common = {"epsilon": 1.0, "grid": GRID, "neighbors": "add_remove", "draws": 50, "variant": "cell"}
-            cells = [release.median(data, **options, **common).cells.tolist() for options, data in versions]
+            common = {"epsilon": 1.0, **BOUNDS, "neighbors": "add_remove", "draws": 50}
+            cells = [release.median(data, **options, **common).multiples.tolist() for options, data in versions]
         assert all(other == cells[0] for other in cells)
-    assert release.median(np.zeros((4, 0)), epsilon=1.0, grid=GRID, neighbors="add_remove").cells.shape == (1, 4)
+    assert release.median(np.zeros((4, 0)), epsilon=1.0, **BOUNDS, neighbors="add_remove").values.shape == (1, 4)
 
 
 def test_bad_parameters_and_traces_are_refused():
-    common = {"epsilon": 1.0, "grid": GRID, "neighbors": "swap"}
+    common = {"epsilon": 1.0, **BOUNDS, "neighbors": "swap"}
     for change, message in (
         ({"epsilon": 65.0}, "epsilon"),
         ({"epsilon": float("nan")}, "epsilon"),
         ({"neighbors": "edge"}, "neighbors|swap"),
-        ({"variant": "point"}, "variant"),
+        ({"lower": 10.5}, "multiples of the resolution 1, got 10.5"),
+        ({"lower": 30}, "lower below upper"),
+        ({"upper": float("inf")}, "finite"),
+        ({"resolution": 0}, "resolution must be a positive number"),
+        ({"resolution": Fraction(1, 2**40)}, "coarser resolution"),
         ({"definition": "continuous"}, "definition"),
         ({"draws": 0}, "draws"),
         ({"q": 1.5}, "between 0 and 1"),
-        ({"q": Fraction(1, 2**28 + 1), "grid": Grid(0, 0, 100)}, "denominator"),
-        ({"q": Fraction(1, 2**20 + 1), "grid": Grid(0, 0, 2**12)}, "2\\^31.*smaller denominator"),
+        ({"q": Fraction(1, 2**28 + 1), **bounds(99)}, "denominator"),
+        ({"q": Fraction(1, 2**20 + 1), **bounds(2**12 - 1)}, "2\\^31.*smaller denominator"),
         ({"n_max": 9}, "add_remove"),
         ({"neighbors": "add_remove", "n_max": 3}, "n_max"),
         *(({"neighbors": "add_remove", "n_max": n_max}, "n_max must be an integer") for n_max in (9.7, "x", True, np.array([9]))),
@@ -159,9 +288,14 @@ def test_bad_parameters_and_traces_are_refused():
     for statistic in (release.sum, release.mean):
         with pytest.raises(ValueError, match="swap"):
             statistic(RECORDS, **(common | {"neighbors": "add_remove"}))
-    for grid in (4, None):
-        with pytest.raises(TypeError, match="Grid"):
-            release.median(RECORDS, **(common | {"grid": grid}))
+    with pytest.raises(TypeError, match="not a JAX array"):
+        release.median(RECORDS, **(common | {"resolution": jnp.float32(1)}))
+    for gone in ("grid", "variant", "law"):
+        with pytest.raises(TypeError, match=gone):
+            release.median(RECORDS, **common, **{gone: None})
+    for needed in BOUNDS:
+        with pytest.raises(TypeError, match=needed):
+            release.median(RECORDS, **{key: value for key, value in common.items() if key != needed})
     for run in (
         lambda: jax.jit(lambda x: release.median(x, **common).values)(RECORDS),
         lambda: jax.jit(lambda: release.median(RECORDS, **common).values)(),
@@ -180,11 +314,11 @@ def test_modes_follow_the_exponential_mechanism(neighbors):
     counts = np.stack([np.sum(votes == c, axis=-1) for c in candidates], axis=-1)
     for row in range(2):
         weights = np.exp((0.7 if neighbors == "add_remove" else 0.35) * counts[row])
-        drawn = np.bincount(found.cells[:, row], minlength=4)
+        drawn = np.bincount(found.multiples[:, row], minlength=4)
         assert_counts_follow(drawn, weights / weights.sum())
         wrong = np.exp(0.9 * np.log(weights))
         assert row == 1 or not np.allclose(wrong / wrong.sum(), weights / weights.sum())
-    assert_counts_rejected(np.bincount(found.cells[:, 1], minlength=4), wrong / wrong.sum())
+    assert_counts_rejected(np.bincount(found.multiples[:, 1], minlength=4), wrong / wrong.sum())
     assert found.guarantee.epsilon == pytest.approx(0.7 * 20_000)
     for bad in ((), (1.0, 1.0), (2.0, 1.0), (float("nan"),)):
         with pytest.raises(ValueError, match="candidates"):
@@ -216,7 +350,7 @@ def test_modes_count_what_equals_a_candidate_exactly():
 
 @pytest.mark.slow
 def test_masks_that_do_not_fit_are_named():
-    for statistic, options in ((release.mode, {"candidates": (1.0, 2.0)}), (release.median, {"grid": GRID})):
+    for statistic, options in ((release.mode, {"candidates": (1.0, 2.0)}), (release.median, BOUNDS)):
         common = options | {"epsilon": 1.0, "neighbors": "add_remove"}
         with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not fit x of shape \(3,\)"):
             statistic(np.ones(3), mask=[True, False], **common)
@@ -224,27 +358,30 @@ def test_masks_that_do_not_fit_are_named():
             statistic(np.ones(3), mask=np.ma.array([True, False, True]), **common)
         with pytest.raises(ValueError, match="mask must be bool"):
             statistic(np.ones(3), mask=[1, 0, 1], **common)
-        assert statistic(np.ones((2, 3)), mask=[True, False, True], **common).cells.shape == (1, 2)
+        assert statistic(np.ones((2, 3)), mask=[True, False, True], **common).multiples.shape == (1, 2)
 
 
 @pytest.mark.slow
-def test_the_variant_of_arrays_that_numpy_does_not_know():
-    class Foreign:
-        dtype = "Float64"
-
-        def __array__(self, dtype=None, copy=None):
-            return np.array([12.0, None, 14.0], dtype=dtype)
-
-    common = {"epsilon": 1.0, "grid": GRID, "neighbors": "swap"}
-    for x, variant in ((jnp.ones(3, jnp.bfloat16), "cell"), (jnp.ones(3, jnp.int4), "owned_cell"), (Foreign(), "owned_cell")):
-        assert release.median(x, **common).variant == exact_distribution(release.median, x, **common).variant == variant
+def test_arrays_that_numpy_does_not_know():
+    common = {"epsilon": 1.0, **BOUNDS, "neighbors": "swap"}
+    for x, same in (
+        (jnp.full(3, 12, jnp.bfloat16), [12] * 3),
+        (jnp.ones(3, jnp.int4), [1] * 3),
+        (Column([12.0, None, 14.0]), [12.0, float("nan"), 14.0]),
+    ):
+        assert release.median(x, **common).values.shape == (1,)
+        found, expected = (exact_distribution(release.median, data, **common).profile for data in (x, same))
+        assert [side.tolist() for side in found] == [side.tolist() for side in expected]
 
 
 STATISTICS = {
     "order statistic": (release.order_statistic, {"rank": 6}),
     "maximum": (release.maximum, {"tau": 2}),
-    "total": (release.nonnegative_sum, {"tau": 1, "size": 200}),
+    "total": (release.nonnegative_sum, {"tau": 1, "upper": 199}),
     "quantile": (release.quantile, {"q": 0.9}),
+    "tied": (release.median, {"definition": "lower", "x": [14, 14, 14, 14, 14, 19, 22, 28]}),
+    "not from 0": (release.quantile, {"q": 0.25, "lower": 5, "upper": 30, "resolution": 0.5}),
+    "decimals": (release.maximum, {"tau": 1, "lower": -0.3, "upper": 30, "resolution": "0.1", "center": 22}),
 }
 
 
@@ -252,31 +389,40 @@ STATISTICS = {
 @pytest.mark.parametrize("name", STATISTICS)
 def test_releases_follow_the_distribution_that_is_evaluated_beforehand(name):
     statistic, options = STATISTICS[name]
-    common = options | {"epsilon": 1.2, "grid": Grid(0, 0, 30), "neighbors": "add_remove"}
-    exact = exact_distribution(statistic, RECORDS, **common)
-    every = np.arange(exact.size)
-    np.testing.assert_allclose(exact.pmf(every).sum(), 1.0, rtol=1e-12)
-    found = statistic(RECORDS, **common, draws=20_000)
-    counts = np.bincount(found.cells, minlength=exact.size)
-    assert_counts_follow(counts, exact.pmf(every))
-    assert_counts_rejected(counts, exact_distribution(statistic, RECORDS, **(common | {"epsilon": 1.6})).pmf(every))
-    measured = np.abs(found.cells - 20)
-    assert abs(measured.mean() - exact.mean_abs_error(20)) < 5 * measured.std() / np.sqrt(measured.size)
-    assert (exact.pmf([-1, exact.size, 10**9]) == 0).all()
+    common = {"epsilon": 1.2, **bounds(29), "neighbors": "add_remove"} | options
+    x, center = common.pop("x", RECORDS), common.pop("center", 20)
+    if name == "total":
+        del common["lower"]
+    exact = exact_distribution(statistic, x, **common)
+    np.testing.assert_allclose(exact.pmf(exact.values).sum(), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(exact.values, (exact.start + np.arange(exact.size)) * float(exact.resolution), rtol=1e-15, atol=0)
+    np.testing.assert_allclose(np.log(exact.pmf(exact.values)), exact.log_pmf(exact.values), rtol=1e-12, atol=1e-12)
+    found = statistic(x, **common, draws=20_000)
+    assert found.resolution == exact.resolution
+    np.testing.assert_array_equal(found.values, exact.values[found.multiples - exact.start])
+    counts = np.bincount(found.multiples - exact.start, minlength=exact.size)
+    assert_counts_follow(counts, exact.pmf(exact.values))
+    assert_counts_rejected(counts, exact_distribution(statistic, x, **(common | {"epsilon": 1.6})).pmf(exact.values))
+    measured = np.abs(found.values - center)
+    assert abs(measured.mean() - exact.mean_abs_error(center)) < 5 * measured.std() / np.sqrt(measured.size)
+    step = float(exact.resolution)
+    assert (exact.pmf([exact.values[0] - step, exact.values[-1] + step, 10**9, 20 + step / 2, np.nan, np.inf]) == 0).all()
+    assert exact.pmf(exact.values[:6].reshape(2, 3)).shape == (2, 3)
 
 
 def test_what_exact_distribution_refuses():
-    common = {"epsilon": 1.0, "grid": GRID, "neighbors": "add_remove"}
+    common = {"epsilon": 1.0, **BOUNDS, "neighbors": "add_remove"}
     with pytest.raises(ValueError, match="one dataset"):
         exact_distribution(release.median, [RECORDS], **common)
     with pytest.raises(ValueError, match="candidates"):
         exact_distribution(release.mode, RECORDS, candidates=(1.0, 2.0), epsilon=1.0, neighbors="swap")
-    with pytest.raises(ValueError, match="starts at 0"):
-        exact_distribution(release.nonnegative_sum, RECORDS, tau=1, size=100, **common)
+    for function, options in ((release.nonnegative_sum, {}), (release.user_sum, {"person_ids": RECORDS})):
+        with pytest.raises(TypeError, match="lower"):  # it is 0
+            exact_distribution(function, RECORDS, tau=1, **options, **common)
     with pytest.raises(ValueError, match="tau"):
         exact_distribution(release.maximum, RECORDS, tau=0, **common)
     with pytest.raises(ValueError, match="coarser"):
-        exact_distribution(release.median, [1.0], **(common | {"grid": Grid(0, 0, 2**23)})).mean_abs_error(0)
+        exact_distribution(release.median, [1.0], **(common | bounds(2**23))).mean_abs_error(0)
 
 
 @pytest.mark.slow
@@ -284,44 +430,52 @@ def test_records_that_are_no_numbers_are_missing():
     common = {"epsilon": 1.0, "neighbors": "add_remove"}
     for records in ([31, 40, None], ["x", 40.0, 2**70], np.array([31, None, 2.5], object)):
         data = np.asarray(records, object)
-        assert release.median(data, grid=GRID, **common).cells.shape == (1,)
-        assert release.mode(data, candidates=(1.0, 31.0), **common).cells.shape == (1,)
+        assert release.median(data, **BOUNDS, **common).values.shape == (1,)
+        assert release.mode(data, candidates=(1.0, 31.0), **common).values.shape == (1,)
     assert release.mode([1, 2, 2**70], candidates=(1.0, 2.0), **common).values[0] in (1.0, 2.0)
-    assert release.maximum(np.zeros((2, 0)), tau=3, grid=GRID, **common).cells.shape == (1, 2)
+    assert release.maximum(np.zeros((2, 0)), tau=3, **BOUNDS, **common).values.shape == (1, 2)
 
 
-def test_the_cells_of_a_list_do_not_depend_on_each_other():
-    """NumPy would make floats of all of it for one fraction, and round 2^60 - 1 up; or text, for one word."""
-    grid = Grid(30, 0, 2**31 - 2)
+def test_the_records_of_a_list_do_not_depend_on_each_other():
+    """NumPy would make floats of all of it for one fraction, and text for one word; and wrap around, or refuse, for 2^70."""
+    grid = Multiples.between(0, (2**31 - 3) * 2**30, 2**30)
     for other in (1, 2.5, float("nan"), None, "x", 2**70):
-        assert to_grid([2**60 - 1, other], grid)[0][0] == 2**30 - 1
-    assert np.asarray([2**60 - 1, 2.5])[0] == 2**60  # the control
+        for value in (2**60 - 1, 2**61 - 2**32, 12.0 * 2**30):
+            assert to_multiples([value, other], grid)[0][0] == to_multiples([value], grid)[0][0] == round(value / 2**30)
+    assert np.asarray([2**60 - 1, 2.5])[0] == 2**60  # the controls
+    assert np.asarray([2**60 - 1, "x"]).dtype.kind == "U"
     with pytest.raises(ValueError, match="different lengths"):
-        release.median([[1, 2], [3]], epsilon=1.0, grid=GRID, neighbors="swap")
+        release.median([[1, 2], [3]], epsilon=1.0, **BOUNDS, neighbors="swap")
 
 
 @pytest.mark.slow
 def test_ranks_that_would_overflow_are_refused():
     """A float 1/3 has a denominator of 10^16: products with it wrap around in 64 bits."""
-    common = {"epsilon": 1.0, "grid": GRID}
+    common = {"epsilon": 1.0, **BOUNDS}
     for definition in ("lower", "linear"):
         with pytest.raises(ValueError, match=r"denominator 10000000000000000.*Fraction\(1, 3\)"):
             release.quantile(np.zeros(3000), 1 / 3, definition=definition, neighbors="swap", **common)
     x = np.full(3000, np.nan)
     x[:2767] = 20.0
-    options = common | {"definition": "lower", "neighbors": "add_remove", "variant": "owned_cell", "draws": 1000}
+    options = common | {"definition": "lower", "neighbors": "add_remove", "draws": 1000}
     found = release.quantile(x, Fraction(1, 3), **options)
-    assert ((found.cells >= 0) & (found.cells < 21)).all()
-    assert np.mean(found.cells == 10) > 0.3
+    assert ((found.values >= 10) & (found.values <= 30)).all()
+    assert np.mean(found.values == 20) > 0.999  # all records are equal
+
+
+@pytest.mark.parametrize("statistic", ["sum", "mean", "quantile"])
+def test_values_that_float64_cannot_hold_are_refused(statistic):
+    """The sum of 4096 numbers of 2^52 passes 64 bits, and that of 2^50 the integers that float64 counts; so do thousandths."""
+    options = {"epsilon": 1.0, "neighbors": "swap"} | ({"q": 0.999} if statistic == "quantile" else {})
+    for records, lower in ((2048, 2**52), (2048, 2**53 - 4), (2048, 2**52 - 9), (4096, 2**50), (4096, -(2**50))):
+        with pytest.raises(ValueError, match="float"):
+            getattr(release, statistic)(np.zeros(records), **bounds(lower + 9, lower), **options)
 
 
 @pytest.mark.slow
-def test_sums_that_float64_cannot_hold_and_promises_that_would_be_rounded_down():
-    for grid in (Grid(0, 2.0**52, 10), Grid(0, 2.0**53 - 4, 3)):
-        with pytest.raises(ValueError, match="every value"):
-            release.sum(np.zeros(2048), epsilon=1.0, grid=grid, neighbors="swap")
+def test_promises_that_would_be_rounded_down():
     for epsilon, draws in ((0.1, 5), (0.1, 9), (0.3, 3), (0.25, 4)):
-        found = release.median(RECORDS, epsilon=epsilon, grid=GRID, neighbors="swap", draws=draws)
+        found = release.median(RECORDS, epsilon=epsilon, **BOUNDS, neighbors="swap", draws=draws)
         assert Fraction(found.guarantee.epsilon) >= Fraction(epsilon) * draws
     with pytest.raises(ValueError, match="epsilon / sensitivity"):
         release.mode(RECORDS, candidates=(1.0, 2.0), epsilon=33.0, neighbors="add_remove")
@@ -331,25 +485,25 @@ def test_sums_that_float64_cannot_hold_and_promises_that_would_be_rounded_down()
 def test_distinct_ids_and_totals_of_persons():
     ids = ["a", "b", "b", 7, 7, 7, None, 2**80, float("nan")]
     common = {"epsilon": 1.5, "neighbors": "add_remove"}
-    counted = common | {"tau": 1, "size": 20}
+    counted = common | {"tau": 1, "upper": 19}
     for data in (ids, [1, 2, 2, 3, 3, 3, None, 5], np.array([1, 2, 2, 3, 3, 3, 5]), np.array(list("abbcccd"))):
         profile = exact_distribution(release.distinct_count, data, **counted).profile
         assert profile.upper.tolist()[:3] == [3, 4, 19]  # four ids, of which two are held by one person each
         assert profile.lower.tolist()[:5] == [3, 2, 2, 1, 1]
     found = release.distinct_count(ids, draws=20_000, **counted)
-    counts = np.bincount(found.cells, minlength=20)
+    counts = np.bincount(found.multiples, minlength=20)
     exact = exact_distribution(release.distinct_count, ids, **counted)
     assert_counts_follow(counts, exact.pmf(np.arange(20)))
     assert_counts_rejected(counts, exact_distribution(release.distinct_count, ids[:6], **counted).pmf(np.arange(20)))
-    np.testing.assert_array_equal(found.values, found.cells)
+    np.testing.assert_array_equal(found.values, found.multiples)
 
     amounts, persons = [[5, 1, 2.5, 9, 4]], [7, "x", 7, None, "x"]
-    summed = common | {"tau": 1, "size": 60, "grid": Grid(-1, 0, 100), "person_ids": persons}
+    summed = common | {"tau": 1, "upper": 29.5, "resolution": 0.5, "person_ids": persons}
     exact = exact_distribution(release.user_sum, amounts[0], **summed)
     assert exact.profile.lower.tolist()[:3] == [10, 0, 0]  # in halves: 7.5 and 5.0, without the larger one
     assert exact.profile.upper.tolist() == [10, 25, 59]
     drawn = release.user_sum(amounts, draws=20_000, **summed)
-    assert_counts_follow(np.bincount(drawn.cells[:, 0], minlength=60), exact.pmf(np.arange(60)))
+    assert_counts_follow(np.bincount(drawn.multiples[:, 0], minlength=60), exact.pmf(np.arange(60) / 2))
     masked = exact_distribution(release.user_sum, amounts[0], mask=[True, True, False, True, True], n_max=8, **summed)
     assert masked.profile.upper.tolist() == [10, 20, 59]
 

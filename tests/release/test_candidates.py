@@ -11,7 +11,7 @@ from dpjax.release import candidates, release_choice, words
 from dpjax.release.candidates import clamped_scores
 from dpjax.release.exact import exact_choice
 from dpjax.release.sampler import Draw, certified_choice
-from dpjax.release.tables import public_tables
+from dpjax.release.tables import level_weights
 from tests.release.test_sampler import EXTREME, more
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
@@ -23,11 +23,11 @@ def test_draws_follow_the_exponential_mechanism():
         found = release_choice(scores, sensitivity=sensitivity, draws=20_000, **common)
         for row, inside in enumerate(np.clip(scores, 0, 10)):
             weights = np.exp(rate * inside)
-            assert_counts_follow(np.bincount(found.cells[:, row], minlength=5), weights / weights.sum())
+            assert_counts_follow(np.bincount(found.multiples[:, row], minlength=5), weights / weights.sum())
         sharper = np.exp(1.3 * rate * np.clip(scores[0], 0, 10))
-        assert_counts_rejected(np.bincount(found.cells[:, 0], minlength=5), sharper / sharper.sum())
-    np.testing.assert_array_equal(found.values, found.cells)
-    assert (found.grid, found.variant, found.guarantee.neighbors) == (None, None, "swap")
+        assert_counts_rejected(np.bincount(found.multiples[:, 0], minlength=5), sharper / sharper.sum())
+    np.testing.assert_array_equal(found.values, found.multiples)
+    assert (found.resolution, found.draws, found.guarantee.neighbors) == (None, 20_000, "swap")
     assert Fraction(found.guarantee.epsilon) >= Fraction(1.2) * 20_000
 
 
@@ -46,20 +46,20 @@ def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
         return Draw(drawn.cell * 0 - 5, drawn.certified & False)
 
     monkeypatch.setattr(candidates, "certified_choice", never)
-    np.testing.assert_array_equal(release_choice(scores, **arguments).cells, plain.cells)
+    np.testing.assert_array_equal(release_choice(scores, **arguments).multiples, plain.multiples)
 
 
 @pytest.mark.slow
 def test_device_equals_host_and_levels_beyond_the_table_are_in_doubt():
     rng = np.random.default_rng(0)
-    tables = public_tables(1.5, levels=30)
+    weights = level_weights(1.5, 30)
     costs = rng.integers(0, 30, (300, 70))
     costs[:100] += rng.integers(0, 2, (100, 1)) * 40  # whole rows far out
     costs[100:150, 3] = 31  # one candidate too far
     read = np.where(rng.uniform(size=(2, 300)) < 0.3, rng.choice(EXTREME, (2, 300)), rng.integers(0, 2**32, (2, 300))).astype(
         np.uint32
     )
-    drawn = certified_choice(tables, costs.astype(np.int32), read)
+    drawn = certified_choice(weights, costs.astype(np.int32), read)
     certified = np.asarray(drawn.certified)
     covered = (costs < 30).all(axis=-1)
     assert not certified[~covered].any()
@@ -67,7 +67,7 @@ def test_device_equals_host_and_levels_beyond_the_table_are_in_doubt():
     for row in np.flatnonzero(certified):
         assert np.asarray(drawn.cell)[row] == exact_choice(1.5, costs[row], read[:, row], more=more)
     # Clipped to the table, the far candidate would be as likely as one at the last level: another distribution, unseen.
-    clipped = np.asarray(certified_choice(tables, np.minimum(costs, 29).astype(np.int32), read).cell)
+    clipped = np.asarray(certified_choice(weights, np.minimum(costs, 29).astype(np.int32), read).cell)
     exact = np.array([exact_choice(1.5, c, w, more=more) for c, w in zip(costs[:100], read.T[:100], strict=True)])
     assert (clipped[:100] != exact).any()
 
@@ -124,4 +124,4 @@ def test_what_is_refused():
         with pytest.raises(error, match="scores"):
             release_choice(scores, **common)
     with pytest.raises(TypeError, match="jit"):
-        jax.jit(lambda s: release_choice(s, **common).cells)(np.array([1, 2]))
+        jax.jit(lambda s: release_choice(s, **common).multiples)(np.array([1, 2]))

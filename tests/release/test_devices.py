@@ -17,11 +17,11 @@ from tests.release.test_sampler import WORDS, random_profile
 rng = np.random.default_rng(0)
 profile, tables = random_profile(rng, 64, 40, 2**20), public_tables(0.7, levels=41)
 words = rng.integers(0, 2**32, (WORDS, 64), dtype=np.uint32)
-alone = certified_draw(tables, *profile, words, variant="owned_cell")
+alone = certified_draw(tables, *profile, words)
 rows = NamedSharding(Mesh(np.array(jax.devices()), ("i",)), P("i"))
 columns = NamedSharding(rows.mesh, P(None, "i"))
 spread = [jax.device_put(part, by) for part, by in ((profile.lower, rows), (profile.upper, rows), (words, columns))]
-spread = certified_draw(tables, *spread, variant="owned_cell")
+spread = certified_draw(tables, *spread)
 assert len(jax.devices()) == 8
 np.testing.assert_array_equal(alone.cell, spread.cell)
 np.testing.assert_array_equal(alone.certified, spread.certified)

@@ -1,71 +1,142 @@
 """The map to the grid: exact, total, one record at a time."""
 
 from fractions import Fraction
-from math import floor
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.release.grid import Grid, as_array, to_grid
+from dpjax.release.grid import Multiples, as_array, to_multiples
 from dpjax.release.integer_profiles import codes_of
 
-GRIDS = [Grid(0, 0, 121), Grid(-7, -3.5, 1000), Grid(10, -(2**20), 4096), Grid(-40, 0, 2**31 - 2)]
+HUGE = Multiples.between(0, (2**31 - 3) * 2**30, 2**30)
+GRIDS = [
+    Multiples.between(0, 120, 1),
+    Multiples.between(-3.5, 4.3046875, 2.0**-7),
+    Multiples.between(-(2**20), 3 * 2**20, 2**10),
+    Multiples(Fraction(1, 2**40), 0, 2**31 - 2),
+    Multiples.between(-0.5, 1.25, Fraction(1, 4)),
+]
+DECIMALS = [Multiples.between(0, 0.3, 0.1), Multiples.between(-7.07, 1000, "0.01"), Multiples.between(-21, 70, Fraction(7, 30))]
 
 
-def exact_cell(value, grid):
-    return min(max(floor((Fraction(value) - Fraction(grid.lower)) / Fraction(grid.step)), 0), grid.size - 1)
+def nearest(value, grid):
+    """The number of the nearest multiple, of two the even one, counted from the lower bound."""
+    return min(max(round(Fraction(value) / grid.resolution) - grid.start, 0), grid.size - 1)
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_exact_against_fractions(grid):
     rng = np.random.default_rng(0)
     inside = grid.lower + (grid.upper - grid.lower) * rng.uniform(-0.1, 1.1, 300)
-    lines = grid.values(rng.integers(0, grid.size, 100))
-    x = np.concatenate(
-        [inside, lines, np.nextafter(lines, -np.inf), np.nextafter(lines, np.inf), [-0.0, 5e-324, -5e-324, 1e300, -1e300]]
-    )
-    cells, there = to_grid(x, grid)
+    numbers = grid.start + rng.integers(0, grid.size, 100)
+    lines = np.array([float(int(number) * grid.resolution) for number in numbers])
+    halves = np.array([float((int(number) + Fraction(1, 2)) * grid.resolution) for number in numbers])
+    next_to = [np.nextafter(x, end) for x in (lines, halves) for end in (-np.inf, np.inf)]
+    x = np.concatenate([inside, lines, halves, *next_to, [-0.0, 5e-324, -5e-324, 1e300, -1e300]])
+    cells, there = to_multiples(x, grid)
     assert there.all()
-    assert cells.tolist() == [exact_cell(value, grid) for value in x]
+    assert cells.tolist() == [nearest(value, grid) for value in x]
+    inner = (numbers >= grid.start) & (numbers < grid.start + grid.size - 1)
+    assert (to_multiples(halves, grid)[0][inner] + grid.start).tolist() == (numbers + numbers % 2)[inner].tolist()
+    assert (to_multiples(halves, grid)[0] != np.floor((halves - grid.lower) / float(grid.resolution))).any()  # the control
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
     single = single[np.isfinite(single)]
-    assert to_grid(single, grid)[0].tolist() == [exact_cell(float(value), grid) for value in single]
+    assert to_multiples(single, grid)[0].tolist() == [nearest(float(value), grid) for value in single]
+
+
+@pytest.mark.parametrize("grid", DECIMALS, ids=str)
+def test_decimals_are_exact(grid):
+    """0.29 is 29 hundredths, though it is no binary fraction, in float64 and in float32; only a tie can go either way."""
+    rng = np.random.default_rng(1)
+    numbers = np.unique(np.concatenate([[0, 1, grid.size - 1], rng.integers(0, grid.size, 300)]))
+    written = [float((grid.start + int(number)) * grid.resolution) for number in numbers]
+    for x in (written, np.array(written), np.array(written, np.float32), np.nextafter(written, np.inf), np.nextafter(written, 0)):
+        assert to_multiples(x, grid)[0].tolist() == numbers.tolist()
+    x = grid.lower + (grid.upper - grid.lower) * rng.uniform(-0.1, 1.1, 3000)
+    from_tie = [abs(abs(v / grid.resolution - round(v / grid.resolution)) - Fraction(1, 2)) for v in map(Fraction, x)]
+    clear = np.array([float(distance) for distance in from_tie]) > 1e-9
+    assert clear.mean() > 0.99
+    assert to_multiples(x, grid)[0][clear].tolist() == [nearest(value, grid) for value in x[clear]]
+    assert (grid.lower, grid.upper) == (written[0], written[-1])
 
 
 def test_records_that_are_no_numbers_or_far_away():
-    grid = Grid(0, 10, 5)
+    grid = Multiples.between(10, 14, 1)
     signaling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
     x = np.concatenate([[np.nan, np.inf, -np.inf, 1e308], signaling])
-    cells, there = to_grid(x, grid)
+    cells, there = to_multiples(x, grid)
     assert cells.tolist() == [0, 4, 0, 4, 0]
     assert there.tolist() == [False, True, True, True, False]
-    assert to_grid([2**100, -(2**100), 12], grid)[0].tolist() == [4, 0, 2]
-    assert to_grid([2**2000, 12.5, -(2**2000)], grid)[0].tolist() == [4, 2, 0]
-    assert to_grid(np.array([2**63 - 1, -(2**63), 11], np.int64), grid)[0].tolist() == [4, 0, 1]
-    assert to_grid(np.array([200, 12, 3], np.uint8), grid)[0].tolist() == [4, 2, 0]
-    assert to_grid(np.array([2**60 - 1]), Grid(30, 0, 2**31 - 2))[0].tolist() == [2**30 - 1]
-    assert to_grid(np.array([None, "x", 12], object), grid)[1].tolist() == [False, False, True]
-    large = Grid(0, 2**52, 2**20)
-    assert to_grid(np.array([2**52 + 12345]), large)[0].tolist() == [12345]
+    assert to_multiples([2**100, -(2**100), 12], grid)[0].tolist() == [4, 0, 2]
+    assert to_multiples([2**2000, 12.5, -(2**2000), 13.5], grid)[0].tolist() == [4, 2, 0, 4]
+    assert to_multiples(np.array([2**63 - 1, -(2**63), 11], np.int64), grid)[0].tolist() == [4, 0, 1]
+    assert to_multiples(np.array([200, 12, 3], np.uint8), grid)[0].tolist() == [4, 2, 0]
+    assert to_multiples(np.array([2**60 - 1, 2**60 + 2**29 + 2**10]), HUGE)[0].tolist() == [2**30, 2**30 + 1]
+    assert to_multiples(np.array([None, "x", 12], object), grid)[1].tolist() == [False, False, True]
+    large = Multiples.between(2**50, 2**50 + 2**20, 1)
+    assert to_multiples(np.array([2**50 + 12345]), large)[0].tolist() == [12345]
 
 
 def test_bad_grids_are_named():
     for arguments, message in (
-        ((0, 0.5, 10), "multiple"),
-        ((0, 0, 0), "size"),
-        ((0, 0, 2**31 - 1), "size"),
-        ((0, float("nan"), 10), "finite"),
-        ((-60, 1, 10), "float64"),
-        ((2000, 0, 10), "log2_step"),
-        ((0.5, 0, 10), "log2_step must be an integer"),
+        ((0.5, 10, 1), "multiples of the resolution 1, got 0.5"),
+        ((0, 9.5, 1), "multiples of the resolution 1, got 9.5"),
+        ((0, 1, Fraction(2, 3)), "multiples of the resolution 2/3, got 1"),
+        ((0, 0, 1), "lower below upper"),
+        ((1, 0, 1), "lower below upper"),
+        ((0, 2**31 - 2, 1), r"2147483647 multiples of 1 are more than 2\^31 - 2"),
+        ((0, 1, Fraction(1, 2**40)), r"more than 2\^31 - 2"),
+        ((0, 1, 2.0**-40), "multiples of the resolution 9.094947017729282e-13, got 1"),  # as it is written
+        ((float("nan"), 10, 1), "finite"),
+        ((0, float("inf"), 1), "finite"),
+        ((2**53, 2**53 + 1, 1), "a float cannot count so far"),
+        ((0, 10**400, 1), "a float cannot count so far"),
+        ((-1, 1, Fraction(1, 2**60)), "a float cannot count so far"),
+        ((0, 1, 0), "resolution must be a positive number"),
+        ((0, 1, -0.5), "resolution must be a positive number"),
+        ((0, 1, float("nan")), "resolution must be a positive number"),
+        ((0, 1, float("inf")), "resolution must be a positive number"),
+        ((0, 1, "a"), "resolution must be a positive number"),
+        ((0, 1, None), "resolution must be a positive number"),
     ):
         with pytest.raises(ValueError, match=message):
-            Grid(*arguments)
+            Multiples.between(*arguments)
+    with pytest.raises(TypeError, match="JAX array"):
+        Multiples.between(0, 1, jnp.float32(0.5))
+    grid = Multiples.between(0, 9, 1)
     with pytest.raises(TypeError, match="real numbers"):
-        to_grid(np.array(["a"]), Grid(0, 0, 10))
-    assert not to_grid(["a"], Grid(0, 0, 10))[1].any()  # a record in a list is missing: the list has no dtype that is public
+        to_multiples(np.array(["a"]), grid)
+    assert not to_multiples(["a"], grid)[1].any()  # a record in a list is missing: the list has no dtype that is public
+
+
+@pytest.mark.parametrize("resolution", [1e-310, Fraction(1, 2**1074), 10**400], ids=["1e-310", "2^-1074", "10^400"])
+def test_grids_that_floats_cannot_hold_are_named(resolution):
+    with pytest.raises(ValueError, match="float"):
+        to_multiples([0.0], Multiples.between(0, 4 * Fraction(str(resolution)), resolution))
+
+
+@pytest.mark.parametrize("resolution", [Fraction(1, 100), Fraction(1, 1000), Fraction(7, 30), Fraction(1)], ids=str)
+def test_as_far_as_a_grid_may_go_every_value_is_its_own(resolution):
+    """The farthest that is not refused: a record that is the float of a multiple counts as that multiple."""
+    for most in (2**50, 2**51, 2**52, 2**53):
+        try:
+            grid = Multiples.between((most - 1000) * resolution, most * resolution, resolution)
+        except ValueError:
+            break
+        written = np.array([float((grid.start + number) * resolution) for number in range(1001)])
+        assert to_multiples(written, grid)[0].tolist() == list(range(1001))
+    assert grid.start >= 2**50 - 1000
+    with pytest.raises(ValueError, match="a float cannot count so far"):
+        Multiples.between((most - 1000) * resolution, most * resolution, resolution)
+
+
+def test_resolutions_are_read_as_they_are_written():
+    for resolution in (0.1, "0.1", Fraction(1, 10), np.float64(0.1), np.float32(0.1)):
+        assert Multiples.between(-0.3, 1.2, resolution) == Multiples(Fraction(1, 10), -3, 16)
+    assert Multiples.between(Fraction(1, 3), 1, Fraction(1, 3)) == Multiples(Fraction(1, 3), 1, 3)
+    assert Multiples.between(0, 2**31 - 3, 1).size == 2**31 - 2
 
 
 class Hostile:
@@ -111,16 +182,15 @@ NO_NUMBERS = {
 def test_an_object_that_is_no_real_number_is_missing(name):
     """Without an error or a warning, and whatever stands beside it."""
     for records in ([[1, NO_NUMBERS[name], 3]], [[1.5, NO_NUMBERS[name], "x"]]):
-        cells, there = to_grid(records, Grid(0, 0, 8))
+        cells, there = to_multiples(records, Multiples.between(0, 7, 1))
         assert there.tolist() == [[True, False, records[0][2] == 3]]
-        assert cells[0, :2].tolist() == [1, 0]
+        assert cells[0, :2].tolist() == [records[0][0] * 4 // 3, 0]
     assert codes_of([7, NO_NUMBERS[name], "x"])[1].tolist() == [True, False, True]
 
 
 def test_numbers_in_arrays_without_axes_are_numbers():
-    grid = Grid(30, 0, 2**31 - 2)
-    for value, cell in ((np.array(2**60 - 1), 2**30 - 1), (np.array(2.0**60), 2**30), (np.ma.array(2**31), 2), (np.True_, 0)):
-        cells, there = to_grid([[value, 2**30]], grid)
+    for value, cell in ((np.array(2**60 - 1), 2**30), (np.array(2.0**60), 2**30), (np.ma.array(2**31), 2), (np.True_, 0)):
+        cells, there = to_multiples([[value, 2**30]], HUGE)
         assert cells.tolist() == [[cell, 1]]
         assert there.all()
     codes, there = codes_of([np.array(3), 3, np.array("3"), "3"])
@@ -128,24 +198,24 @@ def test_numbers_in_arrays_without_axes_are_numbers():
     assert there.all()
     for records in ([np.ones(2), np.ones(3)], [np.ones((2, 3)), np.ones((2, 4))], [1.0, jnp.ones(2)], [[1, 2], [3]]):
         with pytest.raises(ValueError, match="different lengths"):
-            to_grid(records, Grid(0, 0, 8))
+            to_multiples(records, Multiples.between(0, 7, 1))
     one = np.empty(2, object)
     one[:] = [np.ones(1), 3]
-    assert to_grid(one, Grid(0, 0, 8))[1].tolist() == [False, True]
+    assert to_multiples(one, Multiples.between(0, 7, 1))[1].tolist() == [False, True]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "int4", "bool"])
 def test_narrow_numbers(dtype):
-    assert to_grid(jnp.array([0, 1, 1], dtype), Grid(-1, 0, 8))[0].tolist() == [0, 2, 2]
-    assert to_grid(np.asarray(jnp.array([0, 1, 1], dtype)), Grid(-1, 0, 8))[0].tolist() == [0, 2, 2]
+    assert to_multiples(jnp.array([0, 1, 1], dtype), Multiples.between(0, 3.5, 0.5))[0].tolist() == [0, 2, 2]
+    assert to_multiples(np.asarray(jnp.array([0, 1, 1], dtype)), Multiples.between(0, 3.5, 0.5))[0].tolist() == [0, 2, 2]
 
 
 def test_arrays_of_other_libraries_are_arrays_of_objects():
     for values in ([2**60 - 1, 2, 3], [2**60 - 1, None, 3]):  # of one dtype, whatever the records are
         array = as_array(Foreign(values))
         assert array.dtype == object
-        cells, there = to_grid(Foreign(values), Grid(30, 0, 2**31 - 2))
-        assert cells.tolist() == [2**30 - 1, 0, 0]
+        cells, there = to_multiples(Foreign(values), HUGE)
+        assert cells.tolist() == [2**30, 0, 0]
         assert there.tolist() == [True, values[1] is not None, True]
     assert codes_of(Foreign(["a", None, "b", "a"]))[0].tolist() == [0, -1, 1, 0]
 
@@ -154,6 +224,9 @@ def test_masked_arrays_are_refused():
     masked = np.ma.array([1.0, 2.0, 3.0], mask=[True, False, False])
     for x in (masked, [masked, masked], [[masked]], np.ma.array([1, 2])):
         with pytest.raises(TypeError, match=r"mask.*filled\(np\.nan\)"):
-            to_grid(x, Grid(0, 0, 8))
-    assert to_grid(masked.filled(np.nan), Grid(0, 0, 8))[1].tolist() == [False, True, True]
-    assert to_grid([1.0, np.ma.masked], Grid(0, 0, 8))[1].tolist() == [True, False]  # one record of a list is data
+            to_multiples(x, Multiples.between(0, 7, 1))
+    assert to_multiples(masked.filled(np.nan), Multiples.between(0, 7, 1))[1].tolist() == [False, True, True]
+    assert to_multiples([1.0, np.ma.masked], Multiples.between(0, 7, 1))[1].tolist() == [
+        True,
+        False,
+    ]  # one record of a list is data

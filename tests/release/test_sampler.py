@@ -1,7 +1,6 @@
 """The draw on the device against the exact one on the host, lane by lane, with random and adversarial words."""
 
 import hashlib
-from functools import partial
 from itertools import accumulate
 
 import jax
@@ -10,11 +9,12 @@ import numpy as np
 import pytest
 
 from dpjax.numerics.two_words import Words
-from dpjax.release.distribution import VARIANTS, GridDistribution, pieces_of
+from dpjax.release.distribution import GridDistribution, depth_of, pieces_of
 from dpjax.release.exact import exact_draw, weights_of
-from dpjax.release.integer_profiles import IntegerProfile
+from dpjax.release.integer_profiles import IntegerProfile, order_statistic
 from dpjax.release.sampler import WORDS, certified_draw, weigh
-from dpjax.release.tables import DIGITS, public_tables, rate_of
+from dpjax.release.tables import DIGITS, level_weights, public_tables, rate_of
+from dpjax.statistics.quantiles import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 EXTREME = np.array([0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
@@ -37,34 +37,47 @@ def more(role, i, seed=0):
     return int.from_bytes(hashlib.blake2b(f"{seed} {role} {i}".encode(), digest_size=4).digest(), "little")
 
 
-def assert_equals_host(epsilon, profile, words, variant, fill=None):
+def tied_profile(rng, rows, pieces, size, deepest):
+    """The same with deep values, inside the range and at its ends: up to ``deepest`` changes do not move them, or none does."""
+    profile = random_profile(rng, rows, pieces + deepest, size)
+    level, depth = np.arange(pieces + deepest + 1), rng.integers(1, deepest + 1, (rows, 1))
+    depth[0], depth[1] = deepest, pieces + deepest
+    sides = [np.where(level < depth, side[:, :1], side) for side in profile]
+    at_end = np.arange(rows) % 5 == 2  # of the range: one side has nowhere to go
+    sides[1][at_end, :] = size
+    sides[0][at_end] = size - np.sort(rng.integers(0, size + 1, (rows, level.size)), axis=-1)[at_end]
+    sides[0][at_end] = np.where(level < depth, size, sides[0])[at_end]
+    sides[0][:, -1], sides[1][:, -1] = 0, size
+    return IntegerProfile(*(side.astype(np.int32) for side in sides))
+
+
+def assert_equals_host(epsilon, profile, words, fill=None):
     """All certified lanes; returns the share of them."""
     levels = max(profile.lower.shape[-1], profile.upper.shape[-1])
-    drawn = certified_draw(public_tables(epsilon, levels=levels), *profile, words, variant=variant)
+    drawn = certified_draw(public_tables(epsilon, levels=levels), *profile, words)
     cells, certified = np.asarray(drawn.cell), np.asarray(drawn.certified)
     further = more if fill is None else lambda role, i: fill
     for row in np.flatnonzero(certified):
-        exact = exact_draw(epsilon, profile.lower[row], profile.upper[row], words[:, row], variant=variant, more=further)
+        exact = exact_draw(epsilon, profile.lower[row], profile.upper[row], words[:, row], more=further)
         assert cells[row] == exact, (row, profile.lower[row], profile.upper[row], words[:, row])
     return certified.mean()
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("variant", [pytest.param("cell", marks=pytest.mark.slow), "owned_cell"])
 @pytest.mark.parametrize("epsilon", [1.0, 2.0**-30, pytest.param(0.1, marks=pytest.mark.slow), pytest.param(64.0)])
-def test_device_equals_host(epsilon, variant):
+def test_device_equals_host(epsilon):
     rng = np.random.default_rng(0)
     for pieces, size in ((3, 12), (70, 2**30)):
         profile = random_profile(rng, 150, pieces, size)
         words = rng.integers(0, 2**32, (WORDS, 150), dtype=np.uint32)
-        assert assert_equals_host(epsilon, profile, words, variant) > 0.98
+        assert assert_equals_host(epsilon, profile, words) > 0.98
 
 
-def at_the_borders(rng, epsilon, profile, variant, words):
+def at_the_borders(rng, epsilon, profile, words):
     """Words for the piece next to a border between two pieces, and words of digits that are their thresholds."""
     thresholds = public_tables(epsilon, levels=1).thresholds
     for row in range(words.shape[1]):
-        pieces = pieces_of(profile.lower[row].tolist(), profile.upper[row].tolist(), variant)
+        pieces = pieces_of(profile.lower[row].tolist(), profile.upper[row].tolist())
         ends = list(accumulate(weights_of(rate_of(epsilon), pieces, 200)[0]))
         border = (ends[rng.integers(len(ends))] << 64) // ends[-1]
         uniform = min(max(border + int(rng.integers(-(2**12), 2**12)), 0), 2**64 - 1)
@@ -76,8 +89,7 @@ def at_the_borders(rng, epsilon, profile, variant, words):
 
 @pytest.mark.slow
 @pytest.mark.optimized
-@pytest.mark.parametrize("variant", ["cell", "owned_cell"])
-def test_device_equals_host_on_adversarial_words(variant):
+def test_device_equals_host_on_adversarial_words():
     rng = np.random.default_rng(1)
     for pieces, size in ((3, 12), (70, 2**30)):
         profile = random_profile(rng, 300, pieces, size)
@@ -85,25 +97,91 @@ def test_device_equals_host_on_adversarial_words(variant):
         words = np.where(extreme, rng.choice(EXTREME, (WORDS, 300)), rng.integers(0, 2**32, (WORDS, 300))).astype(np.uint32)
         words[:, 0], words[:, 1] = 0, 2**32 - 1
         words[2:, 2:150] = rng.integers(0, 2**32, (WORDS - 2, 148))
-        at_the_borders(rng, 1.0, IntegerProfile(profile.lower[2:], profile.upper[2:]), variant, words[:, 2:150])
+        at_the_borders(rng, 1.0, IntegerProfile(profile.lower[2:], profile.upper[2:]), words[:, 2:150])
         for fill in (0, 2**32 - 1):
-            assert 0.2 < assert_equals_host(1.0, profile, words, variant, fill) < 0.95
+            assert 0.2 < assert_equals_host(1.0, profile, words, fill) < 0.95
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("epsilon", [1.0, 2.0**-30, pytest.param(0.1, marks=pytest.mark.slow), pytest.param(64.0)])
+def test_device_equals_host_on_deep_ties(epsilon):
+    """Values that hardly move, at the ends of the range too, and rows that are one value nearly to their end."""
+    rng = np.random.default_rng(8)
+    for pieces, size, deepest in ((1, 12, 2), (10, 2**30, 60)):  # of the shapes above
+        profile = tied_profile(rng, 150, pieces, size, deepest)
+        depths = [depth_of(a.tolist(), b.tolist()) for a, b in zip(*profile, strict=True)]
+        assert max(depths) == pieces + deepest
+        assert len(set(depths)) > deepest / 2
+        words = rng.integers(0, 2**32, (WORDS, 150), dtype=np.uint32)
+        assert assert_equals_host(epsilon, profile, words) > 0.98
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_draws_follow_the_distribution(variant):
-    profile = IntegerProfile(np.array([[7, 5, 5, 2, 0]], np.int32), np.array([[7, 8, 12, 19]], np.int32))
-    number, size = 100_000, 19 + (variant == "owned_cell")
+@pytest.mark.optimized
+@pytest.mark.parametrize("epsilon", [1.0, 0.01, 64.0])
+def test_device_equals_host_on_adversarial_words_and_deep_ties(epsilon):
+    rng = np.random.default_rng(9)
+    for pieces, size, deepest in ((3, 12, 8), (70, 2**30, 130)):
+        profile = tied_profile(rng, 300, pieces, size, deepest)
+        extreme = rng.uniform(size=(WORDS, 300)) < 0.8
+        words = np.where(extreme, rng.choice(EXTREME, (WORDS, 300)), rng.integers(0, 2**32, (WORDS, 300))).astype(np.uint32)
+        words[:, 0], words[:, 1] = 0, 2**32 - 1
+        words[2:, 2:150] = rng.integers(0, 2**32, (WORDS - 2, 148))
+        at_the_borders(rng, epsilon, IntegerProfile(profile.lower[2:], profile.upper[2:]), words[:, 2:150])
+        for fill in (0, 2**32 - 1):
+            assert 0.2 < assert_equals_host(epsilon, profile, words, fill) < 0.98
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
+def test_device_equals_host_where_all_records_are_equal(neighbors):
+    """A column of one value, within the range and at its ends: the depth is the largest that so many records can have."""
+    rng = np.random.default_rng(10)
+    n, size = 201, 100
+    cells = np.repeat(np.array([0, 1, 50, size - 1, size], np.int32)[:, None], n, axis=-1).repeat(40, axis=0)
+    for definition in ("lower", "linear"):
+        ranks = ranks_of_quantile(0.5, definition=definition, neighbors=neighbors)
+        profile = order_statistic(cells, np.ones(cells.shape, bool), ranks, high=size, count_is_public=neighbors == "swap")
+        depths = {depth_of(a.tolist(), b.tolist()) for a, b in zip(*profile, strict=True)}
+        assert min(depths) >= (n - 1) // 2
+        assert max(depths) <= max(side.shape[-1] for side in profile)
+        words = rng.integers(0, 2**32, (WORDS, cells.shape[0]), dtype=np.uint32)
+        words[:2, ::4] = rng.choice(EXTREME, (2, words[:, ::4].shape[1]))
+        words[:2, 1::4] = rng.choice(EXTREME[-2:], (2, words[:, 1::4].shape[1]))
+        assert assert_equals_host(0.05, profile, words) > 0.7
+
+
+def test_a_depth_beyond_all_levels():
+    """Nothing moves the value: no statistic has such a profile, and the tables have a weight for it all the same."""
+    profile = IntegerProfile(np.full((300, 4), 7, np.int32), np.full((300, 4), 7, np.int32))
+    assert depth_of(profile.lower[0].tolist(), profile.upper[0].tolist()) == 4
+    rng = np.random.default_rng(11)
+    words = rng.choice(EXTREME, (WORDS, 300)).astype(np.uint32)
+    words[2:] = rng.integers(0, 2**32, (WORDS - 2, 300))
+    drawn = certified_draw(public_tables(1.0, levels=3), *profile, words)
+    assert np.asarray(drawn.certified).all()
+    assert (np.asarray(drawn.cell) == 7).all()
+    assert {exact_draw(1.0, [7] * 4, [7] * 4, words[:, i], more=more) for i in range(50)} == {7}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [1, 3])
+def test_draws_follow_the_distribution(depth):
+    ties = [7] * (depth - 1)
+    profile = IntegerProfile(np.array([[*ties, 7, 5, 5, 2, 0]], np.int32), np.array([[*ties, 7, 8, 12, 19]], np.int32))
+    assert depth_of(profile.lower[0].tolist(), profile.upper[0].tolist()) == depth
+    number, size = 100_000, 20
     words = np.random.default_rng(2).integers(0, 2**32, (WORDS, number, 1), dtype=np.uint32)
-    drawn = certified_draw(public_tables(1.3, levels=4), *profile, words, variant=variant)
+    drawn = certified_draw(public_tables(1.3, levels=3 + depth), *profile, words)
     assert np.asarray(drawn.certified).all()
     counts = np.bincount(np.asarray(drawn.cell).ravel(), minlength=size)
     one = IntegerProfile(profile.lower[0], profile.upper[0])
-    exact = GridDistribution(one, 1.3, variant).pmf(np.arange(size))
+    exact = GridDistribution(one, 1.3).pmf(np.arange(size))
     np.testing.assert_allclose(exact.sum(), 1.0, rtol=1e-12)
     assert_counts_follow(counts, exact)
-    assert_counts_rejected(counts, GridDistribution(one, 1.5, variant).pmf(np.arange(size)))
+    assert_counts_rejected(counts, GridDistribution(one, 1.5).pmf(np.arange(size)))
+    odds = exact * np.exp(np.where(np.arange(size) == 7, 0.65 * (1 if depth > 1 else -1), 0))  # 3 - 2 depth; or a cost of 2
+    assert_counts_rejected(counts, odds / odds.sum())
 
 
 @pytest.mark.slow
@@ -112,7 +190,7 @@ def test_the_same_words_give_the_same_cells_everywhere():
     profile = random_profile(rng, 40, 70, 2**20)
     words = rng.integers(0, 2**32, (WORDS, 40), dtype=np.uint32)
     tables = public_tables(0.5, levels=71)
-    draw = partial(certified_draw, variant="owned_cell")
+    draw = certified_draw
     plain = draw(tables, *profile, words)
     mapped = jax.vmap(draw, in_axes=(None, 0, 0, 1))(tables, *profile, words)
     inside = jax.jit(lambda words: draw(tables, *map(jnp.asarray, profile), words))(words)
@@ -144,58 +222,68 @@ def leading(precision):
 def cut(tables, precision):
     """Tables of so many bits; a mantissa has 62 of them."""
     mask = leading(precision) >> np.uint32(2)
-    own = np.array([tables.own[0] & mask, 0, tables.own[2]], np.uint32)
-    thresholds = tables.thresholds & leading(precision)
-    return tables._replace(high=tables.high & mask, low=tables.low * np.uint32(0), own=own, thresholds=thresholds)
+    levels, own = (side._replace(high=side.high & mask, low=side.low * np.uint32(0)) for side in (tables.levels, tables.own))
+    return tables._replace(levels=levels, own=own, thresholds=tables.thresholds & leading(precision))
 
 
 @pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [8, 6])
 @pytest.mark.parametrize("size", [40, 2**29])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_with_few_bits_the_certified_lanes_are_still_right(variant, size, precision):
+@pytest.mark.parametrize("deepest", [0, 9])
+def test_with_few_bits_the_certified_lanes_are_still_right(deepest, size, precision):
     """The test of the tests: a device that sees 8 bits of each word leaves many lanes in doubt, and is wrong in none.
 
     In pieces of many cells the last word decides, too.
     """
     rng = np.random.default_rng(4)
-    profile = random_profile(rng, 400, 5, size)
+    profile = tied_profile(rng, 400, 5, size, deepest) if deepest else random_profile(rng, 400, 5, size)
     words = rng.integers(0, 2**32, (WORDS, 400), dtype=np.uint32)
-    tables = public_tables(1.0, levels=6)
-    drawn = certified_draw(cut(tables, precision), *profile, words & leading(precision), variant=variant, precision=precision)
+    tables = public_tables(1.0, levels=5 + deepest)
+    drawn = certified_draw(cut(tables, precision), *profile, words & leading(precision), precision=precision)
     cells, certified = np.asarray(drawn.cell), np.asarray(drawn.certified)
-    exact = np.array(
-        [exact_draw(1.0, a, b, words[:, i], variant=variant, more=more) for i, (a, b) in enumerate(zip(*profile, strict=True))]
-    )
+    exact = np.array([exact_draw(1.0, a, b, words[:, i], more=more) for i, (a, b) in enumerate(zip(*profile, strict=True))])
     assert 0.05 < certified.mean() < 0.999
     np.testing.assert_array_equal(cells[certified], exact[certified])
     assert (cells != exact).any()  # and without the certification it would be wrong: the distribution needs the host
-    np.testing.assert_array_equal(np.asarray(certified_draw(tables, *profile, words, variant=variant).cell), exact)
+    np.testing.assert_array_equal(np.asarray(certified_draw(tables, *profile, words).cell), exact)
 
 
 def changed_tables(name, tables):
     """Small faults of the tables. (``<=`` for ``<`` at a threshold changes nothing: such lanes are in doubt.)"""
     if name == "threshold up":
         return tables._replace(thresholds=tables.thresholds + np.uint32(2**20))
-    if name == "level base":
-        return tables._replace(**{field: np.roll(getattr(tables, field), 1) for field in ("high", "low", "scale")})
-    if name == "scale":
-        return tables._replace(scale=tables.scale + (np.arange(6) == 2).astype(np.int32))
-    if name == "mantissa":
-        return tables._replace(high=tables.high - (np.arange(6) == 1) * np.uint32(2**22))
-    if name == "own":
-        return tables._replace(own=tables.own - np.array([2**22, 0, 0], np.uint32))
-    raise KeyError(name)
+    part, fault = name.split(" ")
+    weights, rows = getattr(tables, part), np.arange(getattr(tables, part).scale.size)
+    if fault == "base":
+        weights = type(weights)(*(np.roll(field, 1) for field in weights))
+    elif fault == "scale":
+        weights = weights._replace(scale=weights.scale + (rows == 2).astype(np.int32))
+    elif fault == "mantissa":
+        weights = weights._replace(high=weights.high - (rows == 1) * np.uint32(2**22))
+    elif fault == "first":
+        weights = weights._replace(high=weights.high - (rows == 0) * np.uint32(2**22))
+    elif fault == "flat":  # the weight of a value without ties, however deep it is
+        weights = type(weights)(*(np.repeat(field[:1], rows.size) for field in weights))
+    elif fault == "twice":  # 3 - 2 depth
+        weights = type(weights)(*(field[np.minimum(2 * rows, rows[-1])] for field in weights))
+    else:
+        raise KeyError(name)
+    return tables._replace(**{part: weights})
 
 
-@pytest.mark.parametrize("name", ["threshold up", "level base", "scale", "mantissa", "own"])
-def test_faults_of_the_tables_are_seen_lane_by_lane(name, monkeypatch):
+FAULTS = ["threshold up", "levels base", "levels scale", "levels mantissa", "own first"]
+DEEP_FAULTS = ["own base", "own scale", "own mantissa", "own flat", "own twice"]
+
+
+@pytest.mark.parametrize("name", FAULTS + DEEP_FAULTS)
+def test_faults_of_the_tables_are_seen_lane_by_lane(name):
     rng = np.random.default_rng(5)
-    profile = random_profile(rng, 4000, 5, 40)
+    deepest = 4 if name in DEEP_FAULTS else 0
+    profile = tied_profile(rng, 4000, 5, 40, deepest) if deepest else random_profile(rng, 4000, 5, 40)
     words = rng.integers(0, 2**32, (WORDS, 4000), dtype=np.uint32)
-    tables = public_tables(1.0, levels=6)
-    right, wrong = (certified_draw(t, *profile, words, variant="owned_cell") for t in (tables, changed_tables(name, tables)))
+    tables = public_tables(1.0, levels=5 + deepest)
+    right, wrong = (certified_draw(t, *profile, words) for t in (tables, changed_tables(name, tables)))
     both = np.asarray(right.certified & wrong.certified)
     assert both.mean() > 0.5
     assert (np.asarray(right.cell) != np.asarray(wrong.cell))[both].any()
@@ -211,7 +299,7 @@ def words_of(pair):
 def test_weights_are_at_most_two_units_too_small(epsilon, pieces):
     """In Python integers, at the edges: widths of 1 and 2^31 - 1, none, and all at the end; and no sum passes 62 bits."""
     rng = np.random.default_rng(6)
-    tables = public_tables(epsilon, levels=pieces)
+    levels = level_weights(epsilon, pieces)
     rows = np.stack(
         [
             np.full(pieces, 2**31 - 1),
@@ -222,11 +310,11 @@ def test_weights_are_at_most_two_units_too_small(epsilon, pieces):
         ]
     )
     rows[2, 0] = 1
-    mantissa = Words(jnp.asarray(tables.high), jnp.asarray(tables.low))
-    sums = weigh(jnp.asarray(rows.astype(np.uint32)), mantissa, jnp.asarray(tables.scale))
+    mantissa = Words(jnp.asarray(levels.high), jnp.asarray(levels.low))
+    sums = weigh(jnp.asarray(rows.astype(np.uint32)), mantissa, jnp.asarray(levels.scale))
     found = words_of(sums.weight).reshape(5, -1)[:, :pieces]
-    exact = tables.high.astype(object) * 2**32 + tables.low.astype(object)
-    scale = tables.scale.astype(object)
+    exact = levels.high.astype(object) * 2**32 + levels.low.astype(object)
+    scale = levels.scale.astype(object)
     bits = min(52, 62 - (pieces - 1).bit_length())
     for row, widths in enumerate(rows.astype(object)):
         unit = max(int(w).bit_length() + 62 - s for w, s in zip(widths, scale, strict=True) if w) - bits
@@ -251,5 +339,5 @@ def test_the_exact_draw_of_many_levels_is_short(epsilon):
     profile = random_profile(rng, 3, 5000, 2**30)
     words = rng.integers(0, 2**32, (WORDS, 3), dtype=np.uint32)
     words[:2, 1] = 2**32 - 1  # at the very end: it reads on
-    assert assert_equals_host(epsilon, profile, words, "cell") > 0.6
-    assert exact_draw(epsilon, profile.lower[1], profile.upper[1], words[:, 1], variant="cell", more=more) >= 0
+    assert assert_equals_host(epsilon, profile, words) > 0.6
+    assert exact_draw(epsilon, profile.lower[1], profile.upper[1], words[:, 1], more=more) >= 0

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 
 from dpjax import median, piecewise_laplace
-from dpjax.release import Grid, GridDistribution
+from dpjax.release import exact_distribution
 from dpjax.release import median as release_median
-from dpjax.release.integer_profiles import IntegerProfile, order_statistic
-from dpjax.statistics.quantiles import ranks_of_quantile
 
 # Neighbours under swap: one record moves, and with it the lower median of nine.
 FIRST = np.array([0.1, 0.2, 0.3, 0.5, 0.61, 0.7, 0.8, 0.9, 0.95])
@@ -42,19 +40,16 @@ def test_float_draws_give_the_dataset_away():
 
 
 @pytest.mark.slow
-def test_every_cell_of_a_release_is_possible_for_every_neighbour():
-    grid = Grid(log2_step=-10, lower=0, size=1024)
-    ranks = ranks_of_quantile(0.5, definition="linear", neighbors="swap")
-    for variant in ("cell", "owned_cell"):
-        own = int(variant == "owned_cell")
-        found = []
-        for data in (FIRST, SECOND):
-            cells = np.floor(data * 1024).astype(np.int32)[None]
-            profile = order_statistic(cells, np.ones_like(cells, bool), ranks, high=grid.size - own, count_is_public=True)
-            one = IntegerProfile(profile.lower[0], profile.upper[0])
-            found.append(GridDistribution(one, 0.1, variant).log_pmf(np.arange(2048 - own)))
-        assert all(np.isfinite(one).all() for one in found)
-        assert np.abs(found[0] - found[1]).max() <= 0.1 * (1 + 1e-12)
-        drawn = release_median([FIRST, SECOND], grid=grid, epsilon=0.1, neighbors="swap", variant=variant, draws=2000)
-        assert (np.mod(drawn.values * 1024, 1) == 0).all()
-        assert ((drawn.cells >= 0) & (drawn.cells < 1024)).all()
+def test_every_value_of_a_release_is_possible_for_every_neighbour():
+    common = {"lower": 0, "upper": 1, "resolution": 2.0**-10, "epsilon": 0.1, "neighbors": "swap"}
+    exact = [exact_distribution(release_median, data, **common) for data in (FIRST, SECOND)]
+    values = np.arange(2049) / 2048  # the midpoint of two records has half the resolution
+    for one in exact:
+        np.testing.assert_array_equal(one.values, values)
+    found = [one.log_pmf(values) for one in exact]
+    assert all(np.isfinite(one).all() for one in found)
+    assert np.abs(found[0] - found[1]).max() <= 0.1 * (1 + 1e-12)
+    assert np.abs(found[0] - found[1]).max() > 0.01
+    drawn = release_median([FIRST, SECOND], **common, draws=2000)
+    np.testing.assert_array_equal(drawn.values, drawn.multiples / 2048)
+    assert ((drawn.multiples >= 0) & (drawn.multiples <= 2048)).all()

@@ -113,7 +113,9 @@ def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
     """The distribution of piecewise Laplace or inverse sensitivity, from its definition, for values at levels 0, 1, 2, ..."""
     low, high = smallest[-1], largest[-1]
     up, down = np.asarray(largest) + rho, np.asarray(smallest) - rho
-    flat = 1.0 if kind == "piecewise_laplace" else 0.0
+    value, levels = largest[0], range(1, max(len(largest), len(smallest)))
+    moves = [l for l in levels if largest[min(l, len(largest) - 1)] > value or smallest[min(l, len(smallest) - 1)] < value]
+    flat = (1.0 if kind == "piecewise_laplace" else 0.0) + 1 - (moves[0] if moves else len(levels) + 1)
     segments = [(down[0], up[0], flat, flat)]
     for level in range(1, len(up)):
         near, far = (level, level + 1) if kind == "piecewise_laplace" else (level, level)

@@ -1,0 +1,221 @@
+"""A piecewise exponential distribution on a public grid: its draws are rounded to multiples of a resolution.
+
+Its edges lie halfway between multiples. In a piece the place inside a cell is independent of the cell, so a mean, a variance or an
+entropy on the grid is that of the line less what the place contributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax.distributions import truncated_exponential as piece
+from dpjax.distributions.base import Distribution, compiled
+from dpjax.distributions.closed_forms import Found, Half, Resolved, average, by_rows, center_of, each_point, locate, read_pieces
+from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.numerics.multiples import from_multiples, to_multiples
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class Rounded(Distribution):
+    """A :class:`PiecewiseExponential` whose draws are rounded to the nearest multiple of a public resolution.
+
+    Leading axes are a batch. It is what a mechanism makes of a profile with a resolution, and what ``dpjax.release`` draws exactly.
+    All methods but ``sample`` are closed forms; probabilities are those of single multiples.
+
+    Attributes:
+        line: the distribution in units of the resolution. All its edges are integers and a half, and its cost does not decrease
+            outwards; it has no tails.
+        resolution: static.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import median, piecewise_laplace
+    >>> ages = jnp.array([21.0, 30.0, 30.0, 30.0, 47.0])
+    >>> distribution = piecewise_laplace(median(ages, lower=0, upper=120, neighbors="swap", resolution=1), 4.0)
+    >>> round(float(distribution.prob(30.0)), 3), float(distribution.quantile(0.5))
+    (0.62, 30.0)
+    """
+
+    line: PiecewiseExponential
+    resolution: Fraction = field(metadata={"static": True})
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast shape of all fields, without the axis of pieces."""
+        return self.line.batch_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of every result."""
+        return self.line.dtype
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The smallest and the largest value."""
+        return from_multiples(self._ends[0], self.resolution), from_multiples(self._ends[1], self.resolution)
+
+    @property
+    def _ends(self) -> tuple[jax.Array, jax.Array]:
+        return self.line.lower.values[..., -1] + 0.5, self.line.upper.values[..., -1] - 0.5
+
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+        return self._value(jnp.floor(self.line._sample(key, shape, first) + 0.5))
+
+    @compiled
+    def log_prob(self, y: ArrayLike) -> jax.Array:
+        """Log P(Y = y); ``-inf`` where ``y`` is no multiple of the resolution, up to rounding."""
+        number = to_multiples(jnp.asarray(y), self.resolution)
+        there = self._is_near(y, number)
+        return jnp.where(there | jnp.isnan(y), _log_prob(self.line, number), -jnp.inf)
+
+    @compiled
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """P(Y <= y)."""
+        return self.line.cdf(self._last(y) + 0.5)
+
+    @compiled
+    def survival(self, y: ArrayLike) -> jax.Array:
+        """P(Y > y), summed from the upper tail."""
+        return self.line.survival(self._last(y) + 0.5)
+
+    @compiled
+    def quantile(self, p: ArrayLike) -> jax.Array:
+        """The smallest multiple with ``cdf(multiple) >= p``, up to rounding; NaN for a ``p`` outside [0, 1]."""
+        return self._value(jnp.ceil(self.line.quantile(p) - 0.5))
+
+    @compiled
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
+        low, high = (self._value(jnp.ceil(end - 0.5)) for end in self.line.interval(level))
+        return low, high
+
+    @compiled
+    def mean(self) -> jax.Array:
+        """E[Y], of shape ``batch_shape``."""
+        return from_multiples(by_rows(lambda r: _mean_from(r, center_of(r)), self.line), self.resolution)
+
+    def variance(self) -> jax.Array:
+        """E[(Y - E[Y])^2], of shape ``batch_shape``."""
+        return jnp.square(self.stddev())
+
+    @compiled
+    def stddev(self) -> jax.Array:
+        """The standard deviation, of shape ``batch_shape``."""
+
+        def compute(r: Resolved) -> jax.Array:
+            origin = jax.lax.stop_gradient(_mean_from(r, center_of(r)))
+
+            def of_pieces(half: Half) -> jax.Array:
+                inside = jnp.square(_cells(half)) * piece.variance_fraction(half.decay) - piece.variance_fraction(_of_a_cell(half))
+                return jnp.square(_means(half, origin)) + inside
+
+            square = average(r, of_pieces, _no_tail)
+            return jnp.sqrt(jnp.maximum(square - jnp.square(_mean_from(r, origin) - origin), 0.0))
+
+        return from_multiples(by_rows(compute, self.line), self.resolution)
+
+    @compiled
+    def mean_abs_error(self, center: ArrayLike) -> jax.Array:
+        """E|Y - center|: the exact error bar of a draw."""
+        at = jnp.asarray(center) * (self.resolution.denominator / self.resolution.numerator)
+        near = to_multiples(jnp.asarray(center), self.resolution)
+        at = jnp.where(self._is_near(center, near), near, at)
+        return from_multiples(_mean_abs_error(self.line, at), self.resolution)
+
+    @compiled
+    def entropy(self) -> jax.Array:
+        """Entropy in nats, of shape ``batch_shape``."""
+
+        def of_places(half: Half) -> jax.Array:
+            s = _of_a_cell(half)
+            return piece.log_mass_fraction(s) + s * piece.mean_fraction(s)
+
+        return jnp.maximum(self.line.entropy() - by_rows(lambda r: average(r, of_places, _no_tail), self.line), 0.0)
+
+    def _value(self, number: jax.Array) -> jax.Array:
+        return from_multiples(jnp.clip(number, *self._ends), self.resolution)
+
+    def _is_near(self, y: ArrayLike, number: jax.Array) -> jax.Array:
+        """Whether y is the multiple of this number, up to rounding."""
+        value = from_multiples(number, self.resolution)
+        return jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
+
+    def _last(self, y: ArrayLike) -> jax.Array:
+        """The number of the last multiple up to y."""
+        number = to_multiples(jnp.asarray(y), self.resolution)
+        return jnp.where((from_multiples(number, self.resolution) <= y) | self._is_near(y, number), number, number - 1)
+
+
+def _cells(half: Half) -> jax.Array:
+    """How many cells each piece has."""
+    return jnp.abs(half.side.values[..., 1:] - half.side.values[..., :-1])
+
+
+def _of_a_cell(half: Half) -> jax.Array:
+    """The decay over one cell of each piece."""
+    return half.decay / jnp.maximum(_cells(half), 1.0)
+
+
+def _means(half: Half, origin: jax.Array) -> jax.Array:
+    """The mean of each piece on the grid minus ``origin``: the middle of a cell is further out than the mean inside it."""
+    return half.mean_from(origin) + half.sign * (0.5 - piece.mean_fraction(_of_a_cell(half)))
+
+
+def _no_tail(half: Half) -> jax.Array:
+    return jnp.zeros_like(half.tail)
+
+
+def _mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
+    return origin + average(r, lambda half: _means(half, origin), _no_tail)
+
+
+def _piece_of(r: Resolved, number: jax.Array) -> tuple[Found, jax.Array, jax.Array]:
+    """The piece that holds a cell, how many cells it has, and how many of them are further in."""
+    here, _ = read_pieces(r, number >= center_of(r), tuple(locate(half, number) for half in r.halves))
+    cells = jnp.maximum(jnp.abs(here.far - here.near), 1.0)
+    return here, cells, jnp.clip(jnp.abs(number - here.near) - 0.5, 0.0, cells - 1)
+
+
+def _log_prob(line: PiecewiseExponential, number: jax.Array) -> jax.Array:
+    def compute(r: Resolved, number: jax.Array) -> jax.Array:
+        low, high = r.halves
+        here, cells, before = _piece_of(r, number)
+        near, far = here.cost_near - r.base.cost, here.cost_far - r.base.cost
+        cost = near + (far - near) * (before / cells)
+        inside = (number > low.end) & (number < high.end)
+        value = jnp.where(inside, -r.line.rate * cost + piece.log_mass_fraction(here.decay / cells), -jnp.inf)
+        return jnp.where(jnp.isnan(number), jnp.nan, value - r.log_normalizer)
+
+    return by_rows(compute, line, number)
+
+
+def _mean_abs_error(line: PiecewiseExponential, center: jax.Array) -> jax.Array:
+    def compute(r: Resolved, center: jax.Array) -> jax.Array:
+        total = jnp.zeros_like(center)
+        for half in r.halves:
+            means = each_point(partial(_means, half), center)
+            total = total + jnp.sum(half.weight[..., None, :] * jnp.abs(means), axis=-1)
+        # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
+        here, cells, _ = _piece_of(r, jnp.floor(center + 0.5))
+        s = here.decay / cells
+        d = jnp.abs(center - here.near) - 0.5  # the cells of the piece lie at 0, 1, ..., cells - 1, counted outwards
+        inside = (d > 0) & (d < cells - 1) & ((center - here.near) * (here.far - center) > 0)
+        first = jnp.clip(jnp.floor(d) + 1, 0.0, cells)
+        rest = cells - first
+        place = 0.5 - piece.mean_fraction(s) - 0.5
+        share, decay = first / cells, here.decay
+        part = piece.cdf_fraction(share, decay), jnp.exp(-decay * share) * piece.cdf_fraction(1 - share, decay)
+        mean_first = first * piece.mean_fraction(decay * share) + place
+        mean_rest = first + rest * piece.mean_fraction(decay * (1 - share)) + place
+        exact = part[0] * (d - mean_first) + part[1] * (mean_rest - d)
+        rough = jnp.abs(cells * piece.mean_fraction(decay) + place - d)
+        return (total + jnp.where(inside, here.weight * (exact - rough), 0.0)) / r.total
+
+    return by_rows(compute, line, center)

@@ -1,0 +1,30 @@
+"""Numbers on a public grid: the multiples of a resolution, counted as integers that a float holds exactly."""
+
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def to_multiples(x: jax.Array, resolution: Fraction) -> jax.Array:
+    """The number of the multiple that is nearest to x, of two the even one."""
+    return jnp.round(_times(x, resolution.denominator, resolution.numerator))
+
+
+def from_multiples(number: jax.Array, resolution: Fraction) -> jax.Array:
+    """The multiple of this number, rounded once: 29 hundredths are the float that is written 0.29."""
+    return _times(number, resolution.numerator, resolution.denominator)
+
+
+def most_multiples(dtype: Any) -> int:
+    """Numbers up to this one, and half of one more, are floats."""
+    return 2 ** (jnp.finfo(dtype).nmant - 1)
+
+
+def _times(x: jax.Array, numerator: int, denominator: int) -> jax.Array:
+    product = x * numerator if numerator != 1 else x
+    if denominator == 1:
+        return product
+    # XLA multiplies by the reciprocal of a divisor that all elements share, which is off by one in the last place now and then.
+    return product / jnp.where(jnp.isnan(product), jnp.nan, float(denominator))

@@ -1,0 +1,173 @@
+"""Distributions on a grid: closed forms against plain sums, golden numbers, and the same probabilities as an exact release."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpjax
+from dpjax import release
+from tests.support import statistics
+
+GRID = {"lower": 0, "upper": 4, "resolution": 1, "definition": "lower"}
+GOLDEN = {  # BEYOND the papers: exact rational arithmetic over all neighbours, apart from this library
+    ("inverse_sensitivity", "swap", (1, 2, 2, 2, 4)): [0.074989389501765, 0.123636601548377, 0.554100805853104, 0.123636601548377],
+    ("piecewise_laplace", "swap", (1, 2, 2, 2, 4)): [0.085901376914521, 0.141627427301399, 0.489216341181283, 0.159239223019516],
+    ("inverse_sensitivity", "swap", (0, 2, 2, 4)): [0.205685873743319, 0.205685873743319, 0.339118675123152, 0.124754788695105],
+    ("piecewise_laplace", "swap", (0, 2, 2, 4)): [0.195290906253838, 0.250758487277912, 0.283407973545018, 0.152092710717214],
+    ("inverse_sensitivity", "add_remove", (1, 2, 2, 2, 4)): [
+        0.024918282778782,
+        0.067734915273966,
+        0.825180196253856,
+        0.041083302846698,
+    ],
+    ("piecewise_laplace", "add_remove", (1, 2, 2, 2, 4)): [
+        0.030732011006322,
+        0.083538267070489,
+        0.784392681448162,
+        0.056969302824373,
+    ],
+    ("inverse_sensitivity", "add_remove", (0, 2, 2, 4)): [
+        0.129958731517834,
+        0.129958731517834,
+        0.582434626638475,
+        0.078823955162929,
+    ],
+    ("piecewise_laplace", "add_remove", (0, 2, 2, 4)): [0.131334377734440, 0.168636679095890, 0.518087300175674, 0.102283316223778],
+}
+
+
+def of_records(mechanism, x, epsilon, **options):
+    return getattr(dpjax, mechanism)(dpjax.median(jnp.asarray(x, float), **options), epsilon)
+
+
+@pytest.mark.parametrize("neighbors", ["swap", pytest.param("add_remove", marks=pytest.mark.slow)])
+def test_golden_numbers_of_single_values(neighbors, x64):
+    for (name, relation, x), expected in GOLDEN.items():
+        if relation == neighbors:
+            distribution = of_records(name, x, 1.0, neighbors=neighbors, **GRID)
+            np.testing.assert_allclose(distribution.prob(jnp.arange(4.0)), expected, rtol=0, atol=2e-15)
+            np.testing.assert_allclose(distribution.prob(jnp.asarray(4.0)), 1 - np.sum(expected), rtol=1e-13)
+
+
+@pytest.mark.parametrize("mechanism", ["piecewise_laplace", pytest.param("inverse_sensitivity", marks=pytest.mark.slow)])
+def test_closed_forms_are_sums_over_the_values(mechanism, x64):
+    x = np.array([[0.1, 0.3, 0.3, 0.3, 0.7, 0.9], [-0.4, 0.0, 0.6, 0.6, 1.4, 1.5], [0.2] * 6])
+    options = {"lower": -0.5, "upper": 1.5, "neighbors": "add_remove", "resolution": 0.1}
+    distribution = of_records(mechanism, x, np.array([0.2, 1.0, 4.0]), **options)
+    values = np.arange(-10, 31) / 20
+    mass = np.asarray(distribution.prob(values[:, None])).T
+    np.testing.assert_allclose(mass.sum(-1), 1, rtol=1e-13)
+    mean = mass @ values
+    np.testing.assert_allclose(distribution.mean(), mean, rtol=1e-12)
+    variance = np.sum(mass * (values - mean[:, None]) ** 2, -1)
+    np.testing.assert_allclose(distribution.variance(), variance, rtol=1e-9, atol=1e-14)  # a difference of numbers below 1
+    np.testing.assert_allclose(distribution.entropy(), -np.sum(mass * np.log(mass), -1), rtol=1e-11, atol=1e-14)
+    for center in (-0.7, -0.5, 0.0, 0.3, 0.325, 0.35, 0.38, 1.5, 2.0):
+        np.testing.assert_allclose(distribution.mean_abs_error(center), mass @ np.abs(values - center), rtol=1e-11)
+    np.testing.assert_allclose(distribution.cdf(values[:, None]).T, np.cumsum(mass, -1), rtol=1e-12)
+    np.testing.assert_allclose(distribution.survival(values[:-1, None]).T, np.cumsum(mass[:, ::-1], -1)[:, -2::-1], rtol=1e-11)
+    between = np.array([-0.6, 0.324, 1.51])
+    expected = [[np.sum(row[values <= y]) for row in mass] for y in between]
+    np.testing.assert_allclose(distribution.cdf(between[:, None]), expected, rtol=1e-12)
+    for p in (0.0, 0.01, 0.3, 0.6, 0.999, 1.0):
+        smallest = [values[np.argmax(np.cumsum(row) >= min(p, 1 - 1e-12))] if p > 0 else values[0] for row in mass]
+        if p < 1:
+            np.testing.assert_allclose(distribution.quantile(p), smallest, atol=1e-12)
+        assert np.all(np.abs(np.asarray(distribution.quantile(p)) * 20 % 1) < 1e-9)
+    assert np.all(np.isneginf(distribution.log_prob(0.301)))
+    assert np.all(np.isnan(distribution.log_prob(jnp.nan)))
+
+
+@pytest.mark.parametrize("shape", [(40, 1000), pytest.param((1000, 40), marks=pytest.mark.slow)])
+def test_draws_have_the_probabilities(shape):
+    """Few and many draws a row, in float32."""
+    x = jnp.asarray([1.0, 3, 3, 3, 4, 5, 5, 9])
+    options = {"lower": 0, "upper": 10, "neighbors": "swap", "resolution": 1}
+    profile = dpjax.median(jnp.broadcast_to(x, (shape[0], 8)), **options)
+    distribution = dpjax.piecewise_laplace(profile, 0.8)
+    draws = np.asarray(distribution.sample(jax.random.key(0), (shape[1],)))
+    values = np.arange(21) / 2
+    counts = np.bincount((draws.ravel() * 2).astype(int), minlength=21)
+    assert set(np.unique(draws)) <= set(values)
+    mass = np.asarray(distribution.prob(values[:, None])[:, 0], np.float64)
+    statistics.assert_counts_follow(counts, mass / mass.sum())
+    statistics.assert_counts_rejected(counts, np.roll(mass, 1) / mass.sum())
+
+
+@pytest.mark.parametrize("resolution", [1, pytest.param(0.1, marks=pytest.mark.slow), pytest.param("5/2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
+def test_simulation_and_release_are_one_distribution(resolution, neighbors, x64):
+    """Probability by probability, with records that are not on the grid, ties and clamping."""
+    step = float(Fraction(str(resolution)))
+    bounds = {"lower": -4 * Fraction(str(resolution)), "upper": 6 * Fraction(str(resolution))}
+    options = {name: float(bound) for name, bound in bounds.items()} | {"neighbors": neighbors, "resolution": resolution}
+    generator = np.random.default_rng(3)
+    for q, definition in ((0.5, "linear"), *([] if resolution == 1 else [(0.5, "lower"), (0.9, "lower"), (0.25, "linear")])):
+        rows = np.round((generator.integers(-5, 8, (6, 9)) + generator.uniform(-0.4, 0.4, (6, 9))) * step, 7)
+        rows[0], rows[1, :6] = rows[0, 0], rows[1, 0]
+        profile = dpjax.quantile(jnp.asarray(rows), q, definition=definition, **options)
+        distribution = dpjax.piecewise_laplace(profile, 1.3)
+        for i, row in enumerate(rows):
+            exact = release.exact_distribution(release.quantile, row.tolist(), q, definition=definition, epsilon=1.3, **options)
+            simulated = np.asarray(distribution.prob(exact.values[:, None]))[:, i]
+            np.testing.assert_allclose(simulated, exact.pmf(exact.values), rtol=1e-12)
+            np.testing.assert_allclose(exact.pmf(exact.values).sum(), 1, rtol=1e-12)
+        at = float(profile.value[2])
+        np.testing.assert_allclose(
+            distribution.mean_abs_error(at)[2],
+            release.exact_distribution(release.quantile, rows[2], q, definition=definition, epsilon=1.3, **options).mean_abs_error(
+                at
+            ),
+            rtol=1e-12,
+        )
+
+
+def test_all_records_equal_is_nearly_certain():
+    """4001 changes would move it: far beyond what exponentials of float32 hold."""
+    x = np.stack([np.full(4001, 7.0), np.arange(4001) % 9])
+    distribution = of_records("piecewise_laplace", x, 1.0, lower=0, upper=10, neighbors="add_remove", resolution=1)
+    assert distribution.mean_abs_error(jnp.array([7.0, 4.0])).max() < 1e-30
+    np.testing.assert_array_equal(distribution.sample(jax.random.key(0), (50,)), np.broadcast_to([7.0, 4.0], (50, 2)))
+
+
+def test_without_ties_the_depth_is_one_and_nothing_changes(x64):
+    x = np.random.default_rng(0).normal(size=(4, 11))
+    profile = dpjax.median(jnp.asarray(x), lower=-9, upper=9, neighbors="swap")
+    np.testing.assert_array_equal(profile.depth, 1.0)
+    flat = dpjax.piecewise_laplace(profile, 1.0, rho=0.1).upper.cost_near[..., 0]
+    np.testing.assert_array_equal(flat, np.ones_like(flat))
+
+
+def test_decimals_are_exact():
+    prices = jnp.asarray([0.29, 0.29, 0.29, 0.57, 1.13], jnp.float32)
+    profile = dpjax.median(prices, lower=0, upper=5, neighbors="swap", resolution="0.01", definition="lower")
+    assert profile.value == np.float32(0.29)
+    assert profile.resolution == Fraction(1, 100)
+    draws = dpjax.piecewise_laplace(profile, 0.5).sample(jax.random.key(0), (500,))
+    assert set(np.asarray(draws)) <= {np.float32(f"{cents / 100}") for cents in range(501)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"resolution": 0}, "positive"),
+        ({"resolution": 0.3}, "multiples"),
+        ({"resolution": 1e-7}, "cannot count"),
+        ({"resolution": "cents"}, "number or a Fraction"),
+    ],
+)
+def test_a_bad_resolution_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        dpjax.median(jnp.zeros(3), lower=0, upper=4, neighbors="swap", **options)
+
+
+def test_what_does_not_go_with_a_resolution_is_refused():
+    profile = dpjax.median(jnp.zeros(3), lower=0, upper=4, neighbors="swap", resolution=1)
+    for options in ({"rho": 0.5}, {"support": "extended"}):
+        with pytest.raises(ValueError, match="resolution"):
+            dpjax.piecewise_laplace(profile, 1.0, **options)
+    with pytest.raises(TypeError, match="static"):
+        dpjax.median(jnp.zeros(3), lower=0, upper=4, neighbors="swap", resolution=jnp.asarray(1.0))
