@@ -114,7 +114,7 @@ def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
     low, high = smallest[-1], largest[-1]
     up, down = np.asarray(largest) + rho, np.asarray(smallest) - rho
     value, levels = largest[0], range(1, max(len(largest), len(smallest)))
-    moves = [l for l in levels if largest[min(l, len(largest) - 1)] > value or smallest[min(l, len(smallest) - 1)] < value]
+    moves = [i for i in levels if largest[min(i, len(largest) - 1)] > value or smallest[min(i, len(smallest) - 1)] < value]
     flat = (1.0 if kind == "piecewise_laplace" else 0.0) + 1 - (moves[0] if moves else len(levels) + 1)
     segments = [(down[0], up[0], flat, flat)]
     for level in range(1, len(up)):
