@@ -17,6 +17,13 @@ def from_multiples(number: jax.Array, resolution: Fraction) -> jax.Array:
     return _times(number, resolution.numerator, resolution.denominator)
 
 
+def multiple_from(x: jax.Array, resolution: Fraction) -> jax.Array:
+    """The smallest multiple that is not below x, up to rounding."""
+    number = to_multiples(x, resolution)
+    below = from_multiples(number, resolution) < x * (1 - 8 * float(jnp.finfo(x.dtype).eps))
+    return from_multiples(jnp.where(below, number + 1, number), resolution)
+
+
 def most_multiples(dtype: Any) -> int:
     """Numbers up to this one, and half of one more, are floats."""
     return 2 ** (jnp.finfo(dtype).nmant - 1)

@@ -44,7 +44,7 @@ class Multiples:
         >>> Multiples.between(0, 0.3, 0.1)
         Multiples(resolution=Fraction(1, 10), start=0, size=4)
         """
-        step = checks.resolution(resolution, (lower, upper), 2**51)
+        step = checks.resolution(resolution, (np.asarray(lower), np.asarray(upper)), 2**51)
         if max(step.numerator, step.denominator) >= 2**1000:
             raise ValueError(f"resolution {resolution} is out of the range of floats.")
         ends = [checks.exact(bound) for bound in (lower, upper)]

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate
-from dpjax.numerics.multiples import from_multiples, most_multiples
+from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
 
 
 @jax.tree_util.register_dataclass
@@ -167,6 +167,8 @@ class SensitivityProfile:
         if not self.integer_levels:
             return self._cap(k, step)
         size = None if step is None else checks.positive("step", step, self.dtype)
+        if size is not None and self.resolution is not None:
+            size = multiple_from(size, self.resolution)  # a longer step keeps the promise
         if size is None and support is None:
             raise ValueError("this profile has no bounds to jump to: give truncate a step.")
         ends_in_a_jump = support is not None and (size is None or num_steps is not None)

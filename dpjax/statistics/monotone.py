@@ -72,7 +72,7 @@ def maximum(
 
 def _in_units(numbers: jax.Array, high: jax.Array, resolution: Fraction) -> DownSensitivity:
     """From multiples of the resolution to data units; NaN where a float cannot count so far."""
-    fits = high[..., None] <= most_multiples(numbers.dtype)
+    fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most_multiples(numbers.dtype)
     return DownSensitivity(
         jnp.where(fits, from_multiples(numbers, resolution), jnp.nan), from_multiples(high, resolution), resolution
     )

@@ -281,29 +281,13 @@ def _profile(
             "give a short decimal or a Fraction such as Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
-    if resolution is None:
-        return _read(records, present, low, high, ranks, neighbors, keep)
-    step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // ranks.refinement)
-    return _read_on_grid(records, present, low, high, ranks, neighbors, keep, step)
+    step = None
+    if resolution is not None:
+        step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // ranks.refinement)
+    return _read(records, present, low, high, ranks, neighbors, keep, step)
 
 
 @partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "resolution"))
-def _read_on_grid(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    ranks: Ranks,
-    neighbors: Neighbors,
-    keep: int | None,
-    resolution: Fraction,
-) -> SensitivityProfile:
-    """The same of records in multiples of the resolution; the values are multiples of its ``refinement``-th part."""
-    records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
-    return _read(records, present, low, high, ranks, neighbors, keep).in_units(resolution, ranks.refinement)
-
-
-@partial(jax.jit, static_argnames=("ranks", "neighbors", "keep"))
 def _read(
     records: jax.Array,
     present: jax.Array | None,
@@ -312,7 +296,10 @@ def _read(
     ranks: Ranks,
     neighbors: Neighbors,
     keep: int | None,
+    resolution: Fraction | None,
 ) -> SensitivityProfile:
+    if resolution is not None:  # whole numbers; interpolated values are multiples of 1 / refinement
+        records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
     n_max = records.shape[-1]
     down, up = ranks.levels(n_max)
     ends_low, ends_high = (keep is not None and keep < levels for levels in (down, up))
@@ -327,13 +314,15 @@ def _read(
     if read is None:
         ends = (x.low if ends_low else None, x.high if ends_high else None)
         (upper, upper_levels), (lower, lower_levels) = _continuous(x.values, x.n, n_max, ranks, near, keep, ends)
-        return SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
-    lower, upper = x.read
-    if ends_high:
-        upper = jnp.concatenate([upper, x.high], axis=-1)
-    if ends_low:
-        lower = jnp.concatenate([lower, x.low], axis=-1)
-    return from_sides(upper, lower, neighbors=neighbors)
+        found = SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
+    else:
+        lower, upper = x.read
+        if ends_high:
+            upper = jnp.concatenate([upper, x.high], axis=-1)
+        if ends_low:
+            lower = jnp.concatenate([lower, x.low], axis=-1)
+        found = from_sides(upper, lower, neighbors=neighbors)
+    return found if resolution is None else found.in_units(resolution, ranks.refinement)
 
 
 class _Sides(NamedTuple):

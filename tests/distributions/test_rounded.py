@@ -164,6 +164,24 @@ def test_a_bad_resolution_is_refused(options, message):
         dpjax.median(jnp.zeros(3), lower=0, upper=4, neighbors="swap", **options)
 
 
+def test_a_step_becomes_a_multiple_that_is_no_shorter(x64):
+    """A shorter one is not private, and 0 would leave values out of reach."""
+    profile = dpjax.median(jnp.arange(9.0), lower=0, upper=8, neighbors="swap", resolution=0.1)
+    for step, multiple in ((0.01, 0.05), (0.3, 0.3), (0.1 + 0.2, 0.3), (0.33, 0.35), (8.0, 8.0)):
+        np.testing.assert_allclose(profile.truncate(1, step=step).step, multiple, rtol=1e-12)
+    mass = dpjax.piecewise_laplace(profile.truncate(1, step=8.01), 1.0).prob(jnp.arange(161) / 20)
+    np.testing.assert_allclose(mass.sum(), 1, rtol=1e-12)
+    assert (mass > 0).all()
+
+
+def test_bounds_that_a_float_cannot_count_to_have_no_distribution():
+    """Given as JAX arrays they cannot be refused."""
+    for lower, upper in ((-1e9, 4.0), (0.0, 1e9)):
+        bounds = {"lower": jnp.asarray(lower), "upper": jnp.asarray(upper), "resolution": 1}
+        assert jnp.isnan(dpjax.maximum(jnp.zeros(3), **bounds).values).all()
+        assert jnp.isnan(dpjax.median(jnp.zeros(3), neighbors="swap", **bounds).value)
+
+
 def test_what_does_not_go_with_a_resolution_is_refused():
     profile = dpjax.median(jnp.zeros(3), lower=0, upper=4, neighbors="swap", resolution=1)
     for options in ({"rho": 0.5}, {"support": "extended"}):
