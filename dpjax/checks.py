@@ -9,7 +9,7 @@
 import functools
 import operator
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -199,7 +199,7 @@ def instance(caller: str, value: Any, kind: type, hint: str) -> None:
         raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
 
 
-def resolution(value: Resolution, bounds: tuple[ArrayLike, ArrayLike], most: int) -> Fraction:
+def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fraction:
     """Return a public resolution as the decimal that it is written as: 0.1 is 1/10.
 
     Raises:
@@ -216,7 +216,7 @@ def resolution(value: Resolution, bounds: tuple[ArrayLike, ArrayLike], most: int
         for number in () if isinstance(bound, jax.Array) else np.ravel(bound):
             place = exact(number)
             if place is not None and (place / step).denominator != 1:
-                raise ValueError(f"lower and upper must be multiples of the resolution {value}, got {number}.")
+                raise ValueError(f"bounds and candidates must be multiples of the resolution {value}, got {number}.")
             if place is not None and abs(place / step) > most:
                 raise ValueError(f"{number} is more than {most} times the resolution {value}: a float cannot count so far.")
     return step

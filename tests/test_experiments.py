@@ -279,3 +279,17 @@ def test_metric_budgets_runs_without_tables(tmp_path):
             cells = [row[name] for name in ("equal_shares", "common", "parameter_selection", "optimal")]
             assert all(cell["lowest"] <= cell["mean"] <= cell["highest"] for cell in cells)
             assert row["K"] == 1 or cells[0]["mean"] < cells[1]["mean"] < cells[2]["mean"]
+
+
+@pytest.mark.slow
+def test_tied_data(rows_of):
+    rows = {(row["data"], row["neighbors"], row["epsilon"]): row for row in rows_of("tied_data")}
+    assert len(rows) == 40
+    for key, row in rows.items():
+        assert row["permute and flip"] <= row["OpenDP"] + 3 * row["(se)"], key
+        assert row["permute and flip"] <= row["piecewise Laplace"] * 1.03, key
+        assert row["piecewise Laplace"] <= max(row["smooth Cauchy"], 1e-10), key
+    # The depth of a value is what counts where nearly half of the records are equal; controls: the same without a resolution.
+    hours = [rows["hours", relation, 0.05] for relation in ("add_remove", "swap")]
+    assert all(row["permute and flip"] < row["OpenDP"] / 4 for row in hours)
+    assert all(row["without resolution"] > row["OpenDP"] for row in hours)

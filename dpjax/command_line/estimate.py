@@ -97,6 +97,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     table = read_table(asked.file, columns=asked.column, by=asked.by, delimiter=asked.delimiter, header=not asked.no_header)
     asked.quantile = asked.quantile if asked.command == "quantile" else Fraction(1, 2)
     asked.mechanism, asked.epsilon = list(dict.fromkeys(asked.mechanism)), list(dict.fromkeys(asked.epsilon))
+    asked.definition = asked.definition or ("linear" if asked.resolution is None else "lower")
     asked.seed = secrets.randbits(32) if asked.seed is None else asked.seed
     bounds = bounds_of(asked.lower, asked.upper, table.columns)
     groups, sweep = len(table.groups), len(asked.epsilon)

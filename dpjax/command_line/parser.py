@@ -13,6 +13,7 @@ from dpjax.command_line.text import UserError
 from dpjax.version import __version__
 
 MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
+EXACT_MECHANISMS = ("piecewise_laplace", "permute_and_flip")  # of a release
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 _EXAMPLES = {
@@ -27,8 +28,8 @@ _EXAMPLES = {
       --neighbors swap --json
 """,
     "release": """
-  dpjax release people.csv --column age --lower 0 --upper 128 --grid-step 1 --neighbors add_remove
-  dpjax release people.csv --column income --quantile 0.9 --lower 0 --upper 1048576 --grid-step 64 --neighbors add_remove \\
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove
+  dpjax release people.csv --column income --quantile 0.9 --lower 0 --upper 1048576 --resolution 64 --neighbors add_remove \\
       --by region --groups north south --epsilon 0.5
 """,
     "demo": """
@@ -129,9 +130,8 @@ def _add_file_options(add: Callable[..., Any]) -> None:
     add(
         "--definition",
         choices=("linear", "lower"),
-        default="linear",
         help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
-        "The default is linear.",
+        "The default is linear, and with a resolution lower.",
     )
     add(
         "--draws",
@@ -192,6 +192,14 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     add("--upper", type=_finite, required=True, metavar="B", help="Upper bound, a multiple of the resolution; public.")
     add("--resolution", "--grid-step", type=_resolution, required=True, metavar="R", help=_RESOLUTION)
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one value (default 1).")
+    add(
+        "--mechanism",
+        choices=EXACT_MECHANISMS,
+        default=EXACT_MECHANISMS[0],
+        metavar="M",
+        help=f"One of {', '.join(EXACT_MECHANISMS)} (default {EXACT_MECHANISMS[0]}). permute_and_flip has up to half the error at "
+        "the same epsilon, and twice the bounded range: for a single release.",
+    )
 
 
 def _add_demo_options(add: Callable[..., Any]) -> None:

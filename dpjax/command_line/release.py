@@ -24,6 +24,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     Raises:
         UserError: a mistake in the arguments, or a file that cannot be opened. No record raises.
     """
+    asked.definition = asked.definition or "lower"
     if (asked.by is None) != (asked.groups is None):
         raise UserError("--by and --groups go together: the groups are public, and not read from the file.")
     if asked.by is not None and asked.neighbors == "swap":
@@ -45,6 +46,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             epsilon=asked.epsilon,
             neighbors=asked.neighbors,
             definition=asked.definition,
+            mechanism=asked.mechanism,
             draws=asked.draws,
         )
     except ValueError as error:  # about public parameters only
@@ -118,12 +120,12 @@ def _text(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarra
         left=("column", "group"),
     )
     what = "Median" if asked.quantile == Fraction(1, 2) else f"Quantile {asked.quantile}"
-    times = len(asked.column) * asked.draws
-    total = promised(asked.epsilon, times)
+    times, ranges = len(asked.column) * asked.draws, 2 if asked.mechanism == "permute_and_flip" else 1
+    total, spread = promised(asked.epsilon, times), promised(asked.epsilon, ranges * times)
     all_of_it = f"Each value costs epsilon = {promised(asked.epsilon)}; all of it" if times > 1 else "This"
     groups = " Groups share it: one record is in one of them." if asked.by else ""
     promise = wrapped(
-        f"{all_of_it} is {total}-DP and {total}-bounded-range for one record under {asked.neighbors} neighbors.{groups}",
+        f"{all_of_it} is {total}-DP and {spread}-bounded-range for one record under {asked.neighbors} neighbors.{groups}",
         "The values were drawn exactly, with entropy of the operating system. Not covered: running time, memory, and options that "
         "were chosen by looking at the data (bounds, grid, groups, epsilon).",
     )
@@ -136,7 +138,7 @@ def _json(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarra
     answer = {
         "simulation": False,
         "quantile": float(asked.quantile),
-        **{name: getattr(asked, name) for name in ("definition", "neighbors", "lower", "upper")},
+        **{name: getattr(asked, name) for name in ("definition", "mechanism", "neighbors", "lower", "upper")},
         "resolution": str(asked.resolution),
         "epsilon_of_each": asked.epsilon,
         "epsilon_of_all": total_epsilon(asked.epsilon, asked.draws * len(asked.column)),

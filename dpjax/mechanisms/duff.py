@@ -42,8 +42,8 @@ def duff(
 
     Args:
         statistic: under add/remove neighbors: ``median(..., definition="lower")`` for the paper's median, another profile with
-            integer levels, ``mean(..., values="hull")`` for its mean; or ``mode(...)``, for which ``candidate_counts(...)`` is
-            sharper at the same epsilon.
+            integer levels, ``mean(..., values="hull")`` for its mean; or ``mode(...)``, whose score for a single mode is
+            not the paper's, and for which ``candidate_counts(...)`` is sharper at the same epsilon.
         epsilon: positive.
         rho: for a profile, as in :func:`dpjax.inverse_sensitivity`; the paper has none, and a mean's hulls take none.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,13 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import integer_profiles
-from dpjax.release.distribution import GridDistribution, values_of
+from dpjax.release.distribution import GridDistribution, Mechanism, values_of
 from dpjax.release.exact import More, exact_draw
 from dpjax.release.grid import Multiples, as_array, to_multiples
 from dpjax.release.integer_profiles import IntegerProfile
+from dpjax.release.permute_and_flip import draw_by_permute_and_flip, groups_of
 from dpjax.release.sampler import WORDS, Draw, certified_draw
-from dpjax.release.tables import public_tables, rate_of
+from dpjax.release.tables import level_weights, public_tables, rate_of
 from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.down import check_shift
 from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
@@ -86,9 +87,10 @@ def median(
     resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
-    definition: Definition = "linear",
+    definition: Definition = "lower",
     n_max: int | None = None,
     mask: Any = None,
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the median of every row, drawn exactly on the multiples of a public resolution.
@@ -107,10 +109,13 @@ def median(
         resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
         epsilon: from 2^-30 to 64 for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        definition: ``"linear"``, the midpoint median, or ``"lower"``, the record x[ceil(n/2)].
+        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
         n_max: the public capacity of a row; shorter ones are padded with absent records (add/remove only). More records than
             that are refused, which discloses that there are more: choose it generously.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
+        mechanism: ``"piecewise_laplace"``, or ``"permute_and_flip"`` for a single release: at the same epsilon its error is up to
+            twice smaller, and its draw takes longer. It is that of :func:`dpjax.permute_and_flip` on minus the number of changes
+            that each multiple is away, for the value itself ``depth - 1``.
         draws: how many from each row; each costs epsilon.
 
     Returns:
@@ -121,19 +126,19 @@ def median(
         ValueError: a bad public parameter. Records never raise.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range for each draw, under the relation. Public: all parameters, the shape and the dtype
-        of ``x`` (under add/remove the number of records is private, its capacity is not). Not covered: timing (a doubtful lane
-        takes longer, with a probability of about 2^-27 for a thousand records, which grows with their number), caches, power,
-        memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which
-        cannot be detected.
+        epsilon-DP for each draw, under the relation, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Public:
+        all parameters, the shape and the dtype of ``x`` (under add/remove the number of records is private, its capacity is
+        not). Not covered: timing (a doubtful lane takes longer, with a probability of about 2^-27 for a thousand records, which
+        grows with their number; in permute and flip some percent are), caches, power, memory that is not wiped, parameters chosen
+        from the data, and a call inside a ``vmap`` that closes over the data, which cannot be detected.
 
     References:
-        Durfee (2025), Algorithm 1; Mironov (2012), for what floats give away; RFC 8439.
+        Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what floats give away; RFC 8439.
 
     >>> ages = [[31, 40, 28, 35, 52, 33, 47, 29, 38]]
     >>> found = median(ages, lower=0, upper=120, resolution=1, epsilon=1.0, neighbors="add_remove")
     >>> found.values.shape, bool((found.values >= 0).all()), found.resolution
-    ((1, 1), True, Fraction(1, 2))
+    ((1, 1), True, Fraction(1, 1))
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors
     """
@@ -147,6 +152,7 @@ def median(
         definition=definition,
         n_max=n_max,
         mask=mask,
+        mechanism=mechanism,
         draws=draws,
     )
 
@@ -160,25 +166,28 @@ def quantile(
     resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
-    definition: Definition = "linear",
+    definition: Definition = "lower",
     n_max: int | None = None,
     mask: Any = None,
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the q-quantile of every row; the rest is as for :func:`median`.
 
-    ``q`` is strictly between 0 and 1, a short decimal or a Fraction. ``definition`` is ``"linear"``, NumPy's interpolation, whose
-    values are multiples of the resolution over the denominator of q, or ``"lower"``, the record x[ceil(q n)].
+    ``q`` is strictly between 0 and 1, a short decimal or a Fraction. ``definition`` is ``"lower"``, the record
+    x[ceil(q n)], or ``"linear"``, NumPy's interpolation, whose values are multiples of the resolution over the denominator of q.
 
     >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
-    >>> exact_distribution(quantile, ages, 0.9, definition="lower", **options).profile.upper.tolist()
+    >>> exact_distribution(quantile, ages, 0.9, **options).profile.upper.tolist()
     [52, 127]
     """
     checks.one_of("definition", definition, ("linear", "lower"))
     grid = Multiples.between(lower, upper, resolution)
     records = Records(x, _reader(grid), neighbors, mask, n_max)
-    return _release_ranks(records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), grid, epsilon, draws)
+    return _release_ranks(
+        records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), grid, Asked(epsilon, mechanism, draws)
+    )
 
 
 def order_statistic(
@@ -192,6 +201,7 @@ def order_statistic(
     neighbors: Neighbors,
     n_max: int | None = None,
     mask: Any = None,
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the record of a fixed rank of every row, from 1 to the size of the last axis; the rest is as for :func:`median`.
@@ -203,7 +213,7 @@ def order_statistic(
     """
     grid = Multiples.between(lower, upper, resolution)
     records = Records(x, _reader(grid), neighbors, mask, n_max)
-    return _release_ranks(records, ranks_of_order_statistic(rank, records.size), grid, epsilon, draws)
+    return _release_ranks(records, ranks_of_order_statistic(rank, records.size), grid, Asked(epsilon, mechanism, draws))
 
 
 def maximum(
@@ -217,6 +227,7 @@ def maximum(
     neighbors: Neighbors,
     n_max: int | None = None,
     mask: Any = None,
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the largest record by shifted inverse sensitivity, which is near the (tau+1)-th largest.
@@ -233,7 +244,7 @@ def maximum(
     """
     grid = Multiples.between(lower, upper, resolution)
     records = Records(x, _reader(grid), neighbors, mask, n_max)
-    return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), grid, epsilon, draws)
+    return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws))
 
 
 def nonnegative_sum(
@@ -246,6 +257,7 @@ def nonnegative_sum(
     neighbors: Neighbors,
     n_max: int | None = None,
     mask: Any = None,
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the sum of nonnegative records, with no bound on one of them but the sum's, by shifted inverse sensitivity.
@@ -259,7 +271,9 @@ def nonnegative_sum(
     """
     grid = Multiples.between(0, upper, resolution)
     records = Records(x, _reader(grid), neighbors, mask, n_max)
-    return _release(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, epsilon, draws)
+    return _release(
+        records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
+    )
 
 
 def user_sum(
@@ -273,6 +287,7 @@ def user_sum(
     neighbors: Literal["add_remove"],
     n_max: int | None = None,
     mask: Any = None,
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the sum of nonnegative amounts, where all records of a person count as one individual, however many.
@@ -287,7 +302,9 @@ def user_sum(
     checks.one_of("neighbors", neighbors, ("add_remove",))
     grid = Multiples.between(0, upper, resolution)
     records = Records(x, _reader(grid), neighbors, mask, n_max, person_ids)
-    return _release(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, epsilon, draws)
+    return _release(
+        records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
+    )
 
 
 def distinct_count(
@@ -299,6 +316,7 @@ def distinct_count(
     neighbors: Neighbors,
     n_max: int | None = None,
     mask: Any = None,
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the number of different ids, one id a person, by shifted inverse sensitivity.
@@ -313,7 +331,7 @@ def distinct_count(
     """
     records = Records(ids, integer_profiles.codes_of, neighbors, mask, n_max)
     statistic = partial(integer_profiles.distinct_count, tau=check_shift(tau))
-    return _release(records, statistic, Multiples.between(0, upper, 1), epsilon, draws)
+    return _release(records, statistic, Multiples.between(0, upper, 1), Asked(epsilon, mechanism, draws))
 
 
 def sum(
@@ -324,6 +342,7 @@ def sum(
     resolution: Resolution,
     epsilon: float,
     neighbors: Literal["swap"],
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the sum of every row, where the number of records is public; the rest is as for :func:`median`.
@@ -332,7 +351,7 @@ def sum(
     >>> exact_distribution(sum, [31, 40, 28], **options).profile.upper.tolist()
     [99, 191, 280, 360]
     """
-    return _release_sum(x, lower, upper, resolution, epsilon, neighbors, draws, of_mean=False)
+    return _release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=False)
 
 
 def mean(
@@ -343,6 +362,7 @@ def mean(
     resolution: Resolution,
     epsilon: float,
     neighbors: Literal["swap"],
+    mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the mean of every row, where the number of records is public: :func:`sum`, whose values are divided by it.
@@ -351,7 +371,7 @@ def mean(
     >>> round(exact_distribution(mean, [31, 40, 28], **options).mean_abs_error(33), 1)
     12.2
     """
-    return _release_sum(x, lower, upper, resolution, epsilon, neighbors, draws, of_mean=True)
+    return _release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=True)
 
 
 def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: Any, **options: Any) -> GridDistribution:
@@ -377,10 +397,18 @@ def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: An
     >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0}
     >>> found = exact_distribution(median, ages, neighbors="swap", **options)
     >>> round(float(found.pmf(35)), 3), round(found.mean_abs_error(35), 2)
-    (0.167, 1.48)
+    (0.287, 1.49)
     """
     found: Any = statistic(x, *arguments, **options, draws=EVALUATE)
     return found
+
+
+class Asked(NamedTuple):
+    """What is drawn from each row."""
+
+    epsilon: float
+    mechanism: Mechanism
+    draws: int
 
 
 Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -443,10 +471,10 @@ class Records:
         return np.pad(cells, padding), np.pad(present, padding)
 
 
-def _release_ranks(records: Records, ranks: Ranks, grid: Multiples, epsilon: float, draws: int) -> Release:
+def _release_ranks(records: Records, ranks: Ranks, grid: Multiples, asked: Asked) -> Release:
     statistic = partial(integer_profiles.order_statistic, ranks=ranks, count_is_public=records.neighbors == "swap")
     refined = ranks.refinement
-    return _release(records, statistic, grid, epsilon, draws, unit=_unit(grid, refined, grid.resolution / refined))
+    return _release(records, statistic, grid, asked, unit=_unit(grid, refined, grid.resolution / refined))
 
 
 def _unit(grid: Multiples, times: int, resolution: Fraction) -> tuple[Fraction, int, int]:
@@ -455,7 +483,7 @@ def _unit(grid: Multiples, times: int, resolution: Fraction) -> tuple[Fraction, 
 
 
 def _release_sum(
-    x: Any, lower: float, upper: float, resolution: Resolution, epsilon: float, neighbors: Neighbors, draws: int, *, of_mean: bool
+    x: Any, lower: float, upper: float, resolution: Resolution, neighbors: Neighbors, asked: Asked, *, of_mean: bool
 ) -> Release:
     checks.one_of("neighbors", neighbors, ("swap",))
     grid = Multiples.between(lower, upper, resolution)
@@ -467,23 +495,23 @@ def _release_sum(
     def statistic(cells: np.ndarray, present: np.ndarray, *, high: int) -> IntegerProfile:
         return integer_profiles.sum_of_records(cells, high=high)
 
-    return _release(records, statistic, grid, epsilon, draws, unit=_unit(grid, n, grid.resolution / (n if of_mean else 1)))
+    return _release(records, statistic, grid, asked, unit=_unit(grid, n, grid.resolution / (n if of_mean else 1)))
 
 
 def _release(
     records: Records,
     statistic: Callable[..., IntegerProfile],
     grid: Multiples,
-    epsilon: float,
-    draws: int,
+    asked: Asked,
     *,
     unit: tuple[Fraction, int, int] | None = None,
 ) -> Release:
     """Draw from the statistic's profiles; ``unit`` is their resolution, start and end, where those are not the grid's."""
+    epsilon, mechanism, draws = asked
     rate_of(epsilon)
+    checks.one_of("mechanism", mechanism, get_args(Mechanism))
     resolution, start, end = (grid.resolution, grid.start, grid.start + grid.size - 1) if unit is None else unit
 
-    @lru_cache(maxsize=1)  # many draws of the same rows come one after the other
     def profile(first: int, last: int) -> IntegerProfile:
         return statistic(*records.read(slice(first, last)), high=grid.size - 1)
 
@@ -493,30 +521,47 @@ def _release(
     if draws is EVALUATE:
         if records.batch:
             raise ValueError(f"exact_distribution takes one dataset (n,), got the leading shape {records.batch}.")
-        of_one: Any = GridDistribution(IntegerProfile(*(side[0] for side in profile(0, 1))), float(epsilon), resolution, start)
+        one = IntegerProfile(*(side[0] for side in profile(0, 1)))
+        of_one: Any = GridDistribution(one, float(epsilon), resolution, start, mechanism)
         return of_one
-    number = checks.static_integer("draws", draws, 1)
+    number, rows = checks.static_integer("draws", draws, 1), math.prod(records.batch)
     levels = max(2, *(side.shape[-1] for side in ends)) - 1
-    tables = public_tables(epsilon, levels=levels)
-
-    def on_host(row: int, words: list[int], more: More) -> int:
-        lower, upper = (side[0].tolist() for side in statistic(*records.read(slice(row, row + 1)), high=grid.size - 1))
-        return exact_draw(epsilon, lower, upper, words, more=more)
-
-    def on_device(rows: slice, words: jax.Array) -> Draw:
-        return certified_draw(tables, *profile(rows.start, rows.stop), words)
-
-    drawn = draw_lanes(math.prod(records.batch), number, 2 * levels, WORDS, on_device, on_host)
-    multiples = (start + drawn).reshape(number, *records.batch)
-    guarantee = cost_of(float(epsilon), number, records.neighbors)
+    draw = _piecewise_laplace if mechanism == "piecewise_laplace" else _permute_and_flip
+    multiples = (start + draw(epsilon, profile, levels, rows, number)).reshape(number, *records.batch)
+    guarantee = cost_of(float(epsilon), number, records.neighbors, mechanism)
     return Release(values_of(multiples, resolution), multiples, resolution, guarantee)
 
 
-def cost_of(epsilon: float, draws: int, neighbors: str) -> Guarantee:
-    """What so many draws cost together: the product, rounded up."""
+Profiles = Callable[[int, int], IntegerProfile]  # of some rows
+
+
+def _piecewise_laplace(epsilon: float, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
+    """Draw numbers ``(draws, rows)`` from profiles with so many levels."""
+    tables = public_tables(epsilon, levels=levels)
+    at_hand = lru_cache(maxsize=1)(profile)  # many draws of the same rows come one after the other
+
+    def on_host(row: int, words: list[int], more: More) -> int:
+        lower, upper = (side[0].tolist() for side in profile(row, row + 1))
+        return exact_draw(epsilon, lower, upper, words, more=more)
+
+    def on_device(some: slice, words: jax.Array) -> Draw:
+        return certified_draw(tables, *at_hand(some.start, some.stop), words)
+
+    return draw_lanes(rows, draws, 2 * levels, WORDS, on_device, on_host)
+
+
+def _permute_and_flip(epsilon: float, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
+    """Draw numbers ``(draws, rows)`` from profiles with so many levels."""
+    weights = level_weights(epsilon, 2 * levels + 1)  # a level and a depth, which may be one more than there are levels
+    at_hand = lru_cache(maxsize=1)(lambda first, last: groups_of(profile(first, last)))
+    return draw_by_permute_and_flip(epsilon, weights, at_hand, rows, draws)
+
+
+def cost_of(epsilon: float, draws: int, neighbors: str, mechanism: str) -> Guarantee:
+    """What so many draws cost together: the product, rounded up; permute and flip has twice the bounded range."""
     cost = epsilon * draws
     cost = cost if Fraction(cost) >= Fraction(epsilon) * draws else math.nextafter(cost, math.inf)
-    return Guarantee(cost, cost, neighbors)
+    return Guarantee(cost, 2 * cost if mechanism == "permute_and_flip" else cost, neighbors)
 
 
 def refuse_traces(x: Any) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
@@ -16,12 +16,24 @@ from dpjax.checks import Neighbors
 from dpjax.release.api import EVALUATE, Records, Release, cost_of, refuse_traces
 from dpjax.release.exact import More, exact_choice
 from dpjax.release.grid import as_array, as_reals, clip_integers, is_integer, without_axes
+from dpjax.release.permute_and_flip import Groups, draw_by_permute_and_flip
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
 from dpjax.release.tables import MOST_LEVELS, level_weights, rate_of
 from dpjax.release.words import draw_lanes
 
+ChoiceMechanism = Literal["exponential", "permute_and_flip"]
 
-def mode(x: Any, *, candidates: Sequence[float], epsilon: float, neighbors: Neighbors, mask: Any = None, draws: int = 1) -> Release:
+
+def mode(
+    x: Any,
+    *,
+    candidates: Sequence[float],
+    epsilon: float,
+    neighbors: Neighbors,
+    mask: Any = None,
+    mechanism: ChoiceMechanism = "exponential",
+    draws: int = 1,
+) -> Release:
     """Release the most frequent of finitely many public candidates: :func:`release_choice` by how often each occurs.
 
     ``candidates`` are finite numbers, distinct and increasing, which float64 holds, chosen without the data. Integers are compared
@@ -46,6 +58,7 @@ def mode(x: Any, *, candidates: Sequence[float], epsilon: float, neighbors: Neig
         lower=0,
         upper=records.size,
         neighbors=neighbors,
+        mechanism=mechanism,
         draws=draws,
     )
     return replace(found, values=labels[found.multiples])
@@ -59,9 +72,12 @@ def release_choice(
     lower: int,
     upper: int,
     neighbors: Literal["add_remove", "swap", "edge"],
+    mechanism: ChoiceMechanism = "exponential",
     draws: int = 1,
 ) -> Release:
-    """Release one candidate of every row, drawn exactly with probability proportional to exp(epsilon score / (2 sensitivity)).
+    """Release one candidate of every row: drawn exactly, by the exponential mechanism or by permute and flip.
+
+    Their distributions are those of :func:`dpjax.exponential` and :func:`dpjax.permute_and_flip`.
 
     Args:
         scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not traced). Each is clamped to
@@ -72,6 +88,7 @@ def release_choice(
         lower: the public lower end of the scores, chosen without the data.
         upper: the public upper end, at most 2^24 - 1 above the lower one.
         neighbors: the relation that the sensitivity holds for.
+        mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, with an error up to twice smaller.
         draws: how many from each row; each costs epsilon.
 
     Returns:
@@ -82,12 +99,13 @@ def release_choice(
         ValueError: a bad public parameter, or no candidates. Integer scores never raise.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range for each draw. Clamping keeps every score's change between 0 and what it was, so
-        that the sensitivity stays what it is, of either kind. Public: all parameters, the shape and the dtype of ``scores``.
-        Not covered: as :func:`median`.
+        epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Clamping keeps every
+        score's change between 0 and what it was, so that the sensitivity stays what it is, of either kind. Public: all
+        parameters, the shape and the dtype of ``scores``. Not covered: as :func:`median`.
 
     References:
-        McSherry and Talwar (2007); Dong, Durfee and Rogers (2020), for the half where all change in the same direction.
+        McSherry and Talwar (2007); McKenna and Sheldon (2020); Dong, Durfee and Rogers (2020), for the half where all change in
+        the same direction.
 
     >>> found = release_choice([[3, 41, 7]], epsilon=2.0, sensitivity=1, lower=0, upper=100, neighbors="swap")
     >>> found.multiples.tolist(), print(found.guarantee)
@@ -97,6 +115,7 @@ def release_choice(
     relation = checks.one_of("neighbors", neighbors, checks.RELATIONS)
     if draws is EVALUATE:
         raise ValueError("exact_distribution is for values on a grid; dpjax.exponential has the distribution on candidates.")
+    checks.one_of("mechanism", mechanism, get_args(ChoiceMechanism))
     number = checks.static_integer("draws", draws, 1)
     least = checks.static_integer("lower", lower, -(2**999), must="an integer")
     most = checks.static_integer("upper", upper, least, least + MOST_LEVELS - 1, must="from lower to 2^24 - 1 above it") - least
@@ -116,6 +135,13 @@ def release_choice(
     batch, rows, k = costs.shape[:-1], math.prod(costs.shape[:-1]), costs.shape[-1]
     costs, weights = costs.reshape(rows, k), level_weights(sharp, most + 1)
 
+    if mechanism == "permute_and_flip":
+        wide = costs.astype(np.int64)
+        own = Groups(wide, np.ones_like(wide), np.broadcast_to(np.arange(k), wide.shape), np.ones_like(wide))
+        chosen = draw_by_permute_and_flip(sharp, weights, lambda a, b: Groups(*(array[a:b] for array in own)), rows, number)
+        chosen = chosen.reshape(number, *batch)
+        return Release(chosen.astype(np.float64), chosen, None, cost_of(float(epsilon), number, relation, mechanism))
+
     def on_host(row: int, words: list[int], more: More) -> int:
         return exact_choice(sharp, costs[row].tolist(), words, more=more)
 
@@ -123,7 +149,7 @@ def release_choice(
         return certified_choice(weights, costs[some], words)
 
     chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
-    return Release(chosen.astype(np.float64), chosen, None, cost_of(float(epsilon), number, relation))
+    return Release(chosen.astype(np.float64), chosen, None, cost_of(float(epsilon), number, relation, mechanism))
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:

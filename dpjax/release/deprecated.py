@@ -52,6 +52,8 @@ def exact_law(x: Any, *, statistic: Any, law: str = "auto", **options: Any) -> d
 def _asked(statistic: Any, law: str, options: dict[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
     """The function of a statistic and its arguments; one that it does not take is a TypeError, unless it says nothing."""
     kind = statistic if isinstance(statistic, str) else type(statistic)
+    if kind == "median":
+        options = {"definition": "linear", **options}
     if kind not in _FUNCTIONS:
         raise ValueError(f"statistic must be one of {', '.join(map(repr, _FUNCTIONS))}; got {statistic!r}.")
     if law not in ("auto", "owned_cell"):

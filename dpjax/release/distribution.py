@@ -9,6 +9,8 @@ lam = epsilon/2, and c the least l >= 1 with U(l) > f or L(l) < f,
     f                        1                lam / (1 - e^-lam) e^(lam (c - 1))
 
 and the j-th number of a piece of width w, counted from its inner end, has a share of its weight proportional to e^(-lam j / w).
+
+In permute and flip a number of the piece at level l has the cost l + 1, and the value the cost 1 - c.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from dpjax.release.integer_profiles import IntegerProfile
+
+Mechanism = Literal["piecewise_laplace", "permute_and_flip"]
 
 
 class Piece(NamedTuple):
@@ -41,18 +45,28 @@ class Piece(NamedTuple):
     below: bool = False
     flat: bool = False
 
+    @property
+    def first(self) -> int:
+        """Its smallest number."""
+        return self.inner - self.width + 1 if self.below else self.inner
+
 
 def pieces_of(lower: Sequence[int], upper: Sequence[int]) -> list[Piece]:
     """Return the pieces of one row in the order of the sampler: upwards, downwards, the value's own."""
     pieces = [Piece(int(b) - int(a), level, int(a) + 1) for level, (a, b) in enumerate(pairwise(upper))]
     pieces += [Piece(int(a) - int(b), level, int(a) - 1, below=True) for level, (a, b) in enumerate(pairwise(lower))]
-    return [*pieces, Piece(1, 1 - depth_of(lower, upper), int(upper[0]), flat=True)]
+    return [*pieces, Piece(1, 1 - int(depths_of(np.asarray(lower), np.asarray(upper))), int(upper[0]), flat=True)]
 
 
-def depth_of(lower: Sequence[int], upper: Sequence[int]) -> int:
-    """How many changes move the value; one more than there are levels if none do."""
-    value, most = upper[0], max(len(lower), len(upper))
-    return min(next((level for level, v in enumerate(side) if v != value), most) for side in (lower, upper))
+def depths_of(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """How many changes move the value, for sides ``(..., k)``; one more than there are levels if none do."""
+    most = max(lower.shape[-1], upper.shape[-1])
+
+    def moves(side: np.ndarray) -> np.ndarray:
+        moved = side != side[..., :1]
+        return np.where(np.any(moved, axis=-1), np.argmax(moved, axis=-1), most)
+
+    return np.minimum(moves(lower), moves(upper))
 
 
 @dataclass(frozen=True)
@@ -64,12 +78,14 @@ class GridDistribution:
         epsilon: of one draw.
         resolution: of the released values.
         start: the multiple that is the smallest value.
+        mechanism: ``"piecewise_laplace"`` or ``"permute_and_flip"``.
     """
 
     profile: IntegerProfile
     epsilon: float
     resolution: Fraction = Fraction(1)
     start: int = 0
+    mechanism: Mechanism = "piecewise_laplace"
 
     @property
     def size(self) -> int:
@@ -100,15 +116,21 @@ class GridDistribution:
         return np.where(there, self._log_pmf(number - self.start), -np.inf)
 
     def _log_pmf(self, at: np.ndarray) -> np.ndarray:
-        rate, found, weights = self.epsilon / 2, np.full(at.shape, -np.inf), []
-        for width, level, inner, below, flat in pieces_of(self.profile.lower.tolist(), self.profile.upper.tolist()):
-            if width == 0:
-                continue
-            weights.append((np.log(rate / -np.expm1(-rate)) if flat else np.log(width)) - rate * level)
-            step = inner - at if below else at - inner
-            share = np.log(np.expm1(-rate / width) / np.expm1(-rate)) - rate * step / width
-            found = np.where((step >= 0) & (step < width), weights[-1] + share, found)
-        return found - np.logaddexp.reduce(weights)
+        rate = self.epsilon / 2
+        pieces = [piece for piece in pieces_of(self.profile.lower.tolist(), self.profile.upper.tolist()) if piece.width > 0]
+        pieces.sort(key=lambda piece: piece.first)
+        first = np.array([piece.first for piece in pieces])
+        widths, levels, inner, _, flat = map(np.array, zip(*pieces, strict=True))
+        if self.mechanism == "permute_and_flip":
+            weights, slopes = log_shares(rate, np.where(flat, levels, levels + 1), widths), np.zeros(widths.shape)
+            innermost = -np.log(widths)
+        else:
+            weights = np.where(flat, np.log(rate / -np.expm1(-rate)), np.log(widths)) - rate * levels
+            weights, slopes = weights - np.logaddexp.reduce(weights), rate / widths
+            innermost = np.log(np.expm1(-slopes) / np.expm1(-rate))
+        i = np.maximum(np.searchsorted(first, at, side="right") - 1, 0)
+        inside = (at >= first[i]) & (at < first[i] + widths[i])
+        return np.where(inside, (weights + innermost)[i] - slopes[i] * np.abs(at - inner[i]), -np.inf)
 
     def mean_abs_error(self, center: float) -> float:
         """E|Y - center|, by the sum over all values.
@@ -117,6 +139,25 @@ class GridDistribution:
             ValueError: more than 2^22 values.
         """
         return float(np.sum(np.abs(self.values - center) * np.exp(self._log_pmf(np.arange(self.size)))))
+
+
+def log_shares(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """Return the log-probability that each group, of so many candidates of a cost, wins in permute and flip.
+
+    With arrival times t for their order, uniform on [0, 1], and q = e^(-rate cost) the chance to be accepted, that of one group is
+    w q times the integral of (1 - t q)^(w - 1) times the product over all other groups of (1 - t q)^w.
+    """
+    levels, level = np.unique(costs, return_inverse=True)
+    total = np.bincount(level, weights=widths)
+    accepted = np.exp(-rate * (levels - levels[0]))
+    # Panels between powers of two: in each the integrand is smooth, however many candidates there are.
+    nodes, parts = np.polynomial.legendre.leggauss(20)
+    ends = np.concatenate([[0.0], 2.0 ** np.arange(-64, 1)])
+    t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * nodes).ravel() / 2
+    parts = (np.diff(ends)[:, None] * parts).ravel() / 2
+    misses = np.log1p(-np.outer(t, accepted))
+    integral = parts @ np.exp((misses @ total)[:, None] - misses)
+    return (np.log(widths) + np.log(accepted * integral)[level]).astype(np.float64)
 
 
 def values_of(number: Any, resolution: Fraction) -> np.ndarray:

@@ -20,7 +20,7 @@ from dpjax.release.sampler import Draw
 
 _BLOCK = 16  # words of a block
 _CHUNK = 4096  # blocks at a time: they stay in the cache
-_LANES = 2**16  # of a chunk of draws: 8 MB of words
+_WORDS = 2**21  # of a chunk of draws: 8 MB
 _PIECES = 2**21  # of a chunk of rows
 _NONCE = np.zeros(3, np.uint32)  # of the first words
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
@@ -123,7 +123,7 @@ def draw_lanes(
     many_rows = max(min(rows, _PIECES // pieces), 1)
     for first in range(0, rows, many_rows):
         some = slice(first, min(first + many_rows, rows))
-        many_draws = max(min(draws, _LANES // (some.stop - first)), 1)
+        many_draws = max(min(draws, _WORDS // max(words, 32) // (some.stop - first)), 1)
         for start in range(0, draws, many_draws):
             lane = np.arange(start, min(start + many_draws, draws))[:, None] * rows + np.arange(first, some.stop)
             lane = lane.astype(np.uint32)

@@ -106,15 +106,15 @@ class SensitivityProfile:
             return self.bounds
         return (self.lower[..., -1], self.upper[..., -1]) if self.step is None else None
 
-    def in_units(self, resolution: Fraction, refinement: int) -> SensitivityProfile:
+    def in_units(self, resolution: Fraction, refinement: int = 1) -> SensitivityProfile:
         """Return the profile of a statistic whose records are counted in multiples of ``resolution``, with values in data units.
 
-        Its values, multiples of ``1 / refinement``, become multiples of ``resolution / refinement``.
+        Its values, up to rounding multiples of ``1 / refinement``, become multiples of ``resolution / refinement``.
         """
         step = resolution / refinement
 
         def scaled(values: jax.Array) -> jax.Array:
-            return from_multiples(jnp.round(values * refinement) if refinement > 1 else values, step)
+            return from_multiples(jnp.round(values * refinement), step)
 
         fits = jnp.maximum(abs(self.lower[..., -1:]), abs(self.upper[..., -1:])) * refinement <= most_multiples(self.dtype)
         upper, lower = (jnp.where(fits, scaled(side), jnp.nan) for side in (self.upper, self.lower))

@@ -17,6 +17,7 @@ comparison of the bisection may miss, and 2^4 u^2 of their size: see ``rounding`
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -26,14 +27,16 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.checks import Neighbors
+from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single
+from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import bounded_records
 from dpjax.statistics.rounding import outwards, unit, with_slack
 from dpjax.statistics.sorting import sort_rows
+from dpjax.statistics.sum import sum
 
 Values = Literal["extreme", "hull"]
 
@@ -45,6 +48,7 @@ def mean(
     upper: ArrayLike,
     neighbors: Neighbors,
     values: Values = "extreme",
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
@@ -63,6 +67,8 @@ def mean(
         upper: public, of a record.
         neighbors: ``"add_remove"`` or ``"swap"``.
         values: ``"extreme"``, or under add/remove ``"hull"``.
+        resolution: as in :func:`dpjax.median`, for ``"swap"`` and without ``count`` and ``mask``: the mean is then a multiple of
+            resolution / n.
         count: which records are present.
         mask: which records are present.
 
@@ -71,7 +77,8 @@ def mean(
         (lower + upper) / 2.
 
     Raises:
-        ValueError: ``values="hull"`` under swap; bounds so large that the sum of n records overflows.
+        ValueError: ``values="hull"`` under swap; a resolution where the means are on no common grid; bounds so large that
+            the sum of n records overflows.
 
     Privacy:
         The values keep Corollary 3.1, also as they are rounded (the hull only beyond level 0: flat pieces, no ``rho``). Public:
@@ -89,6 +96,18 @@ def mean(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if values == "hull" and neighbors == "swap":
         raise ValueError('values="hull" is for add_remove neighbors; under swap the mean has one profile.')
+    if resolution is not None:
+        if neighbors != "swap" or count is not None or mask is not None:
+            raise ValueError(
+                "a mean has a resolution where n is the same for all rows and neighbours: swap neighbors, no count and no mask."
+            )
+        total = sum(x, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution)
+        assert total.resolution is not None
+        unit_of_total, unit_of_mean = total.resolution, total.resolution / np.shape(x)[-1]
+        upper_side, lower_side = (
+            from_multiples(to_multiples(side, unit_of_total), unit_of_mean) for side in (total.upper, total.lower)
+        )
+        return replace(total, upper=upper_side, lower=lower_side, resolution=unit_of_mean)
     arrays = bounded_records(x, lower, upper, count, mask, range_of=lambda width, size, n: (2 * (size + width) * n, width))
     above, below = _mean(*arrays, neighbors, values)
     return from_sides(above, below, neighbors=neighbors, interpolable=values == "extreme")

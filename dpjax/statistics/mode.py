@@ -6,7 +6,9 @@ With n_y records equal to candidate y and n_max the largest count, candidate x b
     swap         the least d with sum over y of max(0, n_y - n_x - d) <= d: every swap adds one x, and takes one record from
                  a candidate that is still ahead; = max over j of ceil((S_j - j n_x) / (1 + j)), S_j the sum of the j largest counts
 
-The distance to a set of datasets changes by at most 1 between neighbours: both are scores of sensitivity 1 (negated). A gap
+and, if it is the only mode with a lead of g over the next one, stays a mode through g changes (add/remove) or floor(g/2) swaps.
+The distance to a set of datasets, and minus how far a dataset is inside of it, change by at most 1 between neighbours: these are
+scores of sensitivity 1 (negated). A gap
 closes by two a swap, but ceil((n_max - n_x)/2) is the distance only if one candidate is ahead: at the counts (0, 3, 3, 3) it says
 2, and the first candidate needs 3.
 
@@ -16,6 +18,7 @@ one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 chang
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 
 import jax
@@ -24,8 +27,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.checks import Neighbors
+from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.batching import concatenate
+from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.records import present_records
 
@@ -35,15 +39,15 @@ def mode(
     *,
     candidates: ArrayLike,
     neighbors: Neighbors,
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> CandidateScores:
     """Return the scores of candidates for the mode: minus the number of individuals that must change before each is a mode.
 
-    Under add/remove that is ``n_x - n_max``, the score of the Duff paper; under swap see the head of
-    ``dpjax/statistics/mode.py``. It is the exact distance where a dataset may have several modes. If ties are broken (the mode is
-    the smallest of them, say), the distance is larger by one for some candidates that lose ties; the score here has sensitivity 1
-    either way.
+    Under add/remove that is ``n_x - n_max``; under swap see the head of ``dpjax/statistics/mode.py``. A dataset may have several
+    modes, with the score 0. The score of a single mode is how many individuals may change and leave it one: the number that
+    takes it away, less 1. (Without that it would be 0, as in the Duff paper, however far the others are behind.)
 
     Args:
         x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`. A record that equals no candidate,
@@ -51,12 +55,13 @@ def mode(
         candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of ``x``: integers above 2^24 are not
             all distinct in float32.
         neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: as in :func:`dpjax.median`: the candidates are multiples of it, and records are rounded to them.
         count: which records are present.
         mask: which records are present.
 
     Returns:
         :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same epsilon, :func:`candidate_counts`
-        is never worse: the exponential mechanism on these scores spends only half of epsilon under add/remove.
+        is never worse.
 
     Raises:
         ValueError: candidates that are not finite and distinct.
@@ -66,13 +71,13 @@ def mode(
         under add/remove not. Candidates must not be read off the data.
 
     References:
-        Gillenwater and Munoz Medina, Section 4.1, for add/remove.
+        Gillenwater and Munoz Medina, Section 4.1, for add/remove. The score of a single mode is not in the paper.
 
     >>> import jax.numpy as jnp
     >>> mode(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove").scores.tolist()
-    [-2.0, 0.0, -1.0]
+    [-2.0, 1.0, -1.0]
     """
-    counts, labels = _read(x, candidates, neighbors, count, mask)
+    counts, labels = _read(x, candidates, neighbors, resolution, count, mask)
     return CandidateScores(_mode_scores(counts, labels, neighbors), labels, jnp.ones((), labels.dtype), neighbors=neighbors)
 
 
@@ -81,6 +86,7 @@ def candidate_counts(
     *,
     candidates: ArrayLike,
     neighbors: Neighbors,
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> CandidateScores:
@@ -90,6 +96,7 @@ def candidate_counts(
         x: float ``(..., n)``, as in :func:`mode`.
         candidates: float ``(k,)`` or ``(..., k)``, as in :func:`mode`.
         neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: as in :func:`dpjax.median`: the candidates are multiples of it, and records are rounded to them.
         count: which records are present.
         mask: which records are present.
 
@@ -113,7 +120,7 @@ def candidate_counts(
     >>> votes.scores.tolist(), float(votes.sensitivity)
     ([-2.0, 0.0, -1.0], 0.5)
     """
-    counts, labels = _read(x, candidates, neighbors, count, mask)
+    counts, labels = _read(x, candidates, neighbors, resolution, count, mask)
     sensitivity = jnp.asarray(0.5 if neighbors == "add_remove" else 1.0, labels.dtype)
     return CandidateScores(
         _sound(counts - jnp.max(counts, axis=-1, keepdims=True), labels), labels, sensitivity, neighbors=neighbors
@@ -121,7 +128,12 @@ def candidate_counts(
 
 
 def _read(
-    x: ArrayLike, candidates: ArrayLike, neighbors: Neighbors, count: ArrayLike | None, mask: ArrayLike | None
+    x: ArrayLike,
+    candidates: ArrayLike,
+    neighbors: Neighbors,
+    resolution: Resolution | None,
+    count: ArrayLike | None,
+    mask: ArrayLike | None,
 ) -> tuple[jax.Array, jax.Array]:
     """The counts, int32 ``(..., k)``, and the candidates."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
@@ -133,20 +145,28 @@ def _read(
         given = np.sort(np.asarray(candidates, np.float64).astype(records.dtype), axis=-1)
         if not np.all(np.isfinite(given)) or np.any(given[..., 1:] == given[..., :-1]):
             raise ValueError(f"candidates must be finite and distinct (in {np.dtype(records.dtype).name}), got {candidates}.")
-    return _count(records, present, labels), labels
+    step = None if resolution is None else checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
+    return _count(records, present, labels, step), labels
 
 
-@jax.jit
-def _count(records: jax.Array, present: jax.Array | None, labels: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnames=("resolution",))
+def _count(records: jax.Array, present: jax.Array | None, labels: jax.Array, resolution: Fraction | None) -> jax.Array:
+    if resolution is not None:
+        records, labels = to_multiples(records, resolution), to_multiples(labels, resolution)
     there = records if present is None else jnp.where(present, records, jnp.nan)
     return jnp.vectorize(_counts, signature="(n),(k)->(k)")(there, labels)
 
 
 @partial(jax.jit, static_argnames=("neighbors",))
 def _mode_scores(counts: jax.Array, labels: jax.Array, neighbors: Neighbors) -> jax.Array:
+    if counts.shape[-1] == 1:
+        return _sound(jnp.zeros_like(counts), labels)
+    first = jax.lax.top_k(counts, 2)[0]
+    largest, lead = first[..., :1], first[..., :1] - first[..., 1:]
     if neighbors == "add_remove":
-        return _sound(counts - jnp.max(counts, axis=-1, keepdims=True), labels)
-    return _sound(-jnp.vectorize(_swaps, signature="(k)->(k)")(counts), labels)
+        return _sound(counts - largest + jnp.where(counts == largest, lead, 0), labels)
+    swaps = jnp.vectorize(_swaps, signature="(k)->(k)")(counts)
+    return _sound(jnp.where(counts == largest, lead // 2, -swaps), labels)
 
 
 def _sound(scores: jax.Array, labels: jax.Array) -> jax.Array:

@@ -171,7 +171,12 @@ def user_sum(
 
 
 def distinct_count(
-    ids: ArrayLike, *, upper: ArrayLike, count: ArrayLike | None = None, mask: ArrayLike | None = None
+    ids: ArrayLike,
+    *,
+    upper: ArrayLike,
+    resolution: Resolution | None = None,
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
 ) -> DownSensitivity:
     """Return the down sensitivity of the number of different ids, at most ``upper``, where each person has one id.
 
@@ -181,6 +186,7 @@ def distinct_count(
     Args:
         ids: int ``(..., n)``, one id a person on the last axis: any integers.
         upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
+        resolution: 1 for draws that are whole numbers, as in :func:`dpjax.median`.
         count: which records are present.
         mask: which records are present.
 
@@ -206,7 +212,11 @@ def distinct_count(
     words = _words("ids", ids, np.shape(ids)[-1])
     present = presence(words[0], count, mask)
     high = checks.positive("upper", upper, jnp.result_type(float))
-    return DownSensitivity(_distinct(words, present, high), high)
+    numbers = _distinct(words, present, high)
+    if resolution is None:
+        return DownSensitivity(numbers, high)
+    step = checks.resolution(resolution, (upper, upper, 1), most_multiples(high.dtype))
+    return _in_units(to_multiples(numbers, step), to_multiples(high, step), step)
 
 
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:

@@ -22,9 +22,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.checks import Neighbors
+from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.batching import take
 from dpjax.numerics.double_float import DoubleFloat, exact_product, prefix_sums, product, single
+from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.records import bounded_records
 from dpjax.statistics.rounding import outwards, unit, with_slack
@@ -38,6 +39,7 @@ def sum(  # the name it has in NumPy and JAX
     upper: ArrayLike,
     neighbors: Neighbors,
     max_count: int | None = None,
+    resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
@@ -55,6 +57,7 @@ def sum(  # the name it has in NumPy and JAX
         upper: public upper bound of a record, ``(...)``.
         neighbors: ``"add_remove"`` or ``"swap"``.
         max_count: static, at least the number of columns of ``x``; for ``"add_remove"`` only.
+        resolution: as in :func:`dpjax.median`; under add/remove it needs ``max_count``.
         count: which records are present.
         mask: which records are present.
 
@@ -63,7 +66,8 @@ def sum(  # the name it has in NumPy and JAX
         with ``max_count``, n + max_count levels. Under swap a row without records has no distribution.
 
     Raises:
-        ValueError: as :func:`dpjax.mean`; a ``max_count`` under swap or below the columns of ``x``; no column under swap.
+        ValueError: as :func:`dpjax.mean`; a ``max_count`` under swap or below the columns of ``x``; no column under swap; a
+            resolution under add/remove without ``max_count``, or one of which a float cannot count the sums.
 
     Privacy:
         The values keep Corollary 3.1, also as they are rounded; so do the steps, as one change moves each of them by at most the
@@ -90,11 +94,19 @@ def sum(  # the name it has in NumPy and JAX
         range_of=lambda width, size, n: (2 * size * (n + (max_count or n)), width),
         least=least,
     )
+    multiple = None
+    if resolution is not None:
+        if neighbors == "add_remove" and max_count is None:
+            raise ValueError("a resolution needs max_count under add_remove neighbors: a sum without bounds is on no finite grid.")
+        records, present, low, high = arrays
+        multiple = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // max(columns, max_count or 1))
+        arrays = to_multiples(records, multiple), present, to_multiples(low, multiple), to_multiples(high, multiple)
     above, below = _swap(*arrays) if neighbors == "swap" else _add_remove(*arrays, max_count)
     step = None
     if neighbors == "add_remove" and max_count is None:
         step = jnp.broadcast_to(jnp.maximum(abs(arrays[2]), abs(arrays[3])), above.shape[:-1])
-    return from_sides(above, below, neighbors=neighbors, step=step)
+    found = from_sides(above, below, neighbors=neighbors, step=step)
+    return found if multiple is None else found.in_units(multiple)
 
 
 @jax.jit

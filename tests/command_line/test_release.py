@@ -85,9 +85,9 @@ def test_json_has_the_release_and_nothing_of_the_data(capsys, tmp_path):
     assert answer["simulation"] is False
     assert answer["epsilon_of_all"] == 2.0
     assert [row["column"] for row in answer["rows"]] == ["age", "income"]
-    assert all(0 <= v <= 65536 and v % 8 == 0 for row in answer["rows"] for v in row["released"])
+    assert all(0 <= v <= 65536 and v % 16 == 0 for row in answer["rows"] for v in row["released"])
     assert set(answer) == {
-        *("simulation", "quantile", "definition", "neighbors", "lower", "upper", "resolution"),
+        *("simulation", "quantile", "definition", "mechanism", "neighbors", "lower", "upper", "resolution"),
         *("epsilon_of_each", "epsilon_of_all", "rows"),
         *("dpjax_version", "jax_version", "device"),
     }

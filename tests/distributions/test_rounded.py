@@ -55,7 +55,7 @@ def test_golden_numbers_of_single_values(neighbors, x64):
 @pytest.mark.parametrize("mechanism", ["piecewise_laplace", pytest.param("inverse_sensitivity", marks=pytest.mark.slow)])
 def test_closed_forms_are_sums_over_the_values(mechanism, x64):
     x = np.array([[0.1, 0.3, 0.3, 0.3, 0.7, 0.9], [-0.4, 0.0, 0.6, 0.6, 1.4, 1.5], [0.2] * 6])
-    options = {"lower": -0.5, "upper": 1.5, "neighbors": "add_remove", "resolution": 0.1}
+    options = {"lower": -0.5, "upper": 1.5, "neighbors": "add_remove", "resolution": 0.1, "definition": "linear"}
     distribution = of_records(mechanism, x, np.array([0.2, 1.0, 4.0]), **options)
     values = np.arange(-10, 31) / 20
     mass = np.asarray(distribution.prob(values[:, None])).T
@@ -85,7 +85,7 @@ def test_closed_forms_are_sums_over_the_values(mechanism, x64):
 def test_draws_have_the_probabilities(shape):
     """Few and many draws a row, in float32."""
     x = jnp.asarray([1.0, 3, 3, 3, 4, 5, 5, 9])
-    options = {"lower": 0, "upper": 10, "neighbors": "swap", "resolution": 1}
+    options = {"lower": 0, "upper": 10, "neighbors": "swap", "resolution": 1, "definition": "linear"}
     profile = dpjax.median(jnp.broadcast_to(x, (shape[0], 8)), **options)
     distribution = dpjax.piecewise_laplace(profile, 0.8)
     draws = np.asarray(distribution.sample(jax.random.key(0), (shape[1],)))
@@ -123,6 +123,64 @@ def test_simulation_and_release_are_one_distribution(resolution, neighbors, x64)
             ),
             rtol=1e-12,
         )
+
+
+PERSONS = [0, 0, 1, 2, 2, 2, 3, 4, 4]
+ALIKE = {
+    "maximum": (lambda x, **kw: dpjax.maximum(x, **kw).shift(2), release.maximum, {"tau": 2, "lower": -2, "upper": 6}),
+    "nonnegative_sum": (lambda x, **kw: dpjax.nonnegative_sum(x, **kw).shift(1), release.nonnegative_sum, {"tau": 1, "upper": 20}),
+    "user_sum": (
+        *(lambda x, **kw: dpjax.user_sum(x, jnp.array(PERSONS), **kw).shift(1), release.user_sum),
+        {"tau": 1, "upper": 20, "person_ids": PERSONS},
+    ),
+    "distinct_count": (
+        *(lambda x, **kw: dpjax.distinct_count(jnp.rint(x).astype(int), **kw).shift(1), release.distinct_count),
+        {"tau": 1, "upper": 9},
+    ),
+    "sum": (lambda x, **kw: dpjax.statistics.sum(x, neighbors="swap", **kw), release.sum, {"lower": -2, "upper": 6}),
+    "mean": (lambda x, **kw: dpjax.mean(x, neighbors="swap", **kw), release.mean, {"lower": -2, "upper": 6}),
+}
+
+
+@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.slow) for name in list(ALIKE)[:4]), "sum", "mean"])
+def test_every_statistic_is_simulated_as_it_is_released(name, x64):
+    simulate, exactly, given = ALIKE[name]
+    rows = np.random.default_rng(5).integers(-4, 9, (5, 9)) / 2 + 0.1
+    rows[0] = 3.1
+    bounds = {key: value for key, value in given.items() if key in ("lower", "upper")}
+    profile = simulate(jnp.asarray(rows), resolution=1, **bounds)
+    distribution = dpjax.piecewise_laplace(profile, 1.3)
+    options = {**given, "epsilon": 1.3, "neighbors": "swap" if name in ("sum", "mean") else "add_remove"}
+    for i, row in enumerate(rows):
+        records = np.rint(row).astype(int) if name == "distinct_count" else row
+        exact = release.exact_distribution(exactly, records, **options, **({} if name == "distinct_count" else {"resolution": 1}))
+        simulated = np.asarray(distribution.prob(exact.values[:, None]))[:, i]
+        np.testing.assert_allclose(simulated, exact.pmf(exact.values), rtol=1e-12)
+        assert exact.pmf(exact.values).sum() == pytest.approx(1)
+    assert profile.resolution == exact.resolution == (Fraction(1, 9) if name == "mean" else 1)
+
+
+def test_a_resolution_that_has_no_grid_is_refused():
+    x = jnp.arange(4.0)
+    bounds = {"lower": 0, "upper": 3, "resolution": 1}
+    with pytest.raises(ValueError, match="needs max_count"):
+        dpjax.statistics.sum(x, neighbors="add_remove", **bounds)
+    for options in ({"neighbors": "add_remove"}, {"neighbors": "swap", "count": 3}, {"neighbors": "swap", "mask": x > 1}):
+        with pytest.raises(ValueError, match="same for all rows"):
+            dpjax.mean(x, **bounds, **options)
+    with pytest.raises(ValueError, match="cannot count so far"):
+        dpjax.statistics.sum(x, neighbors="swap", lower=0, upper=2**20, resolution=0.5)
+    with pytest.raises(ValueError, match="multiples of the resolution 2"):
+        dpjax.distinct_count(jnp.arange(4), upper=4, resolution=2)
+
+
+def test_candidates_on_a_resolution():
+    x = jnp.asarray([0.1 + 0.2, 0.3, 0.31, 0.7, 0.7004], jnp.float32)
+    options = {"candidates": [0.3, 0.7, 0.9], "neighbors": "swap"}
+    assert dpjax.candidate_counts(x, **options, resolution=0.01).scores.tolist() == [0.0, 0.0, -2.0]
+    assert dpjax.mode(x, **options, resolution=0.1).scores.tolist() == [0.0, -1.0, -2.0]
+    with pytest.raises(ValueError, match="multiples of the resolution"):
+        dpjax.mode(x, **options, resolution=0.5)
 
 
 def test_all_records_equal_is_nearly_certain():
@@ -166,7 +224,7 @@ def test_a_bad_resolution_is_refused(options, message):
 
 def test_a_step_becomes_a_multiple_that_is_no_shorter(x64):
     """A shorter one is not private, and 0 would leave values out of reach."""
-    profile = dpjax.median(jnp.arange(9.0), lower=0, upper=8, neighbors="swap", resolution=0.1)
+    profile = dpjax.median(jnp.arange(9.0), lower=0, upper=8, neighbors="swap", resolution=0.1, definition="linear")
     for step, multiple in ((0.01, 0.05), (0.3, 0.3), (0.1 + 0.2, 0.3), (0.33, 0.35), (8.0, 8.0)):
         np.testing.assert_allclose(profile.truncate(1, step=step).step, multiple, rtol=1e-12)
     mass = dpjax.piecewise_laplace(profile.truncate(1, step=8.01), 1.0).prob(jnp.arange(161) / 20)

@@ -283,15 +283,15 @@ def release(quick: bool) -> Values:
         "beyond": np.array([-3.0, 40.0, 0.0, 15.9, 2.5, np.nan]),
     }
     both: dict[str, Any] = {
-        "median": (to.median, {}),
-        "quantile_25": (to.quantile, {"q": 0.25}),
+        "median": (to.median, {"definition": "linear"}),
+        "quantile_25": (to.quantile, {"q": 0.25, "definition": "linear"}),
         "quantile_90_lower": (to.quantile, {"q": 0.9, "definition": "lower"}),
         "rank_2": (to.order_statistic, {"rank": 2}),
         "maximum": (to.maximum, {"tau": 2}),
     }
     added = {
         "total": (to.nonnegative_sum, {"tau": 1, "upper": 59, "resolution": 1}),
-        "quantile_third": (to.quantile, {"q": Fraction(1, 3)}),
+        "quantile_third": (to.quantile, {"q": Fraction(1, 3), "definition": "linear"}),
     }
     found: Values = {}
     for neighbors in ("add_remove", "swap"):
@@ -307,6 +307,7 @@ def release(quick: bool) -> Values:
             found[f"{name} {neighbors}"] = case
     for epsilon in EPSILONS:
         fine: dict[str, Any] = {"lower": -2, "upper": 3.5, "resolution": 0.1, "neighbors": "add_remove", "n_max": 8}
+        fine["definition"] = "linear"
         some = to.exact_distribution(to.median, data["some"] / 4, epsilon=epsilon, **fine)
         found[f"median {epsilon}"] = {
             "some.probability": some.pmf(np.arange(12) / 4),
@@ -320,7 +321,9 @@ def release(quick: bool) -> Values:
     some = to.exact_distribution(to.user_sum, ids, persons, **total)
     found["total of persons"] = {"ids.probability": some.pmf(np.arange(0, 40, 3))}
     mask = np.array([1, 1, 0, 1, 0], bool)
-    masked = to.exact_distribution(to.median, data["some"], epsilon=1.0, neighbors="add_remove", mask=mask, **whole)
+    masked = to.exact_distribution(
+        to.median, data["some"], epsilon=1.0, neighbors="add_remove", mask=mask, **whole | {"definition": "linear"}
+    )
     found["median masked"] = {"some.probability": masked.pmf(np.arange(16))}
     table = public_tables(1.0, levels=6)
     found["tables"] = {

@@ -49,11 +49,10 @@ def audit_of(scores, neighbors):
 
 @pytest.mark.slow
 def test_distances_from_the_mode_are_private(x64):
-    """Under swap the range is attained. Under add/remove it is epsilon/2: the score is a count but for a common shift."""
-    for neighbors, share in (("swap", 1.0), ("add_remove", 0.5)):
+    for neighbors in DATASETS:
         found = audit_of(mode_scores(neighbors), neighbors)
-        assert (found.loss <= EPSILONS * share * (1 + 1e-9)).all(), found
-        np.testing.assert_allclose(found.range, EPSILONS * share, rtol=1e-9)
+        assert (found.loss <= EPSILONS * (1 + 1e-9)).all(), found
+        np.testing.assert_allclose(found.range, EPSILONS, rtol=1e-9)
 
 
 def test_counts_are_private_and_attain_the_range(x64):

@@ -34,7 +34,7 @@ def exact_of_median(epsilon, neighbors="add_remove"):
 
 @pytest.mark.slow
 def test_the_median_follows_its_distribution():
-    found = release.median([RECORDS] * 3, epsilon=1.5, **BOUNDS, neighbors="add_remove", draws=30_000)
+    found = release.median([RECORDS] * 3, epsilon=1.5, **BOUNDS, neighbors="add_remove", definition="linear", draws=30_000)
     assert found.multiples.shape == (30_000, 3)
     assert found.resolution == Fraction(1, 2)
     np.testing.assert_array_equal(found.values, found.multiples / 2)
@@ -149,7 +149,7 @@ def test_the_container_of_the_records_changes_nothing(name):
 
 def test_decimals_in_single_precision_are_the_same_records():
     x = [0.29, 0.07, 0.58, 1.1, 0.57]
-    common = {**bounds(2, 0, 0.01), "epsilon": 1.0, "neighbors": "swap"}
+    common = {**bounds(2, 0, 0.01), "epsilon": 1.0, "neighbors": "swap", "definition": "linear"}
     expected = exact_distribution(release.median, x, **common)
     assert expected.resolution == Fraction(1, 200)
     assert expected.profile.upper[0] == 114
@@ -174,7 +174,7 @@ def test_the_container_of_the_records_changes_no_draw(monkeypatch):
 def test_what_is_released_in_words(neighbors):
     """As text, as lists and numbers, and as JSON."""
     x = np.tile(RECORDS, (30, 1))
-    found = release.quantile(x, 0.25, **bounds(30, 10, 0.1), epsilon=1.0, neighbors=neighbors, draws=2)
+    found = release.quantile(x, 0.25, **bounds(30, 10, 0.1), epsilon=1.0, neighbors=neighbors, definition="linear", draws=2)
     read = json.loads(found.to_json())
     assert read == found.to_dict()
     assert read["resolution"] == "1/40"
@@ -276,7 +276,7 @@ def test_bad_parameters_and_traces_are_refused():
         ({"draws": 0}, "draws"),
         ({"q": 1.5}, "between 0 and 1"),
         ({"q": Fraction(1, 2**28 + 1), **bounds(99)}, "denominator"),
-        ({"q": Fraction(1, 2**20 + 1), **bounds(2**12 - 1)}, "2\\^31.*smaller denominator"),
+        ({"q": Fraction(1, 2**20 + 1), **bounds(2**12 - 1), "definition": "linear"}, "2\\^31.*smaller denominator"),
         ({"n_max": 9}, "add_remove"),
         ({"neighbors": "add_remove", "n_max": 3}, "n_max"),
         *(({"neighbors": "add_remove", "n_max": n_max}, "n_max must be an integer") for n_max in (9.7, "x", True, np.array([9]))),
@@ -466,7 +466,7 @@ def test_ranks_that_would_overflow_are_refused():
 @pytest.mark.parametrize("statistic", ["sum", "mean", "quantile"])
 def test_values_that_float64_cannot_hold_are_refused(statistic):
     """The sum of 4096 numbers of 2^52 passes 64 bits, and that of 2^50 the integers that float64 counts; so do thousandths."""
-    options = {"epsilon": 1.0, "neighbors": "swap"} | ({"q": 0.999} if statistic == "quantile" else {})
+    options = {"epsilon": 1.0, "neighbors": "swap"} | ({"q": 0.999, "definition": "linear"} if statistic == "quantile" else {})
     for records, lower in ((2048, 2**52), (2048, 2**53 - 4), (2048, 2**52 - 9), (4096, 2**50), (4096, -(2**50))):
         with pytest.raises(ValueError, match="float"):
             getattr(release, statistic)(np.zeros(records), **bounds(lower + 9, lower), **options)

@@ -23,14 +23,15 @@ def test_unknown_names_are_no_attributes():
 
 
 SMALL = {"lower": 0, "upper": 29, "resolution": 1}
+LINEAR = {"definition": "linear"}  # the default of old
 BOTH = {
-    "median": ("median", {}, release.median, SMALL),
-    "fine": ("median", {"grid": Grid(-2, 10, 81)}, release.median, {"lower": 10, "upper": 30, "resolution": 0.25}),
-    "coarse": ("median", {"grid": Grid(2, -8, 11)}, release.median, {"lower": -8, "upper": 32, "resolution": 4}),
+    "median": ("median", {}, release.median, SMALL | LINEAR),
+    "fine": ("median", {"grid": Grid(-2, 10, 81)}, release.median, {"lower": 10, "upper": 30, "resolution": 0.25} | LINEAR),
+    "coarse": ("median", {"grid": Grid(2, -8, 11)}, release.median, {"lower": -8, "upper": 32, "resolution": 4} | LINEAR),
     "sum": ("sum", {"neighbors": "swap"}, release.sum, SMALL | {"neighbors": "swap"}),
     "mean": ("mean", {"neighbors": "swap"}, release.mean, SMALL | {"neighbors": "swap"}),
     "quantile": (deprecated.Quantile(0.25, "lower"), {}, release.quantile, SMALL | {"q": 0.25, "definition": "lower"}),
-    "linear": (deprecated.Quantile(0.25), {}, release.quantile, SMALL | {"q": 0.25}),
+    "linear": (deprecated.Quantile(0.25), {}, release.quantile, SMALL | {"q": 0.25} | LINEAR),
     "rank": (deprecated.OrderStatistic(3), {}, release.order_statistic, SMALL | {"rank": 3}),
     "maximum": (deprecated.Maximum(2), {}, release.maximum, SMALL | {"tau": 2}),
     "total": (deprecated.Total(1, 99), {}, release.nonnegative_sum, {"tau": 1, "upper": 98, "resolution": 1}),
@@ -73,7 +74,7 @@ def test_the_old_release_draws_the_same_values(monkeypatch):
     monkeypatch.setattr(words.os, "urandom", lambda n: bytes(range(32)))
     common = {"epsilon": 1.5, "neighbors": "add_remove"}
     was = deprecated.release(X, statistic="median", grid=GRID, draws=3, **common)
-    assert was.values.tolist() == release.median(X, **SMALL, draws=3, **common).values.tolist()
+    assert was.values.tolist() == release.median(X, **SMALL, **LINEAR, draws=3, **common).values.tolist()
     votes = deprecated.release(X, statistic=deprecated.Mode((14.0, 28.0)), epsilon=1.0, neighbors="swap")
     assert votes.values.tolist() == release.mode(X, candidates=(14.0, 28.0), epsilon=1.0, neighbors="swap").values.tolist()
     for wrong in ({"statistic": "range"}, {"statistic": deprecated.Mode((14.0, 28.0))}):

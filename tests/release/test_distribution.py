@@ -8,7 +8,7 @@ import pytest
 
 from dpjax import release
 from dpjax.release import exact_distribution, integer_profiles
-from dpjax.release.distribution import GridDistribution, depth_of, pieces_of
+from dpjax.release.distribution import GridDistribution, depths_of, pieces_of
 from dpjax.release.integer_profiles import IntegerProfile, totals_of_persons
 from dpjax.statistics.quantiles import ranks_of_order_statistic, ranks_of_quantile
 
@@ -113,7 +113,7 @@ def with_own_cost(change):
     """The distribution with ``change(depth)`` added to the cost of the value itself, 2 - depth."""
 
     def pmf(profile, epsilon, cells):
-        depth = depth_of(profile.lower.tolist(), profile.upper.tolist())
+        depth = depths_of(*profile)
         found = log_pmf(profile, epsilon, cells)
         found = np.where(cells == profile.upper[0], found - epsilon / 2 * change(depth), found)
         return found - np.logaddexp.reduce(found)
@@ -126,8 +126,8 @@ TWICE_AS_DEEP = with_own_cost(lambda depth: 1 - depth)  # 3 - 2 depth
 
 @cache
 def every_dataset(neighbors):
-    """All datasets of up to five records, ties and all, as blocks of rows, and the pairs of neighbours."""
-    sizes = [range(6)] if neighbors == "add_remove" else [[n] for n in range(1, 6)]
+    """All datasets of up to six records, ties and all, as blocks of rows, and the pairs of neighbours."""
+    sizes = [range(7)] if neighbors == "add_remove" else [[n] for n in range(1, 7)]
     blocks = []
     for some in sizes:
         every = datasets(some)
@@ -156,7 +156,7 @@ EPSILONS = [0.3, 1.0, 3.0]
 
 
 @pytest.mark.parametrize(("statistic", "neighbors"), EXHAUSTIVE)
-def test_the_depth_is_paid_for_in_all_datasets_of_up_to_five_records(statistic, neighbors):
+def test_the_depth_is_paid_for_in_all_datasets_of_up_to_six_records(statistic, neighbors):
     for epsilon in EPSILONS:
         loss, spread = exhaustive_audit(statistic, neighbors, epsilon)
         assert loss <= 1 + 1e-12
@@ -185,8 +185,8 @@ def test_control_a_value_at_one_less(statistic, neighbors):
 def test_the_audited_profiles_are_those_of_the_releases():
     """The audit reads integer profiles: the functions that users call draw from the same."""
     calls = {
-        "lower median": (release.median, {"definition": "lower"}, EITHER),
-        "median": (release.median, {}, EITHER),
+        "lower median": (release.median, {}, EITHER),
+        "median": (release.median, {"definition": "linear"}, EITHER),
         "upper quantile": (release.quantile, {"q": 0.9, "definition": "lower"}, EITHER),
         "maximum without one": (release.maximum, {"tau": 1}, ("add_remove",)),
         "sum": (release.sum, {}, ("swap",)),
@@ -308,7 +308,7 @@ def test_tied_data_keep_their_value():
         before = 0.3
         for n in (4, 8, 16, 32):
             profile = profile_of((2,) * n, statistic, neighbors, n_max=n)
-            assert depth_of(profile.lower.tolist(), profile.upper.tolist()) >= n // 2
+            assert depths_of(*profile) >= n // 2
             value, numbers = profile.upper[0], np.arange(profile.upper[-1] + 1)
             mass, without = (np.exp(pmf(profile, EPSILON, numbers))[value] for pmf in (log_pmf, shallow))
             assert before < mass < 1.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.numerics.two_words import Words
-from dpjax.release.distribution import GridDistribution, depth_of, pieces_of
+from dpjax.release.distribution import GridDistribution, depths_of, pieces_of
 from dpjax.release.exact import exact_draw, weights_of
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic
 from dpjax.release.sampler import WORDS, certified_draw, weigh
@@ -109,7 +109,7 @@ def test_device_equals_host_on_deep_ties(epsilon):
     rng = np.random.default_rng(8)
     for pieces, size, deepest in ((1, 12, 2), (10, 2**30, 60)):  # of the shapes above
         profile = tied_profile(rng, 150, pieces, size, deepest)
-        depths = [depth_of(a.tolist(), b.tolist()) for a, b in zip(*profile, strict=True)]
+        depths = depths_of(*profile).tolist()
         assert max(depths) == pieces + deepest
         assert len(set(depths)) > deepest / 2
         words = rng.integers(0, 2**32, (WORDS, 150), dtype=np.uint32)
@@ -142,7 +142,7 @@ def test_device_equals_host_where_all_records_are_equal(neighbors):
     for definition in ("lower", "linear"):
         ranks = ranks_of_quantile(0.5, definition=definition, neighbors=neighbors)
         profile = order_statistic(cells, np.ones(cells.shape, bool), ranks, high=size, count_is_public=neighbors == "swap")
-        depths = {depth_of(a.tolist(), b.tolist()) for a, b in zip(*profile, strict=True)}
+        depths = set(depths_of(*profile).tolist())
         assert min(depths) >= (n - 1) // 2
         assert max(depths) <= max(side.shape[-1] for side in profile)
         words = rng.integers(0, 2**32, (WORDS, cells.shape[0]), dtype=np.uint32)
@@ -154,7 +154,7 @@ def test_device_equals_host_where_all_records_are_equal(neighbors):
 def test_a_depth_beyond_all_levels():
     """Nothing moves the value: no statistic has such a profile, and the tables have a weight for it all the same."""
     profile = IntegerProfile(np.full((300, 4), 7, np.int32), np.full((300, 4), 7, np.int32))
-    assert depth_of(profile.lower[0].tolist(), profile.upper[0].tolist()) == 4
+    assert depths_of(profile.lower[0], profile.upper[0]) == 4
     rng = np.random.default_rng(11)
     words = rng.choice(EXTREME, (WORDS, 300)).astype(np.uint32)
     words[2:] = rng.integers(0, 2**32, (WORDS - 2, 300))
@@ -169,7 +169,7 @@ def test_a_depth_beyond_all_levels():
 def test_draws_follow_the_distribution(depth):
     ties = [7] * (depth - 1)
     profile = IntegerProfile(np.array([[*ties, 7, 5, 5, 2, 0]], np.int32), np.array([[*ties, 7, 8, 12, 19]], np.int32))
-    assert depth_of(profile.lower[0].tolist(), profile.upper[0].tolist()) == depth
+    assert depths_of(profile.lower[0], profile.upper[0]) == depth
     number, size = 100_000, 20
     words = np.random.default_rng(2).integers(0, 2**32, (WORDS, number, 1), dtype=np.uint32)
     drawn = certified_draw(public_tables(1.3, levels=3 + depth), *profile, words)

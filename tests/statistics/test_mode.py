@@ -32,7 +32,7 @@ def is_the_mode(data, candidate):
 
 
 def distances(datasets, neighbors, test, grid=GRID):
-    """The number of changes before each candidate passes the test, by breadth-first search."""
+    """The number of changes before each candidate passes the test, by breadth-first search; 1 where none helps."""
 
     def of(data, candidate):
         layer, seen, level = {data}, {data}, 0
@@ -40,6 +40,8 @@ def distances(datasets, neighbors, test, grid=GRID):
             layer = {other for near in layer for other in oracle.neighbours_of(near, neighbors, grid)} - seen
             seen |= layer
             level += 1
+            if not layer:  # an empty dataset has nothing to swap
+                return 1
         return level
 
     return np.array([[of(data, candidate) for candidate in CANDIDATES] for data in datasets])
@@ -51,14 +53,18 @@ def scores_of(datasets, neighbors, candidates=CANDIDATES, size=8):
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_the_score_is_the_exact_distance_to_being_a_mode(neighbors):
-    np.testing.assert_array_equal(-np.asarray(scores_of(DATASETS, neighbors).scores), distances(DATASETS, neighbors, is_a_mode))
+def test_the_score_is_the_exact_distance_to_being_a_mode_or_to_not_being_one(neighbors):
+    to_be = distances(DATASETS, neighbors, is_a_mode)
+    to_lose = distances(DATASETS, neighbors, lambda data, candidate: not is_a_mode(data, candidate))
+    expected = np.where(to_be > 0, -to_be, np.maximum(to_lose - 1, 0))
+    np.testing.assert_array_equal(scores_of(DATASETS, neighbors).scores, expected)
+    assert expected.max() >= 2
 
 
 def test_broken_ties_change_the_distance_by_one_in_42_of_105_cases():
     """The paper's n_x - n_max is the distance where a dataset may have several modes."""
     datasets = oracle.all_datasets(range(5), CANDIDATES)
-    score = -np.asarray(scores_of(DATASETS, "add_remove").scores)[[DATASETS.index(data) for data in datasets]]
+    score = np.maximum(-np.asarray(scores_of(DATASETS, "add_remove").scores), 0)[[DATASETS.index(data) for data in datasets]]
     difference = distances(datasets, "add_remove", is_the_mode, CANDIDATES) - score
     assert np.bincount(difference.ravel().astype(int)).tolist() == [63, 42]
 
@@ -76,9 +82,11 @@ def test_half_the_gap_is_not_the_distance_under_swap():
     for own, score in zip(counts, scores, strict=True):
         for c in range(5):
             least = next(d for d in itertools.count() if np.maximum(own - own[c] - d, 0).sum() <= d)
-            assert score[c] == -least
+            assert min(score[c], 0) == -least
+    others = np.stack([np.delete(counts, c, axis=-1).max(axis=-1) for c in range(5)], axis=-1)
     np.testing.assert_array_equal(
-        mode(rows, candidates=np.arange(5), neighbors="add_remove").scores, counts - counts.max(axis=-1, keepdims=True)
+        mode(rows, candidates=np.arange(5), neighbors="add_remove").scores,
+        counts - counts.max(axis=-1, keepdims=True) + np.maximum(counts - others, 0),
     )
 
 
@@ -113,14 +121,15 @@ def test_the_range_of_changes_of_counts_is_twice_their_sensitivity(neighbors):
     assert max(ranges) == 2 * float(found.sensitivity) == (1.0 if neighbors == "add_remove" else 2.0)
     # Further from the best than the distance, for every candidate: a sharper distribution at the same sensitivity.
     gap = np.asarray(mode(x, candidates=CANDIDATES, neighbors=neighbors, count=count).scores)
-    assert (scores - scores.max(axis=-1, keepdims=True) <= gap).all()
+    sharper = (scores - scores.max(axis=-1, keepdims=True)) / float(found.sensitivity)
+    assert (sharper <= gap - gap.max(axis=-1, keepdims=True)).all()
 
 
 @pytest.mark.slow
 def test_hostile_records_count_for_nobody():
     x = np.array([[1.0, np.nan, np.inf, -np.inf, 1.0, 2.5, 4.0, 1e30], [-0.0, 0.0, 4.0, 4.0, 4.0, 9.0, 9.0, 9.0]], np.float32)
     found = mode(x, candidates=CANDIDATES, neighbors="add_remove")
-    assert found.scores.tolist() == [[-2.0, 0.0, -1.0], [-1.0, -3.0, 0.0]]
+    assert found.scores.tolist() == [[-2.0, 1.0, -1.0], [-1.0, -3.0, 1.0]]
     assert (np.asarray(mode(np.full((2, 8), np.nan), candidates=CANDIDATES, neighbors="swap").scores) == 0).all()
 
 
@@ -129,10 +138,10 @@ def test_masks_counts_and_own_candidates_for_each_row():
     x = np.array([[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]])
     mask = np.array([[True, True, True, False], [False, True, True, True]])
     found = mode(x, candidates=[1, 2], neighbors="add_remove", mask=mask)
-    assert found.scores.tolist() == [[0.0, -1.0], [-1.0, 0.0]]
+    assert found.scores.tolist() == [[1.0, -1.0], [-1.0, 1.0]]
     assert found.batch_shape == (2,)
     own = mode(x[0], candidates=np.array([[1.0, 2.0], [2.0, 7.0]]), neighbors="add_remove", count=np.array([3, 3]))
-    assert own.scores.tolist() == [[0.0, -1.0], [0.0, -1.0]]
+    assert own.scores.tolist() == [[1.0, -1.0], [1.0, -1.0]]
     assert mode(np.zeros((2, 0)), candidates=[1, 2], neighbors="swap").scores.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
@@ -177,7 +186,7 @@ def test_counts_beyond_the_integers_of_float32(monkeypatch):
         "_read",
         lambda *_: (jnp.asarray(pairs), jnp.asarray([0.0, 1.0], jnp.float32)),
     )
-    for scores in (candidate_counts, mode):
+    for scores, change in ((candidate_counts, [1.0, 0.0]), (mode, [1.0, -1.0])):
         found = scores([0.0], candidates=[0.0, 1.0], neighbors="add_remove").scores
-        assert np.diff(np.asarray(found) - np.asarray(found)[:, 1:], axis=0).tolist() == [[1.0, 0.0], [1.0, 0.0]]
+        assert np.diff(found, axis=0).tolist() == [change, change]
     assert np.diff(pairs.astype(np.float32)[:, 0]).tolist() == [2.0, 2.0]  # control: the counts themselves
