@@ -184,7 +184,7 @@ def quantile(
     """
     checks.one_of("definition", definition, ("linear", "lower"))
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max)
     return _release_ranks(
         records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), grid, Asked(epsilon, mechanism, draws)
     )
@@ -212,7 +212,7 @@ def order_statistic(
     [35, 38, 40, 47, 52, 127]
     """
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max)
     return _release_ranks(records, ranks_of_order_statistic(rank, records.size), grid, Asked(epsilon, mechanism, draws))
 
 
@@ -243,7 +243,7 @@ def maximum(
     [40, 47, 52, 127]
     """
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max)
     return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws))
 
 
@@ -270,7 +270,7 @@ def nonnegative_sum(
     [14, 23, 199]
     """
     grid = Multiples.between(0, upper, resolution)
-    records = Records(x, _reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max)
     return _release(
         records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
     )
@@ -301,7 +301,7 @@ def user_sum(
     """
     checks.one_of("neighbors", neighbors, ("add_remove",))
     grid = Multiples.between(0, upper, resolution)
-    records = Records(x, _reader(grid), neighbors, mask, n_max, person_ids)
+    records = Records(x, reader(grid), neighbors, mask, n_max, person_ids)
     return _release(
         records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
     )
@@ -414,7 +414,7 @@ class Asked(NamedTuple):
 Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def _reader(grid: Multiples) -> Read:
+def reader(grid: Multiples) -> Read:
     """How to read records as multiples, and which of them are present."""
     return partial(to_multiples, grid=grid)
 
@@ -487,7 +487,7 @@ def _release_sum(
 ) -> Release:
     checks.one_of("neighbors", neighbors, ("swap",))
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, _reader(grid), neighbors)
+    records = Records(x, reader(grid), neighbors)
     n = records.size
     if n == 0:
         raise ValueError("a sum or mean needs at least one record.")

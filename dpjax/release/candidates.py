@@ -12,10 +12,10 @@ import jax
 import numpy as np
 
 from dpjax import checks
-from dpjax.checks import Neighbors
-from dpjax.release.api import EVALUATE, Records, Release, cost_of, refuse_traces
+from dpjax.checks import Neighbors, Resolution
+from dpjax.release.api import EVALUATE, Read, Records, Release, cost_of, reader, refuse_traces
 from dpjax.release.exact import More, exact_choice
-from dpjax.release.grid import as_array, as_reals, clip_integers, is_integer, without_axes
+from dpjax.release.grid import Multiples, as_array, as_reals, clip_integers, is_integer, without_axes
 from dpjax.release.permute_and_flip import Groups, draw_by_permute_and_flip
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
 from dpjax.release.tables import MOST_LEVELS, level_weights, rate_of
@@ -30,6 +30,7 @@ def mode(
     candidates: Sequence[float],
     epsilon: float,
     neighbors: Neighbors,
+    resolution: Resolution | None = None,
     mask: Any = None,
     mechanism: ChoiceMechanism = "exponential",
     draws: int = 1,
@@ -37,8 +38,9 @@ def mode(
     """Release the most frequent of finitely many public candidates: :func:`release_choice` by how often each occurs.
 
     ``candidates`` are finite numbers, distinct and increasing, which float64 holds, chosen without the data. Integers are compared
-    with them exactly, however large they are, and a record that equals none counts for none. Under add/remove, epsilon is at most
-    32. The rest is as for :func:`dpjax.release.median`.
+    with them exactly, however large they are, and a record that equals none counts for none. With a ``resolution`` the candidates
+    are multiples of it, and records are rounded to its multiples. Under add/remove, epsilon is at most 32. The rest is as for
+    :func:`dpjax.release.median`.
 
     >>> mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove").values.tolist()
     [3.0]
@@ -49,8 +51,15 @@ def mode(
     for given, label in zip(candidates, labels.tolist(), strict=True):
         if isinstance(given, (int, np.integer)) and int(given) != label:
             raise ValueError(f"candidates must be numbers that float64 holds, got {given}.")
-    records = Records(x, _reals, neighbors, mask)
-    counts = counts_of(*records.read(slice(None)), labels.tolist())
+    read: Read = _reals
+    numbers = labels.tolist()
+    if resolution is not None:
+        step = checks.resolution(resolution, (labels,), 2**51)
+        exact = [Fraction(str(label)) for label in candidates]
+        grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # what is clamped equals no candidate
+        read, numbers = reader(grid), [float(label / step - grid.start) for label in exact]
+    records = Records(x, read, neighbors, mask)
+    counts = counts_of(*records.read(slice(None)), numbers)
     found = release_choice(
         counts.reshape(*records.batch, labels.size),
         epsilon=epsilon,

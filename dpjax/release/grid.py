@@ -33,7 +33,7 @@ class Multiples:
     size: int
 
     @staticmethod
-    def between(lower: float, upper: float, resolution: float | Fraction | str) -> Multiples:
+    def between(lower: float | Fraction, upper: float | Fraction, resolution: checks.Resolution) -> Multiples:
         """Return the multiples from ``lower`` to ``upper``, each read as the decimal that it is written as.
 
         Raises:

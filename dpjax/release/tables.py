@@ -1,14 +1,14 @@
 """The public tables of a release, from exact integer arithmetic: weights of levels, probabilities of binary digits.
 
 Everything here depends on epsilon and the number of levels only. Numbers are enclosed between integers; where an enclosure
-does not decide a floor, the precision doubles (the numbers are irrational, so it ends).
+does not decide a floor, the precision doubles (the numbers are irrational, so it ends). The last tables are kept: they are public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -133,6 +133,7 @@ def own_weight_at(rate: Fraction, depth: int, bits: int) -> Enclosure:
     return own_weight(rate, bits + 8).over(exponential(rate * (depth - 1), bits + 8), bits + 8)
 
 
+@lru_cache(maxsize=4)
 def level_weights(epsilon: float | Fraction, levels: int) -> Weights:
     """Return e^(-lam l) for l = 0, ..., levels - 1.
 
@@ -150,6 +151,7 @@ def level_weights(epsilon: float | Fraction, levels: int) -> Weights:
     return _powers(one, exponential(rate, precision), levels, lambda level: partial(exponential, rate * level))
 
 
+@lru_cache(maxsize=4)
 def public_tables(epsilon: float | Fraction, *, levels: int) -> Tables:
     """Return the tables for so many levels; see :func:`level_weights`."""
     rate, precision = rate_of(epsilon), _precision(levels)

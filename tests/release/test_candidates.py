@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from dpjax import release
 from dpjax.release import candidates, release_choice, words
 from dpjax.release.candidates import clamped_scores
 from dpjax.release.exact import exact_choice
@@ -125,3 +126,14 @@ def test_what_is_refused():
             release_choice(scores, **common)
     with pytest.raises(TypeError, match="jit"):
         jax.jit(lambda s: release_choice(s, **common).multiples)(np.array([1, 2]))
+
+
+def test_records_are_rounded_to_a_resolution():
+    """What rounds to a candidate counts for it, what lies beyond all of them for none; without a resolution equality is exact."""
+    votes = [0.1 + 0.2] * 30 + [0.3] * 10 + [0.7] * 35 + [9.0] * 90 + [-9.0] * 90
+    options = {"candidates": (0.3, 0.7, 0.9), "epsilon": 20.0, "neighbors": "swap", "draws": 50}
+    assert set(release.mode(votes, **options, resolution=0.1).values) == {0.3}
+    assert set(release.mode(votes, **options).values) == {0.7}
+    assert set(release.mode([float("nan")] * 9 + [0.74] * 40, **options, resolution="0.1").values) == {0.7}
+    with pytest.raises(ValueError, match="multiples of the resolution"):
+        release.mode(votes, **options, resolution=0.2)
