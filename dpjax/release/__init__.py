@@ -1,4 +1,4 @@
-"""Releases that floats do not undo: exact draws from piecewise Laplace distributions on a public grid, by integers only.
+"""Releases that floats do not undo: exact draws from piecewise Laplace distributions (or permute and flip) on a public grid.
 
 **Why.** A float draw from a continuous distribution gives its data away: the set of floats that the sampler can return depends on
 the data, so that a good part of the outputs are impossible for a neighbour, whatever the precision. Everything outside this package
@@ -34,6 +34,10 @@ the same uniforms, with exact arithmetic, so that the result is that of infinite
 **Candidates.** A mode and a choice by integer scores are the exponential mechanism: a piece of width 1 for each candidate, chosen
 in the same way. Scores are clamped one by one to a public range, so that the tables cover every cost; to clamp the costs would be
 another distribution.
+
+**Permute and flip**, with ``mechanism="permute_and_flip"``, is for a single release: epsilon-DP, and 2 epsilon-bounded-range. A
+number y beside the value has the cost of the level that reaches it, the value 1 - c; these costs change by at most 1 between
+neighbours, by the same three cases. ``permute_and_flip.py`` says how it is drawn, on the host, as exactly as the rest.
 
 **What is not covered**: see :func:`median`.
 """

@@ -150,9 +150,9 @@ def log_shares(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray
     levels, level = np.unique(costs, return_inverse=True)
     total = np.bincount(level, weights=widths)
     accepted = np.exp(-rate * (levels - levels[0]))
-    # Panels between powers of two: in each the integrand is smooth, however many candidates there are.
+    # Panels between powers of two, from 1 / number of candidates on: in each the integrand is smooth.
     nodes, parts = np.polynomial.legendre.leggauss(20)
-    ends = np.concatenate([[0.0], 2.0 ** np.arange(-64, 1)])
+    ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
     t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * nodes).ravel() / 2
     parts = (np.diff(ends)[:, None] * parts).ravel() / 2
     misses = np.log1p(-np.outer(t, accepted))

@@ -170,7 +170,7 @@ def test_draws_follow_the_distribution(depth):
     ties = [7] * (depth - 1)
     profile = IntegerProfile(np.array([[*ties, 7, 5, 5, 2, 0]], np.int32), np.array([[*ties, 7, 8, 12, 19]], np.int32))
     assert depths_of(profile.lower[0], profile.upper[0]) == depth
-    number, size = 100_000, 20
+    number, size = 1_000_000, 20
     words = np.random.default_rng(2).integers(0, 2**32, (WORDS, number, 1), dtype=np.uint32)
     drawn = certified_draw(public_tables(1.3, levels=3 + depth), *profile, words)
     assert np.asarray(drawn.certified).all()
