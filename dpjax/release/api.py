@@ -20,7 +20,7 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.release import integer_profiles
 from dpjax.release.distribution import GridDistribution, Mechanism, values_of
 from dpjax.release.exact import More, exact_draw
-from dpjax.release.grid import Multiples, as_array, to_multiples
+from dpjax.release.grid import Multiples, as_array, is_integer, to_multiples
 from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.permute_and_flip import draw_by_permute_and_flip, groups_of
 from dpjax.release.sampler import WORDS, Draw, certified_draw
@@ -88,6 +88,7 @@ def median(
     epsilon: float,
     neighbors: Neighbors,
     definition: Definition = "lower",
+    counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
@@ -110,6 +111,8 @@ def median(
         epsilon: from 2^-30 to 64 for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
+        counts: how many records each entry of ``x`` stands for, integers ``(..., n)``; negative ones count as 0. For tables that
+            are grouped already, with ``x`` the distinct values. For add/remove, and with an ``n_max``.
         n_max: the public capacity of a row; shorter ones are padded with absent records (add/remove only). More records than
             that are refused, which discloses that there are more: choose it generously.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
@@ -150,6 +153,7 @@ def median(
         epsilon=epsilon,
         neighbors=neighbors,
         definition=definition,
+        counts=counts,
         n_max=n_max,
         mask=mask,
         mechanism=mechanism,
@@ -167,6 +171,7 @@ def quantile(
     epsilon: float,
     neighbors: Neighbors,
     definition: Definition = "lower",
+    counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
@@ -184,7 +189,7 @@ def quantile(
     """
     checks.one_of("definition", definition, ("linear", "lower"))
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
     return _release_ranks(
         records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), grid, Asked(epsilon, mechanism, draws)
     )
@@ -199,6 +204,7 @@ def order_statistic(
     resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
+    counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
@@ -212,7 +218,7 @@ def order_statistic(
     [35, 38, 40, 47, 52, 127]
     """
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
     return _release_ranks(records, ranks_of_order_statistic(rank, records.size), grid, Asked(epsilon, mechanism, draws))
 
 
@@ -225,6 +231,7 @@ def maximum(
     resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
+    counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
@@ -243,7 +250,7 @@ def maximum(
     [40, 47, 52, 127]
     """
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
     return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws))
 
 
@@ -255,6 +262,7 @@ def nonnegative_sum(
     resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
+    counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
@@ -270,7 +278,7 @@ def nonnegative_sum(
     [14, 23, 199]
     """
     grid = Multiples.between(0, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max)
+    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
     return _release(
         records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
     )
@@ -314,6 +322,7 @@ def distinct_count(
     upper: int,
     epsilon: float,
     neighbors: Neighbors,
+    counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
@@ -329,7 +338,7 @@ def distinct_count(
     >>> exact_distribution(distinct_count, ["a", "b", "b", "c", "c", "c"], **options).profile.lower.tolist()
     [2, 2, 1, 1, 1, 0]
     """
-    records = Records(ids, integer_profiles.codes_of, neighbors, mask, n_max)
+    records = Records(ids, integer_profiles.codes_of, neighbors, mask, n_max, counts=counts)
     statistic = partial(integer_profiles.distinct_count, tau=check_shift(tau))
     return _release(records, statistic, Multiples.between(0, upper, 1), Asked(epsilon, mechanism, draws))
 
@@ -429,22 +438,45 @@ class Records:
     """
 
     def __init__(
-        self, x: Any, read: Read, neighbors: Neighbors, mask: Any = None, n_max: int | None = None, person_ids: Any = None
+        self,
+        x: Any,
+        read: Read,
+        neighbors: Neighbors,
+        mask: Any = None,
+        n_max: int | None = None,
+        person_ids: Any = None,
+        counts: Any = None,
     ) -> None:
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-        if neighbors == "swap" and not (mask is None and n_max is None):
-            raise ValueError("mask and n_max are for add_remove neighbors: under swap the number of records is public.")
+        if neighbors == "swap" and not (mask is None and n_max is None and counts is None):
+            raise ValueError("mask, counts and n_max are for add_remove neighbors: under swap the number of records is public.")
         refuse_traces(x)
         array = as_array(x)
         if array.ndim == 0:
             raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+        if counts is not None:
+            array = np.broadcast_to(array, np.broadcast_shapes(array.shape, np.shape(counts)))
         self.batch, n = array.shape[:-1], array.shape[-1]
-        self.size = n if n_max is None else checks.static_integer("n_max", n_max, n, must=f"an integer, at least the {n} of x")
+        least = n if counts is None else 0
+        self.size = n if n_max is None else checks.static_integer("n_max", n_max, least, must=f"an integer, at least {least}")
         self.neighbors = neighbors
         self._read, self._x = read, array.reshape(math.prod(self.batch), n)
         self._mask, self._person_ids = self._like_x("mask", mask), self._like_x("person_ids", person_ids)
         if self._mask is not None and self._mask.dtype != np.bool_:
             raise ValueError(f"mask must be bool, got dtype {self._mask.dtype}.")
+        self._counts = None if counts is None else self._numbers(counts, n_max)
+
+    def _numbers(self, counts: Any, n_max: int | None) -> np.ndarray:
+        """How often each entry occurs, int64."""
+        if n_max is None:
+            raise ValueError("counts need n_max, the public capacity of a row: how many records there are is private.")
+        found = self._like_x("counts", counts)
+        if found is None or not (found.dtype.kind in "iu" or all(map(is_integer, found.flat))):
+            raise TypeError("counts must be integers.")
+        found = np.clip(found, 0, self.size + 1).astype(np.int64)
+        if np.any(np.sum(found, axis=-1) > self.size):
+            raise ValueError(f"a row has more records than n_max = {self.size}.")
+        return found
 
     def _like_x(self, name: str, value: Any) -> np.ndarray | None:
         if value is None:
@@ -467,8 +499,18 @@ class Records:
         if self._person_ids is not None:
             persons, known = integer_profiles.codes_of(self._person_ids[rows])
             cells, present = integer_profiles.totals_of_persons(cells, present & known, persons)
+        if self._counts is not None:
+            return _repeated(cells, np.where(present, self._counts[rows], 0), self.size)
         padding = [(0, 0), (0, self.size - cells.shape[-1])]
         return np.pad(cells, padding), np.pad(present, padding)
+
+
+def _repeated(cells: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each cell as often as it occurs, rows padded to ``size``, and which of them are records."""
+    present = np.arange(size) < np.sum(counts, axis=-1, keepdims=True)
+    found = np.zeros(present.shape, cells.dtype)
+    found[present] = np.repeat(cells.ravel(), counts.ravel())
+    return found, present
 
 
 def _release_ranks(records: Records, ranks: Ranks, grid: Multiples, asked: Asked) -> Release:

@@ -521,3 +521,61 @@ def test_distinct_ids_and_totals_of_persons():
 def test_only_what_is_public_is_listed():
     assert dir(release) == sorted(release.__all__)
     assert all(getattr(release, name).__doc__ for name in release.__all__)
+
+
+VALUES, NUMBERS = [12, 14, 15.2, 19, 22, 28, 29], [1, 2, 1, 1, 1, 1, 0]  # RECORDS, rounded
+
+
+@pytest.mark.parametrize(
+    ("statistic", "options"),
+    [
+        (release.median, {"definition": "linear"}),
+        (release.quantile, {"q": 0.9}),
+        (release.order_statistic, {"rank": 2}),
+        (release.maximum, {"tau": 2}),
+        (release.nonnegative_sum, {"tau": 1, "upper": 300}),
+        (release.distinct_count, {"tau": 1, "upper": 20}),
+    ],
+)
+def test_counts_stand_for_records(statistic, options):
+    given = {**BOUNDS, **options, "epsilon": 1.0, "neighbors": "add_remove", "n_max": 11}
+    for absent in {release.nonnegative_sum: ["lower"], release.distinct_count: ["lower", "resolution"]}.get(statistic, []):
+        del given[absent]
+    values = np.rint(VALUES).astype(int) if statistic is release.distinct_count else VALUES
+    expected = exact_distribution(statistic, RECORDS, **given)
+    for order in (slice(None), slice(None, None, -1)):
+        found = exact_distribution(statistic, values[order], counts=NUMBERS[order], **given)
+        assert [side.tolist() for side in found.profile] == [side.tolist() for side in expected.profile]
+    fewer = exact_distribution(statistic, values, counts=[-3, *NUMBERS[1:]], **given)  # negative ones count as 0
+    assert [side.tolist() for side in fewer.profile] != [side.tolist() for side in expected.profile]
+    drawn = statistic(values, counts=[NUMBERS, [0] * 7, [0, 0, 11, 0, 0, 0, 0]], **given)
+    assert drawn.values.shape == (1, 3)
+
+
+def test_counts_that_do_not_fit_are_refused():
+    given = {**BOUNDS, "epsilon": 1.0, "neighbors": "add_remove"}
+    with pytest.raises(ValueError, match="counts need n_max"):
+        release.median(VALUES, counts=NUMBERS, **given)
+    with pytest.raises(ValueError, match="more records than n_max = 6"):
+        release.median(VALUES, counts=NUMBERS, n_max=6, **given)
+    with pytest.raises(TypeError, match="integers"):
+        release.median(VALUES, counts=[1.5] * 7, n_max=20, **given)
+    with pytest.raises(ValueError, match="under swap"):
+        release.median(VALUES, counts=NUMBERS, **given | {"neighbors": "swap"})
+
+
+def test_a_database_counts_and_the_release_draws():
+    """What the README shows, from the table of people to the draw."""
+    duckdb = pytest.importorskip("duckdb", reason="needs the extra 'databases'")
+    people = duckdb.connect()
+    people.execute("CREATE TABLE people (region VARCHAR, age INTEGER)")
+    people.executemany("INSERT INTO people VALUES (?, ?)", [("north", 31)] * 60 + [("north", 28)] * 20 + [("south", 52)] * 50)
+    rows = people.sql("SELECT region, age, count(*) AS people FROM people GROUP BY region, age").fetchnumpy()
+    regions = ["north", "south", "west"]
+    counts = np.zeros((3, 121), int)
+    for number, region in enumerate(regions):
+        own = rows["region"] == region
+        counts[number, rows["age"][own]] = rows["people"][own]
+    options = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 30.0, "neighbors": "add_remove"}
+    found = release.median(np.arange(121), counts=counts, n_max=200, **options)
+    assert found.values[0, :2].tolist() == [31.0, 52.0]
