@@ -58,8 +58,10 @@ from dpjax.release.api import (
 )
 from dpjax.release.candidates import mode, release_choice
 from dpjax.release.distribution import GridDistribution
+from dpjax.release.grid import Floats
 
 __all__ = [
+    "Floats",
     "GridDistribution",
     "Release",
     "distinct_count",

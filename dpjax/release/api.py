@@ -18,9 +18,9 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import integer_profiles
-from dpjax.release.distribution import GridDistribution, Mechanism, values_of
+from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exact import More, exact_draw
-from dpjax.release.grid import Multiples, as_array, is_integer, to_multiples
+from dpjax.release.grid import Floats, Multiples, as_array, is_integer, to_multiples, values_of
 from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.permute_and_flip import draw_by_permute_and_flip, groups_of
 from dpjax.release.sampler import WORDS, Draw, certified_draw
@@ -39,8 +39,9 @@ class Release:
 
     Attributes:
         values: float64 ``(draws, ...)``, in the units of the data.
-        multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates, their numbers.
-        resolution: what all values are multiples of; None for candidates.
+        multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates and of
+            floats, their numbers.
+        resolution: what all values are multiples of; None for candidates and floats.
         guarantee: what all draws of one row cost together.
     """
 
@@ -82,11 +83,12 @@ class Release:
 def median(
     x: Any,
     *,
-    lower: float,
-    upper: float,
-    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
+    lower: float | None = None,
+    upper: float | None = None,
+    resolution: Resolution | None = None,
+    grid: Floats | None = None,
     definition: Definition = "lower",
     counts: Any = None,
     n_max: int | None = None,
@@ -105,11 +107,12 @@ def median(
         x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced), in any container: the values alone decide.
             Each is rounded to the nearest multiple, and those beyond the bounds are clamped to them. NaN is absent under
             add/remove and the lower bound under swap.
+        epsilon: from 2^-30 to 64 for each draw.
+        neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
-        epsilon: from 2^-30 to 64 for each draw.
-        neighbors: ``"add_remove"`` or ``"swap"``.
+        grid: instead of these three, where no bounds are known: :class:`Floats`, numbers with a few significant digits.
         definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
         counts: how many records each entry of ``x`` stands for, integers ``(..., n)``; negative ones count as 0. For tables that
             are grouped already, with ``x`` the distinct values. For add/remove, and with an ``n_max``.
@@ -147,11 +150,12 @@ def median(
     """
     return quantile(
         *(x, Fraction(1, 2)),
+        epsilon=epsilon,
+        neighbors=neighbors,
         lower=lower,
         upper=upper,
         resolution=resolution,
-        epsilon=epsilon,
-        neighbors=neighbors,
+        grid=grid,
         definition=definition,
         counts=counts,
         n_max=n_max,
@@ -165,11 +169,12 @@ def quantile(
     x: Any,
     q: float | Fraction,
     *,
-    lower: float,
-    upper: float,
-    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
+    lower: float | None = None,
+    upper: float | None = None,
+    resolution: Resolution | None = None,
+    grid: Floats | None = None,
     definition: Definition = "lower",
     counts: Any = None,
     n_max: int | None = None,
@@ -188,10 +193,12 @@ def quantile(
     [52, 127]
     """
     checks.one_of("definition", definition, ("linear", "lower"))
-    grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
+    if grid is not None and definition == "linear":
+        raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
+    values = _grid_of(lower, upper, resolution, grid)
+    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
     return _release_ranks(
-        records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), grid, Asked(epsilon, mechanism, draws)
+        records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), values, Asked(epsilon, mechanism, draws)
     )
 
 
@@ -199,11 +206,12 @@ def order_statistic(
     x: Any,
     rank: int,
     *,
-    lower: float,
-    upper: float,
-    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
+    lower: float | None = None,
+    upper: float | None = None,
+    resolution: Resolution | None = None,
+    grid: Floats | None = None,
     counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
@@ -217,20 +225,21 @@ def order_statistic(
     >>> exact_distribution(order_statistic, ages, 5, neighbors="swap", **options).profile.upper.tolist()
     [35, 38, 40, 47, 52, 127]
     """
-    grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
-    return _release_ranks(records, ranks_of_order_statistic(rank, records.size), grid, Asked(epsilon, mechanism, draws))
+    values = _grid_of(lower, upper, resolution, grid)
+    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
+    return _release_ranks(records, ranks_of_order_statistic(rank, records.size), values, Asked(epsilon, mechanism, draws))
 
 
 def maximum(
     x: Any,
     *,
     tau: int,
-    lower: float,
-    upper: float,
-    resolution: Resolution,
     epsilon: float,
     neighbors: Neighbors,
+    lower: float | None = None,
+    upper: float | None = None,
+    resolution: Resolution | None = None,
+    grid: Floats | None = None,
     counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
@@ -249,9 +258,9 @@ def maximum(
     >>> exact_distribution(maximum, ages, tau=2, neighbors="add_remove", **options).profile.upper.tolist()
     [40, 47, 52, 127]
     """
-    grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
-    return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws))
+    values = _grid_of(lower, upper, resolution, grid)
+    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
+    return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), values, Asked(epsilon, mechanism, draws))
 
 
 def nonnegative_sum(
@@ -423,9 +432,21 @@ class Asked(NamedTuple):
 Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def reader(grid: Multiples) -> Read:
-    """How to read records as multiples, and which of them are present."""
-    return partial(to_multiples, grid=grid)
+def reader(grid: Multiples | Floats) -> Read:
+    """How to read records as numbers of a grid, and which of them are present."""
+    return grid.numbers_of if isinstance(grid, Floats) else partial(to_multiples, grid=grid)
+
+
+def _grid_of(lower: float | None, upper: float | None, resolution: Resolution | None, grid: Floats | None) -> Multiples | Floats:
+    """The grid of a release: multiples of a resolution between bounds, or floats."""
+    if grid is not None:
+        checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
+        if not (lower is None and upper is None and resolution is None):
+            raise ValueError("a grid has its own range and precision: give no lower, upper or resolution beside it.")
+        return grid
+    if lower is None or upper is None or resolution is None:
+        raise TypeError("a release needs lower, upper and resolution; or, without bounds, a grid such as dpjax.release.Floats().")
+    return Multiples.between(lower, upper, resolution)
 
 
 class Records:
@@ -513,9 +534,11 @@ def _repeated(cells: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndar
     return found, present
 
 
-def _release_ranks(records: Records, ranks: Ranks, grid: Multiples, asked: Asked) -> Release:
+def _release_ranks(records: Records, ranks: Ranks, grid: Multiples | Floats, asked: Asked) -> Release:
     statistic = partial(integer_profiles.order_statistic, ranks=ranks, count_is_public=records.neighbors == "swap")
     refined = ranks.refinement
+    if isinstance(grid, Floats):
+        return _release(records, statistic, grid, asked)
     return _release(records, statistic, grid, asked, unit=_unit(grid, refined, grid.resolution / refined))
 
 
@@ -543,7 +566,7 @@ def _release_sum(
 def _release(
     records: Records,
     statistic: Callable[..., IntegerProfile],
-    grid: Multiples,
+    grid: Multiples | Floats,
     asked: Asked,
     *,
     unit: tuple[Fraction, int, int] | None = None,
@@ -552,10 +575,13 @@ def _release(
     epsilon, mechanism, draws = asked
     rate_of(epsilon)
     checks.one_of("mechanism", mechanism, get_args(Mechanism))
-    resolution, start, end = (grid.resolution, grid.start, grid.start + grid.size - 1) if unit is None else unit
+    floats, size = grid if isinstance(grid, Floats) else None, grid.size
+    if unit is None and isinstance(grid, Multiples):
+        unit = grid.resolution, grid.start, grid.start + size - 1
+    resolution, start, end = unit or (Fraction(1), 0, size - 1)
 
     def profile(first: int, last: int) -> IntegerProfile:
-        return statistic(*records.read(slice(first, last)), high=grid.size - 1)
+        return statistic(*records.read(slice(first, last)), high=size - 1)
 
     ends = profile(0, 0)  # raises for public numbers that do not fit
     if max(abs(start), abs(end)) > 2**53:
@@ -564,13 +590,15 @@ def _release(
         if records.batch:
             raise ValueError(f"exact_distribution takes one dataset (n,), got the leading shape {records.batch}.")
         one = IntegerProfile(*(side[0] for side in profile(0, 1)))
-        of_one: Any = GridDistribution(one, float(epsilon), resolution, start, mechanism)
+        of_one: Any = GridDistribution(one, float(epsilon), resolution, start, mechanism, floats)
         return of_one
     number, rows = checks.static_integer("draws", draws, 1), math.prod(records.batch)
     levels = max(2, *(side.shape[-1] for side in ends)) - 1
     draw = _piecewise_laplace if mechanism == "piecewise_laplace" else _permute_and_flip
     multiples = (start + draw(epsilon, profile, levels, rows, number)).reshape(number, *records.batch)
     guarantee = cost_of(float(epsilon), number, records.neighbors, mechanism)
+    if floats is not None:
+        return Release(floats.values_of(multiples), multiples, None, guarantee)
     return Release(values_of(multiples, resolution), multiples, resolution, guarantee)
 
 

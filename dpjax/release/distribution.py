@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from dpjax.release.grid import Floats, values_of
 from dpjax.release.integer_profiles import IntegerProfile
 
 Mechanism = Literal["piecewise_laplace", "permute_and_flip"]
@@ -79,6 +80,7 @@ class GridDistribution:
         resolution: of the released values.
         start: the multiple that is the smallest value.
         mechanism: ``"piecewise_laplace"`` or ``"permute_and_flip"``.
+        grid: the values, where they are not multiples of a resolution.
     """
 
     profile: IntegerProfile
@@ -86,6 +88,7 @@ class GridDistribution:
     resolution: Fraction = Fraction(1)
     start: int = 0
     mechanism: Mechanism = "piecewise_laplace"
+    grid: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -101,6 +104,8 @@ class GridDistribution:
         """
         if self.size > 2**22:
             raise ValueError(f"a sum over {self.size} values is too long: evaluate with a coarser resolution.")
+        if self.grid is not None:
+            return self.grid.values_of(np.arange(self.size))
         return values_of(self.start + np.arange(self.size), self.resolution)
 
     def pmf(self, values: Any) -> np.ndarray:
@@ -110,6 +115,9 @@ class GridDistribution:
     def log_pmf(self, values: Any) -> np.ndarray:
         """The logarithm of :meth:`pmf`."""
         given = np.asarray(values, np.float64)
+        if self.grid is not None:
+            number, _ = self.grid.numbers_of(given)
+            return np.where(self.grid.values_of(number) == given, self._log_pmf(number), -np.inf)
         with np.errstate(invalid="ignore", over="ignore"):
             number = np.rint(given * self.resolution.denominator / self.resolution.numerator)
             there = np.abs(given - values_of(number, self.resolution)) <= 8 * np.finfo(np.float64).eps * np.abs(given)
@@ -158,8 +166,3 @@ def log_shares(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray
     misses = np.log1p(-np.outer(t, accepted))
     integral = parts @ np.exp((misses @ total)[:, None] - misses)
     return (np.log(widths) + np.log(accepted * integral)[level]).astype(np.float64)
-
-
-def values_of(number: Any, resolution: Fraction) -> np.ndarray:
-    """Multiples of the resolution as float64, rounded once."""
-    return np.asarray(number, np.float64) * resolution.numerator / resolution.denominator

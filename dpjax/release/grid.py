@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -64,6 +65,83 @@ class Multiples:
     def upper(self) -> float:
         """The largest value."""
         return float((self.start + self.size - 1) * self.resolution)
+
+    def values_of(self, number: Any) -> np.ndarray:
+        """The values of numbers counted from the lower bound, float64."""
+        return values_of(self.start + np.asarray(number), self.resolution)
+
+
+@dataclass(frozen=True)
+class Floats:
+    """All numbers with so many significant digits in their own order, of both signs, and 0: a grid for data without bounds.
+
+    Draws are as likely within a factor of ten near 1 as near 10^6: what is known of the data is only how precise they are. A grid
+    of three digits from 10^-30 to 10^30 has 54,001 values on either side of 0.
+
+    Attributes:
+        digits: how many significant digits, 1 to 6.
+        smallest: the exponent of the smallest positive number, a power of ten.
+        largest: that of the largest number.
+
+    >>> grid = Floats(digits=1, smallest=-1, largest=1)
+    >>> grid.values_of(np.arange(grid.size))[18:25].tolist()
+    [-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    """
+
+    digits: int = 3
+    smallest: int = -30
+    largest: int = 30
+
+    def __post_init__(self) -> None:
+        """Check what is public.
+
+        Raises:
+            ValueError: numbers that float64 does not hold with so many digits, or too many of them.
+        """
+        checks.static_integer("digits", self.digits, 1, 6)
+        checks.static_integer("smallest", self.smallest, -300, 299)
+        checks.static_integer("largest", self.largest, self.smallest + 1, 300)
+        if (self.largest - self.smallest) * 9 * 10 ** (self.digits - 1) >= 2**24:
+            raise ValueError(f"{self} has more than 2^24 numbers on either side: take fewer digits or powers of ten.")
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        return len(_floats(self))
+
+    def values_of(self, number: Any) -> np.ndarray:
+        """The values of numbers counted from the smallest, float64."""
+        return _floats(self)[np.asarray(number)]
+
+    def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the values that records are nearest to, int32, and which records are numbers, as :func:`to_multiples`.
+
+        Infinite ones are nearest to the ends.
+        """
+        array = as_reals(x)
+        if array.dtype.kind == "O":
+            array = np.array([v if isinstance(v, float) else min(max(v, -(10**308)), 10**308) for v in array.flat]).reshape(
+                array.shape
+            )
+        records, values = array.astype(np.float64), _floats(self)
+        present = ~np.isnan(records)
+        halfway = values[:-1] + (values[1:] - values[:-1]) / 2
+        return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(np.int32), present
+
+
+@lru_cache(maxsize=4)
+def _floats(grid: Floats) -> np.ndarray:
+    """All values, ascending."""
+    mantissas = range(10 ** (grid.digits - 1), 10**grid.digits)
+    exponents = range(grid.smallest - grid.digits + 1, grid.largest - grid.digits + 1)
+    positive = [float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas]
+    positive.append(float(f"1e{grid.largest}"))
+    return np.array([*(-value for value in reversed(positive)), 0.0, *positive])
+
+
+def values_of(number: Any, resolution: Fraction) -> np.ndarray:
+    """Multiples of the resolution as float64, rounded once."""
+    return np.asarray(number, np.float64) * resolution.numerator / resolution.denominator
 
 
 def to_multiples(x: Any, grid: Multiples) -> tuple[np.ndarray, np.ndarray]:
