@@ -30,7 +30,7 @@ def most_multiples(dtype: Any) -> int:
 
 
 def _times(x: jax.Array, numerator: int, denominator: int) -> jax.Array:
-    product = x * numerator if numerator != 1 else x
+    product = x * float(numerator) if numerator != 1 else x
     if denominator == 1:
         return product
     # XLA multiplies by the reciprocal of a divisor that all elements share, which is off by one in the last place now and then.

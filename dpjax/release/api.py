@@ -24,7 +24,7 @@ from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.permute_and_flip import draw_by_permute_and_flip, groups_of
 from dpjax.release.records import Records, reader
 from dpjax.release.sampler import WORDS, Draw, certified_draw
-from dpjax.release.tables import level_weights, public_tables, rate_of
+from dpjax.release.tables import exact_epsilon, level_weights, public_tables
 from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.down import check_shift
 from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
@@ -479,8 +479,7 @@ def _release(
     unit: tuple[Fraction, int, int] | None = None,
 ) -> Release:
     """Draw from the statistic's profiles; ``unit`` is their resolution, start and end, where those are not the grid's."""
-    epsilon, mechanism, draws = asked
-    rate_of(epsilon)
+    epsilon, mechanism, draws = exact_epsilon(asked.epsilon), asked.mechanism, asked.draws
     checks.one_of("mechanism", mechanism, get_args(Mechanism))
     floats, size = grid if isinstance(grid, Floats) else None, grid.size
     if unit is None and isinstance(grid, Multiples):
@@ -503,7 +502,7 @@ def _release(
     levels = max(2, *(side.shape[-1] for side in ends)) - 1
     draw = _piecewise_laplace if mechanism == "piecewise_laplace" else _permute_and_flip
     multiples = (start + draw(epsilon, profile, levels, rows, number)).reshape(number, *records.batch)
-    guarantee = cost_of(float(epsilon), number, records.neighbors, mechanism)
+    guarantee = cost_of(epsilon, number, records.neighbors, mechanism)
     if floats is not None:
         return Release(floats.values_of(multiples), multiples, None, guarantee)
     return Release(values_of(multiples, resolution), multiples, resolution, guarantee)
@@ -512,7 +511,7 @@ def _release(
 Profiles = Callable[[int, int], IntegerProfile]  # of some rows
 
 
-def _piecewise_laplace(epsilon: float, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
+def _piecewise_laplace(epsilon: Fraction, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
     """Draw numbers ``(draws, rows)`` from profiles with so many levels."""
     tables = public_tables(epsilon, levels=levels)
     at_hand = lru_cache(maxsize=1)(profile)  # many draws of the same rows come one after the other
@@ -527,15 +526,15 @@ def _piecewise_laplace(epsilon: float, profile: Profiles, levels: int, rows: int
     return draw_lanes(rows, draws, 2 * levels, WORDS, on_device, on_host)
 
 
-def _permute_and_flip(epsilon: float, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
+def _permute_and_flip(epsilon: Fraction, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
     """Draw numbers ``(draws, rows)`` from profiles with so many levels."""
     weights = level_weights(epsilon, 2 * levels + 1)  # a level and a depth, which may be one more than there are levels
     at_hand = lru_cache(maxsize=1)(lambda first, last: groups_of(profile(first, last)))
     return draw_by_permute_and_flip(epsilon, weights, at_hand, rows, draws)
 
 
-def cost_of(epsilon: float, draws: int, neighbors: str, mechanism: str) -> Guarantee:
+def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str) -> Guarantee:
     """What so many draws cost together: the product, rounded up; permute and flip has twice the bounded range."""
-    cost = epsilon * draws
-    cost = cost if Fraction(cost) >= Fraction(epsilon) * draws else math.nextafter(cost, math.inf)
+    exact = Fraction(epsilon) * draws
+    cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
     return Guarantee(cost, 2 * cost if mechanism == "permute_and_flip" else cost, neighbors)

@@ -19,7 +19,7 @@ from dpjax.release.grid import Multiples, as_array, as_reals, clip_integers, is_
 from dpjax.release.permute_and_flip import Groups, draw_by_permute_and_flip
 from dpjax.release.records import Read, Records, reader, refuse_traces
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
-from dpjax.release.tables import MOST_LEVELS, level_weights, rate_of
+from dpjax.release.tables import MOST_LEVELS, exact_epsilon, level_weights, rate_of
 from dpjax.release.words import draw_lanes
 
 ChoiceMechanism = Literal["exponential", "permute_and_flip"]
@@ -134,8 +134,8 @@ def release_choice(
     if sensitivity <= 0:
         raise ValueError(f"sensitivity must be positive, got {sensitivity}.")
     refuse_traces(scores)
-    rate_of(epsilon)
-    sharp = Fraction(float(epsilon)) / Fraction(sensitivity)
+    cost = exact_epsilon(epsilon)
+    sharp = cost / Fraction(sensitivity)
     try:
         rate_of(sharp)
     except ValueError as error:
@@ -150,7 +150,7 @@ def release_choice(
         own = Groups(wide, np.ones_like(wide), np.broadcast_to(np.arange(k), wide.shape), np.ones_like(wide))
         chosen = draw_by_permute_and_flip(sharp, weights, lambda a, b: Groups(*(array[a:b] for array in own)), rows, number)
         chosen = chosen.reshape(number, *batch)
-        return Release(chosen.astype(np.float64), chosen, None, cost_of(float(epsilon), number, relation, mechanism))
+        return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, mechanism))
 
     def on_host(row: int, words: list[int], more: More) -> int:
         return exact_choice(sharp, costs[row].tolist(), words, more=more)
@@ -159,7 +159,7 @@ def release_choice(
         return certified_choice(weights, costs[some], words)
 
     chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
-    return Release(chosen.astype(np.float64), chosen, None, cost_of(float(epsilon), number, relation, mechanism))
+    return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, mechanism))
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:

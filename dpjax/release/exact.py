@@ -47,7 +47,7 @@ class Bits:
             self.read()
 
 
-def exact_draw(epsilon: float, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, more: More) -> int:
+def exact_draw(epsilon: float | Fraction, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, more: More) -> int:
     """Return the number that the uniforms stand for, whatever it takes.
 
     Args:

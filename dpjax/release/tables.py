@@ -101,15 +101,20 @@ class Tables(NamedTuple):
     slack: np.ndarray
 
 
-def rate_of(epsilon: float | Fraction) -> Fraction:
-    """Return lam = epsilon/2, exactly half of the number given.
+def exact_epsilon(epsilon: float | Fraction) -> Fraction:
+    """Return the number given, exactly: that of a float, and not of the decimal that it is written as.
 
     Raises:
         ValueError: an epsilon outside [2^-30, 64].
     """
     if not 2.0**-30 <= float(epsilon) <= 64:
         raise ValueError(f"epsilon must be from 2^-30 to 64, got {epsilon}.")
-    return (epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))) / 2
+    return epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))
+
+
+def rate_of(epsilon: float | Fraction) -> Fraction:
+    """Return lam = epsilon/2, exactly half of the number given; raises as :func:`exact_epsilon`."""
+    return exact_epsilon(epsilon) / 2
 
 
 def own_weight(rate: Fraction, bits: int) -> Enclosure:
@@ -183,4 +188,6 @@ def _powers(first: Enclosure, step: Enclosure, count: int, exactly: Callable[[in
             mantissa, scale = floor_of(exactly(i), _BITS)
         high[i], low[i], scales[i] = mantissa >> 32, mantissa & 0xFFFFFFFF, scale
         power = power.times(step, precision)
+    for array in (high, low, scales):
+        array.setflags(write=False)  # they are kept
     return Weights(high, low, scales)

@@ -18,7 +18,6 @@ one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 chang
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import partial
 
 import jax
@@ -29,7 +28,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.batching import concatenate
-from dpjax.numerics.multiples import most_multiples, to_multiples
+from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.records import present_records
 
@@ -145,14 +144,16 @@ def _read(
         given = np.sort(np.asarray(candidates, np.float64).astype(records.dtype), axis=-1)
         if not np.all(np.isfinite(given)) or np.any(given[..., 1:] == given[..., :-1]):
             raise ValueError(f"candidates must be finite and distinct (in {np.dtype(records.dtype).name}), got {candidates}.")
-    step = None if resolution is None else checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
-    return _count(records, present, labels, step), labels
+    if resolution is None:
+        return _count(records, present, labels), labels
+    step = checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
+    numbers = to_multiples(labels, step)
+    near = jnp.abs(from_multiples(numbers, step) - labels) <= 8 * float(jnp.finfo(labels.dtype).eps) * jnp.abs(labels)
+    return _count(to_multiples(records, step), present, numbers), jnp.where(near, labels, jnp.nan)
 
 
-@partial(jax.jit, static_argnames=("resolution",))
-def _count(records: jax.Array, present: jax.Array | None, labels: jax.Array, resolution: Fraction | None) -> jax.Array:
-    if resolution is not None:
-        records, labels = to_multiples(records, resolution), to_multiples(labels, resolution)
+@jax.jit
+def _count(records: jax.Array, present: jax.Array | None, labels: jax.Array) -> jax.Array:
     there = records if present is None else jnp.where(present, records, jnp.nan)
     return jnp.vectorize(_counts, signature="(n),(k)->(k)")(there, labels)
 

@@ -101,7 +101,8 @@ def sum(  # the name it has in NumPy and JAX
         records, present, low, high = arrays
         multiple = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // max(columns, max_count or 1))
         arrays = to_multiples(records, multiple), present, to_multiples(low, multiple), to_multiples(high, multiple)
-    above, below = _swap(*arrays) if neighbors == "swap" else _add_remove(*arrays, max_count)
+    slack = 0.0 if multiple is not None else 1.0  # integers are added exactly
+    above, below = _swap(*arrays, slack) if neighbors == "swap" else _add_remove(*arrays, slack, max_count)
     step = None
     if neighbors == "add_remove" and max_count is None:
         step = jnp.broadcast_to(jnp.maximum(abs(arrays[2]), abs(arrays[3])), above.shape[:-1])
@@ -109,15 +110,17 @@ def sum(  # the name it has in NumPy and JAX
     return found if multiple is None else found.in_units(multiple)
 
 
-@jax.jit
-def _swap(records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
+@partial(jax.jit, static_argnames=("slack",))
+def _swap(
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, slack: float
+) -> tuple[jax.Array, jax.Array]:
     x = sort_rows(records, present, low, high, neighbors="swap")
     low, high, n, dtype = x.low, x.high, x.n, x.low.dtype
     sums = prefix_sums(single(x.present(x.values[..., 1:-1])))
     level: Any = np.arange(1, x.n_max + 1, dtype=np.int32)
     gone = jnp.minimum(level, n)
     number, came = n.astype(dtype), gone.astype(dtype)
-    error = 2.0**8 * unit(dtype) * number * jnp.maximum(abs(low), abs(high))
+    error = slack * (2.0**8 * unit(dtype)) * number * jnp.maximum(abs(low), abs(high))
     bounds = product(number, low), product(number, high)
 
     def of_smallest(kept: jax.Array) -> DoubleFloat:
@@ -134,9 +137,9 @@ def _swap(records: jax.Array, present: jax.Array | None, low: jax.Array, high: j
     return side(above, bounds[1], 1), side(below, bounds[0], -1)
 
 
-@partial(jax.jit, static_argnames=("max_count",))
+@partial(jax.jit, static_argnames=("slack", "max_count"))
 def _add_remove(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, max_count: int | None
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, slack: float, max_count: int | None
 ) -> tuple[jax.Array, jax.Array]:
     x = sort_rows(records, present, low, high, neighbors="add_remove")
     n, dtype = x.n, x.low.dtype
@@ -151,12 +154,12 @@ def _add_remove(
         bounds = -infinity, infinity
     else:
         bounds = max_count * least, max_count * most
-    error = 2.0**8 * unit(dtype) * jnp.maximum(abs(x.low), abs(x.high))
-    slack = 2 * error * product(level.astype(dtype), (n + level + 2).astype(dtype))
+    error = slack * (2.0**8 * unit(dtype)) * jnp.maximum(abs(x.low), abs(x.high))
+    more = 2 * error * product(level.astype(dtype), (n + level + 2).astype(dtype))
 
     def side(gain: jax.Array, no_record: jax.Array, bound: jax.Array, sign: int) -> jax.Array:
         gained = prefix_sums(single(jnp.where(level <= n, jnp.maximum(gain, no_record), no_record))).at(slice(1, None))
-        rounded = with_slack(total.plus(gained) if sign > 0 else total.minus(gained), slack, sign)
+        rounded = with_slack(total.plus(gained) if sign > 0 else total.minus(gained), more, sign)
         rounded = rounded if max_count is None else jnp.where(level == levels, bound, rounded)
         return outwards(total.value, rounded, sign, *bounds)
 

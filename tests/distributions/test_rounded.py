@@ -247,3 +247,19 @@ def test_what_does_not_go_with_a_resolution_is_refused():
             dpjax.piecewise_laplace(profile, 1.0, **options)
     with pytest.raises(TypeError, match="static"):
         dpjax.median(jnp.zeros(3), lower=0, upper=4, neighbors="swap", resolution=jnp.asarray(1.0))
+
+
+@pytest.mark.slow
+def test_sums_of_many_integers_are_exact_in_float32():
+    n = 2**17
+    x = np.random.default_rng(0).integers(0, 30, n)
+    profile = dpjax.statistics.sum(x.astype(np.float32), lower=0, upper=30, neighbors="swap", resolution=1)
+    ordered = np.sort(x)
+    np.testing.assert_array_equal(profile.upper, np.cumsum(np.append(ordered.sum(), 30 - ordered)))
+    np.testing.assert_array_equal(profile.lower, np.cumsum(np.append(ordered.sum(), -ordered[::-1])))
+
+
+def test_a_resolution_with_a_long_denominator():
+    profile = dpjax.mean(np.full(3000, 2e-6), lower=0, upper=1e-3, neighbors="swap", resolution=1e-6)
+    assert profile.resolution == Fraction(1, 3_000_000_000)
+    assert dpjax.piecewise_laplace(profile, 1.0).prob(profile.value) > 0

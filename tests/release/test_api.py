@@ -1,6 +1,7 @@
 """The releases as a user calls them: their distributions, what they refuse, what data cannot do, and the doubtful lanes."""
 
 import json
+from decimal import Decimal
 from fractions import Fraction
 
 import jax
@@ -14,6 +15,7 @@ from dpjax.release.candidates import counts_of
 from dpjax.release.grid import Multiples, as_reals, to_multiples
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic, sum_of_records
 from dpjax.release.sampler import Draw
+from dpjax.release.tables import exact_epsilon, level_weights
 from dpjax.statistics.quantiles import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
@@ -579,3 +581,20 @@ def test_a_database_counts_and_the_release_draws():
     options = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 30.0, "neighbors": "add_remove"}
     found = release.median(np.arange(121), counts=counts, n_max=200, **options)
     assert found.values[0, :2].tolist() == [31.0, 52.0]
+
+
+def test_an_epsilon_of_any_kind_is_that_number():
+    common = {**BOUNDS, "neighbors": "swap"}
+    for mechanism, times in (("piecewise_laplace", 1), ("permute_and_flip", 2)):
+        found = release.median(RECORDS, epsilon=Fraction(3, 10), mechanism=mechanism, **common).guarantee
+        assert Fraction(found.epsilon) >= Fraction(3, 10)
+        assert Fraction(found.bounded_range) >= times * Fraction(3, 10)
+        for epsilon in (jnp.float32(1), np.array(1.0), 1, Fraction(1)):
+            assert release.median(RECORDS, epsilon=epsilon, mechanism=mechanism, **common).guarantee.epsilon == 1.0
+
+
+def test_tables_are_kept_for_one_number_only():
+    one, other = (level_weights(exact_epsilon(epsilon), 300) for epsilon in (Fraction(1, 10), Decimal("0.1")))
+    assert (one.low != other.low).any()  # the fraction, and the float that is nearest to it
+    with pytest.raises(ValueError, match="read-only"):
+        one.low[0] = 1

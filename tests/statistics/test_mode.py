@@ -190,3 +190,14 @@ def test_counts_beyond_the_integers_of_float32(monkeypatch):
         found = scores([0.0], candidates=[0.0, 1.0], neighbors="add_remove").scores
         assert np.diff(found, axis=0).tolist() == [change, change]
     assert np.diff(pairs.astype(np.float32)[:, 0]).tolist() == [2.0, 2.0]  # control: the counts themselves
+
+
+def test_candidates_off_the_resolution_have_no_scores():
+    """Given as a JAX array they cannot be refused; two that are rounded to one multiple would count its records twice."""
+    x = np.array([[0.0] * 5 + [1.0] + [2.0] * 6, [0.0] * 6 + [2.0] * 6])
+    for candidates in ([-0.2, -0.1, 0.0, 0.1, 0.2, 1.0, 2.0], [0.0, 1.5, 2.0]):
+        for statistic in (mode, candidate_counts):
+            found = statistic(x, candidates=jnp.array(candidates), neighbors="swap", resolution=1)
+            assert np.isnan(found.scores).all()
+    found = mode(x, candidates=jnp.array([0.0, 1.0, 2.0]), neighbors="swap", resolution=1)
+    assert found.scores.tolist() == [[-1.0, -3.0, 0.0], [0.0, -4.0, 0.0]]
