@@ -252,6 +252,11 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     def fixed(row: Row, value: float | np.floating) -> str:
         return f"{float(value):.{digits[row.column]}f}"
 
+    def point(row: Row, value: float | np.floating) -> str:
+        if asked.resolution is None or row.mechanism == "laplace":
+            return fixed(row, value)
+        return f"{float(value):.{_places(asked.resolution / (1 if asked.definition == 'lower' else asked.quantile.denominator))}f}"
+
     table = aligned(
         {
             "column": [row.column for row in rows] if several else None,
@@ -260,10 +265,11 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
             "missing": [str(row.missing) for row in rows] if any(row.missing for row in rows) else None,
             "mechanism": [row.mechanism for row in rows],
             "epsilon": [promised(row.epsilon) for row in rows],
-            "first draw" if many else "draw": [fixed(row, row.draws[0]) for row in rows],
+            "first draw" if many else "draw": [point(row, row.draws[0]) for row in rows],
             "mean |error|": [fixed(row, row.mean_abs_error) for row in rows],
             "measured": [fixed(row, row.measured_error) for row in rows] if many else None,
-            "95 % interval": [f"[{fixed(row, row.interval95[0])}, {fixed(row, row.interval95[1])}]" for row in rows],
+            "95 % interval": [f"[{point(row, row.interval95[0])}, {point(row, row.interval95[1])}]" for row in rows],
+            "tied": [f"{100 * row.tied_share:.0f} %" for row in rows] if asked.resolution is not None else None,
             "": ["*" if row.tied else "" for row in rows] if any(row.tied for row in rows) else None,
         },
         left=("column", "group", "mechanism", ""),
@@ -295,6 +301,8 @@ def _legend(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
     lines = ["mean |error|: exact expected distance of a draw from the statistic. 95 % interval: holds 95 % of all draws."]
     if asked.draws > 1:
         lines.append(f"measured: the distance from the statistic, averaged over the {asked.draws} draws.")
+    if asked.resolution is not None:
+        lines.append("tied: the share of the records that equal the statistic.")
     if asked.resolution is not None and "laplace" in asked.mechanism:
         lines.append("laplace draws real numbers around the statistic of the rounded records.")
     shares = [row.tied_share for row in rows if row.tied]
@@ -327,6 +335,11 @@ def _costs(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
         )
         lines.append(f"{shared} The list of groups counts as public.")
     return lines
+
+
+def _places(step: Fraction) -> int:
+    """How many decimals the multiples of a step have, at most 9."""
+    return next((places for places in range(9) if (step * 10**places).denominator == 1), 9)
 
 
 def _decimals(rows: Sequence[Row]) -> int:

@@ -35,10 +35,10 @@ class Outcome(NamedTuple):
     def table(self) -> list[dict[str, Any]]:
         """The rows of the printed table by the names of its columns, with the ends of the interval and the mark of a tie."""
         lines = self.out.split("\n\n")[1].splitlines()
-        names = re.split(r"  +", lines[0].strip())
+        names = [name for name in re.split(r"  +", lines[0].strip()) if name != "tied"]
         rows = []
         for line in lines[1:]:
-            *cells, low, high, star = re.fullmatch(r"(.*?) *\[ *(\S+), +(\S+)\]( +\*)?", line).groups()
+            *cells, low, high, star = re.fullmatch(r"(.*?) *\[ *(\S+), +(\S+)\]( +\*)?(?: +\d+ %)?", line).groups()
             row = dict(zip(names[:-1], re.split(r"  +", cells[0].strip()), strict=True))
             rows.append(row | {names[-1]: (float(low), float(high)), "tied": star is not None})
         return rows

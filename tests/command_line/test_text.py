@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting import Guarantee
+from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.text import promised, words_of
 
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
@@ -100,7 +101,7 @@ def test_a_tied_column_is_marked_until_its_resolution_is_given(run, answer, ten)
     )
     assert bare.words.count("the resolution of the data as --resolution (1 for integers)") == 1
     assert [row["tied"] for row in smooth.table] == [False, False, False]
-    assert "tied" not in smooth.out
+    assert "are tied" not in smooth.words
     assert "laplace draws real numbers around the statistic of the rounded records." in smooth.words
     assert [row["tied_share"] for row in answer(*command, "--resolution", 1)["rows"]] == [0.9, 0.9, 0.9]
 
@@ -150,3 +151,17 @@ def test_guarantees_and_totals_are_rounded_up(run, answer, ten):
     assert Fraction(row["guarantee"]["total_epsilon"]) >= 3 * Fraction(0.33333349)
     (row,) = answer(*(*command, "--epsilon", 0.1, "--draws", 5))["rows"]
     assert 5 * 0.1 < 5 * Fraction(0.1) <= Fraction(row["guarantee"]["total_epsilon"])
+
+
+@pytest.mark.slow
+def test_draws_on_a_resolution_have_its_decimals(run, ten):
+    command = ("median", ten([0.25] * 8 + [0.5] * 2), *TEN, "--seed", 3, "--mechanism", *MECHANISMS)
+    lines = run(*command, "--resolution", "0.25").out.splitlines()
+    (head,) = (line for line in lines if " n  " in line or line.startswith("n "))
+    assert head.split()[-1] == "tied"
+    rows = {line.split()[1]: line for line in lines if line.split()[:1] == ["10"]}
+    for mechanism in MECHANISMS:
+        assert rows[mechanism].endswith("80 %")
+        draw = rows[mechanism].split()[3]
+        assert (len(draw.partition(".")[2]) == 2) == (mechanism != "laplace")
+    assert "tied: the share of the records that equal the statistic." in lines
