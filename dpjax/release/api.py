@@ -100,7 +100,8 @@ def median(
 
     It is the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
     exactly that distribution if the operating system's entropy is uniform and ChaCha20 is: no float, no truncated table and no
-    rounding takes part in the choice of a value. There is no key and no seed; two calls never give the same draws.
+    rounding takes part in the choice of a value (in permute and flip, floats rule out what has certainly lost). There is no key and
+    no seed; two calls never give the same draws.
     :func:`exact_distribution` gives the probabilities.
 
     Args:

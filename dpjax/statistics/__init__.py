@@ -8,8 +8,8 @@ Arguments that statistics share:
 * ``lower``, ``upper``: float ``(...)``, the public bounds of a record, ``lower < upper``.
 * ``neighbors``: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced). It has no default, since the two
   promise different things, and a profile made for one is not valid for the other: add/remove values under swap leak 1.97 epsilon.
-* ``resolution``: public and static, that of the data: 1 for integers, 0.01 for cents. Records are rounded to its multiples and draws
-  lie on them. Give it wherever records can be equal: without one, mechanisms draw from the gaps between them.
+* ``resolution``: public and static, that of the data: 1 for integers, 0.01 for cents. Records are rounded to its multiples, and
+  draws lie on them. Give it wherever records can be equal: without one, mechanisms draw from the gaps between them.
 * ``count``: int ``(...)``, how many leading records of each row are present, clamped to 0..n; the rest is padding. Public under
   swap, private under add/remove.
 * ``mask``: bool ``(..., n)``, which records are present; instead of ``count``.
