@@ -120,11 +120,11 @@ def test_device_equals_host_on_deep_ties(epsilon):
 @pytest.mark.optimized
 @pytest.mark.parametrize("epsilon", [1.0, 0.01, 64.0])
 def test_device_equals_host_on_adversarial_words_and_deep_ties(epsilon):
+    """Twelve thousand lanes in all."""
     rng = np.random.default_rng(9)
-    for pieces, size, deepest in ((3, 12, 8), (70, 2**30, 130)):
-        profile = tied_profile(rng, 300, pieces, size, deepest)
-        extreme = rng.uniform(size=(WORDS, 300)) < 0.8
-        words = np.where(extreme, rng.choice(EXTREME, (WORDS, 300)), rng.integers(0, 2**32, (WORDS, 300))).astype(np.uint32)
+    for rows, pieces, size, deepest in ((1700, 3, 12, 8), (300, 70, 2**30, 130)):
+        profile, shape = tied_profile(rng, rows, pieces, size, deepest), (WORDS, rows)
+        words = np.where(rng.uniform(size=shape) < 0.8, rng.choice(EXTREME, shape), rng.integers(0, 2**32, shape)).astype(np.uint32)
         words[:, 0], words[:, 1] = 0, 2**32 - 1
         words[2:, 2:150] = rng.integers(0, 2**32, (WORDS - 2, 148))
         at_the_borders(rng, epsilon, IntegerProfile(profile.lower[2:], profile.upper[2:]), words[:, 2:150])
