@@ -165,4 +165,4 @@ def log_shares(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray
     parts = (np.diff(ends)[:, None] * parts).ravel() / 2
     misses = np.log1p(-np.outer(t, accepted))
     integral = parts @ np.exp((misses @ total)[:, None] - misses)
-    return (np.log(widths) + np.log(accepted * integral)[level]).astype(np.float64)
+    return np.log(widths) + (np.log(integral) - rate * (levels - levels[0]))[level]

@@ -88,6 +88,14 @@ def test_probabilities_of_very_many_candidates():
     np.testing.assert_allclose(np.exp(found.log_pmf(np.array([1.0, n]))) * n, 1.0, rtol=1e-4)
 
 
+def test_probabilities_below_those_of_floats_have_logarithms():
+    profile = IntegerProfile(np.append(np.full(2999, 50), 0), np.append(np.full(2999, 50), 99))
+    found = GridDistribution(profile, 4.0, mechanism=FLIP).log_pmf(np.array([0.0, 50.0, 99.0]))
+    assert np.isfinite(found).all()
+    assert found[0] < -10_000
+    assert found[1] == 0
+
+
 def drawn_groups(weights, groups, words):
     """Which group each lane is certain of, by the bounds, and whether it is."""
     left = candidates(weights, groups.cost, groups.width, words[:, None])[:, 0]
