@@ -145,3 +145,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name.removeprefix("dpjax.") in SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
+    # A test of minutes that comes last leaves one worker alone with it.
+    items.sort(key=lambda item: item.path.name not in ("test_benchmarks.py", "test_experiments.py"))

@@ -45,7 +45,12 @@ def costs_of(profile):
     return np.array([cost(y) for y in range(lower[-1], upper[-1] + 1)])
 
 
-@pytest.mark.parametrize(("statistic", "neighbors"), EXHAUSTIVE)
+QUICK = [("lower median", "add_remove"), ("upper quantile", "swap")]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "neighbors"), [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in EXHAUSTIVE]
+)
 def test_the_loss_of_all_datasets_of_up_to_six_records(statistic, neighbors):
     for epsilon in EPSILONS:
         loss, spread = exhaustive_audit(statistic, neighbors, epsilon, flips)
