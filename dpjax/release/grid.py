@@ -66,10 +66,6 @@ class Multiples:
         """The largest value."""
         return float((self.start + self.size - 1) * self.resolution)
 
-    def values_of(self, number: Any) -> np.ndarray:
-        """The values of numbers counted from the lower bound, float64."""
-        return values_of(self.start + np.asarray(number), self.resolution)
-
 
 @dataclass(frozen=True)
 class Floats:
@@ -118,12 +114,7 @@ class Floats:
 
         Infinite ones are nearest to the ends.
         """
-        array = as_reals(x)
-        if array.dtype.kind == "O":
-            array = np.array([v if isinstance(v, float) else min(max(v, -(10**308)), 10**308) for v in array.flat]).reshape(
-                array.shape
-            )
-        records, values = array.astype(np.float64), _floats(self)
+        records, values = _as_floats(x, -(10**308), 10**308), _floats(self)
         present = ~np.isnan(records)
         halfway = values[:-1] + (values[1:] - values[:-1]) / 2
         return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(np.int32), present
@@ -165,21 +156,26 @@ def to_multiples(x: Any, grid: Multiples) -> tuple[np.ndarray, np.ndarray]:
     >>> to_multiples([0.04, 0.07, 0.29, 1e300, float("nan")], Multiples.between(0, 0.3, 0.1))[0].tolist()
     [0, 1, 3, 3, 0]
     """
-    array = as_reals(x)
-    ends = math.floor(grid.lower) - 1, math.ceil(grid.upper) + 1  # integers may be larger than float64 holds
-    if array.dtype.kind in "iu":
-        array = clip_integers(array, *ends)
-    elif array.dtype.kind == "O":
-        exact = [v if isinstance(v, float) else min(max(v, ends[0]), ends[1]) for v in array.flat]
-        array = np.array(exact, np.float64).reshape(array.shape)
+    records = _as_floats(x, math.floor(grid.lower) - 1, math.ceil(grid.upper) + 1)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        records = array.astype(np.float64)
         present = ~np.isnan(records)
         inside = np.clip(np.where(present, records, grid.lower), grid.lower, grid.upper)
         # As in dpjax.numerics.multiples.
         number = np.rint(inside * grid.resolution.denominator / grid.resolution.numerator)
         cells = np.clip(number - grid.start, 0, grid.size - 1)
     return cells.astype(np.int32), present
+
+
+def _as_floats(x: Any, low: int, high: int) -> np.ndarray:
+    """Real numbers as float64; integers, which may be larger than that holds, are clipped. None warns."""
+    array = as_reals(x)
+    if array.dtype.kind in "iu":
+        array = clip_integers(array, low, high)
+    elif array.dtype.kind == "O":
+        exact = [v if isinstance(v, float) else min(max(v, low), high) for v in array.flat]
+        array = np.array(exact, np.float64).reshape(array.shape)
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        return array.astype(np.float64)
 
 
 def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:

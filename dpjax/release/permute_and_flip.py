@@ -75,8 +75,8 @@ def draw_by_permute_and_flip(
         rows: how many rows there are.
         draws: from each of them.
     """
-    rate, size = rate_of(epsilon), groups(0, 0).cost.shape[-1]
     start, here = 0, groups(0, 0)  # the rows at hand
+    rate, size = rate_of(epsilon), here.cost.shape[-1]
 
     def certified(some: slice, words: Any) -> Draw:
         nonlocal start, here
@@ -99,7 +99,7 @@ def candidates(weights: Weights, costs: np.ndarray, widths: np.ndarray, words: n
     """Return which groups may win, bool ``(G, draws, rows)``: the others have more than the least upper bound.
 
     Args:
-        weights: as for :func:`draw_groups`.
+        weights: as for :func:`draw_by_permute_and_flip`.
         costs: ``(rows, G)``.
         widths: of the same shape; a group of width 0 never wins.
         words: uint32 ``(2 G + 2, draws, rows)``.

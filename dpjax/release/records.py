@@ -14,7 +14,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.release import integer_profiles
-from dpjax.release.grid import Floats, Multiples, as_array, is_integer, to_multiples
+from dpjax.release.grid import Floats, Multiples, as_array, clip_integers, is_integer, to_multiples
 
 Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -69,7 +69,8 @@ class Records:
         found = self._like_x("counts", counts)
         if found is None or not (found.dtype.kind in "iu" or all(map(is_integer, found.flat))):
             raise TypeError("counts must be integers.")
-        found = np.clip(found, 0, self.size + 1).astype(np.int64)
+        clip = clip_integers if found.dtype.kind in "iu" else np.clip
+        found = clip(found, 0, self.size + 1).astype(np.int64)
         if np.any(np.sum(found, axis=-1) > self.size):
             raise ValueError(f"a row has more records than n_max = {self.size}.")
         return found

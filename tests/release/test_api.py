@@ -550,6 +550,10 @@ def test_counts_stand_for_records(statistic, options):
         assert [side.tolist() for side in found.profile] == [side.tolist() for side in expected.profile]
     fewer = exact_distribution(statistic, values, counts=[-3, *NUMBERS[1:]], **given)  # negative ones count as 0
     assert [side.tolist() for side in fewer.profile] != [side.tolist() for side in expected.profile]
+    for dtype in (np.int8, np.uint8, np.int64, np.uint64, object):
+        own = exact_distribution(statistic, values, counts=np.array(NUMBERS, dtype), **given | {"n_max": 300})
+        padded = exact_distribution(statistic, RECORDS, **given | {"n_max": 300})
+        assert [side.tolist() for side in own.profile] == [side.tolist() for side in padded.profile]
     drawn = statistic(values, counts=[NUMBERS, [0] * 7, [0, 0, 11, 0, 0, 0, 0]], **given)
     assert drawn.values.shape == (1, 3)
 

@@ -44,6 +44,17 @@ def test_what_is_no_finite_number_has_a_place():
     np.testing.assert_array_equal(there, present[:8])
 
 
+def test_no_dtype_of_the_records_warns():
+    """Numbers that float64 does not hold, a signaling NaN, and integers of any width; warnings are errors here."""
+    wide = np.array([1e300, 2.0], np.longdouble) ** 2
+    assert SMALL.values_of(SMALL.numbers_of(wide)[0]).tolist() == [10.0, 4.0]
+    signaling = np.array([0x7FA00000, 0x40000000], np.uint32).view(np.float32)
+    assert SMALL.numbers_of(signaling)[1].tolist() == [False, True]
+    for dtype in (np.int8, np.uint8, np.int64, np.uint64):
+        ends = np.array([0, np.iinfo(dtype).max], dtype)
+        assert SMALL.values_of(SMALL.numbers_of(ends)[0]).tolist() == [0.0, 10.0]
+
+
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 @pytest.mark.parametrize("mechanism", ["piecewise_laplace", "permute_and_flip"])
 def test_all_neighbours_of_small_sets_of_floats(neighbors, mechanism):
