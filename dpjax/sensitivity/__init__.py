@@ -5,6 +5,7 @@ from dpjax.sensitivity.local import LocalSensitivity, local_sensitivity_bound
 from dpjax.sensitivity.profile import SensitivityProfile, from_local_sensitivity, from_radii
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.sensitivity.smooth import SmoothSensitivity
+from dpjax.sensitivity.sorted_records import SortedRecords
 
 __all__ = [
     "CandidateScores",
@@ -12,6 +13,7 @@ __all__ = [
     "LocalSensitivity",
     "SensitivityProfile",
     "SmoothSensitivity",
+    "SortedRecords",
     "from_local_sensitivity",
     "from_radii",
     "local_sensitivity_bound",

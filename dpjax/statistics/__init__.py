@@ -25,6 +25,7 @@ from dpjax.statistics.mean import mean
 from dpjax.statistics.mode import candidate_counts, mode
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from dpjax.statistics.quantiles import median, order_statistic, quantile
+from dpjax.statistics.several_quantiles import quantiles
 from dpjax.statistics.sum import sum
 from dpjax.statistics.triangles import triangle_count, triangle_count_of_edges
 from dpjax.statistics.variance import variance
@@ -40,6 +41,7 @@ __all__ = [
     "nonnegative_sum",
     "order_statistic",
     "quantile",
+    "quantiles",
     "smooth_sensitivity",
     "sum",
     "triangle_count",

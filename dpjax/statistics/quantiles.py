@@ -242,7 +242,7 @@ class Ranks(NamedTuple):
 
 def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -> Ranks:
     """Return where the profile of a quantile reads, or raise for a bad ``q``."""
-    fraction = _fraction(q)
+    fraction = level_of(q)
     u, v = fraction.numerator, fraction.denominator
     step = v if neighbors == "swap" else max(u, v - u)
     constant = 0 if definition == "lower" else v - u
@@ -255,7 +255,8 @@ def ranks_of_order_statistic(rank: int, n: int) -> Ranks:
     return Ranks(per_record=0, constant=rank, step=1, denominator=1, definition="lower")
 
 
-def _fraction(q: Any) -> Fraction:
+def level_of(q: Any) -> Fraction:
+    """Return the level of a quantile as a fraction, or raise for one that is not static or not in (0, 1)."""
     if isinstance(q, jax.Array):
         raise TypeError("q must be a static number or Fraction, not a JAX array: ranks are computed exactly.")
     fraction = checks.exact(q)

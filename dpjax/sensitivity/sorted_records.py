@@ -1,0 +1,89 @@
+"""Sorted records and the quantiles that are asked of them: what a sensitivity profile is for several quantiles at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.checks import Neighbors
+from dpjax.numerics.batching import take
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SortedRecords:
+    """The sorted records of each row, between public bounds, and m quantiles that are asked of them.
+
+    Mechanisms for several quantiles take it, as those for one take a :class:`SensitivityProfile`. Leading axes are a batch. It is
+    a pytree.
+
+    Attributes:
+        values: float ``(..., n)``, ascending; the columns from ``count`` on are padding, equal to ``upper``.
+        count: int32 ``(...)``, how many records are present.
+        lower: float ``(...)``, public.
+        upper: float ``(...)``, public.
+        levels: static, the m quantile levels, strictly ascending between 0 and 1.
+        neighbors: static.
+        resolution: static, a public number that all values are multiples of, or None.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> asked = quantiles(jnp.arange(1.0, 12.0), [0.1, 0.5], lower=0, upper=20, neighbors="add_remove")
+    >>> asked.value.tolist(), asked.batch_shape
+    ([2.0, 6.0], ())
+    """
+
+    values: jax.Array
+    count: jax.Array
+    lower: jax.Array
+    upper: jax.Array
+    levels: tuple[Fraction, ...] = field(kw_only=True, metadata={"static": True})
+    neighbors: Neighbors = field(kw_only=True, metadata={"static": True})
+    resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast shape of all fields, without the axis of records."""
+        return jnp.broadcast_shapes(self.values.shape[:-1], self.count.shape, self.lower.shape, self.upper.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the records."""
+        return self.values.dtype
+
+    @property
+    def value(self) -> jax.Array:
+        """The quantiles themselves, not private, ``(..., m)``.
+
+        As in :func:`dpjax.quantile`: interpolated between records, and with a resolution the record x[ceil(q n)].
+        """
+        batch, n = self.batch_shape, self.values.shape[-1]
+        ends = (jnp.broadcast_to(end[..., None], (*batch, 1)) for end in (self.lower, self.upper))
+        low, high = ends
+        padded = jnp.concatenate([low, jnp.broadcast_to(self.values, (*batch, n)), high], axis=-1)
+        parts, whole = level_parts(self.levels)
+        u, v, count = np.array(parts, np.int32), np.int32(whole), self.count[..., None]
+        if self.resolution is not None:
+            return take(padded, jnp.broadcast_to(-(-u * count // v), (*batch, len(parts))))
+        place = u * count + (v - u)  # v times the rank q n + 1 - q
+        rank = jnp.broadcast_to(place // v, (*batch, len(parts)))
+        share = (place - rank * v).astype(self.dtype) / whole
+        # Two products: the value lies between its neighbours whatever is rounded, and is theirs where they agree.
+        below, above = take(padded, rank), take(padded, jnp.minimum(rank + 1, np.int32(n + 1)))
+        return jnp.clip(below * (1 - share) + above * share, below, above)
+
+
+def level_parts(levels: tuple[Fraction, ...]) -> tuple[tuple[int, ...], int]:
+    """Return the levels as integers over their common denominator.
+
+    >>> level_parts((Fraction(1, 4), Fraction(1, 2)))
+    ((1, 2), 4)
+    """
+    whole = lcm(*(level.denominator for level in levels))
+    return tuple(level.numerator * (whole // level.denominator) for level in levels), whole

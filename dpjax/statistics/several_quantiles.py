@@ -1,0 +1,90 @@
+"""Several quantiles of the same records, for the mechanisms that release them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.checks import Neighbors, Resolution
+from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
+from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
+from dpjax.statistics.quantiles import level_of
+from dpjax.statistics.records import present_records
+from dpjax.statistics.sorting import sort_rows
+
+
+def quantiles(
+    x: ArrayLike,
+    qs: Iterable[float | Fraction | str],
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    resolution: Resolution | None = None,
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> SortedRecords:
+    """Return the records of each row in order, with the quantiles that are asked of them.
+
+    Args:
+        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        qs: static, strictly ascending levels between 0 and 1, each read by its decimal value: 0.1 is 1/10.
+        lower: public, of a record.
+        upper: public, of a record.
+        neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: public and static, that of the data; draws lie on its multiples, and ties have mass.
+        count: which records are present.
+        mask: which records are present.
+
+    Returns:
+        A :class:`SortedRecords` of batch shape ``(...)``.
+
+    Raises:
+        TypeError: a level that is a JAX array.
+        ValueError: levels outside (0, 1), not ascending, or with a common denominator too large for exact ranks.
+
+    Privacy:
+        None by itself. Public: the levels, the bounds and the shape of ``x``; under swap also the number of records (so ``count``
+        and ``mask``), under add/remove not.
+
+    >>> import jax.numpy as jnp
+    >>> ages = jnp.array([23.0, 35.0, 41.0, 62.0, 62.0])
+    >>> quantiles(ages, [0.25, 0.5, 0.75], lower=0, upper=120, neighbors="swap", resolution=1).value.tolist()
+    [35.0, 41.0, 62.0]
+    """
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    levels = tuple(level_of(q) for q in qs)
+    if not levels or any(a >= b for a, b in zip(levels, levels[1:], strict=False)):
+        raise ValueError(f"qs must be one or more levels in ascending order, got {[str(level) for level in levels]}.")
+    records, present = present_records(x, count=count, mask=mask)
+    if 8 * level_parts(levels)[1] * (records.shape[-1] + 2) >= 2**31:
+        raise ValueError(
+            f"qs have the common denominator {level_parts(levels)[1]}, too large for exact ranks of {records.shape[-1]} records; "
+            "give short decimals or Fractions such as Fraction(1, 3)."
+        )
+    low, high = checks.bounds(lower, upper, records.dtype)
+    step = None if resolution is None else checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
+    return _sorted(records, present, low, high, levels, neighbors, step)
+
+
+@partial(jax.jit, static_argnames=("levels", "neighbors", "resolution"))
+def _sorted(
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    levels: tuple[Fraction, ...],
+    neighbors: Neighbors,
+    resolution: Fraction | None,
+) -> SortedRecords:
+    if resolution is not None:
+        records, low, high = (from_multiples(to_multiples(array, resolution), resolution) for array in (records, low, high))
+    ordered = sort_rows(records, present, low, high, neighbors=neighbors)
+    count = jnp.broadcast_to(ordered.n[..., 0], ordered.values.shape[:-1])
+    return SortedRecords(ordered.values[..., 1:-1], count, low, high, levels=levels, neighbors=neighbors, resolution=resolution)
