@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from dpjax import accounting, distributions, mechanisms, random, sensitivity, statistics
 from dpjax.accounting import Guarantee
-from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Rounded, Tails, sample_intervals
+from dpjax.distributions import (
+    Cauchy,
+    Clamped,
+    Finite,
+    JointQuantiles,
+    LaplaceLogNormal,
+    PiecewiseExponential,
+    QuantileMarginals,
+    Rounded,
+    Tails,
+    sample_intervals,
+)
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
+from dpjax.mechanisms.joint_quantiles import joint_quantiles
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.never_fail import never_fail
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_shift_for
@@ -66,10 +78,12 @@ __all__ = [
     "DownSensitivity",
     "Finite",
     "Guarantee",
+    "JointQuantiles",
     "LaplaceLogNormal",
     "LocalSensitivity",
     "PiecewiseExponential",
     "ProposeTestRelease",
+    "QuantileMarginals",
     "Rounded",
     "SensitivityProfile",
     "SmoothSensitivity",
@@ -88,6 +102,7 @@ __all__ = [
     "from_local_sensitivity",
     "from_radii",
     "inverse_sensitivity",
+    "joint_quantiles",
     "laplace",
     "local_sensitivity",
     "maximum",

@@ -5,8 +5,10 @@ from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.intervals import sample_intervals
+from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions.quantile_marginals import QuantileMarginals
 from dpjax.distributions.rounded import Rounded
 
 __all__ = [
@@ -14,8 +16,10 @@ __all__ = [
     "Clamped",
     "Distribution",
     "Finite",
+    "JointQuantiles",
     "LaplaceLogNormal",
     "PiecewiseExponential",
+    "QuantileMarginals",
     "Rounded",
     "Tails",
     "sample_intervals",

@@ -17,9 +17,10 @@ import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.sides import Line, Side, decay_of, weigh
-from dpjax.distributions.weights import Base, log2_floor, power_of_two
+from dpjax.distributions.weights import Base
 from dpjax.numerics.batching import by_chunks, some_rows, take
 from dpjax.numerics.bisection import count_leading
+from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 
 if TYPE_CHECKING:

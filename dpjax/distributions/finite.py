@@ -13,8 +13,8 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, Shape, compiled, draws_first, draws_shape
 from dpjax.distributions.selection import Table, choose
-from dpjax.distributions.weights import exponent_of, power_of_two
 from dpjax.numerics.batching import broadcast_rows, take
+from dpjax.numerics.powers import exponent_of, power_of_two
 from dpjax.numerics.sums import pad, pairwise_sum
 from dpjax.random.keys import check_key, fold_in_range, row_words
 

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.distributions.weights import log2_floor, power_of_two
 from dpjax.numerics import sums, two_words
 from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import count_leading
+from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import pairwise_sum
 from dpjax.numerics.two_words import Words
 

@@ -8,13 +8,14 @@ pieces that are further above the lowest cost have no mass.
 """
 
 from math import log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
+from dpjax.numerics.powers import exponent_of, log2_floor, power_of_two
 
 _LOG2_E = 1.4426950408889634
 _FAR = 2.0**29
@@ -88,54 +89,3 @@ class Base(NamedTuple):
     def shifted(self, powers: jax.Array) -> "Base":
         """The base for weights that are larger by ``2**powers``."""
         return Base(self.cost, self.exponent + powers, self.log_unit - log(2) * powers.astype(self.cost.dtype))
-
-
-@jax.jit
-def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Split ``cost * bits`` into an integer modulo 2^32 (int32) and a fraction within +-2.
-
-    Each factor is split in two halves whose products are exact: rounding the product once would turn a cost of 50,000 into an
-    error of several percent.
-    """
-    exponent, fraction = jnp.zeros((), jnp.uint32), jnp.zeros((), cost.dtype)
-    for a in _halves(cost):
-        for b in _halves(bits):
-            product = a * b
-            integer = jnp.round(product)
-            exponent = exponent + _modulo(integer)
-            fraction = fraction + (product - integer)
-    return jax.lax.bitcast_convert_type(exponent, jnp.int32), fraction
-
-
-def _modulo(integer: jax.Array) -> jax.Array:
-    """An integer of float type modulo 2^32, uint32."""
-    size = jnp.abs(integer)  # the complement of a small negative number would be rounded
-    rest = size - jnp.floor(size * 2.0**-32) * 2.0**32
-    found = jnp.where(jnp.isfinite(rest), rest, 0.0).astype(jnp.uint32)
-    return jnp.where(integer < 0, jnp.uint32(0) - found, found)
-
-
-def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Split a float into two of half as many digits, so that products of halves are exact."""
-    bits = (jnp.finfo(x.dtype).nmant + 2) // 2
-    kind = _integer_of(x.dtype)
-    top = jax.lax.bitcast_convert_type(jax.lax.bitcast_convert_type(x, kind) & np.array(-(1 << bits), kind), x.dtype)
-    return top, x - top
-
-
-def log2_floor(x: jax.Array) -> jax.Array:
-    """floor(log2(x)) of a positive float, int32; far below the least float for 0."""
-    info, kind = jnp.finfo(x.dtype), _integer_of(x.dtype)
-    biased = jax.lax.bitcast_convert_type(x, kind) >> np.array(info.nmant, kind)
-    return biased.astype(jnp.int32) - np.int32(info.maxexp - 1)
-
-
-def power_of_two(n: jax.Array, dtype: Any) -> jax.Array:
-    """2**n as a float, 0 when it would be below the smallest normal number."""
-    info, kind = jnp.finfo(dtype), _integer_of(dtype)
-    biased = jnp.clip(n + np.int32(info.maxexp - 1), 0, 2 * info.maxexp - 2).astype(kind)
-    return jax.lax.bitcast_convert_type(biased << np.array(info.nmant, kind), dtype)
-
-
-def _integer_of(dtype: Any) -> Any:
-    return np.dtype(f"int{8 * jnp.dtype(dtype).itemsize}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +61,7 @@ def quantiles(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     levels = tuple(level_of(q) for q in qs)
-    if not levels or any(a >= b for a, b in zip(levels, levels[1:], strict=False)):
+    if not levels or any(a >= b for a, b in pairwise(levels)):
         raise ValueError(f"qs must be one or more levels in ascending order, got {[str(level) for level in levels]}.")
     records, present = present_records(x, count=count, mask=mask)
     if 8 * level_parts(levels)[1] * (records.shape[-1] + 2) >= 2**31:

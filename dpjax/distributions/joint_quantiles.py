@@ -1,0 +1,347 @@
+"""The joint distribution of several private quantiles: a mixture of chains over the slots between the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.distributions.base import Shape, draws_shape
+from dpjax.distributions.quantile_marginals import QuantileMarginals
+from dpjax.distributions.rank_chains import NOTHING, Chains, draw_runs, forward, run_masses, total
+from dpjax.distributions.selection import choose
+from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
+from dpjax.numerics.multiples import from_multiples, to_multiples
+from dpjax.numerics.sums import pairwise_sum
+from dpjax.numerics.two_words import Words, upper_product
+from dpjax.random.keys import check_key, fold_in_range, row_words
+from dpjax.random.noise import uniform_from_words
+from dpjax.sensitivity.sorted_records import level_parts
+
+_LANES = 32
+_MEMORY = 2**27  # numbers that the chains of one chunk of rows may keep
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class JointQuantiles:
+    """The exact joint distribution of m private quantiles y_1 <= ... <= y_m of each row.
+
+    The density of a tuple depends on the ranks of its values alone. With d_k = r(y_k) - r(y_{k-1}), r(y_0) = 1, r(y_{m+1}) = n and
+    p_k the difference of two levels, it is proportional to
+
+        sum over N of exp(-rate * sum over k of |d_k - p_k N|) + 2 exp(-rate (reach + 1)) / (1 - exp(-rate))
+
+    over the multiples N of a public spacing, ceil((2 reach + 1) / terms), that are at most ``reach`` away from n - 1. If
+    ``terms`` is 1, the sum is its term for N = n - 1 alone. Leading axes are a batch. It is a pytree.
+
+    Attributes:
+        left: the first point of each slot, ``(..., J)``. A slot is a stretch of the line without a record, of rank j + 1/2. With a
+            resolution it is a stretch of multiples, of rank (j + 1) / 2, and points are given by their numbers.
+        width: the widths of the slots, or how many multiples they have, ``(..., J)``.
+        count: n, int32 ``(...)``.
+        rate: float ``(...)``.
+        reach: int32 ``(...)``.
+        levels: static, the m quantile levels.
+        terms: static.
+        resolution: static, what draws are multiples of, or None.
+
+    References:
+        Gillenwater, Joseph and Kulesza (2021), "Differentially private quantiles": one term.
+    """
+
+    left: jax.Array
+    width: jax.Array
+    count: jax.Array
+    rate: jax.Array
+    reach: jax.Array
+    levels: tuple[Fraction, ...] = field(kw_only=True, metadata={"static": True})
+    terms: int = field(kw_only=True, metadata={"static": True})
+    resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast shape of all fields, without the axis of slots."""
+        rows = self.left.shape[:-1], self.width.shape[:-1]
+        return jnp.broadcast_shapes(*rows, self.count.shape, self.rate.shape, self.reach.shape)
+
+    @property
+    def event_shape(self) -> tuple[int]:
+        """``(m,)``."""
+        return (len(self.levels),)
+
+    @property
+    def dtype(self) -> Any:
+        """Float32 or float64."""
+        return self.width.dtype
+
+    def __repr__(self) -> str:
+        return f"JointQuantiles(batch_shape={self.batch_shape}, event_shape={self.event_shape}, dtype={self.dtype.name})"
+
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
+        """Draw tuples; under jit, what is drawn from a row does not change when rows are added to the batch.
+
+        Args:
+            key: a scalar typed threefry key.
+            shape: the shape of the draws from each row, an integer or several.
+
+        Returns:
+            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row whose parameters are bad.
+
+        Raises:
+            TypeError: ``key`` is not a typed key.
+            ValueError: another kind of key.
+        """
+        return self._sample(check_key(key), draws_shape(shape))
+
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+        draws = _draw(key, self, prod(shape), first)
+        return jnp.moveaxis(draws, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape)
+
+    def log_prob(self, y: ArrayLike) -> jax.Array:
+        """Log-density, or log-probability with a resolution, of tuples ``(..., m)``; -inf where they do not ascend.
+
+        Returns:
+            Float of the shape that the leading axes of ``y`` and ``batch_shape`` broadcast to.
+        """
+        given = checks.float_array("y", y).astype(self.dtype)
+        if given.shape[-1:] != self.event_shape:
+            raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {given.shape}.")
+        return _log_prob(self, given)
+
+    def marginals(self) -> QuantileMarginals:
+        """Return the distribution of each quantile by itself, with ``batch_shape + (m,)`` as its batch shape."""
+        mass, flat = _masses(self)
+        batch = self.batch_shape
+        left, width = (jnp.broadcast_to(a, (*batch, a.shape[-1])) for a in (self.left, self.width))
+        return QuantileMarginals(left, width, mass, flat, size=len(self.levels), resolution=self.resolution)
+
+    def log_normalizer(self) -> jax.Array:
+        """The logarithm of what :meth:`log_prob` divides by, ``batch_shape``."""
+        return _log_normalizer(self)
+
+    @property
+    def per_rank(self) -> int:
+        """How many slots lie between the ranks of two records that follow each other."""
+        return 1 if self.resolution is None else 2
+
+    @property
+    def unit(self) -> int:
+        """The least distance of two values: 0 on the line, 1 on a grid."""
+        return self.per_rank - 1
+
+
+def _by_rows(law: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Array, chains: bool = True) -> Any:
+    """Join ``compute(rows, *arrays)`` over chunks of rows: the fields and arrays are ``(B, k)`` there, results ``(B, ...)``."""
+    batch = law.batch_shape
+    spread = replace(law, count=law.count[..., None], rate=law.rate[..., None], reach=law.reach[..., None])
+    kept = law.width.shape[-1] * (4 * law.terms * len(law.levels) if chains else len(law.levels))
+    rows, size = prod(batch), max(_MEMORY // max(kept, 1), 1)
+
+    def some(start: Any) -> Any:
+        chunk = some_rows((spread, arrays), batch, start, min(size, rows))
+        # A whole number of vectors of lanes: exponentials of the remainder would be rounded otherwise.
+        more = -min(size, rows) % _LANES
+
+        def padded(a: jax.Array) -> jax.Array:
+            return jnp.pad(jnp.broadcast_to(a, (min(size, rows), a.shape[-1])), ((0, more), (0, 0)), "edge")
+
+        own, others = jax.tree.map(padded, chunk)
+        return jax.tree.map(lambda a: a[: min(size, rows)], compute(own, *others))
+
+    found = by_chunks(some, rows, size)
+    return jax.tree.map(lambda a: a.reshape(*batch, *a.shape[1:]), found)
+
+
+def _lengths(law: JointQuantiles) -> tuple[list[int], int]:
+    """The differences of the levels, the first from 0 and the last to 1, as integers over a common denominator."""
+    parts, whole = level_parts(law.levels)
+    return [b - a for a, b in pairwise((0, *parts, whole))], whole
+
+
+def _numbers(law: JointQuantiles) -> tuple[jax.Array, jax.Array]:
+    """The terms N, int32 ``(B, T)``, and which of them count."""
+    middle = law.count - 1
+    if law.terms == 1:
+        return middle, jnp.ones(middle.shape, bool)
+    spacing = (2 * law.reach + law.terms) // np.int32(law.terms)
+    first = -((law.reach - middle) // spacing) * spacing
+    number = first + spacing * jnp.arange(law.terms, dtype=jnp.int32)
+    return number, number <= middle + law.reach
+
+
+def _chains(law: JointQuantiles) -> Chains:
+    """The chains of some rows."""
+    number, there = _numbers(law)
+    lengths, whole = _lengths(law)
+    per_rank, slots = np.int32(law.per_rank), law.width.shape[-1]
+    rate = law.rate / law.per_rank
+
+    def weight(scaled: jax.Array) -> jax.Array:  # of a distance in units of 1 / (2 whole) slots
+        return jnp.where(there, -rate * (jnp.abs(scaled).astype(rate.dtype) / (2 * whole)), NOTHING)
+
+    j = jnp.arange(slots, dtype=jnp.int32)[:, None, None] * np.int32(2 * whole)
+    half, twice = np.int32(whole) * per_rank, 2 * per_rank * number
+    start = weight(j - half - twice * np.int32(lengths[0]))
+    end = weight(2 * half * law.count - half - j - twice * np.int32(lengths[-1]))
+    inner = jnp.array(lengths[1:-1], jnp.int32).reshape(-1, 1, 1) * per_rank * number
+    step = inner // np.int32(whole)
+    part = (inner - step * np.int32(whole)).astype(rate.dtype) / whole
+    return Chains(jnp.moveaxis(law.width, -1, 0), start, end, step, part, rate, law.unit)
+
+
+def _log_flat(law: JointQuantiles) -> jax.Array:
+    """The logarithm of the flat term."""
+    return -law.rate * (law.reach + 1).astype(law.dtype) + jnp.log(-2 / jnp.expm1(-law.rate))
+
+
+def _log_weights(law: JointQuantiles, chains: Chains, after: jax.Array) -> jax.Array:
+    """The logarithms of the weights of all terms and, last, of the flat one, ``(B, T + 1)``."""
+    weights, width = total(chains, after), pairwise_sum(law.width)
+    if law.terms == 1:
+        return jnp.concatenate([weights, jnp.full_like(weights, NOTHING)], axis=-1)
+    flat = _log_flat(law)
+    for k in range(len(law.levels)):
+        flat = flat + jnp.log((width + k * law.unit) / (k + 1))
+    return jnp.concatenate([weights, flat], axis=-1)
+
+
+@partial(jax.jit, static_argnames=("draws",))
+def _draw(key: jax.Array, law: JointQuantiles, draws: int, first: ArrayLike) -> jax.Array:
+    """Tuples ``(*batch, draws, m)``."""
+    batch, m = law.batch_shape, len(law.levels)
+    if draws == 0 or prod(batch) == 0:
+        return jnp.zeros((*batch, draws, m), law.dtype)
+    each = 3 * m + 1
+    words = fold_in_range(row_words(key, batch, first), draws * each)
+
+    def compute(rows: JointQuantiles, high: jax.Array, low: jax.Array) -> jax.Array:
+        chains = _chains(rows)
+        before, after = forward(chains)
+        weights = _log_weights(rows, chains, after)
+        given = (jnp.moveaxis(word.reshape(-1, draws, each), (1, 2), (0, 1)) for word in (high, low))
+        pack = Words(*given)  # (draws, each, B)
+        size = max(_MEMORY // (8 * rows.width.size), 1)
+
+        def some(start: Any) -> jax.Array:
+            part = Words(*(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, min(size, draws)), 0, -1) for a in pack))
+            return jnp.moveaxis(_values(rows, chains, before, after, weights, part), 1, 0)
+
+        return jnp.moveaxis(by_chunks(some, draws, size), 0, 1)
+
+    found = _by_rows(law, compute, words.high, words.low)
+    found = found if law.resolution is None else from_multiples(found, law.resolution)
+    return jnp.where(jnp.isnan(law.rate + pairwise_sum(law.width)[..., 0])[..., None, None], jnp.nan, found)
+
+
+def _values(
+    law: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
+) -> jax.Array:
+    """Tuples ``(B, D, m)`` by words ``(3 m + 1, B, D)``."""
+    m = len(law.levels)
+    relative = jnp.exp(weights - jnp.max(weights, axis=-1, keepdims=True))
+    term = choose(relative[..., None, :], Words(words.high[0], words.low[0]))
+    flat = term == law.terms
+    pairs = Words(*(a[1 : 2 * m + 1].reshape(m, 2, *term.shape) for a in words))
+    runs = draw_runs(chains, before, after, jnp.minimum(term, law.terms - 1), pairs)
+    # All quantiles of the flat term form one run, in one slot as wide as the range.
+    lowest, total = law.left[..., :1], pairwise_sum(law.width)
+    levels = jnp.arange(m, dtype=jnp.int32)[:, None, None, None]
+    own = (runs.first <= levels) & (levels < runs.last)  # (m quantiles, m runs, B, D)
+    slot, first = (jnp.sum(jnp.where(own, a, 0), axis=1, dtype=jnp.int32) for a in (runs.slot, runs.first))
+    first = jnp.where(flat, 0, first)
+
+    def at_slot(array: jax.Array, whole: jax.Array) -> jax.Array:
+        return jnp.where(flat, whole, jax.vmap(lambda slot: take(array, slot))(slot))
+
+    left, width = at_slot(law.left, lowest), at_slot(law.width, total)
+    given = Words(words.high[2 * m + 1 :], words.low[2 * m + 1 :])
+    place = _on_line(width, given) if law.resolution is None else _on_grid(width, first, given)
+    points = jnp.clip(left + place, lowest, lowest + total - law.unit)
+    return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1)
+
+
+def _on_line(width: jax.Array, words: Words) -> jax.Array:
+    """A uniform place in each slot; when they are sorted, so are those of a run."""
+    return width * uniform_from_words(words, width.dtype).value
+
+
+def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
+    """Polya's urn: a cell anew, or that of an earlier quantile of the run. So all multisets are equally likely."""
+    m, cells = width.shape[0], width.astype(jnp.uint32)
+    before = jnp.arange(m, dtype=jnp.int32)[:, None, None] - first
+    balls = cells + before.astype(jnp.uint32)
+    ball = upper_product(words, Words(jnp.zeros_like(balls), balls)).low
+    again = jnp.where(ball >= cells, first + (ball - cells).astype(jnp.int32), -1)  # which quantile's
+
+    def copy(k: Any, place: jax.Array) -> jax.Array:
+        earlier = jnp.take_along_axis(place, jnp.maximum(again[k], 0)[None], axis=0)[0]
+        return place.at[k].set(jnp.where(again[k] < 0, place[k], earlier))
+
+    return jax.lax.fori_loop(1, m, copy, ball.astype(width.dtype))
+
+
+@jax.jit
+def _log_normalizer(law: JointQuantiles) -> jax.Array:
+    def compute(rows: JointQuantiles) -> jax.Array:
+        chains = _chains(rows)
+        return jax.nn.logsumexp(_log_weights(rows, chains, forward(chains)[1]), axis=-1)
+
+    return jnp.where(jnp.isnan(law.rate + pairwise_sum(law.width)[..., 0]), jnp.nan, _by_rows(law, compute))
+
+
+@jax.jit
+def _masses(law: JointQuantiles) -> tuple[jax.Array, jax.Array]:
+    """The probabilities of all runs in all slots, and of the flat term."""
+
+    def compute(rows: JointQuantiles) -> tuple[jax.Array, jax.Array]:
+        chains = _chains(rows)
+        before, after = forward(chains)
+        weights = _log_weights(rows, chains, after)
+        total = jax.nn.logsumexp(weights, axis=-1)
+        return jnp.moveaxis(run_masses(chains, before, total), -1, 0), jnp.exp(weights[:, -1] - total)
+
+    bad = jnp.isnan(law.rate + pairwise_sum(law.width)[..., 0])
+    mass, flat = _by_rows(law, compute)
+    return jnp.where(bad[..., None, None], jnp.nan, mass), jnp.where(bad, jnp.nan, flat)
+
+
+@jax.jit
+def _log_prob(law: JointQuantiles, y: jax.Array) -> jax.Array:
+    batch = jnp.broadcast_shapes(law.batch_shape, y.shape[:-1])
+    point = y if law.resolution is None else to_multiples(y, law.resolution)
+    spread = replace(law, count=law.count[..., None], rate=law.rate[..., None], reach=law.reach[..., None])
+    # The slot of a value: the last one that has width and begins up to it.
+    begun = (law.left[..., None, :] <= point[..., None]) & (law.width[..., None, :] > 0)
+    slot = jnp.max(jnp.where(begun, jnp.arange(law.width.shape[-1], dtype=jnp.int32), -1), axis=-1)
+    lowest, total = law.left[..., :1], pairwise_sum(law.width)
+    inside = (point >= lowest) & (point <= lowest + total - law.unit)
+    if law.resolution is not None:
+        value = from_multiples(point, law.resolution)
+        inside &= jnp.abs(value - y) <= 8 * float(jnp.finfo(law.dtype).eps) * jnp.abs(value)
+    ascends = jnp.all(inside, axis=-1) & jnp.all(point[..., 1:] >= point[..., :-1], axis=-1)
+    number, there = _numbers(spread)
+    lengths, whole = _lengths(law)
+    # Distances of ranks, in slots and times 2 * whole; h / 2 slots lie between the first record's rank and slot 0.
+    h, slot = np.int32(law.per_rank), jnp.where(inside, slot, 0)
+    half, scaled = h * np.int32(whole), slot * np.int32(2 * whole)
+    ends = jnp.broadcast_to(half, (*slot.shape[:-1], 1)), 2 * half * spread.count - half
+    places = concatenate(ends[0], scaled, ends[1])
+    distance = (places[..., 1:] - places[..., :-1])[..., None, :] - 2 * h * number[..., None] * np.array(lengths, np.int32)
+    cost = jnp.sum(jnp.abs(distance).astype(law.dtype), axis=-1) / (2 * whole * law.per_rank)
+    terms = jnp.where(there, -spread.rate * cost, -jnp.inf)
+    if law.terms > 1:
+        terms = concatenate(terms, _log_flat(spread))
+    found = jax.nn.logsumexp(terms, axis=-1) - law.log_normalizer()
+    found = jnp.where(ascends, found, -jnp.inf)
+    return jnp.broadcast_to(jnp.where(jnp.any(jnp.isnan(y), axis=-1) | jnp.isnan(law.rate), jnp.nan, found), batch)

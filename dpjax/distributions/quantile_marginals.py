@@ -1,0 +1,289 @@
+"""The distribution of each of several private quantiles by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from math import comb
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax.distributions.base import Distribution, compiled
+from dpjax.numerics.batching import take
+from dpjax.numerics.bisection import bisect
+from dpjax.numerics.multiples import from_multiples, to_multiples
+
+_STEPS = {32: 64, 64: 100}  # halvings of the range, by the bits of a float
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class QuantileMarginals(Distribution):
+    """The distribution of y_k, for each of the m quantiles of a :class:`JointQuantiles`; the quantiles are the last batch axis.
+
+    It mixes two kinds of parts: a run, the quantiles l <= k < l + c (counted from 0) alone in one slot, and, for the flat term, all
+    of them in the whole range. Of c values in a slot of width w, all tuples y_1 <= ... <= y_c are equally likely. So the number
+    b of those within the first r has the probability
+
+        C(c, b) r (r + u) ... (r + (b-1) u) * (w - r) ... (w - r + (c-b-1) u) / (w (w + u) ... (w + (c-1) u)),
+
+    binomial on the line (u = 0), and Polya's distribution on a grid of w points (u = 1). All methods are closed forms but
+    ``quantile`` and ``interval``, which bisect.
+
+    Attributes:
+        left: the first point of each slot, ``(..., J)``, as in :class:`JointQuantiles`.
+        width: their widths, ``(..., J)``.
+        mass: the probability of each run in each slot, ``(..., m (m + 1) / 2, J)``, in the order of :func:`runs`.
+        flat: the probability of the flat term, ``(...)``.
+        size: static, m.
+        resolution: static, what values are multiples of, or None.
+    """
+
+    left: jax.Array
+    width: jax.Array
+    mass: jax.Array
+    flat: jax.Array
+    size: int = field(kw_only=True, metadata={"static": True})
+    resolution: Fraction | None = field(kw_only=True, metadata={"static": True})
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The batch shape of the joint distribution, and m."""
+        return (*self.mass.shape[:-2], self.size)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of every result."""
+        return self.mass.dtype
+
+    @compiled
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """P(y_k <= y), for a ``y`` that broadcasts against ``batch_shape``."""
+        return self._cdf(self._place(jnp.asarray(y)))
+
+    @compiled
+    def quantile(self, p: ArrayLike) -> jax.Array:
+        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN for a ``p`` outside [0, 1]."""
+        return self._quantile(jnp.asarray(p))
+
+    @compiled
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
+        outside = (1 - jnp.asarray(level)) / 2
+        low, high = self._quantile(jnp.stack(jnp.broadcast_arrays(outside + jnp.zeros(self.batch_shape, self.dtype), 1 - outside)))
+        return low, high
+
+    @compiled
+    def mean(self) -> jax.Array:
+        """E[y_k], of shape ``batch_shape``."""
+        return self._value(self._mean())
+
+    @compiled
+    def variance(self) -> jax.Array:
+        """E[(y_k - E[y_k])^2], of shape ``batch_shape``."""
+        parts = self._parts()
+        origin = jax.lax.stop_gradient(self._mean())
+        square, offset = jnp.zeros_like(origin), jnp.zeros_like(origin)
+        for part in parts:
+            square = square + jnp.sum(part.squares(origin), axis=-1)
+            offset = offset + jnp.sum(part.offsets(origin), axis=-1)
+        scale = 1.0 if self.resolution is None else float(self.resolution)
+        return jnp.maximum(square - offset**2, 0.0) * scale**2
+
+    @compiled
+    def mean_abs_error(self, center: ArrayLike) -> jax.Array:
+        """E|y_k - center|, for a ``center`` that broadcasts against ``batch_shape``: the exact error bars of a draw."""
+        at = self._place(jnp.asarray(center))
+        at = jnp.broadcast_to(at, jnp.broadcast_shapes(at.shape, self.batch_shape))
+        counted = at if self.resolution is None else jnp.floor(at)
+        total: Any = 0.0
+        for part in self._parts():
+            here = part.locate(counted)
+            offsets = part.offsets(at)
+            sign = jnp.sign(np.arange(offsets.shape[-1], dtype=np.int32) - here.slot[..., None])
+            total = total + jnp.sum(sign.astype(self.dtype) * offsets, axis=-1) + part.inside(here, at - counted)
+        return self._value(total)
+
+    def _mean(self) -> jax.Array:
+        total = jnp.zeros(self.batch_shape, self.dtype)
+        for part in self._parts():
+            total = total + jnp.sum(part.offsets(jnp.zeros((1,), self.dtype)), axis=-1)
+        return total
+
+    def _parts(self) -> list[_Part]:
+        """The slots; and the whole range as one, with the flat term's run of all quantiles."""
+        everything = np.array([run == (0, self.size) for run in runs(self.size)])
+        flat = jnp.where(everything, self.flat[..., None], 0.0)[..., None]
+        whole = jnp.sum(self.width, axis=-1, keepdims=True)
+        unit = 0 if self.resolution is None else 1
+        return [
+            _Part(self.left, self.width, self.mass, self.size, unit),
+            _Part(self.left[..., :1], whole, flat, self.size, unit),
+        ]
+
+    def _value(self, number: Any) -> jax.Array:
+        return number if self.resolution is None else from_multiples(number, self.resolution)
+
+    def _place(self, y: jax.Array) -> jax.Array:
+        """A value as a number of multiples, whole where it is one up to rounding."""
+        if self.resolution is None:
+            return y
+        near = to_multiples(y, self.resolution)
+        value = from_multiples(near, self.resolution)
+        exact = jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
+        return jnp.where(exact, near, y * (self.resolution.denominator / self.resolution.numerator))
+
+    def _cdf(self, place: jax.Array) -> jax.Array:
+        place = jnp.broadcast_to(place, jnp.broadcast_shapes(place.shape, self.batch_shape))
+        counted = place if self.resolution is None else jnp.floor(place)
+        total: Any = 0.0
+        for part in self._parts():
+            here = part.locate(counted)
+            below = np.arange(part.width.shape[-1], dtype=np.int32) < here.slot[..., None]
+            total = total + jnp.sum(jnp.where(below, part.there(), 0.0), axis=-1) + jnp.sum(here.mass * here.share(0), axis=-1)
+        return jnp.where(jnp.isnan(place), jnp.nan, jnp.clip(total, 0.0, 1.0))
+
+    def _quantile(self, p: jax.Array) -> jax.Array:
+        shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
+        target, lowest = jnp.broadcast_to(p, shape), self.left[..., :1]
+        low = jnp.broadcast_to(lowest, shape)
+        high = jnp.broadcast_to(lowest + jnp.sum(self.width, axis=-1, keepdims=True), shape)
+        if self.resolution is None:
+            found = bisect(lambda y: self._cdf(y) < target, low, high, _STEPS[jnp.finfo(self.dtype).bits])[1]
+        else:  # between whole numbers: below all of them the cdf is 0
+            steps = jnp.finfo(self.dtype).nmant + 2
+            found = jnp.floor(bisect(lambda y: self._cdf(y) < target, low - 1, high - 1, steps)[1])
+        return jnp.where((target >= 0) & (target <= 1), self._value(found), jnp.nan)
+
+
+class _Here(NamedTuple):
+    """The slot at a place, for each quantile ``(..., m)``."""
+
+    slot: jax.Array
+    offset: jax.Array  # of the place, from the first point of the slot
+    near: jax.Array  # how much of the slot lies up to the place
+    width: jax.Array
+    mass: jax.Array  # (..., m, runs)
+    size: int
+    unit: int
+
+    def share(self, more: int) -> jax.Array:
+        """P(y_k is within ``near``) in each run, if it had ``more`` values more, which go below y_k; ``(..., m, runs)``."""
+        table, index = _within(self.near, self.width, self.unit, self.size + 1), _order(self.size)
+        place = np.where(index.there > 0, _number_of(index.order + more, index.runs + more), 0)
+        place = np.broadcast_to(place.astype(np.int32), (*self.near.shape, place.shape[-1]))
+        return jnp.where(index.there > 0, jnp.take_along_axis(table, jnp.asarray(place), axis=-1), 0.0)
+
+
+class _Part(NamedTuple):
+    """Slots that follow each other, ``(..., J)``, and the masses of all runs in them, ``(..., runs, J)``."""
+
+    left: jax.Array
+    width: jax.Array
+    mass: jax.Array
+    size: int
+    unit: int
+
+    def _sum(self, table: np.ndarray) -> jax.Array:
+        """The sum over runs, ``(..., m, J)``."""
+        return jnp.einsum("kr,...rj->...kj", jnp.asarray(table, self.mass.dtype), self.mass)
+
+    def there(self) -> jax.Array:
+        """P(y_k is in the slot)."""
+        return self._sum(_order(self.size).there)
+
+    def offsets(self, origin: jax.Array) -> jax.Array:
+        """E[y_k - origin; y_k is in the slot], for an origin ``(..., m)``."""
+        near = self.left[..., None, :] - origin[..., None]
+        return self.there() * near + self._sum(_order(self.size).mean) * (self.width - self.unit)[..., None, :]
+
+    def squares(self, origin: jax.Array) -> jax.Array:
+        """E[(y_k - origin)^2; y_k is in the slot]."""
+        index, wide, near = _order(self.size), (self.width - self.unit)[..., None, :], self.left[..., None, :] - origin[..., None]
+        inside = self._sum(index.square) * wide**2 + self._sum(index.spread) * wide * self.unit
+        return self.there() * near**2 + 2 * near * wide * self._sum(index.mean) + inside
+
+    def locate(self, point: jax.Array) -> _Here:
+        """The slot at a point ``(..., m)``: the last one that has width and begins up to it, or else the first."""
+        left, width = (jnp.broadcast_to(a[..., None, :], (*point.shape, a.shape[-1])) for a in (self.left, self.width))
+        begun = (left <= point[..., None]) & (width > 0)
+        slot = jnp.max(jnp.where(begun, jnp.arange(left.shape[-1], dtype=jnp.int32), 0), axis=-1)
+        wide, first = take(width, slot[..., None])[..., 0], take(left, slot[..., None])[..., 0]
+        near = jnp.clip(point - first + self.unit, 0.0, wide)
+        mass = jnp.broadcast_to(self.mass[..., None, :, :], (*point.shape, *self.mass.shape[-2:]))
+        mass = jnp.take_along_axis(mass, slot[..., None, None], axis=-1)[..., 0]
+        return _Here(slot, point - first, near, wide, mass, self.size, self.unit)
+
+    def inside(self, here: _Here, rest: jax.Array) -> jax.Array:
+        """E[|y_k - at|; y_k is in the slot], for a point ``rest`` above that of ``here``.
+
+        The mean of the a-th of c values up to a point is a (w + c u) / (c + 1) times the probability that the (a+1)-th of c + 1 is,
+        less a u times its own.
+        """
+        index, wide = _Order(*(table.astype(self.mass.dtype) for table in _order(self.size))), here.width[..., None]
+        share = here.share(0)
+        mean = index.order * ((wide + index.runs * self.unit) / (index.runs + 1) * here.share(1) - self.unit * share)
+        at = (here.offset + rest)[..., None]
+        whole = index.mean * (wide - self.unit)
+        return jnp.sum(here.mass * index.there * (whole - at + 2 * (at * share - mean)), axis=-1)
+
+
+class _Order(NamedTuple):
+    """For the k-th quantile and each run ``(m, runs)``: whether it is in it, and the a-th of c values."""
+
+    there: np.ndarray
+    order: np.ndarray
+    runs: np.ndarray
+    mean: np.ndarray  # of its place in the slot, as a part of the width
+    square: np.ndarray
+    spread: np.ndarray
+
+
+@lru_cache(maxsize=32)
+def _order(m: int) -> _Order:
+    first, c = (np.array(column, float) for column in zip(*runs(m), strict=True))
+    a = np.arange(1.0, m + 1)[:, None] - first
+    there = ((a >= 1) & (a <= c)).astype(float)
+    a, mean = a * there, a * there / (c + 1)
+    spread = a * (c - a + 1) / ((c + 1) * (c + 2))
+    return _Order(there, a, np.broadcast_to(c, a.shape), mean, there * (mean**2 + spread / (c + 1)), spread)
+
+
+def _number_of(a: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """The place of the a-th of c values in the table of :func:`_within`."""
+    return c * (c - 1) // 2 + a - 1
+
+
+def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Array:
+    """P(the a-th of c values is within ``near``), for c = 1, ..., ``most`` and a = 1, ..., c: ``(..., most (most + 1) / 2)``."""
+    wide = jnp.where(width > 0, width, 1.0)[..., None]
+    steps = np.arange(most).astype(near.dtype) * unit / wide
+
+    def rising(x: Any) -> jax.Array:  # x (x + u) ..., of 0, 1, ..., most factors
+        factors = jnp.broadcast_to(x + steps, (*near.shape, most))
+        return jnp.cumprod(jnp.concatenate([jnp.ones((*near.shape, 1), near.dtype), factors], axis=-1), axis=-1)
+
+    share = near[..., None] / wide
+    low, high, all_of = rising(share), rising(1 - share), rising(jnp.ones_like(share))
+    b = [(b, c) for c in range(1, most + 1) for b in range(c + 1)]
+    number, of = (np.array(column) for column in zip(*b, strict=True))
+    choose = np.array([comb(c, b) for b, c in b], float)
+    exactly = jnp.asarray(choose, near.dtype) * low[..., number] * high[..., of - number] / all_of[..., of]
+    ends = [(a, c) for c in range(1, most + 1) for a in range(1, c + 1)]
+    at_least = np.array([[c == n and b >= a for b, n in zip(number, of, strict=True)] for a, c in ends], float)
+    return jnp.einsum("...b,ab->...a", exactly, jnp.asarray(at_least, near.dtype))
+
+
+def runs(m: int) -> list[tuple[int, int]]:
+    """Return all runs (l, c) of m quantiles: c of them on top of l.
+
+    >>> runs(2)
+    [(0, 1), (0, 2), (1, 1)]
+    """
+    return [(first, last - first) for first, last in combinations(range(m + 1), 2)]

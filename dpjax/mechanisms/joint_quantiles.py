@@ -1,0 +1,154 @@
+"""Several quantiles in one draw: the exponential mechanism on the ranks of all of them together.
+
+With the levels q_1 < ... < q_m, p_k = q_k - q_{k-1} (q_0 = 0, q_{m+1} = 1), r(y) a rank that is interpolated (constant between
+records, i + 1/2 between x_i and x_{i+1}; on a grid the middle rank of the records that are equal), r(y_0) = 1, r(y_{m+1}) = n and
+d_k = r(y_k) - r(y_{k-1}), the distance of a tuple y_1 <= ... <= y_m from the quantiles of n + 1 + t records is
+
+    cost_N(y) = sum over k of |d_k - p_k N|,   N = n - 1 + t.
+
+**Add/remove.** One record more raises r by s(y), which grows from 0 to 1 with y, so each d_k grows by some w_k >= 0 with sum 1: for
+every fixed N, cost_N changes by at most 1. The d_k - p_k N add up to n - 1 - N, so cost_N >= |n - 1 - N|. Let A be any public set
+of integers, R a public integer, rate = epsilon / 2, and
+
+    g(y) = sum over N in A with |n - 1 - N| <= R of exp(-rate cost_N(y)) + flat,   flat = 2 exp(-rate (R + 1)) / (1 - exp(-rate)).
+
+Terms that two neighbours share differ by a factor of at most exp(rate). At most one N enters the sum, with |n - 1 - N| = R, and its
+term is at most exp(-rate R) <= (exp(rate) - 1) flat. So g changes by a factor of at most exp(rate), and the density proportional to
+g is epsilon-DP and epsilon-bounded-range, for every A and R. Without the flat term it is not: a term that leaves takes a part of
+the probability with it that grows with the range of the data.
+
+The cost with the best N has sensitivity 1, where the sum of |d_k - p_k (n - 1)|, the cost of JointExp, has 2 (1 - min p). A are the
+multiples of a spacing, for N is a nuisance: n is private, and no better known than to a few records.
+
+**Swap.** n is public, and the sum of |d_k - p_k (n - 1)| changes by at most 2: JointExp, with one term.
+
+A single quantile has |r(y) - h| / max(q, 1 - q) as its best cost under add/remove, and needs no sum.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import log
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.distributions.joint_quantiles import JointQuantiles
+from dpjax.numerics.batching import concatenate, fits
+from dpjax.numerics.multiples import to_multiples
+from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
+
+_RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
+
+
+def joint_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, reach: int | None = None, terms: int = 32) -> JointQuantiles:
+    """Return the joint distribution of all quantiles that are asked, under one epsilon.
+
+    At epsilon = 1 the deciles of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)) are off by 435 in the mean, where JointExp is off
+    by 743. Draws cost O(terms m^2 n) a row, and their error bars, ``marginals()``, three times that.
+
+    Args:
+        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
+        epsilon: positive, broadcasts against ``(...)``.
+        reach: static, R: how far from the number of records the terms go. By default 16.6 m / (epsilon / 2), and then the flat term
+            has next to no probability if the range of the data is up to 2^24 times the distance of records near the quantiles.
+        terms: static, at least 2: how many terms. More than 32 lower the error by a few percent at most.
+
+    Returns:
+        A :class:`JointQuantiles` of the broadcast batch shape. In float32 its probabilities are right to about 1e-4 of themselves.
+
+    Raises:
+        TypeError: if ``asked`` is not a :class:`SortedRecords`.
+        ValueError: a public parameter outside its range.
+
+    Privacy:
+        epsilon-DP and epsilon-bounded-range under the relation of ``asked``, for all quantiles together. Public: epsilon,
+        ``reach``, ``terms``, and what :func:`dpjax.quantiles` says is public. The proof is at the head of this file. Float draws
+        are simulations.
+
+    References:
+        Gillenwater, Joseph and Kulesza (2021), "Differentially private quantiles" (JointExp), under swap. The cost under add/remove
+        is in no paper.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> asked = quantiles(jnp.arange(1.0, 1001.0), [0.25, 0.5, 0.75], lower=0, upper=2000, neighbors="add_remove")
+    >>> distribution = joint_quantiles(asked, 1.0)
+    >>> distribution.sample(jax.random.key(0), (4,)).shape
+    (4, 3)
+    >>> [round(float(error)) for error in distribution.marginals().mean_abs_error(asked.value)]
+    [2, 2, 2]
+    """
+    checks.instance("joint_quantiles", asked, SortedRecords, "from dpjax.quantiles")
+    terms = checks.static_integer("terms", terms, 2)
+    rate = checks.positive("epsilon", epsilon, asked.dtype) / 2
+    fits(asked.batch_shape, epsilon=rate.shape)
+    most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32
+    if reach is not None:
+        reach = checks.static_integer("reach", reach, 0, most)
+    return _distribution(asked, rate, reach, most, terms)
+
+
+@partial(jax.jit, static_argnames=("reach", "most", "terms"))
+def _distribution(asked: SortedRecords, rate: jax.Array, reach: int | None, most: int, terms: int) -> JointQuantiles:
+    m, q = len(asked.levels), asked.levels[0]
+    far = jnp.minimum(jnp.ceil(m * _RANGE / rate), most) if reach is None else jnp.asarray(reach)
+    if asked.neighbors == "swap":  # the sum over t has one term, and a sensitivity of 2
+        rate, terms = rate / 2, 1
+    elif m == 1:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
+        rate, terms = rate / (2 * float(max(q, 1 - q))), 1
+    left, width = _line(asked) if asked.resolution is None else _grid(asked)
+    return JointQuantiles(
+        left, width, asked.count, rate, far.astype(jnp.int32), levels=asked.levels, terms=terms, resolution=asked.resolution
+    )
+
+
+def _line(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
+    """The slots between the records: where they begin, and their widths."""
+    edges = concatenate(asked.lower[..., None], asked.values, asked.upper[..., None])
+    return edges[..., :-1], edges[..., 1:] - edges[..., :-1]
+
+
+def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
+    """The slots of a grid, by numbers of multiples: those between records, and in turn the multiples of records.
+
+    Records that are equal have one multiple, at the slot in their middle: 2 i after i records, 2 i - 1 at the i-th one.
+    """
+    resolution = asked.resolution
+    assert resolution is not None
+    x, low, high = (to_multiples(a, resolution) for a in (asked.values, asked.lower[..., None], asked.upper[..., None]))
+    n, i = asked.count[..., None], jnp.arange(1, x.shape[-1] + 1, dtype=jnp.int32)
+    x = jnp.where(i <= n, x, high + 1)
+    edges = concatenate(low - 1, x, high + 1)
+    new = edges[..., 1:] > edges[..., :-1]  # n_max + 1
+    first = jax.lax.cummax(jnp.where(new[..., :-1], i, 0), axis=x.ndim - 1)
+    last = jax.lax.cummin(jnp.where(new[..., 1:] | (i == n), i, np.int32(2**30)), axis=x.ndim - 1, reverse=True)
+    middle = jnp.where(i <= n, first + last, 0)  # twice the middle of the records that equal the i-th
+    gap = edges[..., 1:] - edges[..., :-1] - 1
+    # After the i-th record: a gap, or the middle of records that are equal.
+    after = jnp.concatenate([jnp.zeros((*x.shape[:-1], 1), bool), middle == 2 * i + 1], axis=-1)
+    between = jnp.where(after, 1.0, jnp.maximum(gap, 0.0)).astype(x.dtype)
+    left = jnp.where(gap < 0, edges[..., :-1], edges[..., :-1] + 1)
+    at = (middle == 2 * i).astype(x.dtype)
+
+    def woven(a: jax.Array, b: jax.Array) -> jax.Array:
+        pairs = jnp.stack([a[..., :-1], jnp.broadcast_to(b, a[..., :-1].shape)], axis=-1)
+        return jnp.concatenate([pairs.reshape(*a.shape[:-1], 2 * b.shape[-1]), a[..., -1:]], axis=-1)
+
+    return woven(left, x), woven(between, at)
+
+
+def guarantee(asked: SortedRecords, epsilon: float) -> Guarantee:
+    """Return what one draw of :func:`joint_quantiles` costs, for all quantiles together.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> print(guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap"), 0.5))
+    0.5-DP and 0.5-bounded-range under swap neighbors
+    """
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, cost, asked.neighbors)

@@ -1,0 +1,201 @@
+"""Several quantiles in one draw: against a plain sum over all tuples, exact losses, and draws."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpjax
+from dpjax.mechanisms.joint_quantiles import guarantee
+from tests.support import statistics
+
+CELLS = 4
+GOLDEN = [  # BEYOND the papers: grid 0..3, data (0, 1, 1, 3), q = (1/4, 3/4), epsilon 1, R = 10
+    *(0.058722139444198, 0.128649184264820, 0.127629255953019, 0.099282081321143, 0.099282081321143),
+    *(0.142771581254444, 0.128649184264820, 0.076747849101649, 0.079544503630566, 0.058722139444198),
+]
+LEVELS = {1: ["0.3"], 2: ["0.25", "0.75"], 3: ["0.2", "0.5", "0.7"]}
+
+
+def tuples(m):
+    return np.array(list(itertools.combinations_with_replacement(range(CELLS), m)))
+
+
+def reference(x, qs, epsilon, reach, spacing=1, flat=True, together=True):
+    """Logarithms of the unnormalised weights of all tuples, as the head of the mechanism's file writes them."""
+    x, q, rate = np.asarray(x, float), np.array([0.0, *map(float, qs), 1.0]), epsilon / 2
+    y = tuples(len(qs))
+    rank = (x < y[..., None]).sum(-1) + (x == y[..., None]).sum(-1) / 2 + 0.5
+    ends = np.ones((len(y), 1)), np.full((len(y), 1), len(x))
+    steps, middle = np.diff(np.concatenate([ends[0], rank, ends[1]], axis=1)), len(x) - 1
+    numbers = [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0]
+    terms = [np.exp(-rate * np.abs(steps - np.diff(q) * n).sum(-1)) for n in numbers]
+    rest = 2 * np.exp(-rate * (reach + 1)) / -np.expm1(-rate) if flat else 0.0
+    weights = np.sum(terms, axis=0) + rest
+    return np.log(np.where(together | (np.diff(y, axis=1) > 0).all(-1), weights, 0.0) + 1e-300)
+
+
+def all_datasets(most):
+    return [rows for n in range(most + 1) for rows in itertools.combinations_with_replacement(range(CELLS), n)]
+
+
+def log_probabilities(rows, qs, epsilon, neighbors="add_remove", **options):
+    """Of all tuples, a row for each dataset."""
+    padded = np.array([[*row, *[0] * (4 - len(row))] for row in rows], float)
+    count = jnp.array([len(row) for row in rows], jnp.int32)
+    asked = dpjax.quantiles(padded, qs, lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1, count=count)
+    distribution = dpjax.joint_quantiles(asked, epsilon, **options)
+    return np.asarray(distribution.log_prob(tuples(len(qs))[:, None, :])).T
+
+
+def pairs(rows, neighbors):
+    number = {row: i for i, row in enumerate(rows)}
+    found = []
+    for row, i in number.items():
+        if neighbors == "add_remove":
+            found += [(i, number[more]) for v in range(CELLS) if (more := tuple(sorted((*row, v)))) in number]
+        else:
+            swapped = {tuple(sorted((*row[:k], v, *row[k + 1 :]))) for k in range(len(row)) for v in range(CELLS)}
+            found += [(i, number[other]) for other in swapped]
+    return np.array(found)
+
+
+def losses(logs, found):
+    """The largest loss, and the largest range of one pair."""
+    difference = logs[found[:, 0]] - logs[found[:, 1]]
+    return np.abs(difference).max(), (difference.max(-1) - difference.min(-1)).max()
+
+
+def test_golden_numbers(x64):
+    logs = log_probabilities([(0, 1, 1, 3)], LEVELS[2], 1.0, reach=10, terms=21)
+    np.testing.assert_allclose(np.exp(logs[0]), GOLDEN, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("m", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_no_neighbour_loses_more_than_epsilon(m, x64):
+    rows = all_datasets(4)
+    found, same_size = pairs(rows, "add_remove"), [row for row in rows if len(row) == 4]
+    for reach, terms in [(1, 3), (3, 2), (30, 7), (30, 61)]:
+        for epsilon in (0.5, 2.0):
+            logs = log_probabilities(rows, LEVELS[m], epsilon, reach=reach, terms=terms)
+            np.testing.assert_allclose(np.exp(logs).sum(-1), 1, rtol=1e-12)
+            loss, width = losses(logs, found)
+            assert max(loss, width) <= epsilon * (1 + 1e-9)
+            if m == 1:
+                assert width >= epsilon * (1 - 1e-9)  # attained
+            else:
+                spacing = -(-(2 * reach + 1) // terms)
+                expected = reference(rows[40], LEVELS[m], epsilon, reach, spacing)
+                np.testing.assert_allclose(logs[40] - logs[40][0], expected - expected[0], atol=1e-12)
+    padded = log_probabilities(same_size, LEVELS[m], 2.0, "swap")
+    assert max(losses(padded, pairs(same_size, "swap"))) <= 2.0 * (1 + 1e-9)
+    assert max(losses(padded, pairs(same_size, "swap"))) >= 1.5
+
+
+def test_what_must_fail():
+    rows = all_datasets(4)
+    found = pairs(rows, "add_remove")
+
+    def largest(**options):
+        logs = np.array([reference(row, LEVELS[2], 1.0, 1, **options) for row in rows])
+        logs -= np.log(np.exp(logs).sum(-1, keepdims=True))
+        return max(losses(logs, found))
+
+    assert largest() <= 1 + 1e-9
+    assert largest(flat=False) > 1.1
+    # Without tuples that share a slot of the line, the support is that of the data: records that are equal leave no room.
+    some = dpjax.quantiles(np.array([[0.0, 1, 1, 1], [0, 1, 1, 2]]), ["0.25", "0.75"], lower=0, upper=3, neighbors="add_remove")
+    widths = np.asarray(dpjax.joint_quantiles(some, 1.0).width)
+    assert (widths > 0).sum(-1).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+def test_marginals_are_sums_over_all_tuples(neighbors, x64):
+    rows, m = [(0, 1, 1, 3), (2, 2, 2, 2), (0, 0, 0, 3)], 3
+    asked = dpjax.quantiles(np.array(rows, float), LEVELS[m], lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1)
+    distribution = dpjax.joint_quantiles(asked, np.array([0.3, 1.0, 4.0]), reach=2, terms=3)
+    y = tuples(m)
+    mass = np.exp(np.asarray(distribution.log_prob(y[:, None, :])))[..., None]  # (tuples, rows, 1)
+    marginals = distribution.marginals()
+    assert marginals.batch_shape == (3, 3)
+    for point in (-1.0, 0.0, 1.0, 1.5, 2.0, 3.0, 4.0):
+        np.testing.assert_allclose(marginals.cdf(point), (mass * (y <= point)[:, None]).sum(0), atol=1e-13)
+        np.testing.assert_allclose(marginals.mean_abs_error(point), (mass * abs(y - point)[:, None]).sum(0), atol=1e-13)
+    mean = (mass * y[:, None]).sum(0)
+    np.testing.assert_allclose(marginals.mean(), mean, atol=1e-13)
+    np.testing.assert_allclose(marginals.variance(), (mass * (y[:, None] - mean) ** 2).sum(0), atol=1e-13)
+    cdf = np.array([(mass * (y <= v)[:, None]).sum(0) for v in range(CELLS)])
+    for p in (0.05, 0.5, 0.83):
+        np.testing.assert_array_equal(marginals.quantile(p), (cdf < p).sum(0))
+
+
+def test_on_the_line_draws_have_the_marginals(x64):
+    x = np.array([1.0, 1, 2.5, 2.7, 6, 9])
+    asked = dpjax.quantiles(x, ["0.3", "0.5", "0.6"], lower=0, upper=10, neighbors="add_remove")
+    distribution = dpjax.joint_quantiles(asked, 1.0, reach=4, terms=9)
+    draws = np.asarray(distribution.sample(jax.random.key(0), (20_000,)))
+    assert (np.diff(draws, axis=1) >= 0).all()
+    assert draws.min() >= 0
+    assert draws.max() <= 10
+    marginals = distribution.marginals()
+    for k in range(3):
+        statistics.assert_follows(draws[:, k], lambda y, k=k: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., k])
+    statistics.assert_rejected(draws[:, 0], lambda y: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., 1])
+    np.testing.assert_allclose(marginals.cdf(marginals.quantile(0.3)), 0.3, atol=1e-12)
+    density = np.exp(np.asarray(distribution.log_prob(np.array([[0.5, 3.0, 7.0], [3.0, 0.5, 7.0], [0.5, 3.0, 11.0]]))))
+    assert density[0] > 0
+    assert density[1] == 0
+    assert density[2] == 0
+
+
+def test_draws_of_tuples_have_their_probabilities(x64):
+    logs = log_probabilities([(0, 1, 1, 3)], LEVELS[3], 1.0, reach=2, terms=3)
+    asked = dpjax.quantiles(np.array([0.0, 1, 1, 3]), LEVELS[3], lower=0, upper=3, neighbors="add_remove", resolution=1)
+    draws = np.asarray(dpjax.joint_quantiles(asked, 1.0, reach=2, terms=3).sample(jax.random.key(1), (20_000,)))
+    number = {tuple(y): i for i, y in enumerate(tuples(3))}
+    counts = np.bincount([number[tuple(y)] for y in draws.astype(int)], minlength=len(number))
+    statistics.assert_counts_follow(counts, np.exp(logs[0]))
+    statistics.assert_counts_rejected(counts, np.full(len(number), 1 / len(number)))
+
+
+def test_draws_do_not_depend_on_padding_and_further_rows():
+    x = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
+    options = {"lower": -5, "upper": 5, "neighbors": "add_remove"}
+    count = jnp.array([40, 7, 0], jnp.int32)
+
+    @jax.jit
+    def draw(x, count, epsilon):
+        return dpjax.joint_quantiles(dpjax.quantiles(x, ["0.25", "0.5"], count=count, **options), epsilon).sample(key, (5,))
+
+    key, epsilon = jax.random.key(3), jnp.array([1.0, 0.5, 2.0])
+    together = draw(x, count, epsilon)
+    assert together.shape == (5, 3, 2)
+    assert np.isfinite(together).all()
+    np.testing.assert_array_equal(draw(x[:1], count[:1], epsilon[:1]), together[:, :1])
+    np.testing.assert_array_equal(draw(np.pad(x, ((0, 0), (0, 9))), count, epsilon), together)
+
+
+def test_data_never_raise_and_bad_parameters_do():
+    wild = np.array([[np.nan, np.inf, -np.inf, 1e30, 0.0], [np.nan] * 5])
+    options = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
+    asked = dpjax.quantiles(wild, ["0.25", "0.5"], **options)
+    draws = dpjax.joint_quantiles(asked, jnp.array([1.0, jnp.nan])).sample(jax.random.key(0), 4)
+    assert np.isfinite(draws[:, 0]).all()
+    assert np.isnan(draws[:, 1]).all()
+    for bad in ({"epsilon": 0.0}, {"epsilon": 1.0, "terms": 1}, {"epsilon": 1.0, "reach": -1}):
+        with pytest.raises(ValueError, match=r"epsilon|terms|reach"):
+            dpjax.joint_quantiles(asked, **bad)
+    with pytest.raises(TypeError, match="SortedRecords"):
+        dpjax.joint_quantiles(dpjax.median(wild, **options), 1.0)
+    for levels in ([], ["0.5", "0.5"], ["0.5", "0.2"], [0.0], [1.5]):
+        with pytest.raises(ValueError, match=r"qs|q must"):
+            dpjax.quantiles(wild, levels, **options)
+    with pytest.raises(TypeError, match="static"):
+        dpjax.quantiles(wild, [jnp.asarray(0.5)], **options)
+
+
+def test_guarantee():
+    asked = dpjax.quantiles(jnp.arange(5.0), ["0.5"], lower=0, upper=5, neighbors="swap")
+    assert str(guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
