@@ -22,6 +22,7 @@ from dpjax.mechanisms import (
     smooth_cauchy,
     smooth_laplace,
     smooth_laplace_log_normal,
+    unbounded_quantile,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "smooth_cauchy",
     "smooth_laplace",
     "smooth_laplace_log_normal",
+    "unbounded_quantile",
 ]
