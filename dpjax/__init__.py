@@ -37,6 +37,7 @@ from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
 from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
+from dpjax.mechanisms.unbounded_quantile import unbounded_quantile
 from dpjax.sensitivity import (
     CandidateScores,
     DownSensitivity,
@@ -140,6 +141,7 @@ __all__ = [
     "statistics",
     "triangle_count",
     "triangle_count_of_edges",
+    "unbounded_quantile",
     "user_sum",
     "variance",
 ]

@@ -35,6 +35,7 @@ from dpjax import (
     smooth_laplace_log_normal,
     smooth_sensitivity,
     triangle_count,
+    unbounded_quantile,
     variance,
 )
 from dpjax.mechanisms.bounded_loss import bounded_loss_distribution
@@ -126,6 +127,9 @@ PIPELINES = {
     ),
     "exponential": lambda x, eps, a, b: exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
     "permute and flip": lambda x, eps, a, b: permute_and_flip(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+    "unbounded quantile": lambda x, eps, a, b: unbounded_quantile(
+        x, 0.9, eps, lower=a, neighbors="add_remove", base=1.1, overshoot=0.05 * b, steps=30
+    ),
     "duff of a mode": lambda x, eps, a, b: duff(mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps),
     "bounded noise laplace": lambda x, eps, a, b: bounded_noise_laplace(jnp.mean(x, -1), eps, sensitivity=b - a, delta=1e-3),
     "laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a),

@@ -23,6 +23,7 @@ from dpjax.mechanisms import (
     smooth_cauchy,
     smooth_laplace,
     smooth_laplace_log_normal,
+    unbounded_quantile,
 )
 
 __all__ = [
@@ -43,4 +44,5 @@ __all__ = [
     "smooth_cauchy",
     "smooth_laplace",
     "smooth_laplace_log_normal",
+    "unbounded_quantile",
 ]
