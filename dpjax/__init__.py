@@ -15,6 +15,7 @@ from dpjax.distributions import (
     JointQuantiles,
     LaplaceLogNormal,
     PiecewiseExponential,
+    QuantileCdf,
     QuantileMarginals,
     Rounded,
     Tails,
@@ -32,6 +33,7 @@ from dpjax.mechanisms.noisy_tree import noisy_tree
 from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms.private_cdf import private_cdf
 from dpjax.mechanisms.propose_test_release import ProposeTestRelease, propose_test_release
 from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
@@ -84,6 +86,7 @@ __all__ = [
     "LocalSensitivity",
     "PiecewiseExponential",
     "ProposeTestRelease",
+    "QuantileCdf",
     "QuantileMarginals",
     "Rounded",
     "SensitivityProfile",
@@ -121,6 +124,7 @@ __all__ = [
     "order_statistic",
     "permute_and_flip",
     "piecewise_laplace",
+    "private_cdf",
     "propose_test_release",
     "quantile",
     "quantiles",

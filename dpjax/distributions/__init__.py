@@ -8,6 +8,7 @@ from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions.quantile_cdf import QuantileCdf
 from dpjax.distributions.quantile_marginals import QuantileMarginals
 from dpjax.distributions.rounded import Rounded
 
@@ -19,6 +20,7 @@ __all__ = [
     "JointQuantiles",
     "LaplaceLogNormal",
     "PiecewiseExponential",
+    "QuantileCdf",
     "QuantileMarginals",
     "Rounded",
     "Tails",

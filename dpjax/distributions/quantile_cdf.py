@@ -1,0 +1,129 @@
+"""A distribution on the line by some of its quantiles: what private quantiles say about the data they were drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.distributions.base import Distribution, compiled, draws_first
+from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.random.keys import fold_in_range, row_words
+from dpjax.random.noise import uniform_from_words
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class QuantileCdf(Distribution):
+    """The distribution with given quantiles, even between them; its cdf is piecewise linear, with a jump where quantiles are equal.
+
+    Made of private quantiles it is private at no further cost: a cdf, a histogram, and by ``sample`` records like those of the
+    data. Leading axes are a batch.
+
+    Attributes:
+        values: ascending, ``(..., m + 2)``, from the lower to the upper bound.
+        levels: the probability up to each of them, ascending from 0 to 1, ``(m + 2,)``.
+
+    >>> import jax.numpy as jnp
+    >>> ages = QuantileCdf(jnp.array([0.0, 30.0, 45.0, 120.0]), jnp.array([0.0, 0.25, 0.75, 1.0]))
+    >>> ages.cdf(jnp.array([15.0, 30.0, 37.5])).tolist(), float(ages.quantile(0.5))
+    ([0.125, 0.25, 0.5], 37.5)
+    >>> ages.histogram([0, 30, 45, 120]).tolist()
+    [0.25, 0.5, 0.25]
+    """
+
+    values: jax.Array
+    levels: jax.Array
+
+    @staticmethod
+    def through(quantiles: jax.Array, levels: Iterable[Any], lower: jax.Array, upper: jax.Array) -> QuantileCdf:
+        """Return the distribution with these quantiles, ``(..., m)``, at static levels, and the bounds ``(...)``."""
+        values = concatenate(lower[..., None], quantiles, upper[..., None])
+        return QuantileCdf(values, jnp.asarray(np.array([0.0, *map(float, levels), 1.0]), quantiles.dtype))
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The leading axes of ``values``."""
+        return self.values.shape[:-1]
+
+    @property
+    def dtype(self) -> Any:
+        """That of the values."""
+        return self.values.dtype
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The lower and the upper bound."""
+        return self.values[..., 0], self.values[..., -1]
+
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+        draws = int(np.prod(shape))
+        words = fold_in_range(row_words(key, self.batch_shape, first), draws)
+        uniform = jnp.moveaxis(uniform_from_words(words, self.dtype).value, -1, 0)
+        return draws_first(jnp.moveaxis(self.quantile(uniform), 0, -1), shape)
+
+    @compiled
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""
+        return self._read(jnp.asarray(y), self.values, self.levels)
+
+    @compiled
+    def quantile(self, p: ArrayLike) -> jax.Array:
+        """The inverse of :meth:`cdf`, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1]."""
+        p = jnp.asarray(p)
+        return jnp.where((p >= 0) & (p <= 1), self._read(p, self.levels, self.values), jnp.nan)
+
+    def histogram(self, edges: ArrayLike) -> jax.Array:
+        """The probability of each bin ``(edges[i], edges[i + 1]]``, ``(..., bins)``; a first one at the lower bound includes it.
+
+        Args:
+            edges: ascending, ``(bins + 1,)``.
+        """
+        ends = checks.float_array("edges", edges).astype(self.dtype)
+        if ends.ndim != 1 or ends.shape[0] < 2:
+            raise ValueError(f"edges must be two or more ascending numbers, got shape {ends.shape}.")
+        upto = jnp.moveaxis(self.cdf(ends.reshape(-1, *[1] * len(self.batch_shape))), 0, -1)
+        first = jnp.where(ends[0] <= self.values[..., :1], 0.0, upto[..., :1])
+        return jnp.diff(jnp.concatenate([first, upto[..., 1:]], axis=-1), axis=-1)
+
+    def mean(self) -> jax.Array:
+        """E[Y], of shape ``batch_shape``."""
+        return jnp.sum(jnp.diff(self.levels) * self._middles(), axis=-1)
+
+    def variance(self) -> jax.Array:
+        """E[(Y - E[Y])^2], of shape ``batch_shape``."""
+        around = self._middles() - self.mean()[..., None]
+        return jnp.sum(jnp.diff(self.levels) * (around**2 + jnp.diff(self.values) ** 2 / 12), axis=-1)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the cdf of each row with matplotlib, which has to be installed, and return the axes."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            _, axes = plt.subplots()
+        for row in np.asarray(self.values).reshape(-1, self.values.shape[-1]):
+            axes.plot(row, np.asarray(self.levels))
+        axes.set(xlabel="value", ylabel="share of records up to it", ylim=(0, 1))
+        return axes
+
+    def _middles(self) -> jax.Array:
+        return (self.values[..., 1:] + self.values[..., :-1]) / 2
+
+    def _read(self, at: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        """The line through the points (x, y), at some places; the last of points with the same x."""
+        batch = jnp.broadcast_shapes(at.shape, self.batch_shape)
+        place = jnp.broadcast_to(at, batch)[..., None]
+        x, y = (broadcast_rows(a, batch) for a in (x, y))
+        last = x.shape[-1] - 1
+        after = jnp.sum(x <= place, axis=-1, keepdims=True, dtype=jnp.int32)
+        low, high = jnp.clip(after - 1, 0, last), jnp.clip(after, 0, last)
+        near, far, start, end = take(x, low), take(x, high), take(y, low), take(y, high)
+        share = jnp.where(far > near, (place - near) / jnp.where(far > near, far - near, 1.0), 0.0)
+        found = jnp.where(jnp.isnan(place), jnp.nan, start * (1 - share) + end * share)
+        return found[..., 0]

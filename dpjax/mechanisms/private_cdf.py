@@ -1,0 +1,56 @@
+"""A private cdf: several private quantiles in one draw, joined by straight lines."""
+
+from __future__ import annotations
+
+import jax
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.distributions.quantile_cdf import QuantileCdf
+from dpjax.mechanisms import joint_quantiles as joint
+from dpjax.sensitivity.sorted_records import SortedRecords
+
+
+def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike) -> QuantileCdf:
+    """Draw all quantiles that are asked and return the cdf through them, from 0 at the lower bound to 1 at the upper one.
+
+    It is monotone by construction, and what is made of it (a histogram, a mean, synthetic records) costs nothing more.
+
+    Args:
+        key: a scalar typed threefry key.
+        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``; its levels are where the cdf is drawn.
+        epsilon: positive, for the whole cdf; broadcasts against ``(...)``.
+
+    Returns:
+        A :class:`QuantileCdf` of the broadcast batch shape.
+
+    Raises:
+        TypeError: if ``asked`` is not a :class:`SortedRecords`.
+        ValueError: an ``epsilon`` that is not positive.
+
+    Privacy:
+        That of :func:`dpjax.joint_quantiles`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> x = jnp.linspace(0.0, 1.0, 1001) ** 2
+    >>> asked = quantiles(x, [0.2, 0.4, 0.6, 0.8], lower=0, upper=1, neighbors="add_remove")
+    >>> cdf = private_cdf(jax.random.key(0), asked, 1.0)
+    >>> abs(float(cdf.cdf(0.25)) - 0.5) < 0.05
+    True
+    """
+    checks.instance("private_cdf", asked, SortedRecords, "from dpjax.quantiles")
+    draws = joint.joint_quantiles(asked, epsilon).sample(key)
+    return QuantileCdf.through(draws, asked.levels, asked.lower, asked.upper)
+
+
+def guarantee(asked: SortedRecords, epsilon: float) -> Guarantee:
+    """Return what one :func:`private_cdf` costs.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> print(guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="add_remove"), 0.5))
+    0.5-DP and 0.5-bounded-range under add_remove neighbors
+    """
+    return joint.guarantee(asked, epsilon)
