@@ -43,7 +43,7 @@ class JointQuantiles:
         sum over N of exp(-rate * sum over k of |d_k - p_k N|) + 2 exp(-rate (reach + 1)) / (1 - exp(-rate))
 
     over the multiples N of a public spacing, ceil((2 reach + 1) / terms), that are at most ``reach`` away from n - 1. If
-    ``terms`` is 1, the sum is its term for N = n - 1 alone. Leading axes are a batch. It is a pytree.
+    ``terms`` is 1, there is only the term for N = ``number``. Leading axes are a batch. It is a pytree.
 
     Attributes:
         left: the first point of each slot, ``(..., J)``. A slot is a stretch of the line without a record, of rank j + 1/2. With a
@@ -52,6 +52,7 @@ class JointQuantiles:
         count: n, int32 ``(...)``.
         rate: float ``(...)``.
         reach: int32 ``(...)``.
+        number: int32 ``(...)``.
         levels: static, the m quantile levels.
         terms: static.
         resolution: static, what draws are multiples of, or None.
@@ -65,6 +66,7 @@ class JointQuantiles:
     count: jax.Array
     rate: jax.Array
     reach: jax.Array
+    number: jax.Array
     levels: tuple[Fraction, ...] = field(kw_only=True, metadata={"static": True})
     terms: int = field(kw_only=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
@@ -73,7 +75,7 @@ class JointQuantiles:
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields, without the axis of slots."""
         rows = self.left.shape[:-1], self.width.shape[:-1]
-        return jnp.broadcast_shapes(*rows, self.count.shape, self.rate.shape, self.reach.shape)
+        return jnp.broadcast_shapes(*rows, *(a.shape for a in (self.count, self.rate, self.reach, self.number)))
 
     @property
     def event_shape(self) -> tuple[int]:
@@ -144,7 +146,7 @@ class JointQuantiles:
 def _by_rows(law: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Array, chains: bool = True) -> Any:
     """Join ``compute(rows, *arrays)`` over chunks of rows: the fields and arrays are ``(B, k)`` there, results ``(B, ...)``."""
     batch = law.batch_shape
-    spread = replace(law, count=law.count[..., None], rate=law.rate[..., None], reach=law.reach[..., None])
+    spread = _as_rows(law)
     kept = law.width.shape[-1] * (4 * law.terms * len(law.levels) if chains else len(law.levels))
     rows, size = prod(batch), max(_MEMORY // max(kept, 1), 1)
 
@@ -163,6 +165,12 @@ def _by_rows(law: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Arra
     return jax.tree.map(lambda a: a.reshape(*batch, *a.shape[1:]), found)
 
 
+def _as_rows(law: JointQuantiles) -> JointQuantiles:
+    """The distribution with an axis of one where it has none of slots."""
+    names = ("count", "rate", "reach", "number")
+    return replace(law, **{name: getattr(law, name)[..., None] for name in names})
+
+
 def _lengths(law: JointQuantiles) -> tuple[list[int], int]:
     """The differences of the levels, the first from 0 and the last to 1, as integers over a common denominator."""
     parts, whole = level_parts(law.levels)
@@ -171,9 +179,9 @@ def _lengths(law: JointQuantiles) -> tuple[list[int], int]:
 
 def _numbers(law: JointQuantiles) -> tuple[jax.Array, jax.Array]:
     """The terms N, int32 ``(B, T)``, and which of them count."""
-    middle = law.count - 1
     if law.terms == 1:
-        return middle, jnp.ones(middle.shape, bool)
+        return law.number, jnp.ones(law.number.shape, bool)
+    middle = law.count - 1
     spacing = (2 * law.reach + law.terms) // np.int32(law.terms)
     first = -((law.reach - middle) // spacing) * spacing
     number = first + spacing * jnp.arange(law.terms, dtype=jnp.int32)
@@ -320,7 +328,7 @@ def _masses(law: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 def _log_prob(law: JointQuantiles, y: jax.Array) -> jax.Array:
     batch = jnp.broadcast_shapes(law.batch_shape, y.shape[:-1])
     point = y if law.resolution is None else to_multiples(y, law.resolution)
-    spread = replace(law, count=law.count[..., None], rate=law.rate[..., None], reach=law.reach[..., None])
+    spread = _as_rows(law)
     # The slot of a value: the last one that has width and begins up to it.
     begun = (law.left[..., None, :] <= point[..., None]) & (law.width[..., None, :] > 0)
     slot = jnp.max(jnp.where(begun, jnp.arange(law.width.shape[-1], dtype=jnp.int32), -1), axis=-1)

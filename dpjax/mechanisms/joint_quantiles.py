@@ -22,13 +22,16 @@ multiples of a spacing, for N is a nuisance: n is private, and no better known t
 
 **Swap.** n is public, and the sum of |d_k - p_k (n - 1)| changes by at most 2: JointExp, with one term.
 
-A single quantile has |r(y) - h| / max(q, 1 - q) as its best cost under add/remove, and needs no sum.
+A public n, or a guess of it, makes A the single number n - 1. It never leaves the sum, which needs no flat term then.
+
+A single quantile has |r(y) - h| / max(q, 1 - q) as its least cost under add/remove, and needs no sum.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from math import log
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +48,9 @@ from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
 
 
-def joint_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, reach: int | None = None, terms: int = 32) -> JointQuantiles:
+def joint_quantiles(
+    asked: SortedRecords, epsilon: ArrayLike, *, n: ArrayLike | None = None, reach: int | None = None, terms: int = 32
+) -> JointQuantiles:
     """Return the joint distribution of all quantiles that are asked, under one epsilon.
 
     At epsilon = 1 the deciles of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)) are off by 435 in the mean, where JointExp is off
@@ -54,6 +59,9 @@ def joint_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, reach: int | No
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
         epsilon: positive, broadcasts against ``(...)``.
+        n: under add/remove: the number of records, integers that broadcast against ``(...)``, if it is public; or what is known of
+            it. Then there is one term, N = n - 1, and no sum: the error is about 10 % smaller and the cost ``terms`` times. Privacy
+            does not need it to be right; if it is off by more than a few times m / epsilon, quantiles are further off.
         reach: static, R: how far from the number of records the terms go. By default 16.6 m / (epsilon / 2), and then the flat term
             has next to no probability if the range of the data is up to 2^24 times the distance of records near the quantiles.
         terms: static, at least 2: how many terms. More than 32 lower the error by a few percent at most.
@@ -87,24 +95,45 @@ def joint_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, reach: int | No
     terms = checks.static_integer("terms", terms, 2)
     rate = checks.positive("epsilon", epsilon, asked.dtype) / 2
     fits(asked.batch_shape, epsilon=rate.shape)
+    if n is not None:
+        if asked.neighbors == "swap":
+            raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
+        n = _public_size(n)
+        fits(asked.batch_shape, n=n.shape)
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32
     if reach is not None:
         reach = checks.static_integer("reach", reach, 0, most)
-    return _distribution(asked, rate, reach, most, terms)
+    return _distribution(asked, rate, n, reach, most, terms)
 
 
 @partial(jax.jit, static_argnames=("reach", "most", "terms"))
-def _distribution(asked: SortedRecords, rate: jax.Array, reach: int | None, most: int, terms: int) -> JointQuantiles:
+def _distribution(
+    asked: SortedRecords, rate: jax.Array, n: jax.Array | None, reach: int | None, most: int, terms: int
+) -> JointQuantiles:
     m, q = len(asked.levels), asked.levels[0]
     far = jnp.minimum(jnp.ceil(m * _RANGE / rate), most) if reach is None else jnp.asarray(reach)
     if asked.neighbors == "swap":  # the sum over t has one term, and a sensitivity of 2
         rate, terms = rate / 2, 1
+    elif n is not None:
+        terms = 1
     elif m == 1:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
         rate, terms = rate / (2 * float(max(q, 1 - q))), 1
     left, width = _line(asked) if asked.resolution is None else _grid(asked)
-    return JointQuantiles(
-        left, width, asked.count, rate, far.astype(jnp.int32), levels=asked.levels, terms=terms, resolution=asked.resolution
-    )
+    number = (asked.count if n is None else jnp.minimum(n, most)) - 1
+    static: Any = {"levels": asked.levels, "terms": terms, "resolution": asked.resolution}
+    return JointQuantiles(left, width, asked.count, rate, far.astype(jnp.int32), number, **static)
+
+
+def _public_size(n: ArrayLike) -> jax.Array:
+    """A public number of records, int32."""
+    number = n if isinstance(n, jax.Array) else np.asarray(n)
+    if not jnp.issubdtype(number.dtype, jnp.integer):
+        raise ValueError(f"n must hold integers, got dtype {number.dtype}.")
+    if isinstance(number, jax.Array):
+        return jnp.maximum(number, 0).astype(jnp.int32)
+    if np.any(number < 0):
+        raise ValueError(f"n must not be negative, got {n}.")
+    return jnp.asarray(np.minimum(number, 2**30).astype(np.int32))
 
 
 def _line(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:

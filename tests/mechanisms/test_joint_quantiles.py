@@ -23,18 +23,17 @@ def tuples(m):
     return np.array(list(itertools.combinations_with_replacement(range(CELLS), m)))
 
 
-def reference(x, qs, epsilon, reach, spacing=1, flat=True, together=True):
+def reference(x, qs, epsilon, reach, spacing=1, flat=True, number=None):
     """Logarithms of the unnormalised weights of all tuples, as the head of the mechanism's file writes them."""
     x, q, rate = np.asarray(x, float), np.array([0.0, *map(float, qs), 1.0]), epsilon / 2
     y = tuples(len(qs))
     rank = (x < y[..., None]).sum(-1) + (x == y[..., None]).sum(-1) / 2 + 0.5
     ends = np.ones((len(y), 1)), np.full((len(y), 1), len(x))
     steps, middle = np.diff(np.concatenate([ends[0], rank, ends[1]], axis=1)), len(x) - 1
-    numbers = [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0]
+    numbers = [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0] if number is None else [number]
     terms = [np.exp(-rate * np.abs(steps - np.diff(q) * n).sum(-1)) for n in numbers]
     rest = 2 * np.exp(-rate * (reach + 1)) / -np.expm1(-rate) if flat else 0.0
-    weights = np.sum(terms, axis=0) + rest
-    return np.log(np.where(together | (np.diff(y, axis=1) > 0).all(-1), weights, 0.0) + 1e-300)
+    return np.log(np.sum(terms, axis=0) + (rest if number is None else 0.0))
 
 
 def all_datasets(most):
@@ -89,6 +88,12 @@ def test_no_neighbour_loses_more_than_epsilon(m, x64):
                 spacing = -(-(2 * reach + 1) // terms)
                 expected = reference(rows[40], LEVELS[m], epsilon, reach, spacing)
                 np.testing.assert_allclose(logs[40] - logs[40][0], expected - expected[0], atol=1e-12)
+    for n in (3, 9):  # right or not
+        logs = log_probabilities(rows, LEVELS[m], 2.0, n=n)
+        loss, width = losses(logs, found)
+        assert 1.5 <= max(loss, width) <= 2.0 * (1 + 1e-9)
+        expected = reference(rows[40], LEVELS[m], 2.0, 0, number=n - 1)
+        np.testing.assert_allclose(logs[40] - logs[40][0], expected - expected[0], atol=1e-12)
     padded = log_probabilities(same_size, LEVELS[m], 2.0, "swap")
     assert max(losses(padded, pairs(same_size, "swap"))) <= 2.0 * (1 + 1e-9)
     assert max(losses(padded, pairs(same_size, "swap"))) >= 1.5
@@ -187,6 +192,10 @@ def test_data_never_raise_and_bad_parameters_do():
     for bad in ({"epsilon": 0.0}, {"epsilon": 1.0, "terms": 1}, {"epsilon": 1.0, "reach": -1}):
         with pytest.raises(ValueError, match=r"epsilon|terms|reach"):
             dpjax.joint_quantiles(asked, **bad)
+    with pytest.raises(ValueError, match="n must"):
+        dpjax.joint_quantiles(asked, 1.0, n=-1)
+    with pytest.raises(ValueError, match="public"):
+        dpjax.joint_quantiles(dpjax.quantiles(wild, ["0.5"], **options | {"neighbors": "swap"}), 1.0, n=5)
     with pytest.raises(TypeError, match="SortedRecords"):
         dpjax.joint_quantiles(dpjax.median(wild, **options), 1.0)
     for levels in ([], ["0.5", "0.5"], ["0.5", "0.2"], [0.0], [1.5]):

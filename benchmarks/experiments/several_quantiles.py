@@ -1,0 +1,126 @@
+"""Several private quantiles of incomes under one epsilon: the joint draw against JointExp, the recursion, and one draw for each.
+
+python benchmarks/experiments/several_quantiles.py [--json FILE] [--png FILE]
+
+Datasets of 1000 records are drawn from each population; all mechanisms get the same. Columns of the table are mean absolute errors,
+averaged over quantiles and datasets, with the standard error of those that are drawn:
+
+    joint               dpjax.joint_quantiles under add/remove, exact
+    known n             the same, with the number of records as its public n
+    JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy: 500 draws of each dataset
+    recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 500 draws of each dataset
+    independent         piecewise Laplace for each quantile at its share of epsilon, exact
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+import dpjax
+import output
+
+RECORDS, DATASETS, DRAWS, SEED = 1000, 4, 500, 2026
+DECILES, QUARTILES = [f"0.{k}" for k in range(1, 10)], ["0.25", "0.5", "0.75"]
+BOUNDS = {"incomes": (0.0, 1e6), "normal": (-10.0, 10.0)}
+CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [("incomes", QUARTILES, 1.0), ("normal", DECILES, 1.0)]
+
+
+def population(name: str) -> np.ndarray:
+    """Datasets ``(datasets, records)``."""
+    normal = np.random.default_rng(SEED).normal(size=(DATASETS, RECORDS))
+    return np.exp(10.5 + 0.8 * normal) if name == "incomes" else normal
+
+
+def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, upper: float, draws: int, seed: int) -> np.ndarray:
+    """Draws ``(draws, m)`` of JointExp under add/remove: utility minus the sum of |n_k - n p_k|, of sensitivity 2 (1 - min p)."""
+    generator, n, m = np.random.default_rng(seed), len(x), len(levels)
+    share = np.diff([0.0, *levels, 1.0])
+    rate = epsilon / (4 * (1 - share.min()))
+    edges = np.concatenate([[lower], np.sort(np.clip(x, lower, upper)), [upper]])
+    width, number = np.diff(edges) / (upper - lower), np.arange(n + 1)
+    distance = number[:, None] - number  # [to, from]
+
+    def step(k: int) -> np.ndarray:  # of quantile k + 1, from an interval further down
+        return np.where(distance > 0, np.exp(-rate * np.abs(distance - n * share[k])), 0.0)
+
+    end = np.exp(-rate * np.abs(n - number - n * share[m]))
+    before, after, scale = [np.exp(-rate * np.abs(number - n * share[0]))], [], [0.0]
+    for k in range(1, m + 1):
+        runs = [np.ones(n + 1)]  # of 1, 2, ... quantiles in one interval, the last of them quantile k
+        for c in range(1, k + 1):
+            stay = np.exp(-rate * n * share[k - c + 1]) if c > 1 else 1.0
+            runs.append(runs[-1] * stay * width / c)
+        parts = [before[k - c] * runs[c] * np.exp(scale[k - c] - scale[k - 1]) for c in range(1, k + 1)]
+        after.append(parts)
+        if k < m:
+            whole = step(k) @ np.sum(parts, axis=0)
+            before.append(whole / whole.max())
+            scale.append(scale[k - 1] + np.log(whole.max()))
+
+    def pick(weights: np.ndarray) -> int:
+        return int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
+
+    found = np.empty((draws, m))
+    kernels = [step(k) for k in range(1, m)]
+    for draw in found:
+        k, interval = m, pick(np.sum(after[m - 1], axis=0) * end)
+        while True:
+            size = pick(np.array([part[interval] for part in after[k - 1]])) + 1
+            draw[k - size : k] = edges[interval] + width[interval] * (upper - lower) * generator.random(size)
+            k -= size
+            if k == 0:
+                break
+            interval = pick(np.sum(after[k - 1], axis=0) * kernels[k - 1][interval])
+    return np.sort(found, axis=1)
+
+
+def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
+    """One row of the table."""
+    x, (lower, upper) = population(name), BOUNDS[name]
+    options = {"lower": lower, "upper": upper, "neighbors": "add_remove"}
+    asked = dpjax.quantiles(x, qs, **options)
+    truth, levels = np.asarray(asked.value), [float(q) for q in qs]
+    drawn = {
+        "JointExp": [np.abs(joint_exp(x[i], levels, epsilon, lower, upper, DRAWS, i) - truth[i]) for i in range(DATASETS)],
+        "recursive": np.abs(dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth).swapaxes(0, 1),
+    }
+    singles = [dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs]
+    found = {
+        "population": name,
+        "quantiles": len(qs),
+        "epsilon": epsilon,
+        "joint": float(np.mean(dpjax.joint_quantiles(asked, epsilon).marginals().mean_abs_error(truth))),
+        "known n": float(np.mean(dpjax.joint_quantiles(asked, epsilon, n=RECORDS).marginals().mean_abs_error(truth))),
+        "independent": float(np.mean([single.mean_abs_error(truth[:, k]) for k, single in enumerate(singles)])),
+    }
+    for mechanism, errors in drawn.items():
+        each = np.mean(errors, axis=-1)
+        found |= {mechanism: float(np.mean(each)), f"({mechanism} se)": float(np.std(each, axis=1).mean() / each.size**0.5)}
+    return found
+
+
+def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
+    """Print the table."""
+    arguments = output.parse(__doc__, argv)
+    jax.config.update("jax_enable_x64", True)
+    rows = [row(*case) for case in CASES]
+    output.print_table(rows)
+    output.save(rows, arguments, {"records": RECORDS, "datasets": DATASETS, "draws": DRAWS, "seed": SEED})
+    if arguments.png:
+        _plot(rows, arguments.png)
+    return rows
+
+
+def _plot(rows: list[dict[str, Any]], path: str) -> None:
+    figure, axes = output.pyplot().subplots()
+    deciles = [found for found in rows if found["population"] == "incomes" and found["quantiles"] == 9]
+    for name in ("independent", "recursive", "JointExp", "joint", "known n"):
+        axes.loglog([found["epsilon"] for found in deciles], [found[name] for found in deciles], marker="o", label=name)
+    axes.set(xlabel="epsilon", ylabel="mean absolute error of a decile", title="Deciles of 1000 incomes")
+    axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
