@@ -130,11 +130,11 @@ def forward(chains: Chains) -> tuple[jax.Array, jax.Array]:
         source = number[:, None, None] - window
         moved = jnp.where(source >= 0, jnp.take_along_axis(reach, jnp.maximum(source, 0), axis=0), NOTHING)
         following = jnp.maximum(add(moved, first + inside), NOTHING)
-        return before.at[count].set(following), found
+        return before.at[count].set(following, mode="drop"), found
 
-    counts = jnp.arange(1, m, dtype=jnp.int32)
-    before, found = jax.lax.scan(advance, start, (counts, chains.step, chains.part))
-    return before, jnp.concatenate([found, place(before, jnp.int32(m))[None]])
+    # One step more than there are, for after[m]; what it makes of before[m] is dropped.
+    step, part = (jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)]) for a in (chains.step, chains.part))
+    return jax.lax.scan(advance, start, (jnp.arange(1, m + 1, dtype=jnp.int32), step, part))
 
 
 def total(chains: Chains, after: jax.Array) -> jax.Array:
