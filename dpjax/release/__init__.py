@@ -59,6 +59,7 @@ from dpjax.release.api import (
 from dpjax.release.candidates import mode, release_choice
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
+from dpjax.release.recursive_quantiles import recursive_quantiles
 
 __all__ = [
     "Floats",
@@ -73,6 +74,7 @@ __all__ = [
     "nonnegative_sum",
     "order_statistic",
     "quantile",
+    "recursive_quantiles",
     "release_choice",
     "sum",
     "user_sum",

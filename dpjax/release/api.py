@@ -196,7 +196,7 @@ def quantile(
     checks.one_of("definition", definition, ("linear", "lower"))
     if grid is not None and definition == "linear":
         raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
-    values = _grid_of(lower, upper, resolution, grid)
+    values = grid_of(lower, upper, resolution, grid)
     records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
     return _release_ranks(
         records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), values, Asked(epsilon, mechanism, draws)
@@ -226,7 +226,7 @@ def order_statistic(
     >>> exact_distribution(order_statistic, ages, 5, neighbors="swap", **options).profile.upper.tolist()
     [35, 38, 40, 47, 52, 127]
     """
-    values = _grid_of(lower, upper, resolution, grid)
+    values = grid_of(lower, upper, resolution, grid)
     records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
     return _release_ranks(records, ranks_of_order_statistic(rank, records.size), values, Asked(epsilon, mechanism, draws))
 
@@ -259,7 +259,7 @@ def maximum(
     >>> exact_distribution(maximum, ages, tau=2, neighbors="add_remove", **options).profile.upper.tolist()
     [40, 47, 52, 127]
     """
-    values = _grid_of(lower, upper, resolution, grid)
+    values = grid_of(lower, upper, resolution, grid)
     records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
     return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), values, Asked(epsilon, mechanism, draws))
 
@@ -430,7 +430,7 @@ class Asked(NamedTuple):
     draws: int
 
 
-def _grid_of(lower: float | None, upper: float | None, resolution: Resolution | None, grid: Floats | None) -> Multiples | Floats:
+def grid_of(lower: float | None, upper: float | None, resolution: Resolution | None, grid: Floats | None) -> Multiples | Floats:
     """The grid of a release: multiples of a resolution between bounds, or floats."""
     if grid is not None:
         checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
@@ -501,7 +501,7 @@ def _release(
         return of_one
     number, rows = checks.static_integer("draws", draws, 1), math.prod(records.batch)
     levels = max(2, *(side.shape[-1] for side in ends)) - 1
-    draw = _piecewise_laplace if mechanism == "piecewise_laplace" else _permute_and_flip
+    draw = draw_piecewise_laplace if mechanism == "piecewise_laplace" else _permute_and_flip
     multiples = (start + draw(epsilon, profile, levels, rows, number)).reshape(number, *records.batch)
     guarantee = cost_of(epsilon, number, records.neighbors, mechanism)
     if floats is not None:
@@ -512,7 +512,7 @@ def _release(
 Profiles = Callable[[int, int], IntegerProfile]  # of some rows
 
 
-def _piecewise_laplace(epsilon: Fraction, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
+def draw_piecewise_laplace(epsilon: Fraction, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
     """Draw numbers ``(draws, rows)`` from profiles with so many levels."""
     tables = public_tables(epsilon, levels=levels)
     at_hand = lru_cache(maxsize=1)(profile)  # many draws of the same rows come one after the other

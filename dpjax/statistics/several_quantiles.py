@@ -60,9 +60,7 @@ def quantiles(
     [35.0, 41.0, 62.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    levels = tuple(level_of(q) for q in qs)
-    if not levels or any(a >= b for a, b in pairwise(levels)):
-        raise ValueError(f"qs must be one or more levels in ascending order, got {[str(level) for level in levels]}.")
+    levels = levels_of(qs)
     records, present = present_records(x, count=count, mask=mask)
     if 8 * level_parts(levels)[1] * (records.shape[-1] + 2) >= 2**31:
         raise ValueError(
@@ -72,6 +70,14 @@ def quantiles(
     low, high = checks.bounds(lower, upper, records.dtype)
     step = None if resolution is None else checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
     return _sorted(records, present, low, high, levels, neighbors, step)
+
+
+def levels_of(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
+    """Return quantile levels as fractions, or raise for such that are not in (0, 1) or not ascending."""
+    levels = tuple(level_of(q) for q in qs)
+    if not levels or any(a >= b for a, b in pairwise(levels)):
+        raise ValueError(f"qs must be one or more levels in ascending order, got {[str(level) for level in levels]}.")
+    return levels
 
 
 @partial(jax.jit, static_argnames=("levels", "neighbors", "resolution"))
