@@ -12,6 +12,7 @@ from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, Piece
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
+from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.never_fail import never_fail
@@ -21,6 +22,7 @@ from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.propose_test_release import ProposeTestRelease, propose_test_release
+from dpjax.mechanisms.recursive_quantiles import RecursiveQuantiles, recursive_quantiles
 from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
@@ -66,10 +68,12 @@ __all__ = [
     "DownSensitivity",
     "Finite",
     "Guarantee",
+    "IndependentQuantiles",
     "LaplaceLogNormal",
     "LocalSensitivity",
     "PiecewiseExponential",
     "ProposeTestRelease",
+    "RecursiveQuantiles",
     "Rounded",
     "SensitivityProfile",
     "SmoothSensitivity",
@@ -87,6 +91,7 @@ __all__ = [
     "exponential",
     "from_local_sensitivity",
     "from_radii",
+    "independent_quantiles",
     "inverse_sensitivity",
     "laplace",
     "local_sensitivity",
@@ -109,6 +114,7 @@ __all__ = [
     "quantile",
     "quantiles",
     "random",
+    "recursive_quantiles",
     "release",
     "sample_intervals",
     "search_shift_for",
