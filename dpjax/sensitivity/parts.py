@@ -1,8 +1,9 @@
 """Parts of sorted records: ranks that follow one another, and the sensitivity profile of a quantile of each part.
 
 With z[1..c] the records of a part between its bounds, z[j] = lower for j <= 0 and z[j] = upper for j > c, the profile of its u/v
-quantile is that of :func:`dpjax.quantile`: z at the ranks (u c + v - u +- step l) / v, interpolated, or z[ceil((u c +- step l) / v)].
-The records of the row outside a part lie outside its bounds, so z is the row itself, clamped to them, and nothing is copied.
+quantile is that of :func:`dpjax.quantile`: z at the ranks (u c + v - u +- step l) / v, interpolated, or, of records, z at the ranks
+(u c +- step l) / v rounded up. The records of the row outside a part lie outside its bounds, so z is the row itself, clamped to
+them, and nothing is copied.
 """
 
 from __future__ import annotations
