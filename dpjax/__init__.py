@@ -24,6 +24,7 @@ from dpjax.distributions import (
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
+from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
 from dpjax.mechanisms.laplace import laplace
@@ -35,6 +36,7 @@ from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.private_cdf import private_cdf
 from dpjax.mechanisms.propose_test_release import ProposeTestRelease, propose_test_release
+from dpjax.mechanisms.recursive_quantiles import RecursiveQuantiles, recursive_quantiles
 from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
@@ -81,6 +83,7 @@ __all__ = [
     "DownSensitivity",
     "Finite",
     "Guarantee",
+    "IndependentQuantiles",
     "JointQuantiles",
     "LaplaceLogNormal",
     "LocalSensitivity",
@@ -88,6 +91,7 @@ __all__ = [
     "ProposeTestRelease",
     "QuantileCdf",
     "QuantileMarginals",
+    "RecursiveQuantiles",
     "Rounded",
     "SensitivityProfile",
     "SmoothSensitivity",
@@ -105,6 +109,7 @@ __all__ = [
     "exponential",
     "from_local_sensitivity",
     "from_radii",
+    "independent_quantiles",
     "inverse_sensitivity",
     "joint_quantiles",
     "laplace",
@@ -129,6 +134,7 @@ __all__ = [
     "quantile",
     "quantiles",
     "random",
+    "recursive_quantiles",
     "release",
     "sample_intervals",
     "search_shift_for",

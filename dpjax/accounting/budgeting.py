@@ -7,15 +7,18 @@ choose the epsilon of a release on the data it is released from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import inf, log
+from sys import float_info
 from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
+from dpjax.accounting.composition_theorems import Queries, bounded_range_delta
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.numerics.bisection import bisect
 
@@ -23,12 +26,18 @@ _HALVINGS = 60
 
 
 def epsilon_per_query(
-    *, count: int, epsilon: float, delta: float, promise: Literal["pure", "bounded_range"] = "bounded_range"
+    *,
+    count: int,
+    epsilon: float,
+    delta: float,
+    promise: Literal["pure", "bounded_range"] = "bounded_range",
+    queries: Queries = "adaptive",
 ) -> float:
-    """Return the largest epsilon of each of ``count`` adaptive queries that together are (epsilon, delta)-DP.
+    """Return the largest epsilon of each of ``count`` queries that together are (epsilon, delta)-DP.
 
-    By the tightest rule of :class:`Composition`, solved backwards to a relative error of 1e-6, from below. As arrays and with
-    gradients, by zCDP: ``bounded_range_of_zcdp(zcdp_of(epsilon, delta=delta) / count)``, or ``pure_of_zcdp``.
+    By the tightest rule of :class:`Composition`, and for fixed queries of bounded range by their own theorem, solved backwards to a
+    relative error of 1e-6, from below. As arrays and with gradients, by zCDP:
+    ``bounded_range_of_zcdp(zcdp_of(epsilon, delta=delta) / count)``, or ``pure_of_zcdp``.
 
     Args:
         count: how many queries, at least 1.
@@ -36,19 +45,25 @@ def epsilon_per_query(
         delta: of the whole, in [0, 1); at 0 the budget is divided evenly.
         promise: what each query promises: ``"bounded_range"`` epsilon (all exponential mechanisms of this library, piecewise
             Laplace among them), or ``"pure"`` epsilon-DP only (Laplace noise).
+        queries: ``"fixed"`` if no query, and nothing of how it is answered, depends on an answer to another one; otherwise
+            ``"adaptive"``.
 
     References:
-        As :meth:`Composition.rules_at`.
+        As :meth:`Composition.rules_at` and :func:`bounded_range_epsilon`.
 
     >>> each = epsilon_per_query(count=4, epsilon=1.0, delta=1e-6)
     >>> round(each, 3), round((4 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
     (0.276, 1.0)
     """
     checks.one_of("promise", promise, ("pure", "bounded_range"))
+    checks.one_of("queries", queries, ("fixed", "adaptive"))
     count = checks.static_integer("count", count, 1)
     epsilon, delta = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
     def excess(each: float) -> float:
+        if queries == "fixed" and promise == "bounded_range":
+            spent_delta = bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
+            return log(max(spent_delta, float_info.min)) - log(delta)
         spent = Composition(((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),))
         return spent.epsilon_at(delta) - epsilon
 
@@ -69,6 +84,22 @@ def epsilon_per_query(
         else:
             high, at_high, at_low = middle, at, at_low / 2
     return low
+
+
+def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any) -> jax.Array:
+    """Return what each of ``count`` mechanisms of bounded range gets of public budgets, given as a parameter ``epsilon``.
+
+    ``epsilon / count`` without a delta, otherwise :func:`epsilon_per_query`, for Python and NumPy numbers only.
+    """
+    if checks.concrete_fraction("delta", delta) == 0:
+        return checks.positive("epsilon", epsilon, dtype) / count
+    if isinstance(epsilon, jax.Array):
+        raise TypeError(
+            "with a delta, epsilon must be a Python or NumPy number: its share is computed on the host, got a JAX array."
+        )
+    given = checks.host_floats("epsilon", epsilon)
+    each = [epsilon_per_query(count=count, epsilon=one, delta=delta, queries=queries) for one in given.ravel().tolist()]
+    return checks.positive("epsilon", np.array(each).reshape(given.shape), dtype)
 
 
 class _Profile(Protocol):

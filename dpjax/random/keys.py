@@ -54,7 +54,7 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0)
     The key of row ``(i, j)`` is ``fold_in(fold_in(key, first + i), j)``: it does not change when rows are added.
 
     Args:
-        key: a scalar typed key.
+        key: a scalar typed key; or keys, one for each index on the first axes of the batch, which those axes then take as they are.
         batch_shape: the shape of the batch; ``()`` gives back the key itself.
         first: the index of the first row on the first axis, for a device that holds a part of the batch.
 
@@ -72,8 +72,8 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0)
 def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> Words:
     """Return the data of :func:`row_keys`."""
     data = jax.random.key_data(key)
-    keys = Words(data[0], data[1])
-    for axis, size in enumerate(batch_shape):
+    keys = Words(data[..., 0], data[..., 1])
+    for axis, size in enumerate(batch_shape[key.ndim :], start=key.ndim):
         keys = fold_in_range(keys, size, first if axis == 0 else 0)
     return keys
 

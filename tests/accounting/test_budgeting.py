@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.accounting import Guarantee, allocate, bounded_range_of_zcdp, epsilon_for_error, epsilon_per_query, zcdp_of
+from dpjax.accounting import (
+    Guarantee,
+    allocate,
+    bounded_range_epsilon,
+    bounded_range_of_zcdp,
+    epsilon_for_error,
+    epsilon_per_query,
+    zcdp_of,
+)
 
 
 @pytest.mark.parametrize("promise", ["pure", "bounded_range"])
@@ -30,9 +38,22 @@ def test_per_query(promise, count, epsilon, delta):
         assert each > epsilon_per_query(count=count, epsilon=epsilon, delta=delta, promise="pure")
 
 
+def test_fixed_queries_get_more():
+    for count, epsilon, delta in ((1, 1.0, 1e-6), (9, 0.7, 1e-5), (100, 2.0, 1e-8)):
+        at = {"count": count, "epsilon": epsilon, "delta": delta}
+        each = epsilon_per_query(**at, queries="fixed")
+        spent = [bounded_range_epsilon(scale * each, count=count, delta=delta, queries="fixed") for scale in (1.0, 1 + 1e-5)]
+        assert spent[0] <= epsilon < spent[1]
+        assert each >= epsilon_per_query(**at) * (1 - 1e-5)
+    assert epsilon_per_query(count=100, epsilon=2.0, delta=1e-8, queries="fixed") > epsilon_per_query(
+        count=100, epsilon=2.0, delta=1e-8
+    )
+    assert epsilon_per_query(count=4, epsilon=1.0, delta=0.0, queries="fixed") == 0.25
+
+
 def test_per_query_refusals():
     assert epsilon_per_query(count=4, epsilon=1.0, delta=0.0) == 0.25
-    for change in ({"count": 0}, {"epsilon": 0.0}, {"delta": 1.0}, {"promise": "rdp"}):
+    for change in ({"count": 0}, {"epsilon": 0.0}, {"delta": 1.0}, {"promise": "rdp"}, {"queries": "none"}):
         with pytest.raises(ValueError, match=next(iter(change))):
             epsilon_per_query(**({"count": 4, "epsilon": 1.0, "delta": 1e-6} | change))
 

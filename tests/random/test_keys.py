@@ -52,6 +52,15 @@ def test_a_part_of_a_batch_has_the_keys_of_its_rows():
     np.testing.assert_array_equal(jax.random.key_data(whole)[5:], jax.random.key_data(part))
 
 
+def test_keys_of_the_first_axes_are_taken_as_they_are():
+    keys = row_keys(jax.random.key(3), (4, 5))
+    np.testing.assert_array_equal(
+        jax.random.key_data(row_keys(keys[:, 0], (4, 2, 3))[3, 1, 2]),
+        jax.random.key_data(jax.random.fold_in(jax.random.fold_in(keys[3, 0], 1), 2)),
+    )
+    np.testing.assert_array_equal(jax.random.key_data(row_keys(keys, (4, 5))), jax.random.key_data(keys))
+
+
 def test_words_are_those_of_jax_s_own_threefry():
     key = jax.random.key(12345)
     ours = words(key, (1000,))

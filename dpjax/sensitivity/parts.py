@@ -1,0 +1,151 @@
+"""Parts of sorted records: ranks that follow one another, and the sensitivity profile of a quantile of each part.
+
+With z[1..c] the records of a part between its bounds, z[j] = lower for j <= 0 and z[j] = upper for j > c, the profile of its u/v
+quantile is that of :func:`dpjax.quantile`: z at the ranks (u c + v - u +- step l) / v, interpolated, or, of records, z at the ranks
+(u c +- step l) / v rounded up. The records of the row outside a part lie outside its bounds, so z is the row itself, clamped to
+them, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.checks import Neighbors
+from dpjax.numerics.batching import concatenate, take
+from dpjax.numerics.bisection import count_leading
+from dpjax.numerics.multiples import most_multiples, to_multiples
+from dpjax.sensitivity.profile import SensitivityProfile, from_sides
+from dpjax.sensitivity.sorted_records import SortedRecords
+
+
+class Ranks(NamedTuple):
+    """Where the profile of one quantile of each part reads, int32 ``(p,)`` each, for the quantile u/v.
+
+    Attributes:
+        numerator: u.
+        denominator: v.
+        step: the step of the rank for each level, times v.
+    """
+
+    numerator: Any
+    denominator: Any
+    step: Any
+
+    @staticmethod
+    def of(levels: Sequence[Fraction], neighbors: Neighbors) -> Ranks:
+        """The ranks of these levels; ``"swap"`` where the number of records in the part is public."""
+        u, v = (np.array([getattr(q, name) for q in levels], np.int32) for name in ("numerator", "denominator"))
+        return Ranks(u, v, v if neighbors == "swap" else np.maximum(u, v - u))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a profile reads of a part, static.
+
+    Attributes:
+        of_records: whether the quantile is a record, z[ceil(q c)]; otherwise it is interpolated.
+        down: how many levels are read below the quantile.
+        up: how many above it.
+        ends: for each of both sides, whether the level after the last one reaches to the bound.
+    """
+
+    of_records: bool
+    down: int
+    up: int
+    ends: tuple[bool, bool]
+
+    @staticmethod
+    def of(ranks: Ranks, n: int, *, of_records: bool, truncate: int | None) -> Reading:
+        """All levels that a part of up to ``n`` records has, or the first k = ``truncate``."""
+        u, v, step = (part.astype(np.int64) for part in ranks)
+        base = u * n if of_records else u * n + v - u
+        down = int(np.max(-(-base // step)))
+        up = int(np.max((v * n - base) // step + 1 if of_records else -(-(v * (n + 1) - base) // step)))
+        if truncate is None:
+            return Reading(of_records, down, up, (False, False))
+        return Reading(of_records, min(down, truncate), min(up, truncate), (truncate < down, truncate < up))
+
+    @property
+    def size(self) -> int:
+        """How many values are read of each part."""
+        return self.down + self.up + 2 + sum(self.ends)
+
+
+class Parts(NamedTuple):
+    """p parts of each row of sorted records.
+
+    Attributes:
+        rows: float ``(..., n + 2)``: the lower bound of all records, the records in order, and the upper bound.
+        first: int32 ``(..., p)``, how many records of the row come before the part.
+        last: int32 ``(..., p)``, the rank of its last record.
+        lower: float ``(..., p)``; the part's records and those after them are not below it, those before it not above.
+        upper: float ``(..., p)``; the part's records and those before them are not above it, those after it not below.
+    """
+
+    rows: jax.Array
+    first: jax.Array
+    last: jax.Array
+    lower: jax.Array
+    upper: jax.Array
+
+    def profile(self, ranks: Ranks, reading: Reading) -> SensitivityProfile:
+        """The sensitivity profile of one quantile of each part under add/remove, or under swap for ranks that say so.
+
+        Batch shape ``(..., p)``. Ranks are exact for denominators below 2^31 / 4(n + 2).
+        """
+        v = ranks.denominator[:, None]
+        constant = 0 if reading.of_records else ranks.denominator - ranks.numerator
+        base = ranks.numerator * (self.last - self.first) + constant
+        sides = []
+        for sign, size, end, bound in ((-1, reading.down, 0, self.lower), (1, reading.up, 1, self.upper)):
+            numerator = base[..., None] + ranks.step[:, None] * (np.int32(sign) * np.arange(size + 1, dtype=np.int32))
+            if reading.of_records:
+                values = self._at(-((-numerator) // v))
+            else:
+                whole = numerator // v
+                share = (numerator - whole * v).astype(self.rows.dtype) / v.astype(self.rows.dtype)
+                below, above = self._at(whole), self._at(whole + np.int32(1))
+                # The barrier keeps the product from being fused into the sum in some lanes and not in others.
+                values = jnp.minimum(below + jax.lax.optimization_barrier(share * (above - below)), above)
+            sides.append(jnp.concatenate([values, bound[..., None]], axis=-1) if reading.ends[end] else values)
+        return from_sides(sides[1], sides[0], neighbors="add_remove")
+
+    def split(self, at: jax.Array, ranks: Ranks) -> jax.Array:
+        """The rank, in the row, of the last record that goes to the left when each part is split at a point ``(..., p)``.
+
+        Records below the point go to the left and those above it to the right. Of T records that equal it, ceil(q T) go to the
+        left, q being the level of the part: if all went there, the right part would be far too short where many are equal.
+
+        Privacy:
+            One record more in a part is one record more on one side and none on the other: with T, either ceil(q T) grows by 1
+            or T - ceil(q T) does.
+        """
+        size = self.rows.shape[-1] - 2
+        below = count_leading(lambda index: take(self.rows, index + 1) < at, size, at.shape)
+        through = count_leading(lambda index: take(self.rows, index + 1) <= at, size, at.shape)
+        # Equal records may belong to the parts before and after this one, too.
+        below, through = (jnp.clip(rank, self.first, self.last) for rank in (below, through))
+        return below - (-(through - below) * ranks.numerator) // ranks.denominator
+
+    def _at(self, rank: jax.Array) -> jax.Array:
+        """z[rank] of each part, for ranks ``(..., p, k)`` that are counted in the part."""
+        place = jnp.clip(self.first[..., None] + rank, 0, np.int32(self.rows.shape[-1] - 1))
+        found = take(self.rows, place.reshape(*place.shape[:-2], -1)).reshape(place.shape)
+        return jnp.clip(found, self.lower[..., None], self.upper[..., None])
+
+
+def rows_of(asked: SortedRecords) -> jax.Array:
+    """Return the lower bound, the records and the upper bound, ``(..., n + 2)``, counted in multiples of a resolution."""
+    values, ends = asked.values, (asked.lower[..., None], asked.upper[..., None])
+    if asked.resolution is None:
+        return concatenate(ends[0], values, ends[1])
+    values, *counted = (to_multiples(array, asked.resolution) for array in (values, *ends))
+    fitting = (jnp.where(jnp.abs(end) <= most_multiples(asked.dtype), end, jnp.nan) for end in counted)
+    return concatenate(next(fitting), values, next(fitting))

@@ -1,0 +1,117 @@
+"""Independent quantiles: each is that of one quantile, together they keep their budget, and draws ascend."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import IndependentQuantiles, Rounded, independent_quantiles, piecewise_laplace, quantile, quantiles
+from dpjax.accounting import bounded_range_epsilon
+from dpjax.mechanisms.independent_quantiles import guarantee
+from tests.mechanisms.test_recursive_quantiles import GRID, QUARTERS, pairs
+from tests.support import oracle, statistics
+from tests.support.audit import padded
+
+LEVELS = ("0.1", "0.3", "0.9")
+DATA = np.random.default_rng(0).normal(size=(4, 15)).round(1)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize(("resolution", "truncate"), [(None, None), ("0.1", 3)])
+def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
+    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "count": np.array([15, 6, 1, 14])}
+    drawn = independent_quantiles(quantiles(DATA, LEVELS, **given), 3.0, truncate=truncate)
+    for number, q in enumerate(LEVELS):
+        wanted = piecewise_laplace(quantile(DATA, q, truncate=truncate, **given), 1.0)
+        found, wanted = (d.line if isinstance(d, Rounded) else d for d in (drawn.unsorted, wanted))
+        for one, other in ((found.lower, wanted.lower), (found.upper, wanted.upper)):
+            values, k = np.asarray(one.values)[:, number], other.size
+            np.testing.assert_allclose(values[:, : k + 1], other.values, rtol=0, atol=2e-6)
+            np.testing.assert_array_equal(values[:, k:], values[:, -1:] + np.zeros_like(values[:, k:]))  # pieces without width
+            costs = np.broadcast_to(one.cost_far, (4, 3, one.size))[:, number, :k]
+            np.testing.assert_array_equal(costs, np.broadcast_to(other.cost_far, (4, k)))
+    assert float(found.rate.ravel()[0]) == float(wanted.rate) == 0.5
+
+
+def log_probabilities(neighbors, epsilon, **options):
+    """Of every tuple before it is sorted: ``(datasets, tuples)``."""
+    datasets = oracle.all_datasets({"add_remove": (0, 1, 2, 3), "swap": (4,)}[neighbors], GRID)
+    x, count = padded(datasets, 4)
+    asked = quantiles(x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, count=count)
+    each = independent_quantiles(asked, epsilon, **options).unsorted.log_prob(np.array(GRID)[:, None, None])
+    tuples = np.array(list(itertools.product(range(4), repeat=3)))
+    return datasets, np.asarray(each)[tuples, :, np.arange(3)].sum(axis=1).T
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_they_are_private_for_every_small_dataset(neighbors, x64):
+    for epsilon, delta in ((1.5, 0.0), (1.5, 0.02)):
+        datasets, found = log_probabilities(neighbors, epsilon, delta=delta)
+        np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-12)
+        one, other = pairs(datasets, neighbors)
+        excess = np.maximum(np.exp(found[one]) - np.exp(epsilon + found[other]), 0.0).sum(axis=-1).max()
+        assert excess <= delta + 1e-12
+        whole = guarantee(quantiles(DATA, QUARTERS, lower=0, upper=3, neighbors=neighbors), epsilon, delta=delta)
+        ratio = found[one] - found[other]
+        assert (ratio.max(axis=-1) - ratio.min(axis=-1)).max() <= whole.bounded_range * (1 + 1e-9)
+        # The control: three times the budget.
+        _, found = log_probabilities(neighbors, 3 * epsilon)
+        assert (found[one] - found[other]).max() > 1.5 * epsilon
+
+
+def test_draws_are_sorted_and_follow_their_law():
+    asked = quantiles(jnp.array([0.0, 2.0, 2.0]), ["0.3", "0.5"], lower=0, upper=3, neighbors="add_remove", resolution=1)
+    drawn = independent_quantiles(asked, 1.0)
+    assert isinstance(drawn, IndependentQuantiles)
+    assert (drawn.batch_shape, drawn.event_shape, drawn.dtype) == ((), (2,), jnp.float32)
+    draws = np.asarray(drawn.sample(jax.random.key(3), (100, 400)))
+    assert draws.shape == (100, 400, 2)
+    assert (draws[..., 0] <= draws[..., 1]).all()
+    counts = np.bincount((draws @ [4, 1]).astype(int).ravel(), minlength=16).reshape(4, 4)
+    one, other = np.asarray(drawn.unsorted.prob(np.array(GRID)[:, None])).T
+    joint = np.outer(one, other)
+    wanted = np.triu(joint + joint.T) - np.diag(np.diag(joint))
+    statistics.assert_counts_follow(counts.ravel(), wanted.ravel())
+    statistics.assert_counts_rejected(counts.ravel(), joint.ravel() + 1e-12)
+
+
+def test_a_row_s_draws_are_its_own_and_bad_rows_are_nan():
+    rows = np.stack([DATA[0], np.full(15, np.nan), np.full(15, np.inf)])
+    asked = quantiles(rows, LEVELS, lower=-2, upper=2, neighbors="add_remove")
+    sample = jax.jit(lambda drawn: drawn.sample(jax.random.key(0), 3))
+    many = np.asarray(sample(independent_quantiles(asked, jnp.array([1.0, 1.0, jnp.nan]))))
+    assert np.isfinite(many[:, :2]).all()
+    assert np.isnan(many[:, 2]).all()
+    alone = quantiles(rows[:1], LEVELS, lower=-2, upper=2, neighbors="add_remove")
+    np.testing.assert_array_equal(many[:, :1], sample(independent_quantiles(alone, 1.0)))
+
+
+def test_guarantees():
+    asked = quantiles(DATA, LEVELS, lower=-2, upper=2, neighbors="swap")
+    pure, loose = guarantee(asked, 1.2), guarantee(asked, 1.2, delta=1e-3)
+    assert (pure.epsilon, pure.bounded_range, pure.delta, pure.neighbors) == (1.2, 1.2, 0.0, "swap")
+    assert pure.zcdp == pytest.approx(3 * 0.4**2 / 8)
+    each = loose.bounded_range / 3
+    assert (loose.epsilon, loose.delta) == (1.2, 1e-3)
+    assert 1.2 * (1 - 1e-5) < bounded_range_epsilon(each, count=3, delta=1e-3, queries="fixed") <= 1.2
+    rates = independent_quantiles(asked, np.array([[1.2], [2.4]]), delta=1e-3).unsorted.rate
+    assert float(2 * rates[0, 0, 0]) == pytest.approx(each, rel=1e-6)
+    assert rates.shape == (2, 1, 1)
+
+
+def test_bad_arguments():
+    asked = quantiles(DATA, LEVELS, lower=-2, upper=2, neighbors="swap")
+    for bad in (0.0, -1.0, np.inf):
+        for delta in (0.0, 1e-6):
+            with pytest.raises(ValueError, match="epsilon"):
+                independent_quantiles(asked, bad, delta=delta)
+    with pytest.raises(ValueError, match="delta"):
+        independent_quantiles(asked, 1.0, delta=1.0)
+    with pytest.raises(ValueError, match="truncate"):
+        independent_quantiles(asked, 1.0, truncate=1.5)
+    with pytest.raises(TypeError, match="host"):
+        independent_quantiles(asked, jnp.ones(4), delta=1e-6)
+    with pytest.raises(TypeError, match="SortedRecords"):
+        independent_quantiles(DATA, 1.0)

@@ -1,0 +1,318 @@
+"""Recursive quantiles: the joint law against its definition, audited over all small datasets, and draws from it."""
+
+import functools
+import itertools
+import operator
+from fractions import Fraction
+from math import ceil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import RecursiveQuantiles, piecewise_laplace, quantile, quantiles, recursive_quantiles
+from dpjax.mechanisms.recursive_quantiles import guarantee
+from dpjax.sensitivity.parts import Parts, Ranks
+from tests.support import oracle, statistics
+from tests.support.audit import padded
+
+GRID = (0, 1, 2, 3)
+THIRDS = (Fraction(1, 3), Fraction(2, 3))
+QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+EPSILONS = np.array([0.5, 3.0])
+SIZES = {"add_remove": (0, 1, 2, 3), "swap": (4,)}
+
+
+@functools.cache
+def of_part(records, low, high, q, epsilon, neighbors):
+    """The probabilities of low, ..., high for the quantile of a part, by piecewise Laplace as it is defined."""
+    if low == high:
+        return (1.0,)
+    if neighbors == "swap" and not records:  # nobody can be replaced; the last level reaches the bounds all the same
+        extremes = [low, high], [low, low]
+    else:
+        statistic = functools.partial(oracle.quantile, q=q, definition="lower", lower=low, upper=high)
+        extremes = oracle.extremes(records, 2 * len(records) + 4, statistic, neighbors, low, high)
+    distribution = oracle.mechanism(*extremes, epsilon, "piecewise_laplace", rho=0.5, support="extended")
+    return tuple(np.diff([distribution.cdf(end - 0.5) for end in range(low, high + 2)]))
+
+
+def by_definition(data, levels, epsilon, neighbors, fault=None):
+    """The probability of every tuple, by recursion over lists of records; ``fault`` is a mistake to make."""
+    depths, ends = len(levels).bit_length(), (Fraction(0), *levels, Fraction(1))
+
+    def between(records, left, right, low, high, depth):
+        if right - left < 2:
+            return {(): 1.0}
+        middle = (left + right) // 2
+        q = (ends[middle] - ends[left]) / (ends[right] - ends[left])
+        each = epsilon if fault == "epsilon for each depth" else epsilon / depths
+        public = (neighbors == "swap" and depth == 0) or fault == "public count"
+        if neighbors == "swap" and not public and fault != "one change of a swap":
+            each = each / 2
+        found = {}
+        chances = of_part(tuple(records), low, high, q, each, "swap" if public else "add_remove")
+        for y, chance in zip(range(low, high + 1), chances, strict=True):
+            below, equal, above = ([r for r in records if compare(r, y)] for compare in (operator.lt, operator.eq, operator.gt))
+            some = ceil(q * len(equal))
+            if fault == "as many as the rank says":
+                some = min(max(ceil(q * len(records)) - len(below), 0), len(equal))
+            lefts = between(below + (equal if fault == "in both" else equal[:some]), left, middle, low, y, depth + 1)
+            rights = between((equal if fault == "in both" else equal[some:]) + above, middle, right, y, high, depth + 1)
+            for (a, p), (b, r) in itertools.product(lefts.items(), rights.items()):
+                found[*a, y, *b] = chance * p * r
+        return found
+
+    law = between(list(data), 0, len(levels) + 1, GRID[0], GRID[-1], 0)
+    return [law[y] for y in tuples_of(levels)]
+
+
+def tuples_of(levels):
+    return list(itertools.combinations_with_replacement(GRID, len(levels)))
+
+
+def log_probabilities(levels, neighbors, truncate=None):
+    """Of every tuple for every dataset: ``(epsilons, datasets, tuples)``."""
+    datasets = oracle.all_datasets(SIZES[neighbors], GRID)
+    x, count = padded(datasets, 4)
+    asked = quantiles(x, levels, lower=0, upper=3, neighbors=neighbors, resolution=1, count=count)
+    drawn = recursive_quantiles(asked, EPSILONS[:, None], truncate=truncate)
+    points = jnp.asarray(tuples_of(levels), float)[:, None, None, :]
+    return datasets, np.moveaxis(np.asarray(drawn.log_prob(points)), 0, -1)
+
+
+def pairs(datasets, neighbors):
+    index = {data: row for row, data in enumerate(datasets)}
+    found = [(row, index[o]) for data, row in index.items() for o in oracle.neighbours_of(data, neighbors, GRID) if o in index]
+    return np.array(found).T
+
+
+def losses(values, datasets, neighbors):
+    """The largest loss and the largest range over all neighbours, each over epsilon."""
+    one, other = pairs(datasets, neighbors)
+    with np.errstate(over="ignore"):
+        ratio = values[..., one, :] - values[..., other, :]
+    return ratio.max(axis=(-2, -1)) / EPSILONS, (ratio.max(axis=-1) - ratio.min(axis=-1)).max(axis=-1) / EPSILONS
+
+
+CASES = [
+    (QUARTERS, "add_remove", None),
+    (QUARTERS, "swap", None),
+    pytest.param(THIRDS, "add_remove", None, marks=pytest.mark.slow),
+    pytest.param(THIRDS, "swap", None, marks=pytest.mark.slow),
+    pytest.param(QUARTERS, "add_remove", 1, marks=pytest.mark.slow),
+    pytest.param(QUARTERS, "swap", 1, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("levels", "neighbors", "truncate"), CASES)
+def test_it_is_private_for_every_small_dataset(levels, neighbors, truncate, x64):
+    datasets, found = log_probabilities(levels, neighbors, truncate)
+    np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-12)
+    loss, span = losses(found, datasets, neighbors)
+    assert (loss <= 1 + 1e-9).all(), loss
+    depths = len(levels).bit_length()
+    assert (span <= 2 - 1 / depths + 1e-9).all(), span
+    one, other = pairs(datasets, neighbors)
+    for order in (1.5, 2.0, 8.0, 64.0):
+        with np.errstate(over="ignore"):
+            moment = np.exp(order * found[:, one] - (order - 1) * found[:, other]).sum(axis=-1)
+        divergence = np.log(moment).max(axis=-1) / (order - 1)
+        assert (divergence <= order * EPSILONS**2 / (8 * depths)).all(), (order, divergence)
+
+
+@pytest.mark.parametrize(("levels", "neighbors", "truncate"), [case for case in CASES if getattr(case, "values", case)[2] is None])
+def test_probabilities_are_those_of_the_definition(levels, neighbors, truncate, x64):
+    datasets, found = log_probabilities(levels, neighbors)
+    some = [row for row, data in enumerate(datasets) if row % 2 == 0 or len(set(data)) == 1]
+    for number, epsilon in enumerate(EPSILONS):
+        wanted = [by_definition(datasets[row], levels, epsilon, neighbors) for row in some]
+        np.testing.assert_allclose(np.exp(found[number, some]), wanted, rtol=1e-9)
+
+
+FAULTS = [
+    ("add_remove", "epsilon for each depth", 1.99),
+    ("add_remove", "in both", 1.05),
+    ("add_remove", "as many as the rank says", 1.01),
+    ("swap", "epsilon for each depth", 1.6),
+    ("swap", "public count", 1.04),
+    ("swap", "one change of a swap", 1.2),
+]
+
+
+@pytest.mark.parametrize(("neighbors", "fault", "least"), FAULTS)
+def test_control_mistakes_that_the_audit_finds(neighbors, fault, least):
+    datasets = oracle.all_datasets(SIZES[neighbors], GRID)
+    values = np.log([[by_definition(data, QUARTERS, epsilon, neighbors, fault) for data in datasets] for epsilon in EPSILONS])
+    assert losses(values, datasets, neighbors)[0].max() > least
+
+
+def test_the_range_of_all_draws_is_more_than_epsilon():
+    """So no range of epsilon is promised: ranges of adaptive draws do not add up."""
+    datasets = oracle.all_datasets(SIZES["add_remove"], GRID)
+    values = np.log([[by_definition(data, QUARTERS, epsilon, "add_remove") for data in datasets] for epsilon in EPSILONS])
+    assert losses(values, datasets, "add_remove")[1].max() > 1.2
+
+
+def test_draws_follow_the_joint_law():
+    asked = quantiles(jnp.array([0.0, 2.0, 2.0]), QUARTERS, lower=0, upper=3, neighbors="add_remove", resolution=1)
+    drawn = recursive_quantiles(asked, 1.0)
+    draws = np.asarray(drawn.sample(jax.random.key(3), (100, 400))).reshape(-1, 3)
+    points = np.array(tuples_of(QUARTERS), float)
+    counts = np.sum(np.all(draws[:, None] == points, axis=-1), axis=0)
+    assert counts.sum() == len(draws)
+    exact, other = (np.exp(recursive_quantiles(asked, epsilon).log_prob(points)) for epsilon in (1.0, 1.2))
+    statistics.assert_counts_follow(counts, exact)
+    statistics.assert_counts_rejected(counts, other)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+def test_one_quantile_is_that_of_piecewise_laplace(neighbors, x64):
+    x = np.random.default_rng(1).normal(size=(4, 9))
+    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "count": np.array([9, 5, 1, 9])}
+    points = np.linspace(-1.9, 1.9, 12)
+    one = recursive_quantiles(quantiles(x, [0.3], **given), 1.5).log_prob(points[:, None, None])
+    other = piecewise_laplace(quantile(x, 0.3, **given), 1.5).log_prob(points[:, None])
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+def test_densities_on_the_line_are_private(neighbors, x64):
+    """At random points, for random neighbours; a loss near epsilon shows that the search reaches far enough."""
+    random = np.random.default_rng(2)
+    x = random.uniform(size=(40, 6)).round(2)
+    moved = x.copy()
+    moved[:, 5] = random.uniform(size=40)
+    given = {"lower": 0, "upper": 1, "neighbors": neighbors}
+    points = np.sort(random.uniform(size=(400, 1, 3)), axis=-1)
+    epsilon = np.where(np.arange(40) % 2, 1.0, 4.0)
+    counts = {} if neighbors == "swap" else {"count": np.stack([np.full(40, 6), np.full(40, 5)])}
+    asked = quantiles(np.stack([x, moved]), [0.2, 0.5, 0.6], **given, **counts)
+    found = np.asarray(recursive_quantiles(asked, epsilon).log_prob(points[:, None]))
+    assert np.isfinite(found).all()
+    loss = np.abs(found[:, 0] - found[:, 1]).max(axis=0) / epsilon
+    assert 0.5 < loss.max() <= 1 + 1e-9
+
+
+LEVELS = [0.1, 0.2, 0.25, 0.5, 0.7, 0.95]
+sample = jax.jit(lambda key, drawn: drawn.sample(key, 5))
+
+
+def rows_of(bad):
+    """Rows that nobody would want; -0.0 and ties among them."""
+    normal = np.random.default_rng(4).normal(size=12)
+    rows = np.stack([normal, np.full(12, 0.5), np.full(12, np.nan), np.where(np.arange(12) % 2, np.inf, -np.inf), -0.0 * normal])
+    return rows if bad else rows[:1]
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("resolution", [None, pytest.param("0.25", marks=pytest.mark.slow)])
+def test_draws_of_any_row_ascend_between_the_bounds(neighbors, resolution):
+    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution}
+    asked = quantiles(rows_of(True), LEVELS, **given, count=np.array([12, 12, 12, 12, 0]))
+    epsilons = jnp.array([[1.0, 1.0, 1.0, 1.0, 1.0], [1e-3, 1e3, 1e3, 1e3, jnp.nan]])
+    drawn = recursive_quantiles(asked, epsilons)
+    assert (drawn.batch_shape, drawn.event_shape) == ((2, 5), (6,))
+    draws = np.array(sample(jax.random.key(0), drawn))
+    assert draws.shape == (5, 2, 5, 6)
+    assert np.isnan(draws[:, 1, 4]).all()
+    draws[:, 1, 4] = 0.0
+    assert (np.diff(draws, axis=-1) >= 0).all()
+    assert (np.abs(draws) <= 2).all()
+    if resolution is not None:
+        assert (draws * 4 == np.round(draws * 4)).all()
+        assert (draws[:, 1, 1] == 0.5).all()  # twelve equal records at a large epsilon
+
+
+def test_what_is_drawn_from_a_row_is_its_own():
+    """Equal in a batch and alone, with padding, with more draws, and under jit."""
+    given = {"lower": -2, "upper": 2, "neighbors": "add_remove"}
+    key, alone = jax.random.key(1), np.asarray
+    one = alone(sample(key, recursive_quantiles(quantiles(rows_of(False), LEVELS, **given), 1.0)))
+    many = sample(key, recursive_quantiles(quantiles(rows_of(True), LEVELS, **given), 1.0))
+    np.testing.assert_array_equal(one[:, 0], many[:, 0])
+    wide = np.pad(rows_of(False), [(0, 0), (0, 30)], constant_values=np.nan)
+    drawn = recursive_quantiles(quantiles(wide, LEVELS, **given), 1.0)
+    np.testing.assert_array_equal(one, sample(key, drawn))
+    np.testing.assert_array_equal(one, drawn.sample(key, 7)[:5])
+
+
+def test_truncation_beyond_what_matters_changes_no_draw():
+    asked = quantiles(np.random.default_rng(5).normal(size=200), LEVELS, lower=-9, upper=9, neighbors="add_remove")
+    whole, cut, short = (
+        recursive_quantiles(asked, 9.0, truncate=truncate).sample(jax.random.key(2), 5) for truncate in (None, 40, 1)
+    )
+    np.testing.assert_array_equal(whole, cut)
+    assert (np.asarray(short) != np.asarray(whole)).any()
+
+
+def test_many_equal_records_stay_on_both_sides():
+    """Nine of ten records are 0: all of them on the left of a draw of 0 would leave the levels above it to the rest."""
+    x = np.where(np.arange(200) < 180, 0.0, np.arange(200))
+    levels = [Fraction(i, 10) for i in range(1, 10)]
+    asked = quantiles(x, levels, lower=0, upper=300, neighbors="add_remove", resolution=1)
+    draws = recursive_quantiles(asked, 80.0).sample(jax.random.key(0), 4)
+    np.testing.assert_array_equal(draws[:, :8], 0.0)
+
+
+def test_one_more_record_is_in_one_part():
+    """Whatever the draw, the two sides of a split have one record more together, and no other record changes sides."""
+    levels = (Fraction(1, 3), Fraction(1, 2), Fraction(4, 5))
+    ranks = Ranks.of(levels, "add_remove")
+    datasets = oracle.all_datasets((0, 1, 2, 3, 4, 5), (0, 1, 2))
+    x = np.full((len(datasets), 7), 2.0, np.float32)
+    x[:, 0] = 0.0
+    for row, data in enumerate(datasets):
+        x[row, 1 : 1 + len(data)] = data
+    count = jnp.array([[len(data)] * 3 for data in datasets], jnp.int32)
+    ends = jnp.zeros_like(count), count, jnp.zeros(count.shape), jnp.full(count.shape, 2.0)
+    split = jax.jit(lambda at: Parts(jnp.asarray(x), *ends).split(jnp.full(count.shape, at), ranks))
+    index = {data: row for row, data in enumerate(datasets)}
+    for at in (0.0, 1.0, 1.5, 2.0):
+        cuts = np.asarray(split(at))
+        for data, part in itertools.product(datasets, range(3)):
+            if len(data) == 5:
+                continue
+            k, equal = cuts[index[data], part], sum(r == at for r in data)
+            assert k == sum(r < at for r in data) + ceil(levels[part] * equal)
+            for more in (0, 1, 2):
+                other = tuple(sorted((*data, more)))
+                j = cuts[index[other], part]
+                sides = (data[:k], other[:j]), (data[k:], other[j:])
+                assert sum(sorted((*a, more)) == list(b) for a, b in sides) == 1
+                assert sum(a == b for a, b in sides) == 1
+
+
+def test_guarantees():
+    asked = quantiles(np.arange(9.0), LEVELS, lower=0, upper=9, neighbors="swap")
+    pure, loose = guarantee(asked, 1.2), guarantee(asked, 1.2, delta=1e-6)
+    assert (pure.epsilon, pure.delta, pure.neighbors) == (1.2, 0.0, "swap")
+    assert pure.bounded_range == pytest.approx(2.0)
+    assert pure.zcdp == pytest.approx(3 * 0.4**2 / 8)
+    assert (loose.epsilon, loose.delta) == (1.2, 1e-6)
+    each = recursive_quantiles(asked, 1.2, delta=1e-6).epsilon
+    assert float(each) > 0.4
+    assert loose.zcdp == pytest.approx(3 * float(each) ** 2 / 8, rel=1e-5)
+    one = quantiles(np.arange(9.0), [0.5], lower=0, upper=9, neighbors="swap")
+    assert guarantee(one, 1.2).bounded_range == 1.2
+
+
+def test_bad_arguments():
+    asked = quantiles(np.arange(9.0), LEVELS, lower=0, upper=9, neighbors="swap")
+    for bad in (0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="epsilon"):
+            recursive_quantiles(asked, bad)
+    with pytest.raises(ValueError, match="truncate"):
+        recursive_quantiles(asked, 1.0, truncate=-1)
+    with pytest.raises(TypeError, match="host"):
+        recursive_quantiles(asked, jnp.float32(1.0), delta=1e-6)
+    with pytest.raises(TypeError, match="SortedRecords"):
+        recursive_quantiles(quantile(np.arange(9.0), 0.5, lower=0, upper=9, neighbors="swap"), 1.0)
+    drawn = recursive_quantiles(asked, 1.0)
+    assert isinstance(drawn, RecursiveQuantiles)
+    assert drawn.sample(jax.random.key(0), (0, 3)).shape == (0, 3, 6)
+    with pytest.raises(ValueError, match="6 quantiles"):
+        drawn.log_prob(jnp.zeros(5))
+    with pytest.raises(ValueError, match="broadcast"):
+        recursive_quantiles(quantiles(np.zeros((3, 9)), LEVELS, lower=0, upper=9, neighbors="swap"), np.ones(2))
