@@ -3,8 +3,8 @@
     draw the middle one of the levels asked, by piecewise Laplace; the draw splits the records in two parts;
     go on with the levels below it in the left part and with those above it in the right part
 
-A level q between q_left and q_right is the (q - q_left) / (q_right - q_left) quantile of its part. All parts of one depth are drawn
-together, and m levels need ceil(log2(m + 1)) depths, which divide epsilon evenly: the error grows with log(m) and not with m.
+A level q between q_left and q_right is the (q - q_left) / (q_right - q_left) quantile of its part. The parts of one depth have no
+record in common, and m levels need ceil(log2(m + 1)) depths, which divide epsilon evenly: into log(m) shares and not into m.
 
 Privacy. Given the draws so far, every record is in one part (see ``Parts.split`` for records that equal a draw). One record more or
 less changes one part of each depth, by one record: how many records a part has is private, so each part uses the profile for
