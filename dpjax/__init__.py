@@ -35,6 +35,7 @@ from dpjax.mechanisms.optimal_beta import optimal_beta
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.private_cdf import private_cdf
+from dpjax.mechanisms.private_quantiles import private_quantiles
 from dpjax.mechanisms.propose_test_release import ProposeTestRelease, propose_test_release
 from dpjax.mechanisms.recursive_quantiles import RecursiveQuantiles, recursive_quantiles
 from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
@@ -130,6 +131,7 @@ __all__ = [
     "permute_and_flip",
     "piecewise_laplace",
     "private_cdf",
+    "private_quantiles",
     "propose_test_release",
     "quantile",
     "quantiles",

@@ -8,11 +8,12 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.quantile_cdf import QuantileCdf
-from dpjax.mechanisms import joint_quantiles as joint
+from dpjax.mechanisms import private_quantiles as quantiles
+from dpjax.mechanisms.private_quantiles import Method
 from dpjax.sensitivity.sorted_records import SortedRecords
 
 
-def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike) -> QuantileCdf:
+def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, method: Method = "auto") -> QuantileCdf:
     """Draw all quantiles that are asked and return the cdf through them, from 0 at the lower bound to 1 at the upper one.
 
     It is monotone by construction, and what is made of it (a histogram, a mean, synthetic records) costs nothing more.
@@ -21,6 +22,7 @@ def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike) -> Qua
         key: a scalar typed threefry key.
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``; its levels are where the cdf is drawn.
         epsilon: positive, for the whole cdf; broadcasts against ``(...)``.
+        method: how they are drawn, as for :func:`dpjax.private_quantiles`.
 
     Returns:
         A :class:`QuantileCdf` of the broadcast batch shape.
@@ -30,7 +32,7 @@ def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike) -> Qua
         ValueError: an ``epsilon`` that is not positive.
 
     Privacy:
-        That of :func:`dpjax.joint_quantiles`.
+        That of :func:`dpjax.private_quantiles`.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
@@ -41,11 +43,11 @@ def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike) -> Qua
     True
     """
     checks.instance("private_cdf", asked, SortedRecords, "from dpjax.quantiles")
-    draws = joint.joint_quantiles(asked, epsilon).sample(key)
+    draws = quantiles.private_quantiles(asked, epsilon, method=method).sample(key)
     return QuantileCdf.through(draws, asked.levels, asked.lower, asked.upper)
 
 
-def guarantee(asked: SortedRecords, epsilon: float) -> Guarantee:
+def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") -> Guarantee:
     """Return what one :func:`private_cdf` costs.
 
     >>> import jax.numpy as jnp
@@ -53,4 +55,4 @@ def guarantee(asked: SortedRecords, epsilon: float) -> Guarantee:
     >>> print(guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="add_remove"), 0.5))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
-    return joint.guarantee(asked, epsilon)
+    return quantiles.guarantee(asked, epsilon, method=method)
