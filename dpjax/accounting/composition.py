@@ -102,8 +102,15 @@ class Composition:
 
     @property
     def bounded_range(self) -> float:
-        """The sum of the ranges."""
-        return _total(guarantee.bounded_range * count for guarantee, count in self.parts)
+        """The range of the whole. A single mechanism keeps its own; where the losses of a later one lie may depend on the draws.
+
+        So each adds both its ends, up to its range or its epsilon on either side, but for the first, of which the least is saved.
+        """
+        ends = [2 * min(guarantee.bounded_range, guarantee.epsilon if guarantee.delta == 0 else inf) for guarantee, _ in self.parts]
+        total = _total(end * count for end, (_, count) in zip(ends, self.parts, strict=True))
+        if total == inf:
+            return inf
+        return total - min(end - min(end, guarantee.bounded_range) for end, (guarantee, _) in zip(ends, self.parts, strict=True))
 
     @property
     def rho(self) -> float:

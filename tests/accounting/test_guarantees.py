@@ -322,3 +322,28 @@ def test_a_curve_of_its_own():
     for bad in (((2.0, 0.1), (1.5, 0.2)), ((1.0, 0.1),), ((2.0, 0.3), (3.0, 0.2)), ((2.0, -1.0),), ((2.0, inf),)):
         with pytest.raises(ValueError, match="renyi"):
             Guarantee(inf, inf, "swap", renyi=bad)
+
+
+def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
+    r = 0.5
+
+    def coin(high):
+        """Probabilities of two outcomes on a pair of neighbours, whose losses are nearly (0, r) or (-r, 0)."""
+        rare = 1e-9
+        pair = np.array([[1 - rare * np.exp(r), rare * np.exp(r)], [1 - rare, rare]])
+        return pair if high else pair[::-1, ::-1]
+
+    # What is asked second depends on the first answer.
+    losses = []
+    first = coin(True)
+    for y in (0, 1):
+        second = coin(y == 1)
+        losses += [np.log(first[0, y] / first[1, y]) + np.log(second[0, z] / second[1, z]) for z in (0, 1)]
+    reached = max(losses) - min(losses)
+    promised = (2 * Guarantee(r, r, "swap")).bounded_range
+    assert 2 * r + 0.4 < reached <= promised + 1e-8
+    assert promised == pytest.approx(3 * r)
+    assert (1 * Guarantee(r, r, "swap")).bounded_range == r
+    assert (Guarantee(1.0, 1.5, "swap") + Guarantee(r, r, "swap")).bounded_range == pytest.approx(2 + 2 * r - r)
+    assert (2 * Guarantee(inf, inf, "swap", zcdp=0.1)).bounded_range == inf
+    assert (2 * Guarantee(1.0, 1.0, "swap", delta=1e-6)).bounded_range == pytest.approx(3.0)
