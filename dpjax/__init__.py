@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from dpjax import accounting, distributions, mechanisms, random, sensitivity, statistics
 from dpjax.accounting import Guarantee
-from dpjax.distributions import Cauchy, Clamped, Finite, LaplaceLogNormal, PiecewiseExponential, Rounded, Tails, sample_intervals
+from dpjax.distributions import (
+    Asinh,
+    Cauchy,
+    Clamped,
+    Finite,
+    LaplaceLogNormal,
+    Log,
+    LogCauchy,
+    PiecewiseExponential,
+    Prior,
+    Rounded,
+    Tails,
+    Transformed,
+    sample_intervals,
+)
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
@@ -43,6 +57,7 @@ from dpjax.statistics import (
     median,
     mode,
     nonnegative_sum,
+    on_scale,
     order_statistic,
     quantile,
     smooth_sensitivity,
@@ -58,6 +73,7 @@ if TYPE_CHECKING:
     from dpjax.simulation import sharded_sample, simulate
 
 __all__ = [
+    "Asinh",
     "CandidateScores",
     "Cauchy",
     "Clamped",
@@ -66,12 +82,16 @@ __all__ = [
     "Guarantee",
     "LaplaceLogNormal",
     "LocalSensitivity",
+    "Log",
+    "LogCauchy",
     "PiecewiseExponential",
+    "Prior",
     "ProposeTestRelease",
     "Rounded",
     "SensitivityProfile",
     "SmoothSensitivity",
     "Tails",
+    "Transformed",
     "__version__",
     "accounting",
     "auditing",
@@ -97,6 +117,7 @@ __all__ = [
     "noisy_binary_search",
     "noisy_tree",
     "nonnegative_sum",
+    "on_scale",
     "optimal_beta",
     "optimal_sigma",
     "order_statistic",

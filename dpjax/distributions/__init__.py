@@ -8,15 +8,23 @@ from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.rounded import Rounded
+from dpjax.distributions.transformed import Transformed
+from dpjax.distributions.transforms import Asinh, Log, LogCauchy, Prior, Transform
 
 __all__ = [
+    "Asinh",
     "Cauchy",
     "Clamped",
     "Distribution",
     "Finite",
     "LaplaceLogNormal",
+    "Log",
+    "LogCauchy",
     "PiecewiseExponential",
+    "Prior",
     "Rounded",
     "Tails",
+    "Transform",
+    "Transformed",
     "sample_intervals",
 ]
