@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Any
 from dpjax import accounting, distributions, mechanisms, random, sensitivity, statistics
 from dpjax.accounting import Guarantee
 from dpjax.distributions import (
+    Asinh,
     Cauchy,
     Clamped,
     Finite,
     JointQuantiles,
     LaplaceLogNormal,
+    Log,
+    LogCauchy,
     PiecewiseExponential,
+    Prior,
     QuantileCdf,
     QuantileMarginals,
     Rounded,
     Tails,
+    Transformed,
     sample_intervals,
 )
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
@@ -62,6 +67,7 @@ from dpjax.statistics import (
     median,
     mode,
     nonnegative_sum,
+    on_scale,
     order_statistic,
     quantile,
     quantiles,
@@ -78,6 +84,7 @@ if TYPE_CHECKING:
     from dpjax.simulation import sharded_sample, simulate
 
 __all__ = [
+    "Asinh",
     "CandidateScores",
     "Cauchy",
     "Clamped",
@@ -88,7 +95,10 @@ __all__ = [
     "JointQuantiles",
     "LaplaceLogNormal",
     "LocalSensitivity",
+    "Log",
+    "LogCauchy",
     "PiecewiseExponential",
+    "Prior",
     "ProposeTestRelease",
     "QuantileCdf",
     "QuantileMarginals",
@@ -98,6 +108,7 @@ __all__ = [
     "SmoothSensitivity",
     "SortedRecords",
     "Tails",
+    "Transformed",
     "__version__",
     "accounting",
     "auditing",
@@ -125,6 +136,7 @@ __all__ = [
     "noisy_binary_search",
     "noisy_tree",
     "nonnegative_sum",
+    "on_scale",
     "optimal_beta",
     "optimal_sigma",
     "order_statistic",

@@ -193,6 +193,17 @@ def static_integer(name: str, value: Any, least: int, most: int | None = None, *
     return number
 
 
+def static_number(name: str, value: Any, least: float, most: float) -> float:
+    """Return a static number from ``least`` to ``most`` as a Python float, or raise ``ValueError``; a bool or a string is none."""
+    try:
+        number = None if isinstance(value, (bool, str)) else float(value)
+    except (TypeError, ValueError):  # traced values too
+        number = None
+    if number is None or not least <= number <= most:
+        raise ValueError(f"{name} must be a static number from {least:g} to {most:g}, got {value!r}.")
+    return number
+
+
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise where an argument is of another type, and say where that type comes from."""
     if not isinstance(value, kind):

@@ -11,18 +11,26 @@ from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.quantile_cdf import QuantileCdf
 from dpjax.distributions.quantile_marginals import QuantileMarginals
 from dpjax.distributions.rounded import Rounded
+from dpjax.distributions.transformed import Transformed
+from dpjax.distributions.transforms import Asinh, Log, LogCauchy, Prior, Transform
 
 __all__ = [
+    "Asinh",
     "Cauchy",
     "Clamped",
     "Distribution",
     "Finite",
     "JointQuantiles",
     "LaplaceLogNormal",
+    "Log",
+    "LogCauchy",
     "PiecewiseExponential",
+    "Prior",
     "QuantileCdf",
     "QuantileMarginals",
     "Rounded",
     "Tails",
+    "Transform",
+    "Transformed",
     "sample_intervals",
 ]

@@ -24,6 +24,7 @@ from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensiti
 from dpjax.statistics.mean import mean
 from dpjax.statistics.mode import candidate_counts, mode
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
+from dpjax.statistics.on_scale import on_scale
 from dpjax.statistics.quantiles import median, order_statistic, quantile
 from dpjax.statistics.several_quantiles import quantiles
 from dpjax.statistics.sum import sum
@@ -39,6 +40,7 @@ __all__ = [
     "median",
     "mode",
     "nonnegative_sum",
+    "on_scale",
     "order_statistic",
     "quantile",
     "quantiles",

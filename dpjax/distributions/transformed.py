@@ -1,0 +1,256 @@
+"""A distribution that was made on another scale, mapped back to the data's.
+
+Probabilities and quantiles are those of the scale at T(y), densities have the derivative of T besides. Moments are quadratures in
+each piece, because the distribution has kinks and jumps at its edges: Gauss-Legendre with 16 nodes in w, where w^4 is the
+probability of the piece beyond a point, seen from its low-cost end. The fourth power resolves steep pieces, and the last one, in
+which x may grow by sixty decades.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax.distributions import truncated_exponential as piece
+from dpjax.distributions.base import Distribution, compiled
+from dpjax.distributions.closed_forms import Half, Resolved, by_rows, center_of, locate, read_pieces
+from dpjax.distributions.noise import SymmetricNoise
+from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.transforms import Transform, ends_on_scale, in_whole_lanes
+
+Term = Callable[[jax.Array, jax.Array], jax.Array]
+Sum = Callable[[Term], jax.Array]
+_NATS = {4: 85, 8: 230}  # how far tails are followed, by the size of the dtype: float32 holds e^-87
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class Transformed(Distribution):
+    """The distribution of ``transform.inverse(Y)`` for a Y of another distribution, with values between the transform's bounds.
+
+    A public map of a draw is post-processing: the guarantee is that of ``distribution``, and so is every privacy loss between two
+    of them with the same transform. Leading axes are a batch.
+
+    All methods but ``sample`` and the moments are as exact as those of ``distribution``, up to the rounding of T (see the
+    transform). The moments (``mean``, ``variance``, ``stddev``, ``mean_abs_error``, ``mean_squared_error``) and ``entropy`` are
+    quadratures with 16 nodes in each piece, with a relative error below 1e-7 in float64. Only where the last piece, which reaches
+    to the bounds, dominates a moment it is 1e-5, and 2e-2 for ``LogCauchy``. (A private median of few records comes from there now
+    and then. Its mean error is then as large as it says, and ``quantile`` tells more.) Moments are finite, because the bounds are;
+    float32 may not hold a variance, and what has a probability below e^-87 is not in its moments. Tails and symmetric
+    noise are followed down to a probability of e^-85 (float32) or e^-230, in panels of 1/8 and then of 1 in its logarithm with 8
+    nodes each; with a centre or a bound inside them, which is a kink, the relative error is below 1e-3.
+
+    Attributes:
+        distribution: :class:`PiecewiseExponential`, :class:`Cauchy` or :class:`LaplaceLogNormal`, on the scale.
+        transform: static.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import Log, median, on_scale, piecewise_laplace
+    >>> scale = Log()
+    >>> incomes = jnp.exp(jnp.linspace(9.5, 11.5, 101))
+    >>> profile = on_scale(median, incomes, transform=scale, neighbors="add_remove")
+    >>> distribution = Transformed(piecewise_laplace(profile, 1.0), scale)
+    >>> round(float(distribution.quantile(0.5))), round(float(distribution.mean_abs_error(incomes[50])))
+    (36316, 727)
+    """
+
+    distribution: PiecewiseExponential | SymmetricNoise
+    transform: Transform = field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        given = self.distribution  # inside JAX, the leaves of a pytree need not be arrays
+        if isinstance(given, Distribution) and not isinstance(given, (PiecewiseExponential, SymmetricNoise)):
+            raise TypeError(f"Transformed takes a distribution with a density on the line, got {type(given).__name__}.")
+        if not isinstance(self.transform, Transform):
+            raise TypeError(f"Transformed takes a Transform (such as Log()), got {self.transform!r}.")
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The batch shape of the distribution."""
+        return self.distribution.batch_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of every result."""
+        return self.distribution.dtype
+
+    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+        return in_whole_lanes(self._value, self.distribution._sample(key, shape, first))
+
+    @compiled
+    def log_prob(self, y: ArrayLike) -> jax.Array:
+        """Log-density at ``y``: that of the distribution at T(y), and the logarithm of the derivative of T at y."""
+        y, x = jnp.asarray(y), self._clipped(y)
+        value = self.distribution.log_prob(self.transform.forward(x)) + self.transform.log_derivative(x)
+        return jnp.where((y < self.transform.lower) | (y > self.transform.upper), -jnp.inf, value)
+
+    @compiled
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """P(Y <= y)."""
+        y, inside = jnp.asarray(y), self.distribution.cdf(self.transform.forward(self._clipped(y)))
+        return jnp.where(y >= self.transform.upper, 1.0, jnp.where(y < self.transform.lower, 0.0, inside))
+
+    @compiled
+    def survival(self, y: ArrayLike) -> jax.Array:
+        """P(Y > y), at the precision of the distribution's upper tail."""
+        y, inside = jnp.asarray(y), self.distribution.survival(self.transform.forward(self._clipped(y)))
+        return jnp.where(y >= self.transform.upper, 0.0, jnp.where(y < self.transform.lower, 1.0, inside))
+
+    @compiled
+    def quantile(self, p: ArrayLike) -> jax.Array:
+        """The smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1]."""
+        return self._value(self.distribution.quantile(p))
+
+    @compiled
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
+        low, high = self.distribution.interval(level)
+        return self._value(low), self._value(high)
+
+    @compiled
+    def mean(self) -> jax.Array:
+        """E[Y], of shape ``batch_shape``."""
+        return self._integrate(lambda total, origin: self._mean(total, origin))
+
+    def variance(self) -> jax.Array:
+        """E[(Y - E[Y])^2], of shape ``batch_shape``; infinite where only the dtype does not hold it, see :meth:`stddev`."""
+        return jnp.square(self.stddev())
+
+    @compiled
+    def stddev(self) -> jax.Array:
+        """The standard deviation, of shape ``batch_shape``."""
+
+        def compute(total: Sum, origin: jax.Array) -> jax.Array:
+            mean = jax.lax.stop_gradient(self._mean(total, origin))
+            unit = jax.lax.stop_gradient(total(lambda p, z: p * jnp.abs(self._value(z) - mean)))
+            unit = jnp.where(unit > 0, unit, 1.0)
+
+            def term(p: jax.Array, z: jax.Array) -> jax.Array:
+                root = jnp.where(p > 0, jnp.sqrt(jnp.where(p > 0, p, 1.0)), 0.0)  # inside the square, which could overflow
+                return jnp.square((self._value(z) - mean) / unit * root)
+
+            return unit * jnp.sqrt(total(term))
+
+        return self._integrate(compute)
+
+    @compiled
+    def entropy(self) -> jax.Array:
+        """Differential entropy -E[log p(Y)] in nats, of shape ``batch_shape``; :class:`PiecewiseExponential` has one."""
+
+        def term(p: jax.Array, z: jax.Array) -> jax.Array:
+            return jnp.where(p > 0, p * self.transform.log_derivative(self._value(z)), 0.0)
+
+        return self.distribution.entropy() - self._integrate(lambda total, _: total(term))  # type: ignore[union-attr]
+
+    @compiled
+    def mean_abs_error(self, center: ArrayLike) -> jax.Array:
+        """E|Y - center|, for a ``center`` in the units of the data that broadcasts against ``batch_shape``."""
+        center = jnp.asarray(center)
+        if isinstance(self.distribution, SymmetricNoise):
+            return _over_noise(self.distribution, lambda p, z: p * jnp.abs(self._value(z) - center))
+        return by_rows(self._mean_abs_error, self.distribution, center)
+
+    def _mean_abs_error(self, r: Resolved, center: jax.Array) -> jax.Array:
+        origin, z = self._value(center_of(r)), self.transform.forward(self._clipped(center))
+        away, error = center - origin, jnp.zeros_like(center)
+
+        def from_origin(p: jax.Array, z: jax.Array) -> jax.Array:
+            return p * (self._value(z) - origin)
+
+        for half in r.halves:
+            means = _in_pieces(*_ends(half), half.decay, jnp.ones_like(half.weight), from_origin)
+            error = error + jnp.sum(half.weight[..., None, :] * jnp.abs(means[..., None, :] - away[..., None]), axis=-1)
+            if r.line.tails is not None:
+                p, values = _tail(self.dtype)
+                values = self._value(half.end + half.sign * half.scale * values) - origin
+                error = error + half.tail * jnp.sum(p * jnp.abs(values[..., None, :] - away[..., None]), axis=-1)
+        # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
+        here, _ = read_pieces(r, z >= center_of(r), tuple(locate(half, z) for half in r.halves))
+        low, high = jnp.where(here.rises, here.near, here.far), jnp.where(here.rises, here.far, here.near)
+        inner = jnp.where(here.rises, here.share(z), 1 - here.share(z))
+        outer, s = 1 - inner, here.decay
+
+        def over(start: jax.Array, end: jax.Array, s: jax.Array) -> jax.Array:
+            return _in_pieces(start, end, s, jnp.ones_like(center), lambda p, z: p * (self._value(z) - center))
+
+        exact = inner * piece.mass_fraction(s * inner) * jnp.abs(over(low, z, s * inner))
+        exact = exact + jnp.exp(-s * inner) * outer * piece.mass_fraction(s * outer) * jnp.abs(over(z, high, s * outer))
+        rough = jnp.abs(over(low, high, s))
+        within = (z > jnp.minimum(low, high)) & (z < jnp.maximum(low, high))
+        return (error + jnp.where(within, here.weight * (exact / piece.mass_fraction(s) - rough), 0.0)) / r.total
+
+    def _mean(self, total: Sum, origin: jax.Array) -> jax.Array:
+        return origin + total(lambda p, z: p * (self._value(z) - origin))
+
+    def _integrate(self, compute: Callable[[Sum, jax.Array], jax.Array]) -> jax.Array:
+        """Call ``compute(total, origin)``, where ``total(term)`` adds up ``term(p, z)`` over points z of probability p."""
+        whole = self.distribution
+        if isinstance(whole, SymmetricNoise):
+            return compute(partial(_over_noise, whole), self._value(jnp.broadcast_to(whole.loc, self.batch_shape)))
+        return by_rows(lambda r: compute(partial(_over_pieces, r), self._value(center_of(r))), whole)
+
+    def _clipped(self, y: ArrayLike) -> jax.Array:
+        return jnp.clip(jnp.asarray(y), self.transform.lower, self.transform.upper)
+
+    def _value(self, z: jax.Array) -> jax.Array:
+        """The inverse of T, within the transform's bounds."""
+        return self._clipped(self.transform.inverse(jnp.clip(z, *ends_on_scale(self.transform, self.dtype))))
+
+
+def _over_pieces(r: Resolved, term: Term) -> jax.Array:
+    """The sum of ``term`` over the nodes in all pieces and tails, ``(rows, 1)``."""
+    found = jnp.zeros_like(r.total)
+    for half in r.halves:
+        sums = _in_pieces(*_ends(half), half.decay, half.weight / r.total, term)
+        found = found + jnp.sum(sums, axis=-1, keepdims=True)
+        if r.line.tails is not None:
+            p, past = _tail(found.dtype)
+            sums = term(half.tail / r.total * p, half.end + half.sign * half.scale * past)
+            found = found + jnp.sum(sums, axis=-1, keepdims=True)
+    return found
+
+
+def _ends(half: Half) -> tuple[jax.Array, jax.Array]:
+    """The low-cost and the high-cost end of each piece."""
+    near, far, rises = half.side.values[..., :-1], half.side.values[..., 1:], half.side.cost_near <= half.side.cost_far
+    return jnp.where(rises, near, far), jnp.where(rises, far, near)
+
+
+def _in_pieces(low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Array, term: Term) -> jax.Array:
+    """The sum of ``term`` over the nodes in each piece, from its low-cost to its high-cost end, of the shape of ``mass``."""
+    y, weights = np.polynomial.legendre.leggauss(16)
+    w = (1 - y) / 2
+    # The probability before each node, beyond it and at it.
+    rule = jnp.asarray([1 - w**4, w**4, 2 * w**3 * weights], mass.dtype)
+
+    def add(number: jax.Array, found: jax.Array) -> jax.Array:
+        before, beyond, weight = rule[:, number]
+        return found + term(mass * weight, low + (high - low) * piece.quantile_fraction(before, beyond, decay))
+
+    return jax.lax.fori_loop(0, len(y), add, jnp.zeros_like(mass))
+
+
+def _over_noise(noise: SymmetricNoise, term: Term) -> jax.Array:
+    """The sum of ``term`` over nodes on both sides of symmetric noise, of the batch shape of ``noise`` or a broader one."""
+    p, nats = _tail(noise.dtype)
+    shape = (-1, *(1,) * len(noise.batch_shape))
+    p, below = p.reshape(shape) / 2, noise.quantile(jnp.exp(-nats).reshape(shape) / 2)
+    return jnp.sum(term(p, below) + term(p, 2 * noise.loc - below), axis=0)
+
+
+def _tail(dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Nodes for an exponential variate of rate 1, their probabilities and where they are: eight in every panel."""
+    y, weights = np.polynomial.legendre.leggauss(8)
+    panels = np.concatenate(
+        [np.arange(0, 16, 1 / 8), np.arange(16, _NATS[jnp.dtype(dtype).itemsize] + 1)]
+    )  # finer where a kink shows
+    nats = ((panels[:-1] + panels[1:])[:, None] + np.diff(panels)[:, None] * y) / 2
+    masses = np.diff(panels)[:, None] / 2 * weights * np.exp(-nats)
+    return jnp.asarray(masses.reshape(-1), dtype), jnp.asarray(nats.reshape(-1), dtype)

@@ -1,0 +1,230 @@
+"""Public increasing maps between data and the scale on which something is drawn.
+
+A map that is chosen without the data keeps every guarantee, both ways: records are mapped one by one, and a draw is mapped back.
+On a logarithmic scale 60 decades are 138 units long, on the scale of a prior's distribution function the whole line has length 1.
+So the bounds of the data need not be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import log, pi
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import checks
+from dpjax.numerics.sums import pad
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transform:
+    """A public increasing map T from data to a scale, static and hashable: a frozen dataclass of Python numbers and functions.
+
+    A subclass provides the three methods, elementwise, for ``lower <= x <= upper``; nothing else is ever given to them. Two
+    transforms that are equal share compiled programs.
+
+    Attributes:
+        lower: static, public, chosen without the data: records below it count as equal to it, and draws stay above it. By default
+            -1e15, and never below -1e30.
+        upper: the same above; 1e15.
+
+    >>> import jax.numpy as jnp
+    >>> @dataclass(frozen=True)
+    ... class Cubic(Transform):
+    ...     def forward(self, x):
+    ...         return jnp.cbrt(x)
+    ...
+    ...     def inverse(self, z):
+    ...         return z**3
+    ...
+    ...     def log_derivative(self, x):
+    ...         return -jnp.log(3 * jnp.cbrt(x) ** 2)
+    >>> round(float(Cubic(upper=1e6).inverse(Cubic().forward(5.0))), 4)
+    5.0
+    """
+
+    lower: float = -1e15
+    upper: float = 1e15
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            object.__setattr__(self, name, checks.static_number(name, getattr(self, name), -1e30, 1e30))
+        if not self.lower < self.upper:
+            raise ValueError(f"lower must be below upper, got {self.lower:g} and {self.upper:g}.")
+
+    if TYPE_CHECKING:
+
+        def forward(self, x: jax.Array) -> jax.Array:
+            """T(x), increasing."""
+
+        def inverse(self, z: jax.Array) -> jax.Array:
+            """The x with T(x) = z."""
+
+        def log_derivative(self, x: jax.Array) -> jax.Array:
+            """The logarithm of the derivative of T at x."""
+
+
+@dataclass(frozen=True)
+class Log(Transform):
+    """The logarithm, for positive data; zero and less count as ``lower``.
+
+    In float32, T(x) has steps of 1e-6 at 1e5 and of 4e-6 at 1e15: records that differ by less, relatively, can become one.
+
+    Attributes:
+        lower: as for :class:`Transform`; 1e-15 by default, and never below 1e-30.
+        upper: as for :class:`Transform`.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(Log().forward(jnp.asarray(10.0))), 4)
+    2.3026
+    """
+
+    lower: float = field(default=1e-15, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checks.static_number("lower", self.lower, 1e-30, 1e30)
+        super().__post_init__()
+
+    def forward(self, x: jax.Array) -> jax.Array:
+        """Log x."""
+        return jnp.log(x)
+
+    def inverse(self, z: jax.Array) -> jax.Array:
+        """Exp z."""
+        return jnp.exp(z)
+
+    def log_derivative(self, x: jax.Array) -> jax.Array:
+        """-log x."""
+        return -jnp.log(x)
+
+
+@dataclass(frozen=True)
+class Asinh(Transform):
+    """asinh(x / scale): linear near 0 and logarithmic further out, for data of both signs.
+
+    In float32, T(x) has steps of 1e-6 at 1e5 ``scale`` and of 4e-6 at 1e15 ``scale``: records that differ by less, relatively, can
+    become one.
+
+    Attributes:
+        scale: static, from 1e-8 to 1e30, chosen without the data: about how large records are. A thousand times too large costs a
+            median of 1000 records nothing; a thousand times too small costs 20 % of its error if records lie on both sides of 0.
+        lower: as for :class:`Transform`.
+        upper: as for :class:`Transform`.
+
+    >>> import jax.numpy as jnp
+    >>> [round(z, 3) for z in Asinh(scale=2.0).forward(jnp.array([-2.0, 0.0, 2e9])).tolist()]
+    [-0.881, 0.0, 21.416]
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scale", checks.static_number("scale", self.scale, 1e-8, 1e30))
+
+    def forward(self, x: jax.Array) -> jax.Array:
+        """asinh(x / scale)."""
+        return jnp.arcsinh(x / self.scale)
+
+    def inverse(self, z: jax.Array) -> jax.Array:
+        """Scale times sinh z."""
+        return self.scale * jnp.sinh(z)
+
+    def log_derivative(self, x: jax.Array) -> jax.Array:
+        """-log of the square root of x^2 + scale^2."""
+        z = jnp.abs(jnp.arcsinh(x / self.scale))
+        return log(2) - log(self.scale) - z - jnp.log1p(jnp.exp(-2 * z))  # the square of x could overflow
+
+
+@dataclass(frozen=True)
+class LogCauchy(Transform):
+    """The distribution function of a public prior with heavy tails: asinh(X / scale) is standard Cauchy, and so, nearly, is log X.
+
+    T(x) = 2 P(X <= x) - 1, from -1 to 1 and symmetric around 0, where floats have their digits. Half of the prior's mass lies
+    between -1.18 and 1.18 ``scale``. Far out T moves slowly: in float32, records can become one that differ relatively by less than
+    4e-5 at 1e6 ``scale``, and by 2e-4 at 1e15 ``scale``; in float64 it is 1e-12.
+
+    Attributes:
+        scale: as that of :class:`Asinh`.
+        lower: as for :class:`Transform`.
+        upper: as for :class:`Transform`.
+
+    >>> import jax.numpy as jnp
+    >>> [round(z, 3) for z in LogCauchy(scale=10.0).forward(jnp.array([-1e15, 0.0, 11.752, 1e6])).tolist()]
+    [-0.981, 0.0, 0.5, 0.948]
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scale", checks.static_number("scale", self.scale, 1e-8, 1e30))
+
+    def forward(self, x: jax.Array) -> jax.Array:
+        """Twice the arc tangent of asinh(x / scale), over pi."""
+        return (2 / pi) * jnp.arctan(jnp.arcsinh(x / self.scale))
+
+    def inverse(self, z: jax.Array) -> jax.Array:
+        """Scale times the sinh of tan(pi z / 2)."""
+        size = jnp.where(z < 0, -z, z)
+        far = size > 0.5  # the distance from 1 is exact, and the tangent is steep there
+        tangent = jnp.tan(pi / 2 * jnp.where(far, 1 - size, size))
+        x = self.scale * jnp.sinh(jnp.where(far, 1 / jnp.where(far, tangent, 1.0), tangent))
+        return jnp.where(z < 0, -x, x)
+
+    def log_derivative(self, x: jax.Array) -> jax.Array:
+        """The log-density of the prior, and log 2."""
+        return log(2 / pi) - jnp.log1p(jnp.square(jnp.arcsinh(x / self.scale))) + Asinh(self.scale).log_derivative(x)
+
+
+@dataclass(frozen=True)
+class Prior(Transform):
+    """The distribution function of any public prior with a continuous density, from functions of JAX.
+
+    The scale goes from 0 to 1. Where the distribution function rounds to 1, records cannot be told apart: in float32, a standard
+    normal prior ends at 5.4, and before that it has steps of 6e-8 of its mass. Take a prior with heavy tails, or float64.
+
+    Attributes:
+        cdf: static, of x; functions are compared by identity, so define them once.
+        quantile: static, the inverse of ``cdf``; not NaN on [0, 1].
+        log_density: static, the logarithm of the derivative of ``cdf``; below infinity.
+        lower: as for :class:`Transform`.
+        upper: as for :class:`Transform`.
+
+    >>> import jax.numpy as jnp
+    >>> from jax.scipy.stats import cauchy
+    >>> prior = Prior(cauchy.cdf, cauchy.ppf, cauchy.logpdf)
+    >>> prior.forward(jnp.array([-1.0, 0.0, 1.0])).tolist()
+    [0.25, 0.5, 0.75]
+    """
+
+    cdf: Callable[[jax.Array], jax.Array]
+    quantile: Callable[[jax.Array], jax.Array]
+    log_density: Callable[[jax.Array], jax.Array]
+
+    def forward(self, x: jax.Array) -> jax.Array:
+        """P(X <= x)."""
+        return self.cdf(x)
+
+    def inverse(self, z: jax.Array) -> jax.Array:
+        """The quantile."""
+        return self.quantile(z)
+
+    def log_derivative(self, x: jax.Array) -> jax.Array:
+        """The log-density."""
+        return self.log_density(x)
+
+
+def ends_on_scale(transform: Transform, dtype: Any) -> np.ndarray:
+    """T at the transform's bounds, known while tracing, too."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(transform.forward(jnp.asarray([transform.lower, transform.upper], dtype)))
+
+
+def in_whole_lanes(function: Callable[[jax.Array], jax.Array], values: jax.Array) -> jax.Array:
+    """Call an elementwise function on values padded to whole lanes: no bit of a result depends on how many there are."""
+    return function(pad(values.reshape(-1), value=1))[: values.size].reshape(values.shape)
