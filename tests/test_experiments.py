@@ -295,3 +295,17 @@ def test_tied_data(rows_of):
     hours = [rows["hours", relation, 0.05] for relation in ("add_remove", "swap")]
     assert all(row["permute and flip"] < row["OpenDP"] / 4 for row in hours)
     assert all(row["without resolution"] > row["OpenDP"] for row in hours)
+
+
+@pytest.mark.slow
+def test_several_quantiles(rows_of):
+    rows = {(row["population"], row["quantiles"], row["epsilon"]): row for row in rows_of("several_quantiles")}
+    assert len(rows) == 5
+    for key, row in rows.items():
+        # JointExp pays for the change of every rank on both sides; the exact joint draw is better by the ratio of sensitivities.
+        assert row["joint"] * (1.2 if key[1] == 3 else 1.4) <= row["JointExp"] + 3 * row["(JointExp se)"], key
+        assert row["known n"] * 1.4 <= row["JointExp"] + 3 * row["(JointExp se)"], key
+        assert row["known n"] < row["joint"] < row["recursive"] < row["independent"], key
+        assert row["JointExp"] < row["independent"] / 1.5, key
+    for epsilon in (0.5, 1.0):
+        assert rows["incomes", 9, epsilon]["joint"] * 1.8 <= rows["incomes", 9, epsilon]["recursive"]

@@ -106,7 +106,9 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     jax.config.update("jax_enable_x64", True)
     rows = [row(*case) for case in CASES]
     output.print_table(rows)
-    output.save(rows, arguments, {"records": RECORDS, "datasets": DATASETS, "draws": DRAWS, "seed": SEED})
+    output.save(
+        rows, arguments, {"experiment": "several_quantiles", "records": RECORDS, "datasets": DATASETS, "draws": DRAWS, "seed": SEED}
+    )
     if arguments.png:
         _plot(rows, arguments.png)
     return rows
