@@ -12,7 +12,9 @@ import pytest
 
 import dpjax
 from dpjax import (
+    Asinh,
     Clamped,
+    Transformed,
     bounded_noise_laplace,
     duff,
     exponential,
@@ -25,6 +27,7 @@ from dpjax import (
     mode,
     noisy_tree,
     nonnegative_sum,
+    on_scale,
     order_statistic,
     permute_and_flip,
     piecewise_laplace,
@@ -55,6 +58,7 @@ def ladder(x):
     return jnp.asarray(np.stack([np.linspace(0, 1, n), np.arange(n) % 4 < 2]).astype(np.float32)).astype(x.dtype)
 
 
+SCALE = Asinh(lower=-3, upper=3)
 WEIGHTS = np.random.default_rng(0).uniform(size=(5, 21)).astype(np.float32)
 
 
@@ -116,6 +120,9 @@ PIPELINES = {
     "plm of a sum": lambda x, eps, a, b: piecewise_laplace(dpjax.statistics.sum(x, lower=a, upper=b, neighbors="swap"), eps),
     "duff of a mean": lambda x, eps, a, b: duff(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps),
     "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(variance(x, lower=a, upper=b, neighbors="swap"), eps),
+    "plm on another scale": lambda x, eps, a, b: Transformed(
+        piecewise_laplace(on_scale(median, x, transform=SCALE, neighbors="add_remove"), eps), SCALE
+    ),
     "clamped smooth cauchy": lambda x, eps, a, b: Clamped.of(
         smooth_cauchy(smooth_sensitivity(x, 0.02, lower=a, upper=b, neighbors="add_remove"), eps), lower=a, upper=b
     ),

@@ -117,7 +117,7 @@ class Transformed(Distribution):
     @compiled
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``."""
-        return self._integrate(lambda total, origin: self._mean(total, origin))
+        return self._integrate(self._mean)
 
     def variance(self) -> jax.Array:
         """E[(Y - E[Y])^2], of shape ``batch_shape``; infinite where only the dtype does not hold it, see :meth:`stddev`."""
@@ -154,7 +154,7 @@ class Transformed(Distribution):
         """E|Y - center|, for a ``center`` in the units of the data that broadcasts against ``batch_shape``."""
         center = jnp.asarray(center)
         if isinstance(self.distribution, SymmetricNoise):
-            return _over_noise(self.distribution, lambda p, z: p * jnp.abs(self._value(z) - center))
+            return _over_noise(self.distribution, lambda p, z: p * jnp.abs(self._value(z) - center), rank=center.ndim)
         return by_rows(self._mean_abs_error, self.distribution, center)
 
     def _mean_abs_error(self, r: Resolved, center: jax.Array) -> jax.Array:
@@ -237,20 +237,18 @@ def _in_pieces(low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Arra
     return jax.lax.fori_loop(0, len(y), add, jnp.zeros_like(mass))
 
 
-def _over_noise(noise: SymmetricNoise, term: Term) -> jax.Array:
-    """The sum of ``term`` over nodes on both sides of symmetric noise, of the batch shape of ``noise`` or a broader one."""
-    p, nats = _tail(noise.dtype)
-    shape = (-1, *(1,) * len(noise.batch_shape))
-    p, below = p.reshape(shape) / 2, noise.quantile(jnp.exp(-nats).reshape(shape) / 2)
-    return jnp.sum(term(p, below) + term(p, 2 * noise.loc - below), axis=0)
+def _over_noise(noise: SymmetricNoise, term: Term, rank: int = 0) -> jax.Array:
+    """The sum of ``term`` over nodes on both sides of symmetric noise; a term has up to ``rank`` axes beside that of the nodes."""
+    p, nats = (nodes.reshape(-1, *(1,) * max(rank, len(noise.batch_shape))) for nodes in _tail(noise.dtype))
+    below = noise.quantile(jnp.exp(-nats) / 2)
+    return jnp.sum(term(p / 2, below) + term(p / 2, 2 * noise.loc - below), axis=0)
 
 
 def _tail(dtype: Any) -> tuple[jax.Array, jax.Array]:
     """Nodes for an exponential variate of rate 1, their probabilities and where they are: eight in every panel."""
     y, weights = np.polynomial.legendre.leggauss(8)
-    panels = np.concatenate(
-        [np.arange(0, 16, 1 / 8), np.arange(16, _NATS[jnp.dtype(dtype).itemsize] + 1)]
-    )  # finer where a kink shows
+    last = _NATS[jnp.dtype(dtype).itemsize]
+    panels = np.concatenate([np.arange(0, 16, 1 / 8), np.arange(16, last + 1)])  # finer where a kink shows
     nats = ((panels[:-1] + panels[1:])[:, None] + np.diff(panels)[:, None] * y) / 2
     masses = np.diff(panels)[:, None] / 2 * weights * np.exp(-nats)
     return jnp.asarray(masses.reshape(-1), dtype), jnp.asarray(nats.reshape(-1), dtype)

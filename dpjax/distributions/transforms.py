@@ -110,8 +110,10 @@ class Asinh(Transform):
     become one.
 
     Attributes:
-        scale: static, from 1e-8 to 1e30, chosen without the data: about how large records are. A thousand times too large costs a
-            median of 1000 records nothing; a thousand times too small costs 20 % of its error if records lie on both sides of 0.
+        scale: static, from 1e-8 to 1e30, chosen without the data: about how large records are. If they have both signs, one that is
+            a hundred times too small costs the median of 1000 records up to 3 % of its error, a thousand times up to 20 %. One
+            that is a thousand times too large costs nothing, or up to 40 % where the bounds are reached now and then (swap, epsilon
+            = 0.2).
         lower: as for :class:`Transform`.
         upper: as for :class:`Transform`.
 
@@ -149,7 +151,8 @@ class LogCauchy(Transform):
     4e-5 at 1e6 ``scale``, and by 2e-4 at 1e15 ``scale``; in float64 it is 1e-12.
 
     Attributes:
-        scale: as that of :class:`Asinh`.
+        scale: as that of :class:`Asinh`. If records have both signs, one that is a hundred times too small costs up to 30 %; one
+            that is a thousand times too large costs nothing.
         lower: as for :class:`Transform`.
         upper: as for :class:`Transform`.
 
