@@ -21,6 +21,7 @@ from dpjax.distributions import (
     sample_intervals,
 )
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
+from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
@@ -76,6 +77,7 @@ __all__ = [
     "CandidateScores",
     "Cauchy",
     "Clamped",
+    "ConfidenceInterval",
     "DownSensitivity",
     "Finite",
     "Guarantee",
@@ -96,12 +98,15 @@ __all__ = [
     "bounded_noise_laplace",
     "bounds",
     "candidate_counts",
+    "confidence_interval",
     "distinct_count",
     "distributions",
     "duff",
     "exponential",
     "from_local_sensitivity",
     "from_radii",
+    "interval_coverage",
+    "interval_levels",
     "inverse_sensitivity",
     "joint_quantiles",
     "laplace",
