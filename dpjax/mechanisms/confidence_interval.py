@@ -221,6 +221,9 @@ def interval_levels(
     Privacy:
         None is spent: it reads public numbers only.
 
+    References:
+        The proof at the head of this file.
+
     >>> public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap", "ties": 10}
     >>> [[round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)] for epsilon in (0.5, 2)]
     [[0.39, 0.61], [0.44, 0.56]]
@@ -268,6 +271,9 @@ def interval_coverage(
 
     Privacy:
         None is spent: it reads public numbers only.
+
+    References:
+        The proof at the head of this file.
 
     >>> public = {"lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap", "ties": 10}
     >>> levels = interval_levels(0.5, 1.0, n=1000, **public)

@@ -212,18 +212,17 @@ def test_draws_are_those_of_joint_quantiles():
     key, count = jax.random.key(5), jnp.array([200, 190, 100, 0], jnp.int32)
     public = {"neighbors": "swap", "ties": 4} | GRID
 
-    @jax.jit
-    def draw(x, count):
-        interval = confidence_interval(x, 0.5, 5.0, n=190, count=count, **public)
-        assert isinstance(interval, ConfidenceInterval)
-        return interval, interval.sample(key, 3)
+    def given(data):
+        return confidence_interval(data[0], 0.5, 5.0, n=190, count=data[1], **public)
 
-    interval, draws = draw(x, count)
+    interval, draws = jax.jit(lambda data: (given(data), given(data).sample(key, 3)))((x, count))
+    assert isinstance(interval, ConfidenceInterval)
     assert interval.event_shape == (2,)
     assert interval.levels == interval_levels(0.5, 5.0, n=190, **public)
     assert interval.coverage == interval_coverage(interval.levels, 0.5, 5.0, n=190, **public)
     asked = dpjax.quantiles(x, interval.levels, neighbors="swap", count=count, **GRID)
     np.testing.assert_array_equal(draws, jax.jit(lambda a: dpjax.joint_quantiles(a, 5.0).sample(key, 3))(asked))
+    np.testing.assert_array_equal(draws, dpjax.sharded_sample(key, given, (x, count), shape=(3,)))
     assert dpjax.mechanisms.confidence_interval.guarantee(5.0, neighbors="swap") == dpjax.Guarantee(5.0, 5.0, "swap")
 
 
