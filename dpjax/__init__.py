@@ -27,6 +27,7 @@ from dpjax.distributions import (
     sample_intervals,
 )
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
+from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
@@ -88,6 +89,7 @@ __all__ = [
     "CandidateScores",
     "Cauchy",
     "Clamped",
+    "ConfidenceInterval",
     "DownSensitivity",
     "Finite",
     "Guarantee",
@@ -115,6 +117,7 @@ __all__ = [
     "bounded_noise_laplace",
     "bounds",
     "candidate_counts",
+    "confidence_interval",
     "distinct_count",
     "distributions",
     "duff",
@@ -122,6 +125,8 @@ __all__ = [
     "from_local_sensitivity",
     "from_radii",
     "independent_quantiles",
+    "interval_coverage",
+    "interval_levels",
     "inverse_sensitivity",
     "joint_quantiles",
     "laplace",

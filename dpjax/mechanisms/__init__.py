@@ -8,6 +8,7 @@ raises ``ValueError``; as an element of a JAX array it makes its own row NaN ins
 from dpjax.mechanisms import (
     bounded_loss,
     bounded_noise_laplace,
+    confidence_interval,
     duff,
     exponential,
     independent_quantiles,
@@ -33,6 +34,7 @@ from dpjax.mechanisms import (
 __all__ = [
     "bounded_loss",
     "bounded_noise_laplace",
+    "confidence_interval",
     "duff",
     "exponential",
     "independent_quantiles",

@@ -54,6 +54,9 @@ def quantiles(
         None by itself. Public: the levels, the bounds and the shape of ``x``; under swap also the number of records (so ``count``
         and ``mask``), under add/remove not.
 
+    References:
+        Hyndman and Fan (1996), definition 7, and with a resolution definition 1: which quantile ``value`` is.
+
     >>> import jax.numpy as jnp
     >>> ages = jnp.array([23.0, 35.0, 41.0, 62.0, 62.0])
     >>> quantiles(ages, [0.25, 0.5, 0.75], lower=0, upper=120, neighbors="swap", resolution=1).value.tolist()
