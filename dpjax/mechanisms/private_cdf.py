@@ -34,6 +34,9 @@ def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, met
     Privacy:
         That of :func:`dpjax.private_quantiles`.
 
+    References:
+        Those of the mechanism; what is made of its draws is post-processing (Dwork and Roth 2014, Proposition 2.1).
+
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
     >>> x = jnp.linspace(0.0, 1.0, 1001) ** 2

@@ -54,6 +54,9 @@ def private_quantiles(
     Privacy:
         epsilon-DP under the relation of ``asked``; see the mechanism.
 
+    References:
+        Gillenwater, Joseph and Kulesza (2021); Kaplan, Schnapp and Stemmer (2022); Durfee (2025).
+
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
     >>> asked = quantiles(jnp.arange(100.0), [0.5], lower=0, upper=100, neighbors="add_remove")
