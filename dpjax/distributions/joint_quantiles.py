@@ -18,17 +18,15 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.quantile_marginals import QuantileMarginals
-from dpjax.distributions.rank_chains import NOTHING, Chains, draw_runs, forward, run_masses, total
-from dpjax.distributions.selection import choose
+from dpjax.distributions.rank_chains import NOTHING, Chains, draw_runs, forward, pick, run_masses, total
 from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
-from dpjax.numerics.sums import pairwise_sum
+from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words, upper_product
 from dpjax.random.keys import check_key, fold_in_range, row_words
 from dpjax.random.noise import uniform_from_words
 from dpjax.sensitivity.sorted_records import level_parts
 
-_LANES = 32
 _MEMORY = 2**27  # numbers that the chains of one chunk of rows may keep
 
 
@@ -143,57 +141,59 @@ class JointQuantiles:
         return self.per_rank - 1
 
 
-def _by_rows(law: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Array, chains: bool = True) -> Any:
-    """Join ``compute(rows, *arrays)`` over chunks of rows: the fields and arrays are ``(B, k)`` there, results ``(B, ...)``."""
-    batch = law.batch_shape
-    spread = _as_rows(law)
-    kept = law.width.shape[-1] * (4 * law.terms * len(law.levels) if chains else len(law.levels))
-    rows, size = prod(batch), max(_MEMORY // max(kept, 1), 1)
+def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Array) -> Any:
+    """Join ``compute(rows, *arrays)`` over chunks of rows: the fields and arrays are ``(B, k)`` there, results ``(B, ...)``.
+
+    Slots are filled up to a whole number of vectors, and so are rows where they are all lanes that there are: exponentials of a
+    remainder would be rounded otherwise, and draws would depend on how many rows there are.
+    """
+    batch, width = joint.batch_shape, pad(joint.width)
+    left = jnp.pad(joint.left, [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])], "edge")
+    spread = replace(_as_rows(joint), left=left, width=width)
+    rows, kept = prod(batch), 4 * width.shape[-1] * joint.terms * len(joint.levels)
+    size = min(max(_MEMORY // kept, 1), rows)
+    more = -size % LANES if joint.terms % LANES else 0
 
     def some(start: Any) -> Any:
-        chunk = some_rows((spread, arrays), batch, start, min(size, rows))
-        # A whole number of vectors of lanes: exponentials of the remainder would be rounded otherwise.
-        more = -min(size, rows) % _LANES
-
         def padded(a: jax.Array) -> jax.Array:
-            return jnp.pad(jnp.broadcast_to(a, (min(size, rows), a.shape[-1])), ((0, more), (0, 0)), "edge")
+            return jnp.pad(jnp.broadcast_to(a, (size, a.shape[-1])), ((0, more), (0, 0)), "edge")
 
-        own, others = jax.tree.map(padded, chunk)
-        return jax.tree.map(lambda a: a[: min(size, rows)], compute(own, *others))
+        own, others = jax.tree.map(padded, some_rows((spread, arrays), batch, start, size))
+        return jax.tree.map(lambda a: a[:size], compute(own, *others))
 
     found = by_chunks(some, rows, size)
     return jax.tree.map(lambda a: a.reshape(*batch, *a.shape[1:]), found)
 
 
-def _as_rows(law: JointQuantiles) -> JointQuantiles:
+def _as_rows(joint: JointQuantiles) -> JointQuantiles:
     """The distribution with an axis of one where it has none of slots."""
     names = ("count", "rate", "reach", "number")
-    return replace(law, **{name: getattr(law, name)[..., None] for name in names})
+    return replace(joint, **{name: getattr(joint, name)[..., None] for name in names})
 
 
-def _lengths(law: JointQuantiles) -> tuple[list[int], int]:
+def _lengths(joint: JointQuantiles) -> tuple[list[int], int]:
     """The differences of the levels, the first from 0 and the last to 1, as integers over a common denominator."""
-    parts, whole = level_parts(law.levels)
+    parts, whole = level_parts(joint.levels)
     return [b - a for a, b in pairwise((0, *parts, whole))], whole
 
 
-def _numbers(law: JointQuantiles) -> tuple[jax.Array, jax.Array]:
+def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
     """The terms N, int32 ``(B, T)``, and which of them count."""
-    if law.terms == 1:
-        return law.number, jnp.ones(law.number.shape, bool)
-    middle = law.count - 1
-    spacing = (2 * law.reach + law.terms) // np.int32(law.terms)
-    first = -((law.reach - middle) // spacing) * spacing
-    number = first + spacing * jnp.arange(law.terms, dtype=jnp.int32)
-    return number, number <= middle + law.reach
+    if joint.terms == 1:
+        return joint.number, jnp.ones(joint.number.shape, bool)
+    middle = joint.count - 1
+    spacing = (2 * joint.reach + joint.terms) // np.int32(joint.terms)
+    first = -((joint.reach - middle) // spacing) * spacing
+    number = first + spacing * jnp.arange(joint.terms, dtype=jnp.int32)
+    return number, number <= middle + joint.reach
 
 
-def _chains(law: JointQuantiles) -> Chains:
+def _chains(joint: JointQuantiles) -> Chains:
     """The chains of some rows."""
-    number, there = _numbers(law)
-    lengths, whole = _lengths(law)
-    per_rank, slots = np.int32(law.per_rank), law.width.shape[-1]
-    rate = law.rate / law.per_rank
+    number, there = _numbers(joint)
+    lengths, whole = _lengths(joint)
+    per_rank, slots = np.int32(joint.per_rank), joint.width.shape[-1]
+    rate = joint.rate / joint.per_rank
 
     def weight(scaled: jax.Array) -> jax.Array:  # of a distance in units of 1 / (2 whole) slots
         return jnp.where(there, -rate * (jnp.abs(scaled).astype(rate.dtype) / (2 * whole)), NOTHING)
@@ -201,35 +201,35 @@ def _chains(law: JointQuantiles) -> Chains:
     j = jnp.arange(slots, dtype=jnp.int32)[:, None, None] * np.int32(2 * whole)
     half, twice = np.int32(whole) * per_rank, 2 * per_rank * number
     start = weight(j - half - twice * np.int32(lengths[0]))
-    end = weight(2 * half * law.count - half - j - twice * np.int32(lengths[-1]))
+    end = weight(2 * half * joint.count - half - j - twice * np.int32(lengths[-1]))
     inner = jnp.array(lengths[1:-1], jnp.int32).reshape(-1, 1, 1) * per_rank * number
     step = inner // np.int32(whole)
     part = (inner - step * np.int32(whole)).astype(rate.dtype) / whole
-    return Chains(jnp.moveaxis(law.width, -1, 0), start, end, step, part, rate, law.unit)
+    return Chains(jnp.moveaxis(joint.width, -1, 0), start, end, step, part, rate, joint.unit)
 
 
-def _log_flat(law: JointQuantiles) -> jax.Array:
+def _log_flat(joint: JointQuantiles) -> jax.Array:
     """The logarithm of the flat term."""
-    return -law.rate * (law.reach + 1).astype(law.dtype) + jnp.log(-2 / jnp.expm1(-law.rate))
+    return -joint.rate * (joint.reach + 1).astype(joint.dtype) + jnp.log(-2 / jnp.expm1(-joint.rate))
 
 
-def _log_weights(law: JointQuantiles, chains: Chains, after: jax.Array) -> jax.Array:
+def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax.Array:
     """The logarithms of the weights of all terms and, last, of the flat one, ``(B, T + 1)``."""
-    weights, width = total(chains, after), pairwise_sum(law.width)
-    if law.terms == 1:
+    weights, width = total(chains, after), pairwise_sum(joint.width)
+    if joint.terms == 1:
         return jnp.concatenate([weights, jnp.full_like(weights, NOTHING)], axis=-1)
-    flat = _log_flat(law)
-    for k in range(len(law.levels)):
-        flat = flat + jnp.log((width + k * law.unit) / (k + 1))
+    flat = _log_flat(joint)
+    for k in range(len(joint.levels)):
+        flat = flat + jnp.log((width + k * joint.unit) / (k + 1))
     return jnp.concatenate([weights, flat], axis=-1)
 
 
 @partial(jax.jit, static_argnames=("draws",))
-def _draw(key: jax.Array, law: JointQuantiles, draws: int, first: ArrayLike) -> jax.Array:
+def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -> jax.Array:
     """Tuples ``(*batch, draws, m)``."""
-    batch, m = law.batch_shape, len(law.levels)
+    batch, m = joint.batch_shape, len(joint.levels)
     if draws == 0 or prod(batch) == 0:
-        return jnp.zeros((*batch, draws, m), law.dtype)
+        return jnp.zeros((*batch, draws, m), joint.dtype)
     each = 3 * m + 1
     words = fold_in_range(row_words(key, batch, first), draws * each)
 
@@ -247,23 +247,22 @@ def _draw(key: jax.Array, law: JointQuantiles, draws: int, first: ArrayLike) -> 
 
         return jnp.moveaxis(by_chunks(some, draws, size), 0, 1)
 
-    found = _by_rows(law, compute, words.high, words.low)
-    found = found if law.resolution is None else from_multiples(found, law.resolution)
-    return jnp.where(jnp.isnan(law.rate + pairwise_sum(law.width)[..., 0])[..., None, None], jnp.nan, found)
+    found = _by_rows(joint, compute, words.high, words.low)
+    found = found if joint.resolution is None else from_multiples(found, joint.resolution)
+    return jnp.where(jnp.isnan(joint.rate + pairwise_sum(joint.width)[..., 0])[..., None, None], jnp.nan, found)
 
 
 def _values(
-    law: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
+    joint: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
 ) -> jax.Array:
     """Tuples ``(B, D, m)`` by words ``(3 m + 1, B, D)``."""
-    m = len(law.levels)
-    relative = jnp.exp(weights - jnp.max(weights, axis=-1, keepdims=True))
-    term = choose(relative[..., None, :], Words(words.high[0], words.low[0]))
-    flat = term == law.terms
+    m = len(joint.levels)
+    term = pick(weights[..., None, :], Words(words.high[0], words.low[0]))
+    flat = term == joint.terms
     pairs = Words(*(a[1 : 2 * m + 1].reshape(m, 2, *term.shape) for a in words))
-    runs = draw_runs(chains, before, after, jnp.minimum(term, law.terms - 1), pairs)
+    runs = draw_runs(chains, before, after, jnp.minimum(term, joint.terms - 1), pairs)
     # All quantiles of the flat term form one run, in one slot as wide as the range.
-    lowest, total = law.left[..., :1], pairwise_sum(law.width)
+    lowest, total = joint.left[..., :1], pairwise_sum(joint.width)
     levels = jnp.arange(m, dtype=jnp.int32)[:, None, None, None]
     own = (runs.first <= levels) & (levels < runs.last)  # (m quantiles, m runs, B, D)
     slot, first = (jnp.sum(jnp.where(own, a, 0), axis=1, dtype=jnp.int32) for a in (runs.slot, runs.first))
@@ -272,10 +271,10 @@ def _values(
     def at_slot(array: jax.Array, whole: jax.Array) -> jax.Array:
         return jnp.where(flat, whole, jax.vmap(lambda slot: take(array, slot))(slot))
 
-    left, width = at_slot(law.left, lowest), at_slot(law.width, total)
+    left, width = at_slot(joint.left, lowest), at_slot(joint.width, total)
     given = Words(words.high[2 * m + 1 :], words.low[2 * m + 1 :])
-    place = _on_line(width, given) if law.resolution is None else _on_grid(width, first, given)
-    points = jnp.clip(left + place, lowest, lowest + total - law.unit)
+    place = _on_line(width, given) if joint.resolution is None else _on_grid(width, first, given)
+    points = jnp.clip(left + place, lowest, lowest + total - joint.unit)
     return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1)
 
 
@@ -300,16 +299,16 @@ def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
 
 
 @jax.jit
-def _log_normalizer(law: JointQuantiles) -> jax.Array:
+def _log_normalizer(joint: JointQuantiles) -> jax.Array:
     def compute(rows: JointQuantiles) -> jax.Array:
         chains = _chains(rows)
         return jax.nn.logsumexp(_log_weights(rows, chains, forward(chains)[1]), axis=-1)
 
-    return jnp.where(jnp.isnan(law.rate + pairwise_sum(law.width)[..., 0]), jnp.nan, _by_rows(law, compute))
+    return jnp.where(jnp.isnan(joint.rate + pairwise_sum(joint.width)[..., 0]), jnp.nan, _by_rows(joint, compute))
 
 
 @jax.jit
-def _masses(law: JointQuantiles) -> tuple[jax.Array, jax.Array]:
+def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
     """The probabilities of all runs in all slots, and of the flat term."""
 
     def compute(rows: JointQuantiles) -> tuple[jax.Array, jax.Array]:
@@ -319,37 +318,38 @@ def _masses(law: JointQuantiles) -> tuple[jax.Array, jax.Array]:
         total = jax.nn.logsumexp(weights, axis=-1)
         return jnp.moveaxis(run_masses(chains, before, total), -1, 0), jnp.exp(weights[:, -1] - total)
 
-    bad = jnp.isnan(law.rate + pairwise_sum(law.width)[..., 0])
-    mass, flat = _by_rows(law, compute)
+    bad = jnp.isnan(joint.rate + pairwise_sum(joint.width)[..., 0])
+    mass, flat = _by_rows(joint, compute)
+    mass = mass[..., : joint.width.shape[-1]]
     return jnp.where(bad[..., None, None], jnp.nan, mass), jnp.where(bad, jnp.nan, flat)
 
 
 @jax.jit
-def _log_prob(law: JointQuantiles, y: jax.Array) -> jax.Array:
-    batch = jnp.broadcast_shapes(law.batch_shape, y.shape[:-1])
-    point = y if law.resolution is None else to_multiples(y, law.resolution)
-    spread = _as_rows(law)
+def _log_prob(joint: JointQuantiles, y: jax.Array) -> jax.Array:
+    batch = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1])
+    point = y if joint.resolution is None else to_multiples(y, joint.resolution)
+    spread = _as_rows(joint)
     # The slot of a value: the last one that has width and begins up to it.
-    begun = (law.left[..., None, :] <= point[..., None]) & (law.width[..., None, :] > 0)
-    slot = jnp.max(jnp.where(begun, jnp.arange(law.width.shape[-1], dtype=jnp.int32), -1), axis=-1)
-    lowest, total = law.left[..., :1], pairwise_sum(law.width)
-    inside = (point >= lowest) & (point <= lowest + total - law.unit)
-    if law.resolution is not None:
-        value = from_multiples(point, law.resolution)
-        inside &= jnp.abs(value - y) <= 8 * float(jnp.finfo(law.dtype).eps) * jnp.abs(value)
+    begun = (joint.left[..., None, :] <= point[..., None]) & (joint.width[..., None, :] > 0)
+    slot = jnp.max(jnp.where(begun, jnp.arange(joint.width.shape[-1], dtype=jnp.int32), -1), axis=-1)
+    lowest, total = joint.left[..., :1], pairwise_sum(joint.width)
+    inside = (point >= lowest) & (point <= lowest + total - joint.unit)
+    if joint.resolution is not None:
+        value = from_multiples(point, joint.resolution)
+        inside &= jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value)
     ascends = jnp.all(inside, axis=-1) & jnp.all(point[..., 1:] >= point[..., :-1], axis=-1)
     number, there = _numbers(spread)
-    lengths, whole = _lengths(law)
+    lengths, whole = _lengths(joint)
     # Distances of ranks, in slots and times 2 * whole; h / 2 slots lie between the first record's rank and slot 0.
-    h, slot = np.int32(law.per_rank), jnp.where(inside, slot, 0)
+    h, slot = np.int32(joint.per_rank), jnp.where(inside, slot, 0)
     half, scaled = h * np.int32(whole), slot * np.int32(2 * whole)
     ends = jnp.broadcast_to(half, (*slot.shape[:-1], 1)), 2 * half * spread.count - half
     places = concatenate(ends[0], scaled, ends[1])
     distance = (places[..., 1:] - places[..., :-1])[..., None, :] - 2 * h * number[..., None] * np.array(lengths, np.int32)
-    cost = jnp.sum(jnp.abs(distance).astype(law.dtype), axis=-1) / (2 * whole * law.per_rank)
+    cost = jnp.sum(jnp.abs(distance).astype(joint.dtype), axis=-1) / (2 * whole * joint.per_rank)
     terms = jnp.where(there, -spread.rate * cost, -jnp.inf)
-    if law.terms > 1:
+    if joint.terms > 1:
         terms = concatenate(terms, _log_flat(spread))
-    found = jax.nn.logsumexp(terms, axis=-1) - law.log_normalizer()
+    found = jax.nn.logsumexp(terms, axis=-1) - joint.log_normalizer()
     found = jnp.where(ascends, found, -jnp.inf)
-    return jnp.broadcast_to(jnp.where(jnp.any(jnp.isnan(y), axis=-1) | jnp.isnan(law.rate), jnp.nan, found), batch)
+    return jnp.broadcast_to(jnp.where(jnp.any(jnp.isnan(y), axis=-1) | jnp.isnan(joint.rate), jnp.nan, found), batch)

@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions.selection import choose
+from dpjax.numerics.sums import pad
 from dpjax.numerics.two_words import Words
 
 NOTHING = -1e30  # the logarithm of no weight: finite, so that no difference of two is NaN
@@ -206,9 +207,9 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, term: jax.Arr
         distance = (above[..., None] - number - step[index, lane][..., None]).astype(rate.dtype) - part[index, lane][..., None]
         near = jnp.where(number < above[..., None], -rate * jnp.abs(distance), NOTHING)
         near = jnp.where(last[..., None] == m, ending, near)
-        slot = _pick(placed[index, lane] + near, Words(words.high[0], words.low[0]))
+        slot = pick(placed[index, lane] + near, Words(words.high[0], words.low[0]))
         weights = below[levels, slot[..., None], lane[..., None]] + stays[index[..., None], levels, lane[..., None]]
-        first = _pick(weights + volumes[row, slot, index], Words(words.high[1], words.low[1]))
+        first = pick(weights + volumes[row, slot, index], Words(words.high[1], words.low[1]))
         first = jnp.minimum(first, last)
         return (first, slot), Runs(slot, first, last)
 
@@ -216,5 +217,7 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, term: jax.Arr
     return jax.lax.scan(run, start, words)[1]
 
 
-def _pick(log_weights: jax.Array, words: Words) -> jax.Array:
-    return choose(jnp.exp(log_weights - jnp.max(log_weights, axis=-1, keepdims=True)), words)
+def pick(log_weights: jax.Array, words: Words) -> jax.Array:
+    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``."""
+    weights = jnp.exp(pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING))
+    return jnp.minimum(choose(weights, words), np.int32(log_weights.shape[-1] - 1))

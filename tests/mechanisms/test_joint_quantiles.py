@@ -165,14 +165,17 @@ def test_draws_of_tuples_have_their_probabilities(x64):
     statistics.assert_counts_rejected(counts, np.full(len(number), 1 / len(number)))
 
 
-def test_draws_do_not_depend_on_padding_and_further_rows():
+@pytest.mark.parametrize("known", [{}, pytest.param({"n": 30}, marks=pytest.mark.slow)])
+def test_draws_do_not_depend_on_padding_and_further_rows(known):
     x = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
     options = {"lower": -5, "upper": 5, "neighbors": "add_remove"}
     count = jnp.array([40, 7, 0], jnp.int32)
 
     @jax.jit
     def draw(x, count, epsilon):
-        return dpjax.joint_quantiles(dpjax.quantiles(x, ["0.25", "0.5"], count=count, **options), epsilon).sample(key, (5,))
+        return dpjax.joint_quantiles(dpjax.quantiles(x, ["0.25", "0.5"], count=count, **options), epsilon, **known).sample(
+            key, (5,)
+        )
 
     key, epsilon = jax.random.key(3), jnp.array([1.0, 0.5, 2.0])
     together = draw(x, count, epsilon)
