@@ -142,7 +142,7 @@ def confidence_interval(
         coverage: what the bound must reach at least.
         n: public, how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove, and
             where ``count`` or ``mask`` is given. More records are covered as well, see :func:`interval_coverage`. Of more than
-            10^5, levels are rounded outwards to n / 2^28, for ranks are int32.
+            10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
         terms: static, of :func:`dpjax.joint_quantiles`, under add/remove. With 8, draws take a quarter of the time, and the
             interval is up to a tenth wider.
         count: which records are present.
@@ -321,7 +321,7 @@ def _plan(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: st
 @cache
 def _levels(plan: _Plan, q: Fraction, n: int, columns: int, coverage: float) -> tuple[tuple[Fraction, Fraction], float]:
     """The levels, with a denominator that keeps ranks within int32, and their coverage."""
-    parts = min(8 * n, 2**29 // (plan.reach + 2 * columns + 16)) // q.denominator * q.denominator
+    parts = min(8 * n, 2**29 // (plan.reach + 2 * columns + 16), (2**27 - 1) // (columns + 4)) // q.denominator * q.denominator
     if parts == 0:
         raise ValueError(
             f"q has the denominator {q.denominator}, too large for exact ranks of {n} records at this epsilon: "

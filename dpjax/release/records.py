@@ -70,7 +70,8 @@ class Records:
         if found is None or not (found.dtype.kind in "iu" or all(map(is_integer, found.flat))):
             raise TypeError("counts must be integers.")
         clip = clip_integers if found.dtype.kind in "iu" else np.clip
-        found = clip(found, 0, self.size + 1).astype(np.int64)
+        present = self._read(self._x)[1] if self._mask is None else self._read(self._x)[1] & self._mask
+        found = np.where(present, clip(found, 0, self.size + 1), 0).astype(np.int64)
         if np.any(np.sum(found, axis=-1) > self.size):
             raise ValueError(f"a row has more records than n_max = {self.size}.")
         return found

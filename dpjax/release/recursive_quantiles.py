@@ -44,7 +44,7 @@ def recursive_quantiles(
     Args:
         x: numbers ``(..., n)``.
         qs: levels between 0 and 1, ascending.
-        epsilon: of all quantiles together, for each draw; at most 64 for each depth of the recursion.
+        epsilon: from 2^-24 to 64 for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.

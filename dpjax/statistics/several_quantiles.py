@@ -65,7 +65,7 @@ def quantiles(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     levels = levels_of(qs)
     records, present = present_records(x, count=count, mask=mask)
-    if 8 * level_parts(levels)[1] * (records.shape[-1] + 2) >= 2**31:
+    if level_parts(levels)[1] * (records.shape[-1] + 4) >= 2**27:  # joint quantiles count in parts of ranks, up to 4 n
         raise ValueError(
             f"qs have the common denominator {level_parts(levels)[1]}, too large for exact ranks of {records.shape[-1]} records; "
             "give short decimals or Fractions such as Fraction(1, 3)."

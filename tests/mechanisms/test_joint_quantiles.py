@@ -88,11 +88,11 @@ def test_no_neighbour_loses_more_than_epsilon(m, x64):
                 spacing = -(-(2 * reach + 1) // terms)
                 expected = reference(rows[40], LEVELS[m], epsilon, reach, spacing)
                 np.testing.assert_allclose(logs[40] - logs[40][0], expected - expected[0], atol=1e-12)
-    for n in (3, 9):  # right or not
+    for n in (2, 4, 9):  # right or not; more than the columns count as these
         logs = log_probabilities(rows, LEVELS[m], 2.0, n=n)
         loss, width = losses(logs, found)
         assert 1.5 <= max(loss, width) <= 2.0 * (1 + 1e-9)
-        expected = reference(rows[40], LEVELS[m], 2.0, 0, number=n - 1)
+        expected = reference(rows[40], LEVELS[m], 2.0, 0, number=min(n, 4) - 1)
         np.testing.assert_allclose(logs[40] - logs[40][0], expected - expected[0], atol=1e-12)
     padded = log_probabilities(same_size, LEVELS[m], 2.0, "swap")
     assert max(losses(padded, pairs(same_size, "swap"))) <= 2.0 * (1 + 1e-9)
@@ -183,6 +183,16 @@ def test_draws_do_not_depend_on_padding_and_further_rows(known):
     assert np.isfinite(together).all()
     np.testing.assert_array_equal(draw(x[:1], count[:1], epsilon[:1]), together[:, :1])
     np.testing.assert_array_equal(draw(np.pad(x, ((0, 0), (0, 9))), count, epsilon), together)
+
+
+@pytest.mark.parametrize("options", [{"epsilon": 1.0, "n": 10**8}, {"epsilon": 1e9}, {"epsilon": 1e9, "n": 0}, {"epsilon": 1e-6}])
+def test_in_float32_no_size_or_epsilon_is_rounded_away(options):
+    rows = np.array([[1, 2, 3, 4, 5, np.nan], [1, 2, 3, 4, 5, 6]], np.float32)
+    asked = dpjax.quantiles(rows, ["0.25", "0.75"], lower=0, upper=10, neighbors="add_remove", resolution=1)
+    points = np.array(list(itertools.combinations_with_replacement(range(11), 2)), np.float32)
+    logs = np.asarray(dpjax.joint_quantiles(asked, **options).log_prob(points[:, None]))
+    np.testing.assert_allclose(np.exp(logs).sum(0), 1, rtol=2e-3)
+    assert np.abs(logs[:, 0] - logs[:, 1]).max() <= options["epsilon"] * 1.001 + 1e-4
 
 
 def test_data_never_raise_and_bad_parameters_do():

@@ -42,6 +42,9 @@ def test_every_row_its_own_records():
         [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], n_max=200, **options
     )
     assert counted.values.tolist() == [[[1.0], [3.0]]]
+    # Neither what is no number nor what is masked counts against the capacity.
+    absent = {"counts": [9, 50, 60], "mask": [True, True, False], "n_max": 9} | options
+    assert release.recursive_quantiles([1.0, float("nan"), 3.0], [0.5], epsilon=60.0, **absent).values.tolist() == [[1.0]]
     assert found.guarantee.epsilon == 180.0
     assert found.guarantee.bounded_range == 360.0
     assert counted.guarantee.bounded_range == 60.0
