@@ -139,7 +139,7 @@ def test_marginals_are_sums_over_all_tuples(neighbors, x64):
 def test_on_the_line_draws_have_the_marginals(x64):
     x = np.array([1.0, 1, 2.5, 2.7, 6, 9])
     asked = dpjax.quantiles(x, ["0.3", "0.5", "0.6"], lower=0, upper=10, neighbors="add_remove")
-    distribution = dpjax.joint_quantiles(asked, 1.0, reach=4, terms=9)
+    distribution = dpjax.joint_quantiles(asked, 1.0, reach=4)
     draws = np.asarray(distribution.sample(jax.random.key(0), (20_000,)))
     assert (np.diff(draws, axis=1) >= 0).all()
     assert draws.min() >= 0
@@ -156,9 +156,9 @@ def test_on_the_line_draws_have_the_marginals(x64):
 
 
 def test_draws_of_tuples_have_their_probabilities(x64):
-    logs = log_probabilities([(0, 1, 1, 3)], LEVELS[3], 1.0, reach=2, terms=3)
+    logs = log_probabilities([(0, 1, 1, 3)], LEVELS[3], 1.0, reach=2)
     asked = dpjax.quantiles(np.array([0.0, 1, 1, 3]), LEVELS[3], lower=0, upper=3, neighbors="add_remove", resolution=1)
-    draws = np.asarray(dpjax.joint_quantiles(asked, 1.0, reach=2, terms=3).sample(jax.random.key(1), (20_000,)))
+    draws = np.asarray(dpjax.joint_quantiles(asked, 1.0, reach=2).sample(jax.random.key(1), (20_000,)))
     number = {tuple(y): i for i, y in enumerate(tuples(3))}
     counts = np.bincount([number[tuple(y)] for y in draws.astype(int)], minlength=len(number))
     statistics.assert_counts_follow(counts, np.exp(logs[0]))
