@@ -56,6 +56,7 @@ from dpjax.sensitivity import (
     SensitivityProfile,
     SmoothSensitivity,
     SortedRecords,
+    from_distances,
     from_local_sensitivity,
     from_radii,
 )
@@ -122,6 +123,7 @@ __all__ = [
     "distributions",
     "duff",
     "exponential",
+    "from_distances",
     "from_local_sensitivity",
     "from_radii",
     "independent_quantiles",
