@@ -81,8 +81,8 @@ def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Ne
         away from the first: the scores of y are 0 and -d. So a range that leaves out the value of some dataset is not private.
 
     References:
-        Asi and Duchi (2020); Steinke, "Beyond global sensitivity via inverse sensitivity", differentialprivacy.org (2023), Equations
-        4 and 5. The score of the value itself is not from there.
+        Asi and Duchi (2020); Steinke, "Beyond global sensitivity via inverse sensitivity", differentialprivacy.org (2023),
+        Equations 4 and 5. The score of the value itself is not from there.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import exponential
