@@ -28,6 +28,7 @@ from dpjax.distributions import (
 )
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
+from dpjax.mechanisms.decomposable_exponential import decomposable_exponential
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
@@ -119,6 +120,7 @@ __all__ = [
     "bounds",
     "candidate_counts",
     "confidence_interval",
+    "decomposable_exponential",
     "distinct_count",
     "distributions",
     "duff",
