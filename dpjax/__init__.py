@@ -49,6 +49,7 @@ from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
 from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
+from dpjax.mechanisms.stand_out import stand_out
 from dpjax.mechanisms.unbounded_quantile import unbounded_quantile
 from dpjax.sensitivity import (
     CandidateScores,
@@ -171,6 +172,7 @@ __all__ = [
     "smooth_laplace",
     "smooth_laplace_log_normal",
     "smooth_sensitivity",
+    "stand_out",
     "statistics",
     "triangle_count",
     "triangle_count_of_edges",

@@ -29,6 +29,7 @@ from dpjax.mechanisms import (
     smooth_cauchy,
     smooth_laplace,
     smooth_laplace_log_normal,
+    stand_out,
     unbounded_quantile,
 )
 
@@ -56,5 +57,6 @@ __all__ = [
     "smooth_cauchy",
     "smooth_laplace",
     "smooth_laplace_log_normal",
+    "stand_out",
     "unbounded_quantile",
 ]
