@@ -26,6 +26,7 @@ from dpjax.distributions import (
     Transformed,
     sample_intervals,
 )
+from dpjax.mechanisms.above_threshold import AboveThreshold, above_threshold
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
 from dpjax.mechanisms.decomposable_exponential import decomposable_exponential
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from dpjax.simulation import sharded_sample, simulate
 
 __all__ = [
+    "AboveThreshold",
     "Asinh",
     "CandidateScores",
     "Cauchy",
@@ -115,6 +117,7 @@ __all__ = [
     "Tails",
     "Transformed",
     "__version__",
+    "above_threshold",
     "accounting",
     "auditing",
     "bounded_noise_laplace",

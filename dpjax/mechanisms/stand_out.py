@@ -37,7 +37,7 @@ def stand_out(
     """Return the distribution of the best candidate, if it stands out, or the fallback.
 
     The lead that is needed, about ``2 sensitivity log(1/delta) / epsilon``, does not depend on the number of candidates k.
-    :func:`dpjax.exponential` needs ``2 sensitivity log(k) / epsilon`` and no delta: up to about k = 1/delta it is the better choice.
+    :func:`dpjax.exponential` needs ``2 sensitivity log(k) / epsilon`` and no delta: up to about k = 1/delta it is better.
 
     Args:
         scores: as for :func:`dpjax.exponential`, as are ``candidates`` and ``sensitivity``.
