@@ -27,6 +27,7 @@ from dpjax.distributions import (
     sample_intervals,
 )
 from dpjax.mechanisms.above_threshold import AboveThreshold, above_threshold
+from dpjax.mechanisms.best_of import best_of
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
 from dpjax.mechanisms.decomposable_exponential import decomposable_exponential
@@ -120,6 +121,7 @@ __all__ = [
     "above_threshold",
     "accounting",
     "auditing",
+    "best_of",
     "bounded_noise_laplace",
     "bounds",
     "candidate_counts",

@@ -7,6 +7,7 @@ raises ``ValueError``; as an element of a JAX array it makes its own row NaN ins
 
 from dpjax.mechanisms import (
     above_threshold,
+    best_of,
     bounded_loss,
     bounded_noise_laplace,
     confidence_interval,
@@ -36,6 +37,7 @@ from dpjax.mechanisms import (
 
 __all__ = [
     "above_threshold",
+    "best_of",
     "bounded_loss",
     "bounded_noise_laplace",
     "confidence_interval",

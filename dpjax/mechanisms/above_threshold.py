@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, prod
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key, fold_in_range, row_words
 from dpjax.random.noise import UniformPair, uniform_from_words
 
+Changes = Literal["any", "one_direction"]
 _TAIL = 1.0  # k
 _FAR = 1e4  # in place of logarithms that are infinite: of A_1 / A_0, and of the weights of very small and large queries
 
@@ -100,32 +101,39 @@ class AboveThreshold:
 
 
 def above_threshold(
-    queries: ArrayLike, epsilon: ArrayLike, *, threshold: ArrayLike, sensitivity: ArrayLike = 1.0, monotone: bool = False
+    queries: ArrayLike, epsilon: ArrayLike, *, threshold: ArrayLike, sensitivity: ArrayLike = 1.0, changes: Changes = "any"
 ) -> AboveThreshold:
     """Return the distribution of the first query that is above a threshold, and of its gap to the noisy threshold.
 
     The cost does not depend on the number m of queries. The probability to stop too early is about ``(m exp(-r d))^l / (l + 1)`` if
     all are d below the threshold, and to pass one that is d above it about ``exp(-r d)``; r = epsilon / (3 sensitivity) and l = 3,
-    or epsilon / (2 sensitivity) and 2 for monotone queries. Queries that are below by little add up: have the threshold about
-    ``log(m) / r`` above them. Probability to miss the query that is above: m queries of 0 and then one of G, epsilon = 1,
-    sensitivity 1, each mechanism at its best threshold, the others with the best split of epsilon (Lyu, Su and Li, Section 4.2):
+    or epsilon / (2 sensitivity) and 2 for changes in one direction. Queries a little below add up: have the threshold about
+    ``log(m) / r`` above them.
 
-        m      G   here    Laplace noise  exponential noise   monotone: here  Laplace  exponential
-        10     20  0.038   0.230          0.156               0.0059          0.061    0.037
-        100    20  0.197   0.526          0.450               0.027           0.151    0.104
-        100    30  0.018   0.169          0.107               0.0011          0.020    0.011
-        10000  40  0.046   0.311          0.232               0.0008          0.017    0.0089
+    Probability to miss the query that is above: m queries of 0 and then one of G, epsilon = 1, sensitivity 1, each mechanism at its
+    best threshold, the textbook with the split of epsilon of Lyu, Su and Li, with Laplace or exponential noise on the queries:
+
+                     any changes                    in one direction
+        m      G     here   Laplace  exponential    here    Laplace  exponential
+        10     20    0.038  0.230    0.156          0.0059  0.061    0.037
+        100    20    0.197  0.526    0.450          0.027   0.151    0.104
+        100    30    0.018  0.169    0.107          0.0011  0.020    0.011
+        10000  40    0.046  0.311    0.232          0.0008  0.017    0.0089
 
     Args:
         queries: float ``(..., m)``, in the order in which they are asked; ``-inf``, publicly, leaves one out.
         epsilon: positive ``(...)``.
         threshold: public, ``(...)``.
         sensitivity: positive ``(...)``, of each query.
-        monotone: static, whether between two neighbours all queries change in one direction, as counts under add/remove do.
+        changes: static, ``"any"``, or ``"one_direction"`` if between two neighbours no query grows where another falls, as with
+            counts under add/remove.
 
     Returns:
         An :class:`AboveThreshold`. ``index()`` is the exact :class:`Finite` of where it stops. Rows with a NaN or bad public
         parameters are NaN. Queries further than 10^4 / r from the threshold count as if they were that far.
+
+    Raises:
+        ValueError: no queries, a public parameter outside its range or an unknown ``changes``.
 
     Privacy:
         epsilon-DP for index and gap together, under the relation that the sensitivity holds for; the proof is at the head of this
@@ -138,7 +146,7 @@ def above_threshold(
 
     >>> import jax.numpy as jnp
     >>> visits = jnp.array([3.0, 0.0, 8.0, 61.0, 20.0])
-    >>> found = above_threshold(visits, 1.0, threshold=35.0, monotone=True)
+    >>> found = above_threshold(visits, 1.0, threshold=35.0, changes="one_direction")
     >>> [round(float(p), 4) for p in found.index().probabilities()]
     [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
     """
@@ -147,7 +155,7 @@ def above_threshold(
         raise ValueError(f"queries need a last axis with at least one query, got shape {asked.shape}.")
     level = checks.finite("threshold", threshold, asked.dtype)
     unit = checks.positive("sensitivity", sensitivity, asked.dtype)
-    below = _TAIL + 1 if monotone else _TAIL + 2
+    below = _TAIL + (2 if checks.one_of("changes", changes, ("any", "one_direction")) == "any" else 1)
     rate = jnp.minimum(checks.positive("epsilon", epsilon, asked.dtype), 2.0**60) / (below * unit)
     gaps = asked - level[..., None]
     weight = jnp.where(gaps == -jnp.inf, -jnp.inf, jnp.clip(rate[..., None] * gaps, -_FAR, _FAR))
