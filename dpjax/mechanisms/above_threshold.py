@@ -157,8 +157,9 @@ def above_threshold(
     unit = checks.positive("sensitivity", sensitivity, asked.dtype)
     below = _TAIL + (2 if checks.one_of("changes", changes, ("any", "one_direction")) == "any" else 1)
     rate = jnp.minimum(checks.positive("epsilon", epsilon, asked.dtype), 2.0**60) / (below * unit)
-    gaps = asked - level[..., None]
-    weight = jnp.where(gaps == -jnp.inf, -jnp.inf, jnp.clip(rate[..., None] * gaps, -_FAR, _FAR))
+    absent = asked == -jnp.inf
+    gaps = jnp.where(absent, 0.0, asked) - level[..., None]
+    weight = jnp.where(absent, -jnp.inf, jnp.clip(rate[..., None] * gaps, -_FAR, _FAR))
     return AboveThreshold(weight, rate, below)
 
 
@@ -250,7 +251,8 @@ def _intervals(weight: jax.Array) -> tuple[jax.Array, ...]:
     after, _ = running_sums((weight, jnp.ones_like(weight, bool)), _add_exponentials)  # log A_(i+1)
     start = jnp.minimum(after[..., :1], 0.0) - _FAR
     before = jnp.concatenate([start, after[..., :-1]], axis=-1)  # log A_i
-    width = jax.nn.softplus(weight - before)  # after - before, without its rounding
+    # After - before, without its rounding; where it underflows, so that no logarithm of a probability is infinite.
+    width = jnp.maximum(jax.nn.softplus(weight - before), float(jnp.finfo(weight.dtype).tiny))
     last = jnp.arange(weight.shape[-1]) == size - 1
     low = jnp.where(before >= 0, 0.0, jnp.where(after <= 0, width, -before))
     high = jnp.where(after <= 0, 0.0, jnp.where(before >= 0, width, after))

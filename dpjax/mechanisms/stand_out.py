@@ -85,7 +85,7 @@ def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Arr
     best = jnp.max(scores, axis=-1)
     place = jnp.argmax(scores, axis=-1)[..., None] == jnp.arange(scores.shape[-1])
     lead = best - jnp.max(jnp.where(place, -jnp.inf, scores), axis=-1)  # inf where there is no other
-    steps = jnp.floor(lead / unit)
+    steps = jnp.minimum(jnp.floor(lead / unit), 2.0**100)
     # The first branch of the minimum holds up to p = (1 - delta) / (1 + e^epsilon), and a step further.
     turn = 1 + jnp.floor(jnp.log1p((1 - delta) * jnp.tanh(epsilon / 2) / delta) / epsilon)
     first = jnp.minimum(steps, turn)
@@ -97,8 +97,8 @@ def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Arr
     rest = jnp.where(steps > turn, jnp.maximum(rest, 0.0), 1 - rising)
     answer = jnp.where(steps > turn, 1 - rest, rising)
     ok = jnp.isfinite(best) & jnp.isfinite(answer)
-    each = jnp.where(place, -jnp.log(answer)[..., None], jnp.inf)
-    return jnp.where(ok[..., None], jnp.concatenate([each, -jnp.log(rest)[..., None]], axis=-1), jnp.nan)
+    first, last = (jnp.where(p > 0, -jnp.log(jnp.where(p > 0, p, 1.0)), jnp.inf)[..., None] for p in (answer, rest))
+    return jnp.where(ok[..., None], jnp.concatenate([jnp.where(place, first, jnp.inf), last], axis=-1), jnp.nan)
 
 
 def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, delta: float, neighbors: str | None = None) -> Guarantee:

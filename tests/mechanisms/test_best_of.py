@@ -90,6 +90,7 @@ def test_the_worst_attempts_stay_within_the_bound_and_come_near_it(name, costs, 
     assert found.bounded_range == 2 * found.epsilon
 
 
+@pytest.mark.slow
 def test_the_bound_is_that_of_the_literature_where_there_is_no_end(costs):
     assert costs["logarithmic"].epsilon <= 2 * 1.002
     assert costs["geometric"].epsilon <= 3 * 1.002
@@ -133,6 +134,7 @@ def test_attempts_of_the_exponential_mechanism_cost_no_more_than_one(x64):
     assert pure > 1.8 * bounds[0.0].epsilon
 
 
+@pytest.mark.slow
 def test_draws_follow_the_distribution():
     scores = jnp.array([1.0, 2.0, 1.0, jnp.nan])
     one, attempts = attempt_of([0.2, 0.3, 0.4, 0.1]), negative_binomial(6, eta=1.0)

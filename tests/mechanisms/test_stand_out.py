@@ -87,6 +87,10 @@ def test_single_precision_extreme_budgets_and_rows_without_a_distribution():
         assert np.isnan(found[3:]).all()
         np.testing.assert_array_equal(found[1:3], [[0, 0, 0, 1], [1, 0, 0, 0]])
         np.testing.assert_allclose(found[0, 0], answers(min(epsilon, 300.0), delta, 3)[-1], rtol=1e-5)
+    slopes = jax.grad(
+        lambda *given: stand_out(scores[:3], given[0], delta=given[1], fallback=7.0, sensitivity=1.0).mean()[:3].sum(), (0, 1)
+    )
+    assert np.isfinite(slopes(1.0, 1e-3)).all()
     swept = jax.jit(lambda epsilon: stand_out(scores[:2], epsilon, delta=1e-3, fallback=7.0, sensitivity=1.0).mean())(
         jnp.array([[1.0], [-1.0]])
     )
