@@ -5,13 +5,15 @@ each attempt gives: a hyper-parameter with a noisy accuracy, say. With f(x) = su
 the scores, the best is y with probability Q(y) times the mean of f' over [F(<y), F(<=y)] (equal scores share what they have
 together). K is bounded: p is the distribution of what is run, not an infinite one with its tail cut off.
 
-Privacy. For neighbours, let q > q' be such values of F. The loss is at most log(Q/Q') + log(f'(q)/f'(q')). If an attempt is
-epsilon-DP, q <= e^epsilon q' and 1 - q >= e^-epsilon (1 - q'), and this bounds the loss. If it also has range R, then with
-t = log(Q/Q') all ratios may be taken to lie between e^(t-R) and e^t, which bounds it again. For Renyi divergences the sum of
-Q^a Q'^(1-a) is at most e^((a-1) D_a), and f'(q)^a f'(q')^(1-a) is bounded by its largest value over all q, q' that the promises of
-an attempt allow. All suprema are over cells, with f' taken at the end of each that makes them larger: they are never too small.
+Privacy. For neighbours, let q and q' be such values of F at the same place. The loss is at most log(Q/Q') + log(f'(q)/f'(q')),
+for the largest q that an attempt allows. If it is epsilon-DP, that is q <= e^epsilon q' and 1 - q >= e^-epsilon (1 - q').
+If it has range R, let e^t be the largest ratio, t from R - epsilon to epsilon: Q <= e^t Q', and with s = 1 - q, s' = 1 - q',
+q <= e^t q' and s >= e^(t-R) s'. While the first of the two is the smaller bound, f'(q)/f'(q') grows with q', since log f'(e^x) is
+convex; beyond, log f'(1 - s) falls by s f''/f' for each unit of log s, at most S say, and the loss is at most t + (R - t) S.
+For Renyi divergences the sum of Q^a Q'^(1-a) is at most e^((a-1) D_a), and f'(q)^a f'(q')^(1-a) at most its largest value over all
+q, q' that an attempt allows. All suprema are over cells, each with f' at the end that makes them larger: they are never too small.
 
-Why K has such distributions. h(x) = log f'(e^x) is convex, and its slope is the mean of K - 1 tilted by e^(xK). Leaving out large K
+Why K has such distributions. The slope of log f'(e^x) is the mean of K - 1 with K p_K tilted by e^(xK). Leaving out large K
 makes it smaller, so p conditioned on K <= m costs no more than p. For p_k proportional to gamma(k + eta) / k! without an end the
 slope is (1 + eta) q / (1 - q), and the cost is (2 + eta) epsilon. Taking min(K, m) instead costs up to m epsilon.
 """
@@ -67,7 +69,7 @@ def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.
 def poisson(most: int, *, mean: float) -> np.ndarray:
     """Return probabilities of 1, ..., most attempts, proportional to mean^k / k!.
 
-    K is hardly ever small where the mean is large. An epsilon-DP attempt then costs about (1 + mean/2) epsilon, but little by zCDP.
+    K is hardly ever small where the mean is large, and an epsilon-DP attempt then costs up to about (1 + mean/2) epsilon.
 
     Args:
         most: static, at least 1.
@@ -249,7 +251,7 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
     epsilon = inf
     if pure < inf:
         # By the steepest part of log f', for all t from R - epsilon to epsilon; or by the largest ratio.
-        least = (exp(-pure) - exp(-spread)) / -expm1(-spread)
+        least = (exp(-pure) - exp(-spread)) / -expm1(-spread) if spread else 0.0
         steepest = float(np.max((np.append(1.0, _share(-odds)) * bend[1:] / slope[:-1])[np.append(_share(odds), 1.0) >= least]))
         ends = pure + (spread - pure) * steepest, spread - pure + pure * steepest
         epsilon = min(max(ends), pure + float(grown.max())) * (1 + 1e-9)

@@ -1,7 +1,7 @@
 """The best of a random number of attempts: its exact distribution, losses of the worst attempts, and what is claimed of them."""
 
 import itertools
-from math import exp, inf, log
+from math import exp, inf, log, pi, sqrt
 
 import jax
 import jax.numpy as jnp
@@ -50,16 +50,22 @@ def test_probabilities_are_those_of_all_sequences(x64):
         np.testing.assert_allclose(found.probabilities(), expected, rtol=1e-12)
 
 
-def worst_attempts(epsilon):
-    """Pairs of epsilon-DP attempts that attain the bound: two groups of outcomes whose ratios are e^+-epsilon, in all orders."""
-    few = 1 / (1 + exp(epsilon))
+def worst_attempts(epsilon, spread=None):
+    """Pairs of attempts that attain the bound: two groups of outcomes of ratios e^t and e^(t - range), in all orders."""
+    if spread is not None:
+        return np.concatenate([worst_groups(t, spread) for t in np.linspace(spread - epsilon, epsilon, 7)[1:-1]])
+    return worst_groups(epsilon, 2 * epsilon)
+
+
+def worst_groups(t, spread):
+    few = (exp(-t) - exp(-spread)) / (1 - exp(-spread))
     split = np.array([0.5, 0.3, 0.19, 0.01])
     pairs = []
     for places in itertools.combinations(range(8), 4):
         up = np.isin(np.arange(8), places)
         p = np.empty(8)
         p[up], p[~up] = few * split, (1 - few) * split
-        pairs.append((p * np.where(up, exp(epsilon), exp(-epsilon)), p))
+        pairs.append((p * np.where(up, exp(t), exp(t - spread)), p))
     return np.array(pairs)
 
 
@@ -91,6 +97,33 @@ def test_the_worst_attempts_stay_within_the_bound_and_come_near_it(name, costs, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_attempts_of_bounded_range_stay_within_their_bound(name, x64):
+    """Ranges of epsilon and of 1.4 epsilon; the bound is attained where the slope is one number, and nearly without an end."""
+    for spread in (1.0, 1.4):
+        found = guarantee(Guarantee(1.0, spread, "swap"), attempts=FAMILIES[name])
+        loss, divergences = losses(worst_attempts(1.0, spread), FAMILIES[name])
+        assert 0.55 * found.epsilon <= loss <= found.epsilon
+        assert all(divergence <= float(found.rdp(order)) for order, divergence in divergences.items())
+
+
+@pytest.mark.slow
+def test_gaussian_attempts_stay_within_their_curve(x64):
+    """Scores of N(0, 1) and N(0.4, 1) in fine cells, the larger or the smaller the better."""
+    points = np.linspace(-9.8, 10.2, 1001)
+    masses = np.exp(-((points - np.array([[0.0], [0.4]])) ** 2) / 2) * 0.02 / sqrt(2 * pi)
+    found = guarantee(Guarantee(inf, inf, "swap", zcdp=0.08), attempts=FAMILIES["geometric"])
+    places = points * np.array([[[1.0]], [[-1.0]]])
+    logs = log_probabilities(best_of_distribution(attempt_of(masses), places, attempts=FAMILIES["geometric"]))
+    for order in (1.5, 4.0, 12.0):
+        for p, q in ((0, 1), (1, 0)):
+            terms = order * logs[:, p] + (1 - order) * logs[:, q]
+            divergences = np.log(np.exp(terms).sum(-1)) / (order - 1)
+            assert (divergences <= float(found.rdp(order))).all()
+    assert divergences.max() > 1.2 * 0.08 * 12  # control: more than one attempt
+    assert divergences.max() > 0.3 * float(found.rdp(12.0))
+
+
 def test_the_bound_is_that_of_the_literature_where_there_is_no_end(costs):
     assert costs["logarithmic"].epsilon <= 2 * 1.002
     assert costs["geometric"].epsilon <= 3 * 1.002
