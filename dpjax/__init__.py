@@ -26,8 +26,11 @@ from dpjax.distributions import (
     Transformed,
     sample_intervals,
 )
+from dpjax.mechanisms.above_threshold import AboveThreshold, above_threshold
+from dpjax.mechanisms.best_of import best_of
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
+from dpjax.mechanisms.decomposable_exponential import decomposable_exponential
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
@@ -48,6 +51,7 @@ from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
 from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
+from dpjax.mechanisms.stand_out import stand_out
 from dpjax.mechanisms.unbounded_quantile import unbounded_quantile
 from dpjax.sensitivity import (
     CandidateScores,
@@ -56,6 +60,7 @@ from dpjax.sensitivity import (
     SensitivityProfile,
     SmoothSensitivity,
     SortedRecords,
+    from_distances,
     from_local_sensitivity,
     from_radii,
 )
@@ -85,6 +90,7 @@ if TYPE_CHECKING:
     from dpjax.simulation import sharded_sample, simulate
 
 __all__ = [
+    "AboveThreshold",
     "Asinh",
     "CandidateScores",
     "Cauchy",
@@ -112,16 +118,20 @@ __all__ = [
     "Tails",
     "Transformed",
     "__version__",
+    "above_threshold",
     "accounting",
     "auditing",
+    "best_of",
     "bounded_noise_laplace",
     "bounds",
     "candidate_counts",
     "confidence_interval",
+    "decomposable_exponential",
     "distinct_count",
     "distributions",
     "duff",
     "exponential",
+    "from_distances",
     "from_local_sensitivity",
     "from_radii",
     "independent_quantiles",
@@ -167,6 +177,7 @@ __all__ = [
     "smooth_laplace",
     "smooth_laplace_log_normal",
     "smooth_sensitivity",
+    "stand_out",
     "statistics",
     "triangle_count",
     "triangle_count_of_edges",

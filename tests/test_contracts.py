@@ -15,6 +15,7 @@ from dpjax import (
     Asinh,
     Clamped,
     Transformed,
+    above_threshold,
     bounded_noise_laplace,
     duff,
     exponential,
@@ -37,10 +38,12 @@ from dpjax import (
     smooth_laplace,
     smooth_laplace_log_normal,
     smooth_sensitivity,
+    stand_out,
     triangle_count,
     unbounded_quantile,
     variance,
 )
+from dpjax.mechanisms.best_of import best_of_distribution
 from dpjax.mechanisms.bounded_loss import bounded_loss_distribution
 from dpjax.mechanisms.never_fail import never_fail_distribution
 from dpjax.metric_privacy.laplace import LaplaceAnswers
@@ -82,6 +85,11 @@ PIPELINES = {
     ),
     "noisy tree": lambda x, eps, a, b: noisy_tree(x, epsilon=eps, candidates=between(x, a, b), sensitivity=0.5),
     "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(x, zcdp=eps, candidates=between(x, a, b), sensitivity=0.5),
+    "stand out": lambda x, eps, a, b: stand_out(x, eps, candidates=between(x, a, b), delta=0.1, fallback=a, sensitivity=0.05),
+    "best of": lambda x, eps, a, b: best_of_distribution(
+        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5), between(x, a, b), attempts=(0.5, 0.3, 0.2)
+    ),
+    "above threshold": lambda x, eps, a, b: above_threshold(jnp.nan_to_num(x), eps, threshold=b / 3, sensitivity=0.5).index(),
     "never fail": lambda x, eps, a, b: never_fail_distribution(
         exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5), np.arange(x.shape[-1]) % 3 < 2, fallback=a, attempts=4
     ),

@@ -6,9 +6,12 @@ raises ``ValueError``; as an element of a JAX array it makes its own row NaN ins
 """
 
 from dpjax.mechanisms import (
+    above_threshold,
+    best_of,
     bounded_loss,
     bounded_noise_laplace,
     confidence_interval,
+    decomposable_exponential,
     duff,
     exponential,
     independent_quantiles,
@@ -28,13 +31,17 @@ from dpjax.mechanisms import (
     smooth_cauchy,
     smooth_laplace,
     smooth_laplace_log_normal,
+    stand_out,
     unbounded_quantile,
 )
 
 __all__ = [
+    "above_threshold",
+    "best_of",
     "bounded_loss",
     "bounded_noise_laplace",
     "confidence_interval",
+    "decomposable_exponential",
     "duff",
     "exponential",
     "independent_quantiles",
@@ -54,5 +61,6 @@ __all__ = [
     "smooth_cauchy",
     "smooth_laplace",
     "smooth_laplace_log_normal",
+    "stand_out",
     "unbounded_quantile",
 ]

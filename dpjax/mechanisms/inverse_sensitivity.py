@@ -24,6 +24,8 @@ def inverse_sensitivity(
 ) -> PiecewiseExponential | Rounded:
     """Return the distribution of the inverse sensitivity mechanism.
 
+    For a finite range, such as categories, see :func:`dpjax.from_distances`.
+
     Args:
         profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels.
         epsilon: positive.

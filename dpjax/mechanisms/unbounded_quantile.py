@@ -46,15 +46,14 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.above_threshold import stopping_cost
 from dpjax.numerics.batching import broadcast_rows, fits
-from dpjax.numerics.sums import pad, running_sums
 from dpjax.statistics.quantiles import ranks_of_quantile
 from dpjax.statistics.records import present_records
 
 _REACH = 1e12
 _MOST = 2**24  # steps
 _TAIL = 5  # k
-_STEPPED_OVER = 1e4  # in place of the logarithm of A_1 / A_0, which is infinite
 
 
 def unbounded_quantile(
@@ -193,33 +192,7 @@ def _gaps(grid: jax.Array, records: jax.Array, present: jax.Array | None, q: Fra
 @jax.jit
 def _cost(gaps: jax.Array, rate: jax.Array, scale: jax.Array, below: float, above: float) -> jax.Array:
     """Minus the log-probabilities, for weights ``scale * exp(rate * gaps)`` and the powers l and k, with a threshold around 1."""
-    size = gaps.shape[-1]
-    # Padded rows: log and exp round alike in all of them.
-    weight = rate[..., None] * pad(gaps) + jnp.log(scale)[..., None]
-    after, _ = running_sums((weight, jnp.ones_like(weight, bool)), _add_exponentials)  # log A_(i+1)
-    start = jnp.minimum(after[..., :1], 0.0) - _STEPPED_OVER
-    before = jnp.concatenate([start, after[..., :-1]], axis=-1)  # log A_i
-    width = jax.nn.softplus(weight - before)  # after - before, without its rounding
-    last = jnp.arange(weight.shape[-1]) == size - 1
-    # The parts of an interval on either side of 0.
-    low = jnp.where(before >= 0, 0.0, jnp.where(after <= 0, width, -before))
-    high = jnp.where(after <= 0, 0.0, jnp.where(before >= 0, width, after))
-    low, high = jnp.where(last, jnp.maximum(-before, 0.0), low), jnp.where(last, _STEPPED_OVER, high)
-    end = jnp.where(last, 0.0, jnp.minimum(after, 0.0))
-    mass_low = jnp.log(above / (below + above)) + below * end + _log_decayed(below * low)
-    mass_high = jnp.log(below / (below + above)) - above * jnp.maximum(before, 0.0) + _log_decayed(above * high)
-    return -jnp.logaddexp(mass_low, mass_high)[..., :size]
-
-
-def _add_exponentials(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """The logarithm of a sum, of logarithms and whether they count: where there is nothing, sums in blocks put zeros."""
-    (a, has_a), (b, has_b) = one, other
-    return jnp.where(has_a & has_b, jnp.logaddexp(a, b), jnp.where(has_a, a, b)), has_a | has_b
-
-
-def _log_decayed(t: jax.Array) -> jax.Array:
-    """log(1 - exp(-t)), ``-inf`` at 0."""
-    return jnp.where(t > 0, jnp.log(-jnp.expm1(-jnp.where(t > 0, t, 1.0))), -jnp.inf)
+    return stopping_cost(rate[..., None] * gaps + jnp.log(scale)[..., None], below, above)
 
 
 def guarantee(epsilon: float, *, neighbors: str) -> Guarantee:

@@ -3,7 +3,7 @@
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.local import LocalSensitivity, local_sensitivity_bound
 from dpjax.sensitivity.profile import SensitivityProfile, from_local_sensitivity, from_radii
-from dpjax.sensitivity.scores import CandidateScores
+from dpjax.sensitivity.scores import CandidateScores, from_distances
 from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.sensitivity.sorted_records import SortedRecords
 
@@ -14,6 +14,7 @@ __all__ = [
     "SensitivityProfile",
     "SmoothSensitivity",
     "SortedRecords",
+    "from_distances",
     "from_local_sensitivity",
     "from_radii",
     "local_sensitivity_bound",

@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from dpjax import checks
 from dpjax.checks import Neighbors
 
 
@@ -52,3 +54,59 @@ class CandidateScores:
     def dtype(self) -> Any:
         """The dtype of the scores."""
         return self.scores.dtype
+
+
+def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Neighbors) -> CandidateScores:
+    """Return the scores of the inverse sensitivity mechanism on a finite range: minus how many individuals must change.
+
+        score(y) = -distance(y);  for the value itself, at distance 0, the least distance of all others, less 1
+
+    Without the second part :func:`dpjax.exponential` is Equation 5 of the post. With it, a value that many changes leave as it is
+    gets the more probability, at no cost (``SensitivityProfile.depth`` says the same of a statistic on the line).
+
+    Args:
+        distances: float ``(..., k)``: how many individuals must change for the statistic to be each candidate; 0 for its value,
+            ``inf`` for a candidate that no dataset has (publicly, so in every row alike).
+        candidates: float ``(k,)`` or ``(..., k)``, public: all values that the statistic can take.
+        neighbors: what a change is: ``"add_remove"``, ``"swap"`` or ``"edge"``.
+
+    Returns:
+        :class:`CandidateScores` of sensitivity 1, for :func:`dpjax.exponential`, :func:`dpjax.permute_and_flip`,
+        :func:`dpjax.noisy_tree` and :func:`dpjax.release.release_choice`.
+
+    Raises:
+        ValueError: an unknown relation, or shapes that do not fit.
+
+    Privacy:
+        Sensitivity 1, if the distances are what they are said to be, or any others that change by at most 1 between neighbours and
+        are 0 for at least one candidate of every dataset. If neighbours have the same value, both parts change by at most 1. If y
+        is the value of one of them only, it is at distance d <= 1 from the other, which has another value at distance 0, at most 1
+        away from the first: the scores of y are 0 and -d. So a range that leaves out the value of some dataset is not private.
+
+    References:
+        Asi and Duchi (2020); Steinke, "Beyond global sensitivity via inverse sensitivity", differentialprivacy.org (2023),
+        Equations 4 and 5. The score of the value itself is not from there.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import exponential
+    >>> rooms = from_distances([4.0, 0.0, 6.0], candidates=[1, 2, 3], neighbors="swap")
+    >>> rooms.scores.tolist(), round(float(exponential(rooms, 1.0).prob(2.0)), 2)
+    ([-4.0, 3.0, -6.0], 0.96)
+    """
+    checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    away = checks.float_array("distances", distances)
+    labels = checks.float_array("candidates", candidates).astype(away.dtype)
+    found = CandidateScores(_scores_of(away), labels, jnp.ones((), away.dtype), neighbors=neighbors)
+    _ = found.batch_shape  # raises where shapes do not fit
+    return found
+
+
+@jax.jit
+def _scores_of(distances: jax.Array) -> jax.Array:
+    if distances.shape[-1] == 1:
+        return jnp.where(jnp.isnan(distances), jnp.nan, 0.0)
+    # The least distance of all others, where this one is the least: the second smallest. inf if no other can be reached.
+    second = -jax.lax.top_k(-distances, 2)[0][..., 1:]
+    depth = jnp.where(second < jnp.inf, jnp.maximum(second - 1, 0.0), 0.0)
+    scores = jnp.where(distances <= 0, depth, -distances)
+    return jnp.where(jnp.any(jnp.isnan(distances), axis=-1, keepdims=True), jnp.nan, scores)
