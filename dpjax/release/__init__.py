@@ -59,6 +59,7 @@ from dpjax.release.api import (
 from dpjax.release.candidates import mode, release_choice
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
+from dpjax.release.joint_quantiles import joint_quantiles
 from dpjax.release.recursive_quantiles import recursive_quantiles
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "Release",
     "distinct_count",
     "exact_distribution",
+    "joint_quantiles",
     "maximum",
     "mean",
     "median",
