@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpjax.release.exact import Bits, More
 from dpjax.release.exact_chains import exact_runs
-from dpjax.release.rank_chains import UNDERFLOW, Law, choose, forward, from_target, kernel, relative_error, scaled_exponential
+from dpjax.release.rank_chains import Chain, Law, arrays_of, choose, errors, forward, from_target, kernel, scaled_exponential
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import own_weight
 from dpjax.release.words import places
 
-_NUMBERS = 2**20  # that the chains of some rows keep, or the weights of some draws
+_NUMBERS = 2**24  # that the chains of some rows take, or the weights of some draws: 128 MB
 
 
 class Slots(NamedTuple):
@@ -64,7 +64,9 @@ class Sampler:
     def __init__(self, law: Law, slots: Slots, middle: np.ndarray, bits: int = 53) -> None:
         self.law, self.slots, self.middle, self.bits = law, slots, middle, bits
         self.numbers = sorted({number for each in set(middle.tolist()) for number in law.numbers(each)})
-        self._error = relative_error(law, slots.width.shape[-1]) + 2.0**-bits
+        relative, self._lost = errors(law, slots.width.shape[-1])
+        self._error = relative + 2.0**-bits
+        self._memory = np.empty(0)
         self._terms: tuple[np.ndarray, np.ndarray] | None = None
 
     def draw(self, words: np.ndarray) -> Draw:
@@ -80,7 +82,7 @@ class Sampler:
             for i, number in enumerate(self.numbers):
                 lane = np.flatnonzero(term == i)
                 some = np.unique(row[lane])
-                for part in _parts(some, self._size() * m):
+                for part in _parts(some, self._size() * arrays_of(self.law)):
                     mine = lane[np.isin(row[lane], part)]
                     slot[mine], first[mine], certain = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
                     sure[mine] &= certain
@@ -92,7 +94,9 @@ class Sampler:
             earlier = np.where(ball < width[:, k], 0, first[:, k] + ball - width[:, k])
             cells[:, k] = np.where(ball < width[:, k], ball, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
             sure &= certain
-        return Draw(np.sort(left + cells, axis=-1).reshape(draws, rows, m), sure.reshape(draws, rows))
+        found: Any = np.sort(left + cells, axis=-1).reshape(draws, rows, m)
+        decided: Any = sure.reshape(draws, rows)
+        return Draw(found, decided)
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """The same draw from one row in integers."""
@@ -109,6 +113,17 @@ class Sampler:
 
     def _size(self) -> int:
         return self.slots.width.shape[-1]
+
+    def _widths(self, part: np.ndarray) -> np.ndarray:
+        """The widths of some rows, ``(J, rows)``, as parts of the scale."""
+        return self.slots.width[part].T / self.law.scale
+
+    def _chain(self, number: int, part: np.ndarray) -> Chain:
+        """The chains of one term and some rows, until the next ones are computed."""
+        needed = arrays_of(self.law) * self._size() * len(part)
+        if self._memory.size < needed:
+            self._memory = np.empty(needed)
+        return forward(self.law, number, self._widths(part), self._memory)
 
     def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of terms, of which the last is the flat one, and which are certain."""
@@ -127,23 +142,23 @@ class Sampler:
         law, slots, shape = self.law, self._size(), (len(self.middle), len(self.numbers) + 1)
         mantissa, scale, lost = np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape)
         for i, number in enumerate(self.numbers):
-            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), slots * law.quantiles):
-                chain = forward(law, number, self.slots.width[part].T.astype(np.float64))
+            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), slots * arrays_of(law)):
+                chain = self._chain(number, part)
                 ends, moved = self._ends(number, part)
                 factor, power = np.array([scaled_exponential(law.unit * (chain.moved + away)) for away in moved]).T
-                mantissa[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends) * factor
-                scale[part, i] = chain.scale + power.astype(np.int64)
-                lost[part, i] = slots * (2 * chain.lost[-1] + 8 * UNDERFLOW)
+                mantissa[part, i], scale[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends) * factor, power
+                lost[part, i] = self._lost
         rate = 2 * law.whole * law.unit
         far, power = scaled_exponential(rate * (reach + 1))
         rest = own_weight(rate, 80)
-        flat = 2 * Fraction(far) * Fraction(rest.low, 2**rest.scale) / rate * comb(law.size + law.quantiles - 1, law.quantiles)
+        volume = Fraction(comb(law.size + law.quantiles - 1, law.quantiles), law.scale**law.quantiles)
+        flat = 2 * Fraction(far) * Fraction(rest.low, 2**rest.scale) / rate * volume
         shift = flat.numerator.bit_length() - flat.denominator.bit_length()
         mantissa[:, -1], scale[:, -1] = float(flat / Fraction(2) ** shift), power + shift
         small, exponent = np.frexp(mantissa)
         top = np.max(np.where(small > 0, scale + exponent, -(2**60)), axis=-1, keepdims=True)
         weights = np.ldexp(small, np.clip(scale + exponent - top, -2000, 2000))
-        return weights, np.sum(np.ldexp(lost, np.clip(scale - top - 900, -4000, 4000)), axis=-1)
+        return weights, np.sum(np.ldexp(lost, np.clip(scale - top, -4000, 4000)), axis=-1)
 
     def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, list[int]]:
         """The weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
@@ -156,11 +171,8 @@ class Sampler:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``; and which are certain."""
         law, m, slots = self.law, self.law.quantiles, self._size()
-        width = self.slots.width[part].T.astype(np.float64)
-        chain, ends = forward(law, number, width), self._ends(number, part)[0]
+        chain, ends, width = self._chain(number, part), self._ends(number, part)[0], self._widths(part)
         near = np.array([kernel(law, number, k + 1, slots) for k in range(m - 1)])
-        growth = [(law.size + c) / (c + 1) for c in range(m)]
-        gain = np.prod(growth) * np.prod(np.maximum(chain.stay, 1.0), axis=0)
         found, firsts = np.zeros((2, len(row), m), np.int64)
         sure, column = np.ones(len(row), bool), np.arange(m)
         for lane in _parts(np.arange(len(row)), slots):
@@ -171,17 +183,15 @@ class Sampler:
                 own = np.searchsorted(part, row[mine])
                 weights = chain.after[k, :, own]
                 weights *= ends.T[own] if run == 0 else near[k[:, None], above[going, None] - np.arange(slots) + slots]
-                lost = chain.lost[k, own]
-                j, sure_slot = choose(weights, uniforms[2 * run, mine], self._error, slots * (2 * lost + 8 * UNDERFLOW) * 2.0**-900)
+                j, sure_slot = choose(weights, uniforms[2 * run, mine], self._error, self._lost)
                 on_top, coefficient = np.zeros((len(mine), m)), np.zeros(len(mine))
                 here = width[j, own]
                 for i in reversed(range(m)):
                     c = k - i
-                    grown = coefficient * ((here + c) / (c + 1)) * chain.stay[i, own] if i < m - 1 else 0.0
+                    grown = coefficient * ((here + c / law.scale) / (c + 1)) * chain.stays[i] if i < m - 1 else 0.0
                     coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0.0))
                     on_top[:, i] = coefficient * chain.before[i, j, own]
-                lost = (2 * lost + 4 * m * UNDERFLOW * gain[own]) * 2.0**-900
-                first, sure_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, lost)
+                first, sure_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)
                 share = (column >= first[:, None]) & (column <= k[:, None])
                 found[mine] = np.where(share, j[:, None], found[mine])
                 firsts[mine] = np.where(share, first[:, None], firsts[mine])

@@ -11,22 +11,24 @@ to the end of its block, Y those from the beginning of a block, decaying with th
     before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b)) + below * (P(j - 1)),   o = offset of j.
 
 **Errors.** All numbers are positive and nothing is subtracted, so every result is right up to a factor (1 + 2^-53)^operations on
-the longest path, and what underflows. Each operation loses 2^-1074 at most; ``lost`` carries that on, by the same sums and products
-with every width as large as the grid and every kernel 1. Powers of two keep the largest number of each step near 1. A choice is
-certain if the uniform is further than all of that from where the choice changes. Otherwise ``exact_chains`` makes it.
+the longest path, and what underflows. Widths are parts of a power of two that is at least the size of the grid, so that those of a
+row add up to 1 at most. If each operation loses 2^-1074, before[k + 1] has lost at most what before[k], 3/4 of what before[k-1], (3/4)^2
+of what before[k-2] has lost and so on, and 2^-1074 (10 J + 8 m) of its own: less than 2^(k - 1068) (J + m) in all, and so has any sum
+of weights. A choice is certain if the uniform is further than all of that from where the choice changes. Otherwise ``exact_chains``
+makes it.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpjax.release.tables import exponential, level_weights
 
-UNDERFLOW = 2.0**-174  # what an operation loses, in units of 2^-900
+_TILE = 2**13  # numbers that stay in the cache
 
 
 class Law(NamedTuple):
@@ -53,6 +55,11 @@ class Law(NamedTuple):
         """How many, m."""
         return len(self.lengths) - 1
 
+    @property
+    def scale(self) -> int:
+        """A power of two, at least the size of the grid."""
+        return 2 ** self.size.bit_length()
+
     def numbers(self, middle: int) -> range:
         """The terms N of a row with the middle n - 1, or the only one."""
         if self.reach is None:
@@ -75,23 +82,19 @@ class _Step(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The weights of one term for R rows.
+    """The weights of one term for R rows, without a factor e^(-unit moved); those of k quantiles times ``law.scale`` ^ -k.
 
     Attributes:
         before: before[0], ..., before[m-1], float64 ``(m, J, R)``.
         after: after[1], ..., after[m], of the same shape.
-        stay: what one more quantile in the same slot costs, ``(m - 1, R)``.
-        scale: after[m] is the true one times 2^-scale e^(unit moved), int64 ``(R,)``.
+        stays: what one more quantile in the same slot costs, m - 1 floats.
         moved: an integer.
-        lost: how much of each entry of ``after`` underflow can have cost, in units of 2^-900, ``(m, R)``.
     """
 
     before: np.ndarray
     after: np.ndarray
-    stay: np.ndarray
-    scale: np.ndarray
+    stays: list[float]
     moved: int
-    lost: np.ndarray
 
 
 @lru_cache(maxsize=4)
@@ -136,66 +139,64 @@ def _step(law: Law, number: int, k: int, slots: int) -> _Step:
     return _Step(window, inside, below, stay, moved)
 
 
-def forward(law: Law, number: int, width: np.ndarray) -> Chain:
-    """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``."""
+def arrays_of(law: Law) -> int:
+    """How many numbers the memory for :func:`forward` has for each slot of each row."""
+    return 2 * law.quantiles + 6
+
+
+def forward(law: Law, number: int, width: np.ndarray, memory: np.ndarray) -> Chain:
+    """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``, as parts of ``law.scale``.
+
+    They are in ``memory``, which has room for all arrays: new ones for each term would take as long as the sums.
+    """
     slots, rows = width.shape
-    m, rho = law.quantiles, law.unit * law.whole
+    m, decay = law.quantiles, decays(law.unit * law.whole, slots + 1)
     start, moved = from_target(law, law.targets(number, 0)[0], slots)
-    before, after = np.empty((m, slots, rows)), np.empty((m, slots, rows))
+    steps = [_step(law, number, k, slots) for k in range(1, m)]
+    before, after = memory[: 2 * m * width.size].reshape(2, m, slots, rows)
+    rest = memory[2 * m * width.size :]
     before[0] = start[:, None]
-    stay, scale, spent = np.ones((max(m - 1, 0), rows)), np.zeros(rows, np.int64), np.empty(width.shape)
-    growth = [(law.size + c) / (c + 1) for c in range(m)]
-    lost, carried = np.zeros((m, rows)), np.full((m, rows), 4 * UNDERFLOW)
+    tile = max(_TILE // rows, 1)
     for k in range(m):
-        found, loss = after[k], carried[0]
-        found[:] = before[0]
-        for i in range(1, k + 1):
-            c = k + 1 - i
-            np.add(width, c, out=spent)
-            found *= spent
-            found *= stay[i - 1] / (c + 1)
-            found += before[i]
-            loss = loss * growth[c] * stay[i - 1] + carried[i] + 4 * UNDERFLOW
-        found *= width
-        lost[k] = 2 * law.size * loss + 4 * UNDERFLOW
+        for first in range(0, slots, tile):  # what is read again and again stays in the cache
+            some = slice(first, first + tile)
+            found, here, spent = after[k, some], width[some], np.empty_like(width[some])
+            found[:] = before[0, some]
+            for i in range(1, k + 1):
+                c = k + 1 - i
+                np.add(here, c / law.scale, out=spent)
+                spent *= steps[i - 1].stay / (c + 1)
+                found *= spent
+                found += before[i, some]
+            found *= here
         if k < m - 1:
-            step = _step(law, number, k + 1, slots)
-            _advance(found, step, decays(rho, slots + 1), before[k + 1])
-            exponent = np.maximum(np.frexp(before[k + 1].max(axis=0))[1], -1000)
-            down = np.ldexp(1.0, -exponent)
-            before[k + 1] *= down
-            stay[k] = step.stay * down
-            carried[k + 1] = down * slots * (2 * lost[k] + 8 * UNDERFLOW) + 4 * UNDERFLOW
-            scale, moved = scale + exponent, moved + step.moved
-    return Chain(before, after, stay, scale, moved, lost)
+            _advance(after[k], steps[k], decay, before[k + 1], rest)
+    return Chain(before, after, [step.stay for step in steps], moved + sum(step.moved for step in steps))
 
 
-def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray) -> None:
-    """Write before[k + 1]; in blocks of b slots, offsets first, so that numbers next to each other are added to those."""
+def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray, memory: np.ndarray) -> None:
+    """Write before[k + 1]: all blocks of b slots at once, and their offsets one after the other."""
     slots, rows = after.shape
     block = step.window or min(64, slots)
     blocks, shift = -(-slots // block), min(step.window, 1)
-    padded = np.zeros((blocks * block, rows))
-    padded[:slots] = after
-    x = np.ascontiguousarray(padded.reshape(blocks, block, rows).swapaxes(0, 1))  # (block, blocks, rows)
-    # P: first within each block, then from all blocks before.
-    found = np.zeros((block, blocks + shift, rows))
-    sums = found[:, shift:]
-    inner, carry = np.zeros((blocks, rows)), np.zeros((blocks, rows))
+    inner, spent, y = np.zeros((3, blocks, rows))
+    (x, found), full = (memory[i * 3 * after.size :] for i in (0, 1)), slots // block
+    x = x[: block * inner.size].reshape(block, blocks, rows)
+    found = found[: block * (inner.size + shift * rows)].reshape(block, blocks + shift, rows)
+    x[slots - full * block :, full:] = 0
+    x[:, :full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
+    x[: slots - full * block, full:] = after[full * block :, None]
+    # P: what all blocks before leave, and what is added in each.
+    ends = np.dot(decay[:block][::-1], x.reshape(block, -1)).reshape(blocks, rows)
+    for q in range(1, blocks):
+        inner[q] = inner[q - 1] * decay[block] + ends[q - 1]
     for o in range(block):
-        sums[o] = inner
+        np.multiply(inner, step.below, out=found[o, shift:])
         inner *= decay[1]
         inner += x[o]
-    for q in range(1, blocks):
-        carry[q] = carry[q - 1] * decay[block] + inner[q - 1]
-    spent = np.empty_like(carry)
-    for o in range(block):
-        np.multiply(carry, decay[o], out=spent)
-        sums[o] += spent
-    found *= step.below
     if step.window:
-        y = np.zeros((blocks, rows))
-        for o in range(block):  # Y of the block itself, for sums that begin in the one before
+        found[:, 0] = 0
+        for o in range(block):  # Y
             np.multiply(y, decay[block - o] * step.inside, out=spent)
             found[o, :blocks] += spent
             np.multiply(x[o], decay[o], out=spent)
@@ -218,16 +219,17 @@ def kernel(law: Law, number: int, k: int, slots: int) -> np.ndarray:
     return np.concatenate([np.zeros(slots + 1), found])
 
 
-def relative_error(law: Law, slots: int) -> float:
-    """How far any weight, or running sum of weights, is off by rounding: operations on the longest path, times 2^-53."""
-    return 2.0**-53 * (law.quantiles + 1) * (6 * slots + 6 * law.quantiles + 64)
+def errors(law: Law, slots: int) -> tuple[float, float]:
+    """How far any weight or running sum of weights is off: by rounding, as a part of itself, and by underflow."""
+    longest = (law.quantiles + 1) * (6 * slots + 6 * law.quantiles + 64)
+    return 2.0**-53 * longest, 2.0 ** (law.quantiles - 1067) * (slots + law.quantiles)
 
 
-def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Choose by weights ``(L, C)``, and say where that is certain.
+def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Choose by weights ``(L, C)`` and uniforms ``(L,)``, and say where that is certain.
 
     ``relative`` is how far running sums are off as a part of themselves, or uniforms at all, which are rounded down; ``lost`` is
-    how far they are off besides. Both ``uniform`` and ``lost`` are ``(L,)``.
+    how far sums are off besides.
     """
     sums = np.cumsum(weights, axis=-1)
     total, lane = sums[:, -1], np.arange(len(sums))
