@@ -2,10 +2,10 @@
 
 Its proof is at the head of ``dpjax/mechanisms/joint_quantiles.py``. On a grid, records only matter by the ranks of its numbers:
 slot 2 i has the numbers between record i and the next one, slot 2 i - 1 the number of record i. Of records that are equal, only the
-slot in their middle has the number. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of the
-last quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are
-equally likely: Polya's urn. Weights are float64 with proven bounds (``rank_chains.py``), which decide all but about one draw in 10^9
-for a thousand records; the others are drawn in integers (``exact_chains.py``), by the same words and as many more as it takes.
+slot in their middle has the number. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of
+the last quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are
+equally likely: Polya's urn. Weights are float64 with proven bounds (``rank_chains.py``), which decide all but about one draw in
+10^9 for a thousand records; the others are drawn in integers (``exact_chains.py``), by the same words and as many more as it takes.
 """
 
 from __future__ import annotations

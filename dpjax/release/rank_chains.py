@@ -12,10 +12,10 @@ to the end of its block, Y those from the beginning of a block, decaying with th
 
 **Errors.** All numbers are positive and nothing is subtracted, so every result is right up to a factor (1 + 2^-53)^operations on
 the longest path, and what underflows. Widths are parts of a power of two that is at least the size of the grid, so that those of a
-row add up to 1 at most. If each operation loses 2^-1074, before[k + 1] has lost at most what before[k], 3/4 of what before[k-1], (3/4)^2
-of what before[k-2] has lost and so on, and 2^-1074 (10 J + 8 m) of its own: less than 2^(k - 1068) (J + m) in all, and so has any sum
-of weights. A choice is certain if the uniform is further than all of that from where the choice changes. Otherwise ``exact_chains``
-makes it.
+row add up to 1 at most. If each operation loses 2^-1074, before[k + 1] has lost at most what before[k], 3/4 of what before[k-1],
+(3/4)^2 of what before[k-2] has lost and so on, and 2^-1074 (10 J + 8 m) of its own: less than 2^(k - 1068) (J + m) in all, and so
+has any sum of weights. A choice is certain if the uniform is further than all of that from where the choice changes. Otherwise
+``exact_chains`` makes it.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
     x[:, :full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
     x[: slots - full * block, full:] = after[full * block :, None]
     # P: what all blocks before leave, and what is added in each.
-    ends = np.dot(decay[:block][::-1], x.reshape(block, -1)).reshape(blocks, rows)
+    ends = np.einsum("o,oqr->qr", decay[:block][::-1], x)
     for q in range(1, blocks):
         inner[q] = inner[q - 1] * decay[block] + ends[q - 1]
     for o in range(block):
