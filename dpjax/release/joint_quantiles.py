@@ -56,7 +56,7 @@ def joint_quantiles(
     """Release several quantiles of every row under one epsilon, drawn exactly on a public grid; the rest is as for :func:`median`.
 
     It is what ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with ``terms``, m^2
-    and the capacity of a row: deciles of 1000 groups of 1000 records take a second with ``n``, and about fifteen without it.
+    and the capacity of a row: deciles of 1000 groups of 1000 records take a second with ``n``, and 15 to 20 without it.
 
     Args:
         x: numbers ``(..., n)``.
@@ -71,7 +71,9 @@ def joint_quantiles(
         n_max: the public capacity of a row, by which the time grows.
         mask: which records are present.
         n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or what is
-            known of it. Then there is one term, and the error is 3 to 15 % smaller. Privacy does not need it to be right.
+            known of it. Then there is one term, and the error is 3 to 15 % smaller. Privacy does not need it to be right. Give it
+            where many records share few values: if the ranks of the best tuple are off by more than the terms reach, in sum,
+            draws without it are uniform.
         terms: how many terms there are otherwise, at least 2. They reach ceil(log(2^24) m / (epsilon / 2)) from the number of
             records.
         draws: how many from each row; each costs epsilon.

@@ -175,39 +175,48 @@ def forward(law: Law, number: int, width: np.ndarray, memory: np.ndarray) -> Cha
 
 
 def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray, memory: np.ndarray) -> None:
-    """Write before[k + 1]: all blocks of b slots at once, and their offsets one after the other."""
+    """Write before[k + 1]: all blocks at once, and their offsets one after the other.
+
+    Blocks are as long as it pays for so many rows, h of them and a few slots more being the window.
+    """
     slots, rows = after.shape
-    block = step.window or min(64, slots)
-    blocks, shift = -(-slots // block), min(step.window, 1)
+    wanted = max(32, slots * rows // 4000)
+    h = -(-step.window // wanted)
+    block = step.window // h if h else min(wanted, slots)
+    full, more = slots // block, step.window - h * block
+    blocks = h + -(-slots // block)  # the first h are empty
     inner, spent, y = np.zeros((3, blocks, rows))
-    (x, found), full = (memory[i * 3 * after.size :] for i in (0, 1)), slots // block
-    x = x[: block * inner.size].reshape(block, blocks, rows)
-    found = found[: block * (inner.size + shift * rows)].reshape(block, blocks + shift, rows)
-    x[slots - full * block :, full:] = 0
-    x[:, :full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
-    x[: slots - full * block, full:] = after[full * block :, None]
+    x, found = (memory[i * 3 * after.size :][: block * inner.size].reshape(block, blocks, rows) for i in (0, 1))
+    x[:, :h] = 0
+    x[:, h : h + full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
+    x[: slots - full * block, h + full :] = after[full * block :, None]
+    x[slots - full * block :, h + full :] = 0
     # P: what all blocks before leave, and what is added in each.
     ends = np.einsum("o,oqr->qr", decay[:block][::-1], x)
-    for q in range(1, blocks):
+    for q in range(h + 1, blocks):
         inner[q] = inner[q - 1] * decay[block] + ends[q - 1]
     for o in range(block):
-        np.multiply(inner, step.below, out=found[o, shift:])
+        np.multiply(inner, step.below, out=found[o])
         inner *= decay[1]
         inner += x[o]
-    if step.window:
-        found[:, 0] = 0
-        for o in range(block):  # Y
-            np.multiply(y, decay[block - o] * step.inside, out=spent)
-            found[o, :blocks] += spent
+    if h:
+        for o in range(block):  # Y, h blocks further up
+            np.multiply(y, decay[h * block - o] * step.inside, out=spent)
+            found[o, : blocks - h] += spent[h:]
             np.multiply(x[o], decay[o], out=spent)
             y += spent
-        inner[:] = 0
-        for o in reversed(range(block)):  # R
+        inner[:] = 0  # R, and the whole blocks of the window before the one where it ends; y is of a whole block by now
+        for g in range(1, h):
+            inner[:-g] += y[g:] * decay[(g - 1) * block]
+        for o in reversed(range(block)):
             inner *= decay[1]
             inner += x[o]
             np.multiply(inner, step.inside, out=spent)
-            found[o, 1:] += spent
-    out[:] = found.swapaxes(0, 1).reshape(-1, rows)[:slots]
+            found[o] += spent
+    out[:more] = 0
+    out[more:] = found.swapaxes(0, 1).reshape(-1, rows)[: slots - more]
+    for near in range(1, more + 1):
+        out[near:] += after[: slots - near] * (decay[step.window - near] * step.inside)
 
 
 def kernel(law: Law, number: int, k: int, slots: int) -> np.ndarray:
