@@ -8,7 +8,9 @@ As in ``dpjax.distributions.rank_chains``, for one term N of the sum and all row
 The sum over i splits where the kernel has its peak, b slots below j. Cut the slots into blocks of b. With R the weights from a slot
 to the end of its block, Y those from the beginning of a block, decaying with the distance from there, and P those up to a slot,
 
-    before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b)) + below * (P(j - 1)),   o = offset of j.
+    before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b)) + below * P(j - 1),   o = offset of j.
+
+Where there are few rows, blocks are shorter, and the window has several and some slots more, which are added one by one.
 
 **Errors.** All numbers are positive and nothing is subtracted, so every result is right up to a factor (1 + 2^-53)^operations on
 the longest path, and what underflows. Widths are parts of a power of two that is at least the size of the grid, so that those of a
