@@ -178,8 +178,8 @@ def confidence_interval(
             raise ValueError("n is needed under add_remove, and with count or mask: a public number of records to plan for.")
         n = columns
     n = checks.static_integer("n", n, 1, columns)
-    plan = _plan(epsilon, lower, upper, resolution, neighbors, ties, terms)
-    levels, found = _levels(plan, level_of(q), n, columns, checks.concrete_fraction("coverage", coverage))
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
+    levels, found = planned_levels(plan, level_of(q), n, columns, checks.concrete_fraction("coverage", coverage))
     asked = quantiles(x, levels, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution, count=count, mask=mask)
     reach = plan.reach if plan.terms > 1 else None
     return ConfidenceInterval(joint_quantiles(asked, float(epsilon), reach=reach, terms=max(plan.terms, 2)), coverage=found)
@@ -229,8 +229,8 @@ def interval_levels(
     [[0.39, 0.61], [0.44, 0.56]]
     """
     n = checks.static_integer("n", n, 1)
-    plan = _plan(epsilon, lower, upper, resolution, neighbors, ties, terms)
-    return _levels(plan, level_of(q), n, n, checks.concrete_fraction("coverage", coverage))[0]
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
+    return planned_levels(plan, level_of(q), n, n, checks.concrete_fraction("coverage", coverage))[0]
 
 
 def interval_coverage(
@@ -285,11 +285,11 @@ def interval_coverage(
     if not low < middle < high:
         raise ValueError(f"levels must be one below q and one above it, got {low} and {high} for q = {middle}.")
     n = checks.static_integer("n", n, 1)
-    plan = _plan(epsilon, lower, upper, resolution, neighbors, ties, terms)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
     return max(0.0, 1 - _miss(plan, middle, low, high, n))
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """The public numbers of the bound: ``terms`` is 1 and ``reach`` 0 under swap."""
 
     rate: float
@@ -299,7 +299,8 @@ class _Plan(NamedTuple):
     terms: int
 
 
-def _plan(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: str, ties: int, terms: int) -> _Plan:
+def plan_of(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: str, ties: int, terms: int) -> Plan:
+    """Return the public numbers of the bound, and raise for bad ones."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     cost, ties = checks.concrete_epsilon(epsilon), checks.static_integer("ties", ties, 1)
     terms = checks.static_integer("terms", terms, 2)
@@ -311,16 +312,16 @@ def _plan(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: st
         raise ValueError(f"lower and upper must be two numbers in ascending order, got {lower!r} and {upper!r}.")
     multiples = int((high - low) / step) + 1
     if neighbors == "swap":
-        return _Plan(cost / 4, multiples, ties, 0, 1)
+        return Plan(cost / 4, multiples, ties, 0, 1)
     rate = cost / 2
     # The numerator of T has K^2 flat terms; its denominator has V, and no number may be nearer than a half of (2 R + 1) / terms.
     reach = ceil(((2 * log(multiples) + _FLAT) / rate + 2 * ties) * terms / (terms - 1))
-    return _Plan(rate, multiples, ties, reach, terms)
+    return Plan(rate, multiples, ties, reach, terms)
 
 
 @cache
-def _levels(plan: _Plan, q: Fraction, n: int, columns: int, coverage: float) -> tuple[tuple[Fraction, Fraction], float]:
-    """The levels, with a denominator that keeps ranks within int32, and their coverage."""
+def planned_levels(plan: Plan, q: Fraction, n: int, columns: int, coverage: float) -> tuple[tuple[Fraction, Fraction], float]:
+    """Return the levels for n of so many records, with a denominator that keeps ranks within int32, and their coverage."""
     parts = min(8 * n, 2**29 // (plan.reach + 2 * columns + 16), (2**27 - 1) // (columns + 4)) // q.denominator * q.denominator
     if parts == 0:
         raise ValueError(
@@ -352,13 +353,13 @@ def _levels(plan: _Plan, q: Fraction, n: int, columns: int, coverage: float) -> 
     return (q - away, q + away), 1 - miss(steps)
 
 
-def _miss(plan: _Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> float:
+def _miss(plan: Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> float:
     """The bound on the probability that either end misses."""
     pairs = log(plan.multiples) + log((plan.multiples - 1) / 2) - _log_volume(plan, float(low), float(high), n)
     return _above(plan, float(q), float(low), n, pairs) + _above(plan, float(1 - q), float(1 - high), n, pairs)
 
 
-def _above(plan: _Plan, q: float, low: float, n: int, pairs: float) -> float:
+def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:
     """P(y_1 > xi), at most: E T(Binomial(n, q) + 1/2 - h_1), with T constant between the values where it is computed."""
     from dpjax.auditing.binomial import lower_tail  # loads SciPy
 
@@ -370,12 +371,12 @@ def _above(plan: _Plan, q: float, low: float, n: int, pairs: float) -> float:
     return float(np.sum(fewer * (np.append(1.0, tail[:-1]) - tail)) + tail[-1])
 
 
-def _tail(plan: _Plan, error: np.ndarray, low: float, pairs: float) -> np.ndarray:
+def _tail(plan: Plan, error: np.ndarray, low: float, pairs: float) -> np.ndarray:
     """T at the errors s, with the logarithm of K (K - 1) / (2 V)."""
     return np.where(error > 0, np.exp(np.minimum(pairs + _log_share(plan, np.maximum(error, 0.0), low), 0.0)), 1.0)
 
 
-def _log_share(plan: _Plan, error: np.ndarray, low: float) -> np.ndarray:
+def _log_share(plan: Plan, error: np.ndarray, low: float) -> np.ndarray:
     """The logarithm of the quotient of the two sums over t in T, in its worst residue class."""
     rate, reach = plan.rate, plan.reach
     if plan.terms == 1:
@@ -391,7 +392,7 @@ def _log_share(plan: _Plan, error: np.ndarray, low: float) -> np.ndarray:
     return np.max(bad - good, axis=-1) + 2 * rate * (near // 2)
 
 
-def _log_volume(plan: _Plan, low: float, high: float, n: int) -> float:
+def _log_volume(plan: Plan, low: float, high: float, n: int) -> float:
     """The logarithm of V; minus infinity where there is no room for windows."""
     ties, decay = plan.ties, 2 * plan.rate
     reach = min((high - low) * (n - 1) / 2, 20 / decay + ties)  # those further away have hardly any weight

@@ -39,6 +39,9 @@ another distribution.
 number y beside the value has the cost of the level that reaches it, the value 1 - c; these costs change by at most 1 between
 neighbours, by the same three cases. ``permute_and_flip.py`` says how it is drawn, on the host, as exactly as the rest.
 
+**Several quantiles**: :func:`joint_quantiles` (``joint_quantiles.py``) and :func:`recursive_quantiles`; two of the former are a
+:func:`confidence_interval`.
+
 **What is not covered**: see :func:`median`.
 """
 
@@ -57,16 +60,21 @@ from dpjax.release.api import (
     user_sum,
 )
 from dpjax.release.candidates import mode, release_choice
+from dpjax.release.confidence_interval import ReleasedInterval, confidence_interval
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
+from dpjax.release.joint_quantiles import joint_quantiles
 from dpjax.release.recursive_quantiles import recursive_quantiles
 
 __all__ = [
     "Floats",
     "GridDistribution",
     "Release",
+    "ReleasedInterval",
+    "confidence_interval",
     "distinct_count",
     "exact_distribution",
+    "joint_quantiles",
     "maximum",
     "mean",
     "median",

@@ -36,6 +36,12 @@ class Bits:
         self._append(self._more(self._role, self._next))
         self._next += 1
 
+    def times(self, width: int) -> int:
+        """The integer floor(width U)."""
+        while (place := self.value * width >> self.count) != ((self.value + 1) * width - 1) >> self.count:
+            self.read()
+        return place
+
     def below(self, enclose: Callable[[int], Enclosure]) -> bool:
         """Whether the uniform is below a number that ``enclose(bits)`` encloses."""
         while True:

@@ -24,7 +24,7 @@ from dpjax.release.exact import Bits, More
 from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import Weights, rate_of
-from dpjax.release.words import draw_lanes
+from dpjax.release.words import draw_lanes, places
 
 _WORDS = 2  # of each uniform, before more are read
 _MARGIN = 1e-9
@@ -83,7 +83,7 @@ def draw_by_permute_and_flip(
         start, here, found = some.start, groups(some.start, some.stop), np.asarray(words)
         left = candidates(weights, here.cost, here.width, found)
         group, row = np.argmax(left, axis=0), np.arange(here.cost.shape[0])
-        place, sure = _places(here.width[row, group], found[-_WORDS:])
+        place, sure = places(here.width[row, group], found[-_WORDS:])
         return Draw(here.first[row, group] + here.sign[row, group] * place, (np.sum(left, axis=0) == 1) & sure)
 
     def on_host(row: int, words: list[int], more: More) -> int:
@@ -142,10 +142,7 @@ def exact_winner(
         uniforms = {group: uniforms[group] for group in rivals}
         for uniform in uniforms.values():
             uniform.read()
-    width, place = widths[best], Bits(words[-_WORDS:], len(costs), more)
-    while (first := place.value * width >> place.count) != ((place.value + 1) * width - 1) >> place.count:
-        place.read()
-    return best, first
+    return best, Bits(words[-_WORDS:], len(costs), more).times(widths[best])
 
 
 def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[decimal.Decimal, decimal.Decimal]:
@@ -167,12 +164,3 @@ def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[deci
         return context.add(context.ln(context.subtract(decimal.Decimal(1), stays)), shift)
 
     return context.subtract(end(uniform.value), margin), context.add(end(uniform.value + 1), margin)
-
-
-def _places(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The place floor(width U) for a U of two words, widths being below 2^31, and whether further words cannot change it."""
-    high, low, factor = words[0].astype(np.uint64), words[1].astype(np.uint64), width.astype(np.uint64)
-    carried = high * factor + (low * factor >> np.uint64(32))  # of width U 2^32, rounded down
-    beyond = high * factor + ((low + np.uint64(1)) * factor >> np.uint64(32))
-    place = carried >> np.uint64(32)
-    return place.astype(np.int64), place == beyond >> np.uint64(32)

@@ -113,13 +113,14 @@ def draw_lanes(
     pieces: int,
     words: int,
     on_device: Callable[[slice, jax.Array], Draw],
-    on_host: Callable[[int, list[int], More], int],
+    on_host: Callable[[int, list[int], More], Any],
+    event: tuple[int, ...] = (),
 ) -> np.ndarray:
-    """Draw cells ``(draws, rows)``, int64, with one key of the operating system; lanes in doubt are drawn on the host."""
+    """Draw cells ``(draws, rows, *event)``, int64, with one key of the system; lanes in doubt are drawn on the host."""
     if draws * rows * -(-words // _BLOCK) >= 2**32:
         raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
     entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
-    found = np.zeros((draws, rows), np.int64)
+    found = np.zeros((draws, rows, *event), np.int64)
     many_rows = max(min(rows, _PIECES // pieces), 1)
     for first in range(0, rows, many_rows):
         some = slice(first, min(first + many_rows, rows))
@@ -135,3 +136,12 @@ def draw_lanes(
                 cells[draw, row] = on_host(first + row, read, partial(further_word, entropy, own))
             found[start : start + many_draws, some] = cells
     return found
+
+
+def places(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The place floor(width U) for a U of two words, widths being below 2^32, and whether further words cannot change it."""
+    high, low, factor = words[0].astype(np.uint64), words[1].astype(np.uint64), width.astype(np.uint64)
+    carried = high * factor + (low * factor >> np.uint64(32))  # of width U 2^32, rounded down
+    beyond = high * factor + ((low + np.uint64(1)) * factor >> np.uint64(32))
+    place = carried >> np.uint64(32)
+    return place.astype(np.int64), place == beyond >> np.uint64(32)

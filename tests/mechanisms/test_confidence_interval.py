@@ -127,7 +127,7 @@ def datasets(rng, rows, multiples, n, ties):
 def test_rank_errors_are_within_the_bound(neighbors, epsilon, x64):
     levels, ties, multiples = ("0.25", "0.75"), 3, 30
     records = datasets(np.random.default_rng(1), 200, multiples, 40, ties)
-    plan = module._plan(epsilon, 0, multiples - 1, 1, neighbors, ties, 4)
+    plan = module.plan_of(epsilon, 0, multiples - 1, 1, neighbors, ties, 4)
     asked = dpjax.quantiles(records, levels, lower=0, upper=multiples - 1, neighbors=neighbors, resolution=1)
     law = dpjax.joint_quantiles(asked, epsilon, reach=plan.reach or None, terms=max(plan.terms, 2))
     exact, bounds = misses(law, records, levels, plan)
@@ -138,7 +138,7 @@ def test_rank_errors_are_within_the_bound(neighbors, epsilon, x64):
 def test_pairs_count_twice(x64):
     # Two gaps: y_1 is as far above its rank in the first as y_2 in the second one.
     x = np.concatenate([np.arange(60.0), 5000 + np.arange(97.0), 10000 + np.arange(43.0)])
-    plan = module._plan(4.5, 0, 10042, 1, "swap", 1, 32)
+    plan = module.plan_of(4.5, 0, 10042, 1, "swap", 1, 32)
     asked = dpjax.quantiles(x, ["0.25", "0.75"], lower=0, upper=10042, neighbors="swap", resolution=1)
     miss = 1 - float(dpjax.joint_quantiles(asked, 4.5).marginals().cdf(59.0)[0])
     pairs = np.log(plan.multiples * (plan.multiples - 1) / 2) - module._log_volume(plan, 0.25, 0.75, 200)

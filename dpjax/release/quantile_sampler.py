@@ -1,0 +1,206 @@
+"""Draws of joint quantiles from rows of records: slots, choices by weights in float64 or in integers, and places in slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax.release.exact import Bits, More
+from dpjax.release.exact_chains import exact_runs
+from dpjax.release.rank_chains import Chain, Law, arrays_of, choose, errors, forward, from_target, kernel, scaled_exponential
+from dpjax.release.sampler import Draw
+from dpjax.release.tables import own_weight
+from dpjax.release.words import places
+
+_NUMBERS = 2**24  # that the chains of some rows take, or the weights of some draws: 128 MB
+
+
+class Slots(NamedTuple):
+    """The numbers of a grid by rank; one row each.
+
+    Attributes:
+        left: the first number of each slot, int64 ``(R, 2 n + 1)``.
+        width: how many numbers it has.
+        records: how many there are, ``(R,)``.
+    """
+
+    left: np.ndarray
+    width: np.ndarray
+    records: np.ndarray
+
+
+def slots_of(cells: np.ndarray, present: np.ndarray, size: int) -> Slots:
+    """The slots of records ``(R, n)`` on a grid of so many numbers."""
+    rows, n = cells.shape
+    x = np.sort(np.where(present, cells, size).astype(np.int64), axis=-1)
+    count, i = np.sum(present, axis=-1), np.arange(1, n + 1)
+    edges = np.pad(x, [(0, 0), (1, 1)], constant_values=[(0, 0), (-1, size)])
+    gap = np.diff(edges, axis=-1) - 1
+    left, width = np.zeros((2, rows, 2 * n + 1), np.int64)
+    left[:, ::2], width[:, ::2] = edges[:, :-1] + 1, np.maximum(gap, 0)
+    new = gap >= 0
+    first = np.maximum.accumulate(np.where(new[:, :-1], i, 0), axis=-1)
+    last = np.minimum.accumulate(np.where(new[:, 1:] | (i == count[:, None]), i, n)[:, ::-1], axis=-1)[:, ::-1]
+    row, record = np.nonzero((first == i) & (i <= count[:, None]))
+    middle = (first + last - 1)[row, record]
+    left[row, middle], width[row, middle] = x[row, record], 1
+    return Slots(left, width, count)
+
+
+class Sampler:
+    """Draws from some rows.
+
+    Args:
+        law: what is public.
+        slots: of the rows.
+        middle: n - 1 of each row, of a public n where there is one, int64 ``(R,)``.
+        bits: of each uniform that are looked at before it is left to integers, at most 53.
+    """
+
+    def __init__(self, law: Law, slots: Slots, middle: np.ndarray, bits: int = 53) -> None:
+        self.law, self.slots, self.middle, self.bits = law, slots, middle, bits
+        self.numbers = sorted({number for each in set(middle.tolist()) for number in law.numbers(each)})
+        relative, self._lost = errors(law, slots.width.shape[-1])
+        self._error = relative + 2.0**-bits
+        self._memory = np.empty(0)
+        self._terms: tuple[np.ndarray, np.ndarray] | None = None
+
+    def draw(self, words: np.ndarray) -> Draw:
+        """Draw from every row by uint32 words ``(6 m + 2, draws, R)``: numbers ``(draws, R, m)``, and which draws are certain."""
+        (draws, rows), m = words.shape[1:], self.law.quantiles
+        lanes = words.reshape(len(words), -1)
+        high, low = (lanes[start::2].astype(np.uint64) for start in (0, 1))
+        leading = ((high << np.uint64(32)) | low) >> np.uint64(64 - self.bits)
+        uniforms, row = leading.astype(np.float64) * 2.0**-self.bits, np.tile(np.arange(rows), draws)
+        slot, first = np.full((len(row), m), -1), np.zeros((len(row), m), np.int64)
+        with np.errstate(all="ignore"):
+            term, sure = self._draw_terms(row, uniforms[0])
+            for i, number in enumerate(self.numbers):
+                lane = np.flatnonzero(term == i)
+                some = np.unique(row[lane])
+                for part in _parts(some, self._size() * arrays_of(self.law)):
+                    mine = lane[np.isin(row[lane], part)]
+                    slot[mine], first[mine], certain = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
+                    sure[mine] &= certain
+        left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
+        width = np.where(slot < 0, self.law.size, self.slots.width[row[:, None], slot])
+        cells = np.zeros_like(left)
+        for k in range(m):  # Polya's urn: a number anew, or that of an earlier quantile of the run
+            ball, certain = places(width[:, k] + (k - first[:, k]), lanes[2 * (2 * m + 1 + k) :][:2])
+            earlier = np.where(ball < width[:, k], 0, first[:, k] + ball - width[:, k])
+            cells[:, k] = np.where(ball < width[:, k], ball, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
+            sure &= certain
+        found: Any = np.sort(left + cells, axis=-1).reshape(draws, rows, m)
+        decided: Any = sure.reshape(draws, rows)
+        return Draw(found, decided)
+
+    def exactly(self, row: int, words: list[int], more: More) -> list[int]:
+        """The same draw from one row in integers."""
+        m, width = self.law.quantiles, self.slots.width[row].tolist()
+        uniforms = [Bits(words[2 * role : 2 * role + 2], role, more) for role in range(3 * m + 1)]
+        numbers = list(self.law.numbers(int(self.middle[row])))
+        cells = [0] * m
+        for run in exact_runs(self.law, width, int(self.slots.records[row]), numbers, uniforms):
+            left, size = (0, self.law.size) if run.slot < 0 else (int(self.slots.left[row, run.slot]), width[run.slot])
+            for k in range(run.first, run.last):
+                ball = uniforms[2 * m + 1 + k].times(size + k - run.first)
+                cells[k] = left + ball if ball < size else cells[run.first + ball - size]
+        return sorted(cells)
+
+    def _size(self) -> int:
+        return self.slots.width.shape[-1]
+
+    def _widths(self, part: np.ndarray) -> np.ndarray:
+        """The widths of some rows, ``(J, rows)``, as parts of the scale."""
+        return self.slots.width[part].T / self.law.scale
+
+    def _chain(self, number: int, part: np.ndarray) -> Chain:
+        """The chains of one term and some rows, until the next ones are computed."""
+        needed = arrays_of(self.law) * self._size() * len(part)
+        if self._memory.size < needed:
+            self._memory = np.empty(needed)
+        return forward(self.law, number, self._widths(part), self._memory)
+
+    def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of terms, of which the last is the flat one, and which are certain."""
+        if self.law.reach is None:
+            return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool)
+        if self._terms is None:
+            self._terms = self._weights(self.law.reach)
+        weights, lost = self._terms
+        found, sure = np.zeros(len(row), np.int64), np.zeros(len(row), bool)
+        for part in _parts(np.arange(len(row)), weights.shape[-1]):
+            found[part], sure[part] = choose(weights[row[part]], uniform[part], self._error, lost[row[part]])
+        return found, sure
+
+    def _weights(self, reach: int) -> tuple[np.ndarray, np.ndarray]:
+        """The weights of all terms and the flat one, ``(R, T + 1)``, and how much of them can be lost, ``(R,)``."""
+        law, slots, shape = self.law, self._size(), (len(self.middle), len(self.numbers) + 1)
+        mantissa, scale, lost = np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape)
+        for i, number in enumerate(self.numbers):
+            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), slots * arrays_of(law)):
+                chain = self._chain(number, part)
+                ends, moved = self._ends(number, part)
+                factor, power = np.array([scaled_exponential(law.unit * (chain.moved + away)) for away in moved]).T
+                mantissa[part, i], scale[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends) * factor, power
+                lost[part, i] = self._lost
+        rate = 2 * law.whole * law.unit
+        far, power = scaled_exponential(rate * (reach + 1))
+        rest = own_weight(rate, 80)
+        volume = Fraction(comb(law.size + law.quantiles - 1, law.quantiles), law.scale**law.quantiles)
+        flat = 2 * Fraction(far) * Fraction(rest.low, 2**rest.scale) / rate * volume
+        shift = flat.numerator.bit_length() - flat.denominator.bit_length()
+        mantissa[:, -1], scale[:, -1] = float(flat / Fraction(2) ** shift), power + shift
+        small, exponent = np.frexp(mantissa)
+        top = np.max(np.where(small > 0, scale + exponent, -(2**60)), axis=-1, keepdims=True)
+        weights = np.ldexp(small, np.clip(scale + exponent - top, -2000, 2000))
+        return weights, np.sum(np.ldexp(lost, np.clip(scale - top, -4000, 4000)), axis=-1)
+
+    def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, list[int]]:
+        """The weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
+        counts, own = np.unique(self.slots.records[part], return_inverse=True)
+        ends = [from_target(self.law, self.law.targets(number, count)[1], self._size()) for count in counts.tolist()]
+        return np.stack([end for end, _ in ends], axis=-1)[:, own], [ends[i][1] for i in own]
+
+    def _draw_runs(
+        self, number: int, part: np.ndarray, row: np.ndarray, uniforms: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``; and which are certain."""
+        law, m, slots = self.law, self.law.quantiles, self._size()
+        chain, ends, width = self._chain(number, part), self._ends(number, part)[0], self._widths(part)
+        near = np.array([kernel(law, number, k + 1, slots) for k in range(m - 1)])
+        found, firsts = np.zeros((2, len(row), m), np.int64)
+        sure, column = np.ones(len(row), bool), np.arange(m)
+        for lane in _parts(np.arange(len(row)), slots):
+            last, above = np.full(len(lane), m), np.full(len(lane), slots)
+            for run in range(m):
+                going = np.flatnonzero(last > 0)
+                mine, k = lane[going], last[going] - 1
+                own = np.searchsorted(part, row[mine])
+                weights = chain.after[k, :, own]
+                weights *= ends.T[own] if run == 0 else near[k[:, None], above[going, None] - np.arange(slots) + slots]
+                j, sure_slot = choose(weights, uniforms[2 * run, mine], self._error, self._lost)
+                on_top, coefficient = np.zeros((len(mine), m)), np.zeros(len(mine))
+                here = width[j, own]
+                for i in reversed(range(m)):
+                    c = k - i
+                    grown = coefficient * ((here + c / law.scale) / (c + 1)) * chain.stays[i] if i < m - 1 else 0.0
+                    coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0.0))
+                    on_top[:, i] = coefficient * chain.before[i, j, own]
+                first, sure_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)
+                share = (column >= first[:, None]) & (column <= k[:, None])
+                found[mine] = np.where(share, j[:, None], found[mine])
+                firsts[mine] = np.where(share, first[:, None], firsts[mine])
+                sure[mine] &= sure_slot & sure_first
+                last[going], above[going] = first, j
+        return found, firsts, sure
+
+
+def _parts(numbers: np.ndarray, each: int) -> Iterator[np.ndarray]:
+    """The numbers, some at a time: each of them takes so much memory."""
+    size = max(_NUMBERS // each, 1)
+    return (numbers[start : start + size] for start in range(0, len(numbers), size))

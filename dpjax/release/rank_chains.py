@@ -1,0 +1,251 @@
+"""Chains of quantiles in float64, with bounds on their errors: which draws are certain, whatever was rounded.
+
+As in ``dpjax.distributions.rank_chains``, for one term N of the sum and all rows at a time:
+
+    after[k](j) = width * (before[k](j) + stay_k (width + 1)/2 * (before[k-1](j) + stay_{k-1} (width + 2)/3 * ...))
+    before[k](j) = sum over slots i < j of after[k-1](i) * exp(-rate |distance of the ranks of i and j - p_k N|).
+
+The sum over i splits where the kernel has its peak, b slots below j. Cut the slots into blocks of b. With R the weights from a slot
+to the end of its block, Y those from the beginning of a block, decaying with the distance from there, and P those up to a slot,
+
+    before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b)) + below * P(j - 1),   o = offset of j.
+
+Where there are few rows, blocks are shorter, and the window has several and some slots more, which are added one by one.
+
+**Errors.** All numbers are positive and nothing is subtracted, so every result is right up to a factor (1 + 2^-53)^operations on
+the longest path, and what underflows. Widths are parts of a power of two that is at least the size of the grid, so that those of a
+row add up to 1 at most. If each operation loses 2^-1074, before[k + 1] has lost at most what before[k], 3/4 of what before[k-1],
+(3/4)^2 of what before[k-2] has lost and so on, and 2^-1074 (10 J + 8 m) of its own: less than 2^(k - 1068) (J + m) in all, and so
+has any sum of weights. A choice is certain if the uniform is further than all of that from where the choice changes. Otherwise
+``exact_chains`` makes it.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax.release.tables import exponential, level_weights
+
+_TILE = 2**13  # numbers that stay in the cache
+
+
+class Law(NamedTuple):
+    """What is public of the distribution of m quantiles; slots are at multiples of ``whole``, ranks at those of 2 ``whole``.
+
+    Attributes:
+        unit: the rate for a cost of 1 / (2 whole).
+        lengths: the m + 1 differences of the levels, times ``whole``.
+        whole: the common denominator of the levels.
+        size: how many numbers the grid has.
+        reach: R, or None where there is one term and no flat one.
+        spacing: of the terms N.
+    """
+
+    unit: Fraction
+    lengths: tuple[int, ...]
+    whole: int
+    size: int
+    reach: int | None
+    spacing: int
+
+    @property
+    def quantiles(self) -> int:
+        """How many, m."""
+        return len(self.lengths) - 1
+
+    @property
+    def scale(self) -> int:
+        """A power of two, at least the size of the grid."""
+        return 2 ** self.size.bit_length()
+
+    def numbers(self, middle: int) -> range:
+        """The terms N of a row with the middle n - 1, or the only one."""
+        if self.reach is None:
+            return range(middle, middle + 1)
+        return range(-((self.reach - middle) // self.spacing) * self.spacing, middle + self.reach + 1, self.spacing)
+
+    def targets(self, number: int, count: int) -> tuple[int, int]:
+        """Where the first and the last quantile of the term cost nothing."""
+        return self.whole + 2 * self.lengths[0] * number, self.whole * (2 * count - 1) - 2 * self.lengths[-1] * number
+
+
+class _Step(NamedTuple):
+    """The kernel from a quantile to the next one, without a factor e^(-unit moved)."""
+
+    window: int  # b
+    inside: float
+    below: float
+    stay: float
+    moved: int
+
+
+class Chain(NamedTuple):
+    """The weights of one term for R rows, without a factor e^(-unit moved); those of k quantiles times ``law.scale`` ^ -k.
+
+    Attributes:
+        before: before[0], ..., before[m-1], float64 ``(m, J, R)``.
+        after: after[1], ..., after[m], of the same shape.
+        stays: what one more quantile in the same slot costs, m - 1 floats.
+        moved: an integer.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    stays: list[float]
+    moved: int
+
+
+@lru_cache(maxsize=4)
+def decays(rate: Fraction, size: int) -> np.ndarray:
+    """e^(-rate j) for j = 0, ..., size - 1, each right up to a factor 1 + 2^-52."""
+    table = level_weights(2 * rate, size)
+    with np.errstate(under="ignore"):
+        return np.ldexp(table.high * 2.0**32 + table.low, -table.scale)
+
+
+@lru_cache(maxsize=4096)
+def scaled_exponential(x: Fraction) -> tuple[float, int]:
+    """A number in [1/2, 1] and an exponent, whose product with that power of two is e^-x up to a factor 1 + 2^-52."""
+    found = exponential(x, 80)
+    bits = found.low.bit_length()
+    return float(Fraction(found.low, 1 << bits)), bits - found.scale
+
+
+def _exponential(x: Fraction) -> float:
+    with np.errstate(under="ignore"):
+        return float(np.ldexp(*scaled_exponential(x)))
+
+
+def from_target(law: Law, target: int, slots: int) -> tuple[np.ndarray, int]:
+    """The weights e^(-unit |whole j - target|) of all slots, without a factor e^(-unit moved), and that integer."""
+    last = law.whole * (slots - 1)
+    moved = max(-target, target - last, 0)
+    peak = min(max(target, 0), last)
+    away = np.abs(law.whole * np.arange(slots) - peak)
+    below, above = (_exponential(law.unit * rest) for rest in (peak % law.whole, -peak % law.whole))
+    rest = np.where(law.whole * np.arange(slots) <= peak, below, above)
+    return decays(law.unit * law.whole, slots + 1)[away // law.whole] * rest, moved
+
+
+def _step(law: Law, number: int, k: int, slots: int) -> _Step:
+    length, whole = 2 * law.lengths[k] * number, law.whole
+    if length < 0:
+        return _Step(0, 0.0, _exponential(law.unit * whole), 1.0, -length)
+    window = min(length // whole, slots)
+    moved, part = (length // whole - window) * whole, length % whole
+    inside, below, stay = (_exponential(law.unit * rest) for rest in (part, whole - part, part + whole * window))
+    return _Step(window, inside, below, stay, moved)
+
+
+def arrays_of(law: Law) -> int:
+    """How many numbers the memory for :func:`forward` has for each slot of each row."""
+    return 2 * law.quantiles + 6
+
+
+def forward(law: Law, number: int, width: np.ndarray, memory: np.ndarray) -> Chain:
+    """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``, as parts of ``law.scale``.
+
+    They are in ``memory``, which has room for all arrays: new ones for each term would take as long as the sums.
+    """
+    slots, rows = width.shape
+    m, decay = law.quantiles, decays(law.unit * law.whole, slots + 1)
+    start, moved = from_target(law, law.targets(number, 0)[0], slots)
+    steps = [_step(law, number, k, slots) for k in range(1, m)]
+    before, after = memory[: 2 * m * width.size].reshape(2, m, slots, rows)
+    rest = memory[2 * m * width.size :]
+    before[0] = start[:, None]
+    tile = max(_TILE // rows, 1)
+    for k in range(m):
+        for first in range(0, slots, tile):  # what is read again and again stays in the cache
+            some = slice(first, first + tile)
+            found, here, spent = after[k, some], width[some], np.empty_like(width[some])
+            found[:] = before[0, some]
+            for i in range(1, k + 1):
+                c = k + 1 - i
+                np.add(here, c / law.scale, out=spent)
+                spent *= steps[i - 1].stay / (c + 1)
+                found *= spent
+                found += before[i, some]
+            found *= here
+        if k < m - 1:
+            _advance(after[k], steps[k], decay, before[k + 1], rest)
+    return Chain(before, after, [step.stay for step in steps], moved + sum(step.moved for step in steps))
+
+
+def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray, memory: np.ndarray) -> None:
+    """Write before[k + 1]: all blocks at once, and their offsets one after the other.
+
+    Blocks are as long as it pays for so many rows, h of them and a few slots more being the window.
+    """
+    slots, rows = after.shape
+    wanted = max(32, slots * rows // 4000)
+    h = -(-step.window // wanted)
+    block = step.window // h if h else min(wanted, slots)
+    full, more = slots // block, step.window - h * block
+    blocks = h + -(-slots // block)  # the first h are empty
+    inner, spent, y = np.zeros((3, blocks, rows))
+    x, found = (memory[i * 3 * after.size :][: block * inner.size].reshape(block, blocks, rows) for i in (0, 1))
+    x[:, :h] = 0
+    x[:, h : h + full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
+    x[: slots - full * block, h + full :] = after[full * block :, None]
+    x[slots - full * block :, h + full :] = 0
+    # P: what all blocks before leave, and what is added in each.
+    ends = np.einsum("o,oqr->qr", decay[:block][::-1], x)
+    for q in range(h + 1, blocks):
+        inner[q] = inner[q - 1] * decay[block] + ends[q - 1]
+    for o in range(block):
+        np.multiply(inner, step.below, out=found[o])
+        inner *= decay[1]
+        inner += x[o]
+    if h:
+        for o in range(block):  # Y, h blocks further up
+            np.multiply(y, decay[h * block - o] * step.inside, out=spent)
+            found[o, : blocks - h] += spent[h:]
+            np.multiply(x[o], decay[o], out=spent)
+            y += spent
+        inner[:] = 0  # R, and the whole blocks of the window before the one where it ends; y is of a whole block by now
+        for g in range(1, h):
+            inner[:-g] += y[g:] * decay[(g - 1) * block]
+        for o in reversed(range(block)):
+            inner *= decay[1]
+            inner += x[o]
+            np.multiply(inner, step.inside, out=spent)
+            found[o] += spent
+    out[:more] = 0
+    out[more:] = found.swapaxes(0, 1).reshape(-1, rows)[: slots - more]
+    for near in range(1, more + 1):
+        out[near:] += after[: slots - near] * (decay[step.window - near] * step.inside)
+
+
+def kernel(law: Law, number: int, k: int, slots: int) -> np.ndarray:
+    """The kernel of the step to quantile k + 1, at the distances -J, ..., J of slots; 0 where they do not ascend."""
+    step, decay = _step(law, number, k, slots), decays(law.unit * law.whole, slots + 1)
+    away = np.arange(1, slots + 1)
+    near = np.where(away <= step.window, step.inside, step.below)
+    found = near * decay[np.where(away <= step.window, step.window - away, away - step.window - 1)]
+    return np.concatenate([np.zeros(slots + 1), found])
+
+
+def errors(law: Law, slots: int) -> tuple[float, float]:
+    """How far any weight or running sum of weights is off: by rounding, as a part of itself, and by underflow."""
+    longest = (law.quantiles + 1) * (6 * slots + 6 * law.quantiles + 64)
+    return 2.0**-53 * longest, 2.0 ** (law.quantiles - 1067) * (slots + law.quantiles)
+
+
+def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Choose by weights ``(L, C)`` and uniforms ``(L,)``, and say where that is certain.
+
+    ``relative`` is how far running sums are off as a part of themselves, or uniforms at all, which are rounded down; ``lost`` is
+    how far sums are off besides.
+    """
+    sums = np.cumsum(weights, axis=-1)
+    total, lane = sums[:, -1], np.arange(len(sums))
+    target = uniform * total
+    chosen = np.minimum(np.sum(sums <= target[:, None], axis=-1), weights.shape[-1] - 1)
+    slack = 4 * relative * total + 4 * lost
+    least = np.where(chosen > 0, sums[lane, np.maximum(chosen - 1, 0)], 0.0)
+    return chosen, (least + slack < target) & (target + slack < sums[lane, chosen])

@@ -1,0 +1,318 @@
+"""Joint quantiles on a grid: their probabilities, their privacy, and that what is drawn is exactly they."""
+
+import decimal
+import itertools
+from decimal import Decimal
+from fractions import Fraction
+from math import comb
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpjax
+from dpjax import release
+from dpjax.release.exact_chains import Row
+from dpjax.release.joint_quantiles import law_of
+from dpjax.release.quantile_sampler import Sampler, slots_of
+from dpjax.release.rank_chains import errors
+from tests.release.test_sampler import more
+from tests.support import statistics
+
+CELLS = 4
+GRID = {"lower": 0, "upper": CELLS - 1, "resolution": 1}
+LEVELS = ["0.25", "0.5", "0.7"]
+EXTREME = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
+
+
+def tuples(m, cells=CELLS):
+    return list(itertools.combinations_with_replacement(range(cells), m))
+
+
+def probabilities(x, law, middle, flat=True):
+    """Those of all tuples, as the head of dpjax/mechanisms/joint_quantiles.py has them, with 60 digits."""
+    decimal.getcontext().prec = 60
+    m, whole, n, unit = law.quantiles, law.whole, len(x), Decimal(law.unit.numerator) / law.unit.denominator
+
+    def weight(y):
+        ranks = [Fraction(2 * sum(v < k for v in x) + sum(v == k for v in x) + 1, 2) for k in y]
+        steps = np.diff([Fraction(1), *ranks, Fraction(n)])
+        costs = [sum(abs(step - Fraction(length, whole) * number) for step, length in zip(steps, law.lengths, strict=True))
+                 for number in law.numbers(middle)]  # fmt: skip
+        terms = sum((-unit * 2 * whole * cost.numerator / cost.denominator).exp() for cost in costs)
+        if law.reach is None or not flat:
+            return terms
+        rate = 2 * whole * unit
+        return terms + 2 * (-rate * (law.reach + 1)).exp() / (1 - (-rate).exp())
+
+    weights = np.array([weight(y) for y in tuples(m, law.size)])
+    return weights / sum(weights)
+
+
+def drawn_probabilities(x, law, middle, flat=True):
+    """Those of all tuples by the weights of all choices in integers, every one times the chance of the choice before."""
+    slots = slots_of(np.array([x], np.int64), np.ones((1, len(x)), bool), law.size)
+    row, m = Row(law, slots.width[0].tolist(), len(x), 256), law.quantiles
+    left, width = (array[0, row.slots].tolist() for array in (slots.left, slots.width))
+    found = {}
+
+    def chances(weights):
+        lower = [Fraction(low) for low, _ in weights]
+        return [weight / sum(lower) for weight in lower]
+
+    def place(chance, first, size, c, above, then):
+        share = chance / comb(size + c - 1, c)
+        for some in itertools.combinations_with_replacement(range(first, first + size), c):
+            then(share, some + above)
+
+    def down(chain, chance, last, above, chosen):
+        if last == 0:
+            found[chosen] = found.get(chosen, 0) + chance
+            return
+        for slot, here in enumerate(chances(chain.slots(last, above))):
+            for first, share in enumerate(chances(chain.firsts(last, slot))):
+                if share:
+                    place(chance * here * share, left[slot], width[slot], last - first, chosen,
+                          lambda p, some, first=first, slot=slot: down(chain, p, first, slot, some))  # fmt: skip
+
+    numbers = list(law.numbers(middle))
+    terms = row.terms(numbers)
+    terms = terms if flat else terms[:-1]
+    for number, chance in zip([*numbers, None], chances(terms), strict=False):
+        if number is None:
+            place(chance, 0, law.size, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
+        else:
+            down(row.chain(number), chance, m, len(row.slots), ())
+    values = [found[y] for y in tuples(m, law.size)]
+    return np.array([Decimal(v.numerator) / v.denominator for v in values])
+
+
+def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS):
+    return law_of([Fraction(q) for q in levels], Fraction(epsilon), neighbors, size, known, reach, terms)
+
+
+@pytest.mark.parametrize(("neighbors", "n"), [("add_remove", None), ("add_remove", 7), ("swap", None)])
+def test_the_choices_have_the_probabilities_of_the_simulation(neighbors, n, x64):
+    rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
+    for levels in (LEVELS, ["0.3"])[: 2 if n is None else 1]:
+        law = a_law(levels, Fraction(3, 2), neighbors, known=n is not None)
+        asked = dpjax.quantiles(np.array(rows, float), levels, neighbors=neighbors, **GRID)
+        simulated = dpjax.joint_quantiles(asked, 1.5, n=n).log_prob(jnp.array(tuples(len(levels)), float)[:, None])
+        for i, row in enumerate(rows):
+            middle = 4  # a public n beyond the columns is that of the columns
+            exact = probabilities(row, law, middle)
+            np.testing.assert_allclose(exact.astype(float), np.exp(np.asarray(simulated))[:, i], rtol=1e-10)
+            assert max(abs(drawn_probabilities(row, law, middle) / exact - 1)) < 1e-40
+
+
+def audit(law, rows, pairs, flat=True, public=None):
+    logs = {}
+    for row in rows:
+        found = drawn_probabilities(row, law, (len(row) if public is None else public) - 1, flat)
+        logs[row] = np.log(found.astype(float))
+    both = np.array([logs[a] - logs[b] for a, b in pairs])
+    return np.abs(both).max(), (both.max(-1) - both.min(-1)).max()
+
+
+def test_no_neighbour_loses_more_than_epsilon():
+    rows = [row for n in range(4) for row in tuples(n)]
+    pairs = [(row, tuple(sorted((*row, v)))) for row in rows if len(row) < 3 for v in range(CELLS)]
+    for epsilon in (0.5, 2):
+        law = a_law(LEVELS[:2], epsilon, reach=1, terms=3)
+        assert max(audit(law, rows, pairs)) <= epsilon * (1 + 1e-9)
+    assert max(audit(a_law(LEVELS[:2], 1, reach=1, terms=3), rows, pairs, flat=False)) > 1.1  # control
+    known = max(audit(a_law(LEVELS[:2], 2, known=True), rows, pairs, public=2))
+    assert 1.5 <= known <= 2 * (1 + 1e-9)
+    rows = tuples(3)
+    pairs = [(a, tuple(sorted((*a[:k], v, *a[k + 1 :])))) for a in rows for k in range(3) for v in range(CELLS)]
+    swapped = max(audit(a_law(LEVELS[:2], 2, "swap"), rows, pairs))
+    assert 1.5 <= swapped <= 2 * (1 + 1e-9)
+    assert max(audit(a_law(LEVELS[:2], 4, "swap"), rows, pairs)) > 2.5  # control
+
+
+@pytest.mark.parametrize("options", [{"neighbors": "add_remove"}, {"neighbors": "add_remove", "n": 5}, {"neighbors": "swap"}])
+def test_draws_follow_the_probabilities(options):
+    rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
+    law = a_law(LEVELS, 2, options["neighbors"], known="n" in options)
+    found = release.joint_quantiles(rows, LEVELS, epsilon=2.0, draws=4000, **options, **GRID)
+    assert found.values.shape == (4000, 2, 3)
+    number = {y: i for i, y in enumerate(tuples(3))}
+    counts = [np.bincount([number[tuple(y)] for y in found.multiples[:, i].tolist()], minlength=len(number)) for i in (0, 1)]
+    expected = [probabilities(row, law, 4).astype(float) for row in rows]
+    for i in (0, 1):
+        statistics.assert_counts_follow(counts[i], expected[i])
+    statistics.assert_counts_rejected(counts[0], expected[1])
+
+
+def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=53):
+    """Rows with ties, of different numbers of records."""
+    law = a_law(levels, epsilon, known=known, size=size)
+    cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
+    slots = slots_of(cells, present, size)
+    return Sampler(law, slots, slots.records - 1, bits)
+
+
+def words_for(rng, sampler, draws):
+    words = 6 * sampler.law.quantiles + 2
+    return rng.integers(0, 2**32, (words, draws, len(sampler.middle)), dtype=np.uint32)
+
+
+def assert_equals_exact(sampler, words, lanes):
+    """Lanes that are certain against integers; returns the share of all that are."""
+    drawn = sampler.draw(words)
+    for draw, row in lanes:
+        if drawn.certified[draw, row]:
+            assert sampler.exactly(row, words[:, draw, row].tolist(), more) == drawn.cell[draw, row].tolist(), (draw, row)
+    return drawn.certified.mean()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "known", "n", "draws"),
+    [
+        *((epsilon, True, 9, 30) for epsilon in (1, Fraction(1, 2**20), 20, 64)),
+        *((epsilon, False, 9, 3) for epsilon in (Fraction(1, 2**20), 20)),
+        pytest.param(64, False, 9, 8, marks=pytest.mark.slow),
+        *(pytest.param(epsilon, False, 40, 40, marks=pytest.mark.slow) for epsilon in (Fraction(1, 10), 4)),
+    ],
+)
+def test_certain_draws_are_those_in_integers(epsilon, known, n, draws):
+    rng = np.random.default_rng(0)
+    sampler = a_sampler(rng, 4, n, 60, epsilon, known)
+    words = words_for(rng, sampler, max(draws, 30))
+    lanes = list(np.ndindex(draws, 4))
+    assert assert_equals_exact(sampler, words, lanes) == 1
+    words[::2, ::2] = rng.choice(EXTREME, words[::2, ::2].shape)
+    words[:, ::3] = rng.choice(EXTREME, words[:, ::3].shape)
+    assert 0.02 < assert_equals_exact(sampler, words, lanes) < 0.98  # uniforms at the ends
+    for fill in (0, 2**32 - 1):
+        words[:] = fill
+        exact = sampler.exactly(0, words[:, 0, 0].tolist(), lambda role, i: 2**31 * (i % 2))
+        assert exact == sorted(exact)
+
+
+def test_uniforms_where_the_choice_changes_are_left_to_integers():
+    rng = np.random.default_rng(1)
+    sampler = a_sampler(rng, 1, 30, 500, 1)
+    words, edges = words_for(rng, sampler, 1), 0
+    for role in range(4):  # the term, a slot, a run and a slot
+
+        def at(value, role=role):
+            changed = words.copy()
+            changed[2 * role : 2 * role + 2, 0, 0] = value >> 32, value & 0xFFFFFFFF
+            return changed
+
+        low, high = 2**62, 3 * 2**62  # where draws differ at these ends, there is an edge between them
+        ends = [sampler.draw(at(value)).cell.tolist() for value in (low, high)]
+        if ends[0] == ends[1]:
+            continue
+        edges += 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if sampler.draw(at(middle)).cell.tolist() == ends[0] else (low, middle)
+        assert not sampler.draw(at(low)).certified.any()
+        assert not sampler.draw(at(high)).certified.any()
+        for away in (2**14, 2**24, 2**34):
+            for value in (low - away, low + away):
+                assert_equals_exact(sampler, at(value), [(0, 0)])
+        assert sampler.draw(at(low - 2**34)).certified.all()
+    assert edges >= 3
+
+
+def test_weights_are_right_up_to_the_bounds():
+    rng = np.random.default_rng(2)
+    for epsilon in (Fraction(1, 100), 30):
+        sampler = a_sampler(rng, 2, 20, 10**6, epsilon, levels=["0.01", "0.3", "0.31", "0.9"])
+        weights, lost = sampler._weights(sampler.law.reach)
+        relative = errors(sampler.law, 41)[0]
+        for row in range(2):
+            numbers = list(sampler.law.numbers(int(sampler.middle[row])))
+            integers = Row(sampler.law, sampler.slots.width[row].tolist(), int(sampler.slots.records[row]), 1024)
+            exact = [low for low, _ in integers.terms(numbers)]
+            mine = [*(weights[row, sampler.numbers.index(number)] for number in numbers), weights[row, -1]]
+            largest = int(np.argmax(mine))
+            share = np.array([float(Fraction(weight, exact[largest])) for weight in exact])
+            off = np.abs(np.array(mine) / mine[largest] - share)
+            assert (off <= 2 * relative * share + 4 * lost[row]).all()
+            assert lost[row] < 1e-100
+
+
+def test_a_few_bits_do_with_the_integers_and_not_without():
+    """The margin is what makes few bits of each uniform enough; without it they draw something else."""
+    rng = np.random.default_rng(3)
+    law = a_law(LEVELS[:2], 2, known=True)
+    x = [0, 1, 1, 3, 3]
+    slots = slots_of(np.array([x]), np.ones((1, 5), bool), CELLS)
+    sampler = Sampler(law, slots, slots.records - 1, 7)
+    words = words_for(rng, sampler, 4000)
+    drawn = sampler.draw(words)
+    assert 0.05 < drawn.certified.mean() < 0.95
+    without = Sampler(law, slots, slots.records - 1, 3).draw(words).cell[:, 0].tolist()
+    both = drawn.cell[:, 0].tolist()
+    for draw in np.flatnonzero(~drawn.certified[:, 0]):
+        both[draw] = sampler.exactly(0, words[:, draw, 0].tolist(), more)
+    number, expected = {y: i for i, y in enumerate(tuples(2))}, probabilities(x, law, 4).astype(float)
+    counts = [np.bincount([number[tuple(y)] for y in found], minlength=len(number)) for found in (both, without)]
+    statistics.assert_counts_follow(counts[0], expected)
+    statistics.assert_counts_rejected(counts[1], expected)
+
+
+def test_every_row_its_own_records():
+    """Many rows, draws and a large epsilon: each draw is the quantile of its row."""
+    x = np.random.default_rng(0).permuted(np.arange(1.0, 102.0) + 101 * np.arange(4)[:, None], axis=1)
+    options = {"lower": 0, "upper": 600, "resolution": 1, "neighbors": "add_remove"}
+    expected = np.array([26.0, 51.0, 76.0]) + 101 * np.arange(4)[:, None]
+    for known in ({}, {"n": 101}, {"n": [101, 101, 100, 101]}):
+        found = release.joint_quantiles(x, [0.25, 0.5, 0.75], epsilon=60.0, draws=3, **known, **options)
+        assert np.abs(found.values - expected).max() <= 1
+    assert (found.guarantee.epsilon, found.guarantee.bounded_range) == (180.0, 180.0)
+    counted = release.joint_quantiles(
+        [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], n_max=200, **options
+    )
+    assert counted.values.tolist() == [[[1.0], [3.0]]]
+
+
+def test_data_never_raise_and_bad_parameters_do():
+    wild = [[float("nan"), float("inf"), -float("inf"), 1e300], [float("nan")] * 4]
+    for options in ({"neighbors": "add_remove"}, {"neighbors": "add_remove", "n": 10**6}, {"neighbors": "swap"}):
+        found = release.joint_quantiles(wild, LEVELS, epsilon=1.0, **options, **GRID)
+        assert found.values.min() >= 0
+        assert found.values.max() <= 3
+        assert (np.diff(found.values, axis=-1) >= 0).all()
+    assert release.joint_quantiles([], LEVELS, epsilon=2.0**-20, neighbors="add_remove", **GRID).values.shape == (1, 3)
+    grid = release.Floats(digits=1, smallest=-1, largest=1)
+    floats = release.joint_quantiles([[-0.3, 0.2, 0.5], [0.5] * 3], LEVELS, epsilon=1.0, neighbors="swap", grid=grid)
+    assert floats.resolution is None
+    assert np.isin(floats.values, grid.values_of(np.arange(grid.size))).all()
+    bad = (
+        {"qs": []},
+        {"qs": [0.5, 0.2]},
+        {"epsilon": 0.0},
+        {"epsilon": 200.0},
+        {"draws": 0},
+        {"resolution": 2},
+        {"n": 2},
+        {"terms": 1},
+    )
+    for one in (*bad, {"n": 0.5, "neighbors": "add_remove"}, {"n": -1, "neighbors": "add_remove"}, {"qs": [Fraction(1, 2**26)]}):
+        options = {"x": [1, 2], "qs": [0.5], "epsilon": 1.0, "neighbors": "swap"} | GRID | one
+        with pytest.raises(ValueError, match=r"qs|epsilon|draws|multiples|n is|n must|terms"):
+            release.joint_quantiles(**options)
+    with pytest.raises(TypeError, match="resolution"):
+        release.joint_quantiles([1, 2], [0.5], epsilon=1.0, neighbors="swap")
+
+
+@pytest.mark.parametrize("neighbors", ["swap", pytest.param("add_remove", marks=pytest.mark.slow)])
+def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(neighbors):
+    x = np.random.default_rng(4).permutation(41)
+    public = {"lower": 0, "upper": 50, "resolution": 1, "neighbors": neighbors, "ties": 1, "coverage": 0.6, "n": 41, "terms": 4}
+    simulated = dpjax.confidence_interval(x.astype(np.float32), 0.5, 12.0, **public)
+    found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=2000, **public)
+    assert found.coverage == simulated.coverage
+    assert found.to_dict()["coverage"] >= 0.6
+    cdf = np.asarray(simulated.quantiles.marginals().cdf(np.arange(51.0)[:, None]))
+    for end in (0, 1):
+        counts = np.bincount(found.multiples[:, end], minlength=51)
+        statistics.assert_counts_follow(counts, np.diff(cdf[:, end], prepend=0.0))
+    statistics.assert_counts_rejected(counts, np.diff(cdf[:, 0], prepend=0.0))
+    with pytest.raises(ValueError, match="n is needed"):
+        release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"n": None, "neighbors": "add_remove"})
