@@ -46,6 +46,7 @@ from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
+TIES = 16  # how much more than its share of the records a multiple may have for the flat term not to outweigh the others
 
 
 def joint_quantiles(
@@ -66,6 +67,8 @@ def joint_quantiles(
             the columns of ``x`` count as these.
         reach: static, R: how far from the number of records the terms go. By default 16.6 m / (epsilon / 2), and then the flat term
             has next to no probability if the range of the data is up to 2^24 times the distance of records near the quantiles.
+            Many equal records put the best tuple's cost, and so R, up: with a resolution, by 16 m of n_max over the number of
+            multiples, at most n_max.
         terms: static, at least 2: how many terms. More than 32 lower the error by a few percent at most.
 
     Returns:
@@ -114,7 +117,7 @@ def _distribution(
     asked: SortedRecords, rate: jax.Array, n: jax.Array | None, reach: int | None, most: int, terms: int
 ) -> JointQuantiles:
     m, q = len(asked.levels), asked.levels[0]
-    far = jnp.minimum(jnp.ceil(m * _RANGE / rate), most) if reach is None else jnp.asarray(reach)
+    far = jnp.minimum(jnp.ceil(m * _RANGE / rate) + _ties(asked), most) if reach is None else jnp.asarray(reach)
     if asked.neighbors == "swap":  # the sum over t has one term, and a sensitivity of 2
         rate, terms = rate / 2, 1
     elif n is not None:
@@ -127,6 +130,15 @@ def _distribution(
     rate = jnp.minimum(rate, 400.0 * level_parts(asked.levels)[1])  # a larger one decides nothing else: costs are parts of a rank
     static: Any = {"levels": asked.levels, "terms": terms, "resolution": asked.resolution}
     return JointQuantiles(left, width, asked.count, rate, far.astype(jnp.int32), number, **static)
+
+
+def _ties(asked: SortedRecords) -> jax.Array | float:
+    """A public bound on what many equal records add to the cost of the best tuple, if they have no more than TIES shares each."""
+    columns = asked.values.shape[-1]
+    if asked.resolution is None:
+        return 0.0
+    numbers = (asked.upper - asked.lower) / float(asked.resolution) + 1
+    return jnp.ceil(jnp.minimum(TIES * len(asked.levels) / numbers, 1) * columns)
 
 
 def _public_size(n: ArrayLike) -> jax.Array:

@@ -21,6 +21,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
+from dpjax.mechanisms.joint_quantiles import TIES
 from dpjax.release.api import Release, cost_of, grid_of
 from dpjax.release.exact import More
 from dpjax.release.grid import Floats, Multiples, values_of
@@ -71,11 +72,8 @@ def joint_quantiles(
         n_max: the public capacity of a row, by which the time grows.
         mask: which records are present.
         n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or what is
-            known of it. Then there is one term, and the error is 3 to 15 % smaller. Privacy does not need it to be right. Give it
-            where many records share few values: if the ranks of the best tuple are off by more than the terms reach, in sum,
-            draws without it are uniform.
-        terms: how many terms there are otherwise, at least 2. They reach ceil(log(2^24) m / (epsilon / 2)) from the number of
-            records.
+            known of it. Then there is one term, and the error is 3 to 15 % smaller. Privacy does not need it to be right.
+        terms: how many terms there are otherwise, at least 2. How far they reach is said at :func:`dpjax.joint_quantiles`.
         draws: how many from each row; each costs epsilon.
 
     Returns:
@@ -104,7 +102,8 @@ def joint_quantiles(
     if n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     public = None if n is None else _public_sizes(n, records)
-    law = law_of(levels, exact_epsilon(epsilon), neighbors, values.size, public is not None, None, terms)
+    exact, size = exact_epsilon(epsilon), values.size
+    law = law_of(levels, exact, neighbors, size, public is not None, default_reach(levels, exact, size, records.size), terms)
     return draw_quantiles(law, records, values, public, epsilon, draws)
 
 
@@ -116,19 +115,24 @@ def _public_sizes(n: Any, records: Records) -> np.ndarray:
     return np.broadcast_to(np.minimum(sizes, records.size), records.batch).reshape(-1).astype(np.int64)
 
 
+def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_max: int) -> int:
+    """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
+    m = len(levels)
+    return ceil(m * _RANGE / (epsilon / 2)) + min(n_max, ceil(Fraction(TIES * m * n_max, size)))
+
+
 def law_of(
     levels: Sequence[Fraction],
     epsilon: Fraction,
     neighbors: Neighbors,
     size: int,
     size_is_public: bool,
-    reach: int | None,
+    reach: int,
     terms: int,
 ) -> Law:
-    """The public part of the distribution on a grid of so many numbers; ``reach`` by the rule of :func:`joint_quantiles`."""
+    """The public part of the distribution on a grid of so many numbers."""
     terms = checks.static_integer("terms", terms, 2)
     (parts, whole), m, rate = level_parts(tuple(levels)), len(levels), epsilon / 2
-    reach = ceil(m * _RANGE / rate) if reach is None else reach
     spacing = (2 * reach + terms) // terms
     one_term = neighbors == "swap" or size_is_public or m == 1
     if neighbors == "swap":

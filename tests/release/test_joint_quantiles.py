@@ -13,7 +13,7 @@ import pytest
 import dpjax
 from dpjax import release
 from dpjax.release.exact_chains import Row
-from dpjax.release.joint_quantiles import law_of
+from dpjax.release.joint_quantiles import default_reach, law_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
 from tests.release.test_sampler import more
@@ -88,7 +88,9 @@ def drawn_probabilities(x, law, middle, flat=True):
 
 
 def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS):
-    return law_of([Fraction(q) for q in levels], Fraction(epsilon), neighbors, size, known, reach, terms)
+    exact = [Fraction(q) for q in levels]
+    reach = default_reach(exact, Fraction(epsilon), size, 5) if reach is None else reach
+    return law_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms)
 
 
 @pytest.mark.parametrize(("neighbors", "n"), [("add_remove", None), ("add_remove", 7), ("swap", None)])
@@ -316,3 +318,23 @@ def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(nei
     statistics.assert_counts_rejected(counts, np.diff(cdf[:, 0], prepend=0.0))
     with pytest.raises(ValueError, match="n is needed"):
         release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"n": None, "neighbors": "add_remove"})
+
+
+def test_many_equal_records_do_not_make_it_uniform():
+    """Ranks of a number with many records are far from the quantiles: the flat term would be all that is left with a small R."""
+    levels, n, size = [Fraction(k, 10) for k in range(1, 10)], 2000, 100
+    generator = np.random.default_rng(2)
+    hours = np.clip(np.rint(generator.normal(38, 12, (1, n))), 0, size - 1).astype(int)
+    hours[:, : n // 2] = 40
+    slots = slots_of(hours, np.ones((1, n), bool), size)
+
+    def flat(reach):
+        law = law_of(levels, Fraction(1), "add_remove", size, False, reach, 8)
+        (weights,), _ = Sampler(law, slots, slots.records - 1)._weights(reach)
+        return weights[-1] / np.sum(weights)
+
+    reach = default_reach(levels, Fraction(1), size, n)
+    assert reach == 300 + n
+    assert flat(reach) < 1e-9
+    assert flat(300) > 0.999  # control
+    assert default_reach(levels, Fraction(1), 10**6, n) == 301
