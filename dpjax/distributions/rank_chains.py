@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial, reduce
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -83,7 +84,7 @@ def log(x: jax.Array) -> jax.Array:
 
 def add(a: jax.Array, b: jax.Array) -> jax.Array:
     """The logarithm of the sum of two numbers, by their logarithms."""
-    return jnp.maximum(a, b) + jnp.log1p(jnp.exp(-jnp.abs(a - b)))
+    return jnp.maximum(a, b) + jnp.log(1 + jnp.exp(-jnp.abs(a - b)))  # its own error is below that of the larger one
 
 
 def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
@@ -96,7 +97,8 @@ def forward(chains: Chains) -> tuple[jax.Array, jax.Array]:
     """Return the logarithms of ``before[0], ..., before[m-1]`` and of ``after[1], ..., after[m]``, each ``(m, J, B, T)``."""
     slots, *lanes = chains.start.shape
     m, rate, dtype = chains.step.shape[0] + 1, chains.rate, chains.start.dtype
-    nothing, number = jnp.full(lanes, NOTHING, dtype), jnp.arange(slots, dtype=jnp.int32)
+    nothing, number = jnp.full(lanes, NOTHING, dtype), jnp.arange(slots, dtype=jnp.int32)[:, None, None]
+    lane = jnp.arange(prod(lanes), dtype=jnp.int32).reshape(lanes)
     start = jnp.full((m, slots, *lanes), NOTHING, dtype).at[0].set(chains.start)
 
     volumes = chains.volumes()
@@ -122,15 +124,20 @@ def forward(chains: Chains) -> tuple[jax.Array, jax.Array]:
 
         _, (sums, first) = jax.lax.scan(up, (nothing, nothing, window), found)
 
-        def down(last: jax.Array, slot: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            found, sums, j = slot
-            last = add(found, jnp.where((j + 1) % jnp.maximum(window, 1) == 0, NOTHING, last - rate))
-            return last, add(last + inside, sums + below)
+        def down(state: tuple[jax.Array, jax.Array], found: jax.Array) -> tuple[Any, jax.Array]:
+            last, left = state  # of those of the block from here on, and how many of it are still to come
+            last = add(found, jnp.where(left == 0, NOTHING, last - rate))
+            return (last, jnp.where(left == 0, window, left) - 1), last
 
-        _, reach = jax.lax.scan(down, nothing, (found, sums, number), reverse=True)
-        source = number[:, None, None] - window
-        moved = jnp.where(source >= 0, jnp.take_along_axis(reach, jnp.maximum(source, 0), axis=0), NOTHING)
-        following = jnp.maximum(add(moved, first + inside), NOTHING)
+        _, last = jax.lax.scan(down, (nothing, slots % jnp.maximum(window, 1)), found, reverse=True)
+        source = jnp.maximum(number - window, 0) * np.int32(prod(lanes)) + lane  # a flat gather is faster
+
+        def moved(sums: jax.Array) -> jax.Array:
+            there = sums.reshape(-1).at[source].get(mode="promise_in_bounds")
+            return jnp.where(number >= window, there, NOTHING)
+
+        following = log_sum([moved(last) + inside, moved(sums) + below, first + inside])
+        following = jnp.maximum(following, NOTHING)
         return before.at[count].set(following, mode="drop"), found
 
     # One step more than there are, for after[m]; what it makes of before[m] is dropped.
