@@ -142,10 +142,11 @@ class JointQuantiles:
 
 
 def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Array) -> Any:
-    """Join ``compute(rows, *arrays)`` over chunks of rows: the fields and arrays are ``(B, k)`` there, results ``(B, ...)``.
+    """Join ``compute(rows, *arrays)`` over chunks of rows: fields and arrays are ``(B, k)`` there, results ``(B, ...)``.
 
     Slots are filled up to a whole number of vectors, and so are the terms of all rows of a chunk together: exponentials of a
-    remainder would be rounded otherwise, and draws would depend on how many rows there are.
+    remainder would be rounded otherwise, and draws would depend on how many rows there are. The arrays have only the rows that
+    there are; of results the rest is dropped.
     """
     batch, width = joint.batch_shape, pad(joint.width)
     left = jnp.pad(joint.left, [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])], "edge")
@@ -159,8 +160,8 @@ def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Ar
         def padded(a: jax.Array) -> jax.Array:
             return jnp.pad(jnp.broadcast_to(a, (size, a.shape[-1])), ((0, more), (0, 0)), "edge")
 
-        own, others = jax.tree.map(padded, some_rows((spread, arrays), batch, start, size))
-        return jax.tree.map(lambda a: a[:size], compute(own, *others))
+        own, others = some_rows((spread, arrays), batch, start, size)
+        return jax.tree.map(lambda a: a[:size], compute(jax.tree.map(padded, own), *others))
 
     found = by_chunks(some, rows, size)
     return jax.tree.map(lambda a: a.reshape(*batch, *a.shape[1:]), found)
@@ -206,7 +207,7 @@ def _chains(joint: JointQuantiles) -> Chains:
     inner = jnp.array(lengths[1:-1], jnp.int32).reshape(-1, 1, 1) * per_rank * number
     step = inner // np.int32(whole)
     part = (inner - step * np.int32(whole)).astype(rate.dtype) / whole
-    return Chains(jnp.moveaxis(joint.width, -1, 0), start, end, step, part, rate, joint.unit)
+    return Chains(jnp.moveaxis(joint.width, -1, 0)[..., None], start, end, step, part, rate, joint.unit)
 
 
 def _log_flat(joint: JointQuantiles) -> jax.Array:
@@ -238,6 +239,10 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
         chains = _chains(rows)
         before, after = forward(chains)
         weights = _log_weights(rows, chains, after)
+        # Draws have whole vectors of slots: no more rows are needed than there are.
+        size = words[0].shape[0]
+        rows, chains, weights = jax.tree.map(lambda a: a[:size], rows), chains.rows(size), weights[:size]
+        before, after = before[..., :size, :], after[..., :size, :]
         given = jnp.stack(words).reshape(2, deep, -1, draws, each)
         pack = Words(*jnp.moveaxis(given, (3, 4, 1), (1, 2, 3)))  # (draws, each, deep, B)
         size = max(_MEMORY // (8 * rows.width.size), 1)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dpjax.distributions.selection import choose
 from dpjax.numerics.batching import take
@@ -42,7 +43,7 @@ class Chains(NamedTuple):
     """T chains for each of B rows, over J slots; arrays of all chains have the last axes ``(B, T)``.
 
     Attributes:
-        width: the widths of the slots, ``(J, B)``.
+        width: the widths of the slots, ``(J, B, 1)``.
         start: the logarithm of the weight of the first quantile in each slot, ``(J, B, T)``.
         end: that of the last.
         step: the whole part of the steps to the second, third, ... quantile, int32 ``(m - 1, B, T)``.
@@ -59,21 +60,21 @@ class Chains(NamedTuple):
     rate: jax.Array
     unit: int
 
+    def rows(self, number: int) -> Chains:
+        """The chains of the first rows."""
+        return self._replace(**{name: getattr(self, name)[..., :number, :] for name in self._fields[:-1]})
+
     def volumes(self) -> jax.Array:
-        """The logarithms of the volumes of 1, ..., m quantiles in each slot, ``(m, J, B)``."""
-        size = jnp.arange(self.step.shape[0] + 1).astype(self.width.dtype)[:, None, None]
+        """The logarithms of the volumes of 1, ..., m quantiles in each slot, ``(m, J, B, 1)``."""
+        size = jnp.arange(self.step.shape[0] + 1).astype(self.width.dtype)[:, None, None, None]
         return jnp.cumsum(log((self.width + size * self.unit) / (size + 1)), axis=0)
 
-    def stays(self) -> jax.Array:
-        """The logarithm of the weight of the steps between the quantiles k, ..., 0, all in one slot: ``(m, B, T)``."""
+    def stays(self, count: ArrayLike) -> jax.Array:
+        """The logarithm of the weight of all steps in runs on top of 0, 1, ... quantiles, up to ``count``: ``(m, B, T)``."""
         each = -self.rate * jnp.abs(self.step.astype(self.part.dtype) + self.part)
-        return jnp.cumsum(jnp.concatenate([jnp.zeros_like(self.start[:1]), each]), axis=0)
-
-
-def runs_on_top(volumes: jax.Array, count: jax.Array) -> jax.Array:
-    """The volume of the run on top of 0, 1, ... quantiles that makes them ``count``; ``NOTHING`` where there is none."""
-    size = count - jnp.arange(volumes.shape[0], dtype=jnp.int32)
-    return jnp.where(size[:, None, None] > 0, volumes[jnp.maximum(size - 1, 0)], NOTHING)
+        from_, to = jnp.arange(each.shape[0] + 1, dtype=jnp.int32)[:, None], jnp.arange(each.shape[0], dtype=jnp.int32)
+        within = (from_ <= to) & (to < count - 1)
+        return jnp.sum(jnp.where(within[..., None, None], each, 0.0), axis=1)
 
 
 def log(x: jax.Array) -> jax.Array:
@@ -100,12 +101,13 @@ def forward(chains: Chains) -> tuple[jax.Array, jax.Array]:
     lane = jnp.arange(prod(lanes), dtype=jnp.int32).reshape(lanes)
     start = jnp.full((m, slots, *lanes), NOTHING, dtype).at[0].set(chains.start)
 
-    volumes, stays = chains.volumes(), chains.stays()
+    volumes = jnp.flip(chains.volumes(), axis=0)
+    volumes = jnp.concatenate([volumes, jnp.full_like(volumes, NOTHING)])
 
     def place(before: jax.Array, count: jax.Array) -> jax.Array:
         """after[count]."""
-        runs, stay = runs_on_top(volumes, count)[..., None], stays[count - 1] - stays
-        return jnp.maximum(log_sum([before[k] + (runs[k] + stay[k]) for k in range(m)]), NOTHING)
+        runs, stays = jax.lax.dynamic_slice_in_dim(volumes, m - count, m), chains.stays(count)
+        return jnp.maximum(log_sum([before[k] + (runs[k] + stays[k]) for k in range(m)]), NOTHING)
 
     def advance(before: jax.Array, given: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         count, step, part = given
@@ -164,14 +166,14 @@ def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.
     """
     m = before.shape[0]
     beyond = jnp.flip(forward(reflect(chains))[0], axis=1)
-    volumes, stays = chains.volumes(), chains.stays()
+    volumes, stays = chains.volumes(), jax.vmap(chains.stays)(jnp.arange(m, dtype=jnp.int32) + 1)
     first, last = np.triu_indices(m + 1, 1)
     ends = jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32)
 
     def mass(ends: tuple[jax.Array, jax.Array]) -> jax.Array:
         first, last = ends
-        chain = before[first] + beyond[m - last] + (stays[last - 1] - stays[first])
-        return jnp.sum(jnp.exp(chain + volumes[last - first - 1][..., None] - log_weight[:, None]), axis=-1)
+        chain = before[first] + beyond[m - last] + stays[last - 1, first]
+        return jnp.sum(jnp.exp(chain + volumes[last - first - 1] - log_weight[:, None]), axis=-1)
 
     return jax.lax.map(mass, ends)
 
@@ -204,8 +206,8 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.
     def by_lane(array: jax.Array) -> jax.Array:  # (..., B, T) -> (..., B T)
         return array.reshape(*array.shape[:-2], rows * terms)
 
-    below, placed, stays = by_lane(before), jnp.moveaxis(by_lane(after), 1, 2), by_lane(chains.stays())  # placed: slots last
-    volumes, ending, rate = chains.volumes(), jnp.moveaxis(by_lane(chains.end), 0, 1), chains.rate[..., None]
+    below, placed, stays = by_lane(before), jnp.moveaxis(by_lane(after), 1, 2), by_lane(chains.stays(m))  # placed: slots last
+    volumes, ending, rate = chains.volumes()[..., 0], jnp.moveaxis(by_lane(chains.end), 0, 1), chains.rate[..., None]
     # One step more, so that there is one; it is not used.
     step, part = (by_lane(jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)])) for a in (chains.step, chains.part))
 
@@ -221,8 +223,8 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.
     def of_runs(lane: jax.Array, last: jax.Array, above: jax.Array) -> jax.Array:
         size = last[..., None] - 1 - levels
         volume = jnp.where(size >= 0, volumes[jnp.maximum(size, 0), above[..., None], row[..., None]], NOTHING)
-        # The steps are those from the run's first quantile on; what is the same for all of them does not matter.
-        return below[levels, above[..., None], lane[..., None]] - stays[levels, lane[..., None]] + volume
+        # Steps above the run count too: they are the same for all.
+        return below[levels, above[..., None], lane[..., None]] + stays[levels, lane[..., None]] + volume
 
     def filled(of: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
         def found(*state: jax.Array) -> jax.Array:
@@ -231,7 +233,7 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.
 
         return found
 
-    def choice(state: tuple[jax.Array, ...], given: tuple[jax.Array, Words]) -> tuple[tuple[jax.Array, ...], Any]:
+    def choice(state: tuple[jax.Array, jax.Array, jax.Array], given: tuple[jax.Array, Words]) -> tuple[Any, Any]:
         (term, last, slot), (kind, words) = state, given
         lane = row * np.int32(terms) + jnp.minimum(term, np.int32(terms - 1))
         chosen = pick(jax.lax.switch(kind, [filled(of) for of in (of_terms, of_slots, of_runs)], lane, last, slot), words)
@@ -251,7 +253,7 @@ def depth(size: int) -> int:
 
 
 def pick(log_weights: jax.Array, words: Words) -> jax.Array:
-    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``, with words ``(depth(k) or more, ..., draws)``.
+    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``, by words ``(depth(k), ..., draws)``.
 
     A block of slots, then a smaller one within it: the numbers of the slots have one digit a word, the last one the first word.
     """
