@@ -25,6 +25,7 @@ BENCHMARKS = (
     "devices",
     "accuracy",
     "scaling",
+    "joint_quantiles",
     "releases",
     "metric_privacy",
     "import_time",

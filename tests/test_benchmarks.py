@@ -20,6 +20,7 @@ QUICK = (
     "devices",
     "accuracy",
     "scaling",
+    "joint_quantiles",
     "releases",
     "import_time",
 )

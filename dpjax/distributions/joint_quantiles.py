@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import jax
@@ -18,16 +18,16 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.quantile_marginals import QuantileMarginals
-from dpjax.distributions.rank_chains import NOTHING, Chains, draw_runs, forward, pick, run_masses, total
+from dpjax.distributions.rank_chains import NOTHING, Chains, depth, draw_runs, forward, run_masses, total
 from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words, upper_product
-from dpjax.random.keys import check_key, fold_in_range, row_words
+from dpjax.random.keys import check_key, fold_in_streams, row_words
 from dpjax.random.noise import uniform_from_words
 from dpjax.sensitivity.sorted_records import level_parts
 
-_MEMORY = 2**27  # numbers that the chains of one chunk of rows may keep
+_MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
 
 
 @jax.tree_util.register_dataclass
@@ -142,24 +142,26 @@ class JointQuantiles:
 
 
 def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Array) -> Any:
-    """Join ``compute(rows, *arrays)`` over chunks of rows: the fields and arrays are ``(B, k)`` there, results ``(B, ...)``.
+    """Join ``compute(rows, *arrays)`` over chunks of rows: fields and arrays are ``(B, k)`` there, results ``(B, ...)``.
 
-    Slots are filled up to a whole number of vectors, and so are rows where they are all lanes that there are: exponentials of a
-    remainder would be rounded otherwise, and draws would depend on how many rows there are.
+    Slots are filled up to a whole number of vectors, and so are the terms of all rows of a chunk together: exponentials of a
+    remainder would be rounded otherwise, and draws would depend on how many rows there are. The arrays have only the rows that
+    there are; of results the rest is dropped.
     """
     batch, width = joint.batch_shape, pad(joint.width)
     left = jnp.pad(joint.left, [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])], "edge")
     spread = replace(_as_rows(joint), left=left, width=width)
     rows, kept = prod(batch), 4 * width.shape[-1] * joint.terms * len(joint.levels)
-    size = min(max(_MEMORY // kept, 1), rows)
-    more = -size % LANES if joint.terms % LANES else 0
+    lanes = LANES // gcd(LANES, joint.terms)  # so many rows have whole vectors
+    size = min(max(_MEMORY // kept // lanes, 1) * lanes, rows)
+    more = -size % lanes
 
     def some(start: Any) -> Any:
         def padded(a: jax.Array) -> jax.Array:
             return jnp.pad(jnp.broadcast_to(a, (size, a.shape[-1])), ((0, more), (0, 0)), "edge")
 
-        own, others = jax.tree.map(padded, some_rows((spread, arrays), batch, start, size))
-        return jax.tree.map(lambda a: a[:size], compute(own, *others))
+        own, others = some_rows((spread, arrays), batch, start, size)
+        return jax.tree.map(lambda a: a[:size], compute(jax.tree.map(padded, own), *others))
 
     found = by_chunks(some, rows, size)
     return jax.tree.map(lambda a: a.reshape(*batch, *a.shape[1:]), found)
@@ -205,7 +207,7 @@ def _chains(joint: JointQuantiles) -> Chains:
     inner = jnp.array(lengths[1:-1], jnp.int32).reshape(-1, 1, 1) * per_rank * number
     step = inner // np.int32(whole)
     part = (inner - step * np.int32(whole)).astype(rate.dtype) / whole
-    return Chains(jnp.moveaxis(joint.width, -1, 0), start, end, step, part, rate, joint.unit)
+    return Chains(jnp.moveaxis(joint.width, -1, 0)[..., None], start, end, step, part, rate, joint.unit)
 
 
 def _log_flat(joint: JointQuantiles) -> jax.Array:
@@ -218,9 +220,8 @@ def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax
     weights, width = total(chains, after), pairwise_sum(joint.width)
     if joint.terms == 1:
         return jnp.concatenate([weights, jnp.full_like(weights, NOTHING)], axis=-1)
-    flat = _log_flat(joint)
-    for k in range(len(joint.levels)):
-        flat = flat + jnp.log((width + k * joint.unit) / (k + 1))
+    k = np.arange(len(joint.levels)).astype(width.dtype)
+    flat = _log_flat(joint) + jnp.sum(jnp.log((width + k * joint.unit) / (k + 1)), axis=-1, keepdims=True)
     return jnp.concatenate([weights, flat], axis=-1)
 
 
@@ -231,14 +232,19 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros((*batch, draws, m), joint.dtype)
     each = 3 * m + 1
-    words = fold_in_range(row_words(key, batch, first), draws * each)
+    deep = depth(max(joint.width.shape[-1], joint.terms + 1, m))
+    words = fold_in_streams(row_words(key, batch, first), draws * each, range(deep))
 
-    def compute(rows: JointQuantiles, high: jax.Array, low: jax.Array) -> jax.Array:
+    def compute(rows: JointQuantiles, *words: jax.Array) -> jax.Array:
         chains = _chains(rows)
         before, after = forward(chains)
         weights = _log_weights(rows, chains, after)
-        given = (jnp.moveaxis(word.reshape(-1, draws, each), (1, 2), (0, 1)) for word in (high, low))
-        pack = Words(*given)  # (draws, each, B)
+        # Draws have whole vectors of slots: no more rows are needed than there are.
+        size = words[0].shape[0]
+        rows, chains, weights = jax.tree.map(lambda a: a[:size], rows), chains.rows(size), weights[:size]
+        before, after = before[..., :size, :], after[..., :size, :]
+        given = jnp.stack(words).reshape(2, deep, -1, draws, each)
+        pack = Words(*jnp.moveaxis(given, (3, 4, 1), (1, 2, 3)))  # (draws, each, deep, B)
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
         def some(start: Any) -> jax.Array:
@@ -247,7 +253,7 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
 
         return jnp.moveaxis(by_chunks(some, draws, size), 0, 1)
 
-    found = _by_rows(joint, compute, words.high, words.low)
+    found = _by_rows(joint, compute, *(word.high for word in words), *(word.low for word in words))
     found = found if joint.resolution is None else from_multiples(found, joint.resolution)
     return jnp.where(jnp.isnan(joint.rate + pairwise_sum(joint.width)[..., 0])[..., None, None], jnp.nan, found)
 
@@ -255,12 +261,10 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
 def _values(
     joint: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
 ) -> jax.Array:
-    """Tuples ``(B, D, m)`` by words ``(3 m + 1, B, D)``."""
+    """Tuples ``(B, D, m)`` by words ``(3 m + 1, deep, B, D)``."""
     m = len(joint.levels)
-    term = pick(weights[..., None, :], Words(words.high[0], words.low[0]))
+    term, runs = draw_runs(chains, before, after, weights, Words(*(a[: 2 * m + 1] for a in words)))
     flat = term == joint.terms
-    pairs = Words(*(a[1 : 2 * m + 1].reshape(m, 2, *term.shape) for a in words))
-    runs = draw_runs(chains, before, after, jnp.minimum(term, joint.terms - 1), pairs)
     # All quantiles of the flat term form one run, in one slot as wide as the range.
     lowest, total = joint.left[..., :1], pairwise_sum(joint.width)
     levels = jnp.arange(m, dtype=jnp.int32)[:, None, None, None]
@@ -272,7 +276,7 @@ def _values(
         return jnp.where(flat, whole, jax.vmap(lambda slot: take(array, slot))(slot))
 
     left, width = at_slot(joint.left, lowest), at_slot(joint.width, total)
-    given = Words(words.high[2 * m + 1 :], words.low[2 * m + 1 :])
+    given = Words(words.high[2 * m + 1 :, 0], words.low[2 * m + 1 :, 0])
     place = _on_line(width, given) if joint.resolution is None else _on_grid(width, first, given)
     points = jnp.clip(left + place, lowest, lowest + total - joint.unit)
     return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1)

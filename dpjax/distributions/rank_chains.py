@@ -21,16 +21,19 @@ Weights are logarithms: in float32 they are right to about 1e-4 of themselves, i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dpjax.distributions.selection import choose
-from dpjax.numerics.sums import pad
+from dpjax.numerics.batching import take
+from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
 
 NOTHING = -1e30  # the logarithm of no weight: finite, so that no difference of two is NaN
@@ -40,7 +43,7 @@ class Chains(NamedTuple):
     """T chains for each of B rows, over J slots; arrays of all chains have the last axes ``(B, T)``.
 
     Attributes:
-        width: the widths of the slots, ``(J, B)``.
+        width: the widths of the slots, ``(J, B, 1)``.
         start: the logarithm of the weight of the first quantile in each slot, ``(J, B, T)``.
         end: that of the last.
         step: the whole part of the steps to the second, third, ... quantile, int32 ``(m - 1, B, T)``.
@@ -57,23 +60,21 @@ class Chains(NamedTuple):
     rate: jax.Array
     unit: int
 
+    def rows(self, number: int) -> Chains:
+        """The chains of the first rows."""
+        return self._replace(**{name: getattr(self, name)[..., :number, :] for name in self._fields[:-1]})
+
     def volumes(self) -> jax.Array:
-        """The logarithms of the volumes of 1, ..., m quantiles in each slot, ``(m, J, B)``."""
-        size = jnp.arange(self.step.shape[0] + 1).astype(self.width.dtype)[:, None, None]
+        """The logarithms of the volumes of 1, ..., m quantiles in each slot, ``(m, J, B, 1)``."""
+        size = jnp.arange(self.step.shape[0] + 1).astype(self.width.dtype)[:, None, None, None]
         return jnp.cumsum(log((self.width + size * self.unit) / (size + 1)), axis=0)
 
-    def stays(self, count: jax.Array) -> jax.Array:
+    def stays(self, count: ArrayLike) -> jax.Array:
         """The logarithm of the weight of all steps in runs on top of 0, 1, ... quantiles, up to ``count``: ``(m, B, T)``."""
         each = -self.rate * jnp.abs(self.step.astype(self.part.dtype) + self.part)
         from_, to = jnp.arange(each.shape[0] + 1, dtype=jnp.int32)[:, None], jnp.arange(each.shape[0], dtype=jnp.int32)
         within = (from_ <= to) & (to < count - 1)
         return jnp.sum(jnp.where(within[..., None, None], each, 0.0), axis=1)
-
-
-def runs_on_top(volumes: jax.Array, count: jax.Array) -> jax.Array:
-    """The volume of the run on top of 0, 1, ... quantiles that makes them ``count``; ``NOTHING`` where there is none."""
-    size = count - jnp.arange(volumes.shape[0], dtype=jnp.int32)
-    return jnp.where(size[:, None, None] > 0, volumes[jnp.maximum(size - 1, 0)], NOTHING)
 
 
 def log(x: jax.Array) -> jax.Array:
@@ -83,7 +84,7 @@ def log(x: jax.Array) -> jax.Array:
 
 def add(a: jax.Array, b: jax.Array) -> jax.Array:
     """The logarithm of the sum of two numbers, by their logarithms."""
-    return jnp.maximum(a, b) + jnp.log1p(jnp.exp(-jnp.abs(a - b)))
+    return jnp.maximum(a, b) + jnp.log(1 + jnp.exp(-jnp.abs(a - b)))  # its own error is below that of the larger one
 
 
 def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
@@ -96,14 +97,16 @@ def forward(chains: Chains) -> tuple[jax.Array, jax.Array]:
     """Return the logarithms of ``before[0], ..., before[m-1]`` and of ``after[1], ..., after[m]``, each ``(m, J, B, T)``."""
     slots, *lanes = chains.start.shape
     m, rate, dtype = chains.step.shape[0] + 1, chains.rate, chains.start.dtype
-    nothing, number = jnp.full(lanes, NOTHING, dtype), jnp.arange(slots, dtype=jnp.int32)
+    nothing, number = jnp.full(lanes, NOTHING, dtype), jnp.arange(slots, dtype=jnp.int32)[:, None, None]
+    lane = jnp.arange(prod(lanes), dtype=jnp.int32).reshape(lanes)
     start = jnp.full((m, slots, *lanes), NOTHING, dtype).at[0].set(chains.start)
 
-    volumes = chains.volumes()
+    volumes = jnp.flip(chains.volumes(), axis=0)
+    volumes = jnp.concatenate([volumes, jnp.full_like(volumes, NOTHING)])
 
     def place(before: jax.Array, count: jax.Array) -> jax.Array:
         """after[count]."""
-        runs, stays = runs_on_top(volumes, count)[..., None], chains.stays(count)
+        runs, stays = jax.lax.dynamic_slice_in_dim(volumes, m - count, m), chains.stays(count)
         return jnp.maximum(log_sum([before[k] + (runs[k] + stays[k]) for k in range(m)]), NOTHING)
 
     def advance(before: jax.Array, given: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -122,15 +125,20 @@ def forward(chains: Chains) -> tuple[jax.Array, jax.Array]:
 
         _, (sums, first) = jax.lax.scan(up, (nothing, nothing, window), found)
 
-        def down(last: jax.Array, slot: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            found, sums, j = slot
-            last = add(found, jnp.where((j + 1) % jnp.maximum(window, 1) == 0, NOTHING, last - rate))
-            return last, add(last + inside, sums + below)
+        def down(state: tuple[jax.Array, jax.Array], found: jax.Array) -> tuple[Any, jax.Array]:
+            last, left = state  # of those of the block from here on, and how many of it are still to come
+            last = add(found, jnp.where(left == 0, NOTHING, last - rate))
+            return (last, jnp.where(left == 0, window, left) - 1), last
 
-        _, reach = jax.lax.scan(down, nothing, (found, sums, number), reverse=True)
-        source = number[:, None, None] - window
-        moved = jnp.where(source >= 0, jnp.take_along_axis(reach, jnp.maximum(source, 0), axis=0), NOTHING)
-        following = jnp.maximum(add(moved, first + inside), NOTHING)
+        _, last = jax.lax.scan(down, (nothing, slots % jnp.maximum(window, 1)), found, reverse=True)
+        source = jnp.maximum(number - window, 0) * np.int32(prod(lanes)) + lane  # a flat gather is faster
+
+        def moved(sums: jax.Array) -> jax.Array:
+            there = sums.reshape(-1).at[source].get(mode="promise_in_bounds")
+            return jnp.where(number >= window, there, NOTHING)
+
+        following = log_sum([moved(last) + inside, moved(sums) + below, first + inside])
+        following = jnp.maximum(following, NOTHING)
         return before.at[count].set(following, mode="drop"), found
 
     # One step more than there are, for after[m]; what it makes of before[m] is dropped.
@@ -165,7 +173,7 @@ def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.
     def mass(ends: tuple[jax.Array, jax.Array]) -> jax.Array:
         first, last = ends
         chain = before[first] + beyond[m - last] + stays[last - 1, first]
-        return jnp.sum(jnp.exp(chain + volumes[last - first - 1][..., None] - log_weight[:, None]), axis=-1)
+        return jnp.sum(jnp.exp(chain + volumes[last - first - 1] - log_weight[:, None]), axis=-1)
 
     return jax.lax.map(mass, ends)
 
@@ -184,40 +192,83 @@ class Runs(NamedTuple):
     last: jax.Array
 
 
-def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, term: jax.Array, words: Words) -> Runs:
-    """Draw the slots of all quantiles from the chain of number ``term``, int32 ``(B, D)``; ``words`` are ``(m, 2, B, D)``."""
+def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words) -> tuple[jax.Array, Runs]:
+    """Draw a term by the logarithms of weights ``(B, T or more)``, and from its chain the slots of all quantiles.
+
+    Words are ``(2 m + 1, depth, B, D)``. Returns the terms, int32 ``(B, D)``, too; those from T on are not chains, and their runs
+    mean nothing. All choices are made by one loop, with one program to compile.
+    """
     m, slots, rows, terms = after.shape
-    row = jnp.arange(rows, dtype=jnp.int32)[:, None]
-    lane, number, levels = row * np.int32(terms) + term, jnp.arange(slots, dtype=jnp.int32), jnp.arange(m, dtype=jnp.int32)
+    row, shape = jnp.arange(rows, dtype=jnp.int32)[:, None], words.high.shape[2:]
+    number, levels = jnp.arange(slots, dtype=jnp.int32), jnp.arange(m, dtype=jnp.int32)
+    most = max(slots, m, weights.shape[-1])
 
     def by_lane(array: jax.Array) -> jax.Array:  # (..., B, T) -> (..., B T)
         return array.reshape(*array.shape[:-2], rows * terms)
 
-    below, placed = by_lane(before), jnp.moveaxis(by_lane(after), 1, 2)  # slots last
-    ending, rate = jnp.moveaxis(by_lane(chains.end), 0, 1)[lane], chains.rate[..., None]
+    below, placed, stays = by_lane(before), jnp.moveaxis(by_lane(after), 1, 2), by_lane(chains.stays(m))  # placed: slots last
+    volumes, ending, rate = chains.volumes()[..., 0], jnp.moveaxis(by_lane(chains.end), 0, 1), chains.rate[..., None]
     # One step more, so that there is one; it is not used.
     step, part = (by_lane(jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)])) for a in (chains.step, chains.part))
-    # By how many quantiles are left: (B, J, m, m) and (m, m, B T).
-    volumes = jnp.moveaxis(jax.vmap(partial(runs_on_top, chains.volumes()))(levels + 1), (2, 3), (1, 0))
-    stays = by_lane(jax.vmap(chains.stays)(levels + 1))
 
-    def run(state: tuple[jax.Array, jax.Array], words: Words) -> tuple[tuple[jax.Array, jax.Array], Runs]:
-        last, above = state
+    def of_terms(lane: jax.Array, last: jax.Array, above: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(weights[:, None], (*shape, weights.shape[-1]))
+
+    def of_slots(lane: jax.Array, last: jax.Array, above: jax.Array) -> jax.Array:
         index = jnp.maximum(last - 1, 0)
         distance = (above[..., None] - number - step[index, lane][..., None]).astype(rate.dtype) - part[index, lane][..., None]
         near = jnp.where(number < above[..., None], -rate * jnp.abs(distance), NOTHING)
-        near = jnp.where(last[..., None] == m, ending, near)
-        slot = pick(placed[index, lane] + near, Words(words.high[0], words.low[0]))
-        weights = below[levels, slot[..., None], lane[..., None]] + stays[index[..., None], levels, lane[..., None]]
-        first = pick(weights + volumes[row, slot, index], Words(words.high[1], words.low[1]))
-        first = jnp.minimum(first, last)
-        return (first, slot), Runs(slot, first, last)
+        return placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near)
 
-    start = jnp.full(lane.shape, m, jnp.int32), jnp.zeros(lane.shape, jnp.int32)
-    return jax.lax.scan(run, start, words)[1]
+    def of_runs(lane: jax.Array, last: jax.Array, above: jax.Array) -> jax.Array:
+        size = last[..., None] - 1 - levels
+        volume = jnp.where(size >= 0, volumes[jnp.maximum(size, 0), above[..., None], row[..., None]], NOTHING)
+        # Steps above the run count too: they are the same for all.
+        return below[levels, above[..., None], lane[..., None]] + stays[levels, lane[..., None]] + volume
+
+    def filled(of: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        def found(*state: jax.Array) -> jax.Array:
+            few = of(*state)
+            return jnp.pad(few, [(0, 0), (0, 0), (0, most - few.shape[-1])], constant_values=NOTHING)
+
+        return found
+
+    def choice(state: tuple[jax.Array, jax.Array, jax.Array], given: tuple[jax.Array, Words]) -> tuple[Any, Any]:
+        (term, last, slot), (kind, words) = state, given
+        lane = row * np.int32(terms) + jnp.minimum(term, np.int32(terms - 1))
+        chosen = pick(jax.lax.switch(kind, [filled(of) for of in (of_terms, of_slots, of_runs)], lane, last, slot), words)
+        term, slot = jnp.where(kind == 0, chosen, term), jnp.where(kind == 1, chosen, slot)
+        last = jnp.where(kind == 2, jnp.minimum(chosen, last), last)
+        return (term, last, slot), (last, slot)
+
+    start = jnp.zeros(shape, jnp.int32), jnp.full(shape, m, jnp.int32), jnp.zeros(shape, jnp.int32)
+    kinds = jnp.asarray([0, *[1, 2] * m], jnp.int32)
+    (term, *_), (last, slot) = jax.lax.scan(choice, start, (kinds, words))
+    return term, Runs(slot[2::2], last[2::2], last[1::2])
+
+
+def depth(size: int) -> int:
+    """How many words :func:`pick` needs for a choice among so many."""
+    return 1 if size <= LANES else 1 + depth(-(-size // LANES))
 
 
 def pick(log_weights: jax.Array, words: Words) -> jax.Array:
-    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``."""
-    weights = jnp.exp(pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING))
-    return jnp.minimum(choose(weights, words), np.int32(log_weights.shape[-1] - 1))
+    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``, by words ``(depth(k), ..., draws)``.
+
+    A block of slots, then a smaller one within it: the numbers of the slots have one digit a word, the last one the first word.
+    """
+    size = log_weights.shape[-1]
+    sums = [jnp.exp(pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING))]
+    while sums[-1].shape[-1] > LANES:
+        sums.append(pad(pairwise_sum(sums[-1].reshape(*sums[-1].shape[:-1], -1, LANES))[..., 0]))
+    tree = jnp.concatenate(sums, axis=-1)
+    begins = jnp.asarray(np.cumsum([0, *(level.shape[-1] for level in sums)]).astype(np.int32))
+    tree = jnp.broadcast_to(tree, (*words.high.shape[1:], tree.shape[-1]))
+
+    def descend(k: jax.Array, slot: jax.Array) -> jax.Array:
+        level = np.int32(len(sums) - 1) - k
+        within = jnp.arange(LANES, dtype=jnp.int32) + slot[..., None] * np.int32(LANES)
+        digit = choose(take(tree, begins[level] + within), Words(words.high[level], words.low[level]))
+        return slot * np.int32(LANES) + digit
+
+    return jnp.minimum(jax.lax.fori_loop(0, len(sums), descend, jnp.zeros(words.high.shape[1:], jnp.int32)), np.int32(size - 1))

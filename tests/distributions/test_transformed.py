@@ -107,6 +107,7 @@ def described(distribution, y, p, center):
     return found | {"quantile": distribution.quantile(p[:, None]), "interval": distribution.interval(0.8)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mechanism"),
     [
@@ -163,6 +164,7 @@ def integral_of_density(distribution, density, transform, back):
     return float(np.sum(np.diff(cuts)[:, None] / 2 * weights * np.exp(np.asarray(density(x)))))
 
 
+@pytest.mark.slow
 def test_the_density_has_mass_one_and_the_entropy_is_its_own(x64):
     transform, _, back = MAPS["asinh"]
     whole = piecewise_laplace(on_scale(median, RECORDS[0], transform=transform, neighbors="swap"), 2.0)
@@ -178,6 +180,7 @@ def test_the_density_has_mass_one_and_the_entropy_is_its_own(x64):
     assert float(distribution.entropy()) == pytest.approx(float(-mass @ np.asarray(distribution.log_prob(x))), rel=1e-7)
 
 
+@pytest.mark.slow
 def test_draws_follow_the_cdf_and_no_bit_depends_on_the_batch():
     transform = Asinh(0.5)
     rows = np.random.default_rng(0).standard_t(2, (5, 9)).astype(np.float32)
@@ -209,6 +212,7 @@ def error_at(distribution, center):
     return jnp.mean(distribution.mean_abs_error(center))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_a_median_without_bounds_is_within_two_percent_of_one_with_good_bounds(neighbors):
     """The exact mean errors at epsilon = 0.2 of 8 datasets of 1000 records each."""
@@ -233,7 +237,7 @@ def worst_losses(log_probs, log_cdfs, datasets, neighbors, grid):
     return tuple(np.abs(array[first] - array[second]).max() for array in (log_probs, log_cdfs))
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 def test_neighbours_differ_by_at_most_epsilon(neighbors, x64):
     """All datasets of up to three records on an uneven grid, near both ends of every piece; the control has a scale of the data."""
     grid, epsilon, transform = (-7.0, 0.0, 1.0, 30.0), 1.2, LogCauchy(3.0)
@@ -269,7 +273,8 @@ def test_neighbours_differ_by_at_most_epsilon(neighbors, x64):
     assert worst_losses(density, np.concatenate([below, above], axis=1), datasets, neighbors, grid)[0] > 1.2 * epsilon
 
 
-@pytest.mark.parametrize("transform", [Log(), pytest.param(Asinh(), marks=pytest.mark.slow), LOGISTIC])
+@pytest.mark.slow
+@pytest.mark.parametrize("transform", [Log(), Asinh(), LOGISTIC])
 def test_data_never_raise_or_make_nan(transform):
     """NaN records are absent, or the lower bound; all others are clamped. Warnings are errors in this suite."""
     x = np.array([[np.nan] * 3, [np.inf, -np.inf, 0.0], [-1.0, 1e-45, 3e38], [np.nan, 2.0, np.nan]], np.float32)
@@ -285,6 +290,7 @@ def test_data_never_raise_or_make_nan(transform):
         )
 
 
+@pytest.mark.slow
 def test_beyond_the_bounds_there_is_nothing():
     transform = Log(lower=0.5, upper=40.0)
     profile = on_scale(median, [1.0, 2.0, 3.0], transform=transform, neighbors="swap")
@@ -298,6 +304,7 @@ def test_beyond_the_bounds_there_is_nothing():
     assert jnp.isfinite(jax.grad(distribution.log_prob)(0.0))
 
 
+@pytest.mark.slow
 def test_gradients_and_maps_go_through(x64):
     transform = Asinh()
     records = jnp.asarray(RECORDS)
@@ -333,6 +340,7 @@ def test_moments_have_gradients(x64):
         np.testing.assert_allclose(jax.jit(derivative(moments))(4.0), difference, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_laplace_noise_on_a_logarithmic_scale_has_the_moments_of_a_log_laplace(x64):
     """E e^(b X) = 1 / (1 - b^2) for a standard Laplace X."""
     b, top = np.array([0.2, 0.4]), np.exp(2.0)
@@ -399,6 +407,7 @@ def test_what_is_public_and_wrong_is_refused():
     assert hash(Log()) == hash(Log())
 
 
+@pytest.mark.slow
 def test_other_statistics_on_a_scale():
     """A row with a bad epsilon is NaN and no other; q and a mask reach the statistic."""
     x = np.array([[1.0, 10.0, 100.0, 5.0], [2.0, 4.0, 8.0, 1e9]], np.float32)

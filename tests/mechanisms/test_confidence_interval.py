@@ -44,6 +44,7 @@ def tables():
     return populations(np.random.default_rng(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "options"),
     [
@@ -73,6 +74,7 @@ def simple(levels, epsilon, x):
     return np.asarray(dpjax.joint_quantiles(asked, epsilon).sample(jax.random.key(1)))
 
 
+@pytest.mark.slow
 def test_parts_of_the_slack_are_not_enough(tables):
     x, *medians = tables["two modes"]
     binomial_only = simple(["0.44", "0.56"], np.array([[0.3], [50.0]], np.float32), x)
@@ -81,6 +83,7 @@ def test_parts_of_the_slack_are_not_enough(tables):
     assert beyond(held(simple(["0.49", "0.51"], 50.0, x), *medians)) < 0.9  # the slack for privacy there, and no binomial one
 
 
+@pytest.mark.slow
 def test_more_ties_than_said_are_not_covered_until_they_are_spread():
     rng = np.random.default_rng(3)
     x = np.where(rng.random((ROWS, N)) < 0.5, 300.0, rng.integers(301, 1001, (ROWS, N)))
@@ -123,7 +126,13 @@ def datasets(rng, rows, multiples, n, ties):
     return np.array(found, float)
 
 
-@pytest.mark.parametrize(("neighbors", "epsilon"), [("swap", 1.0), ("swap", 5.0), ("add_remove", 1.5), ("add_remove", 3.0)])
+@pytest.mark.parametrize(
+    ("neighbors", "epsilon"),
+    [
+        ("swap", 1.0),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("swap", 5.0), ("add_remove", 1.5), ("add_remove", 3.0))),
+    ],
+)
 def test_rank_errors_are_within_the_bound(neighbors, epsilon, x64):
     levels, ties, multiples = ("0.25", "0.75"), 3, 30
     records = datasets(np.random.default_rng(1), 200, multiples, 40, ties)
@@ -135,6 +144,7 @@ def test_rank_errors_are_within_the_bound(neighbors, epsilon, x64):
     assert (bounds < 0.1).mean() > 0.1
 
 
+@pytest.mark.slow
 def test_pairs_count_twice(x64):
     # Two gaps: y_1 is as far above its rank in the first as y_2 in the second one.
     x = np.concatenate([np.arange(60.0), 5000 + np.arange(97.0), 10000 + np.arange(43.0)])
@@ -157,7 +167,7 @@ def test_binomial_part_is_that_of_order_statistics():
     assert sum(third) == Fraction(2, 3)
 
 
-@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
+@pytest.mark.parametrize("neighbors", ["swap", pytest.param("add_remove", marks=pytest.mark.slow)])
 def test_what_makes_intervals_wider(neighbors):
     def width(**changes):
         options = {"epsilon": 1.0, "n": 1000, "ties": 5, "neighbors": neighbors} | GRID | changes
@@ -197,6 +207,7 @@ def test_table_of_widths():
             assert ratio in [float(number) for number in row.split()]
 
 
+@pytest.mark.slow
 def test_data_never_raise():
     wild = np.full((3, 200), np.nan, np.float32)
     wild[0, ::2], wild[1] = np.inf, 1e30
@@ -207,6 +218,7 @@ def test_data_never_raise():
         assert ((draws >= 0) & (draws <= 10_000)).all()
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_joint_quantiles():
     x = np.random.default_rng(0).normal(5000, 1000, (4, 200)).astype(np.float32)
     key, count = jax.random.key(5), jnp.array([200, 190, 100, 0], jnp.int32)

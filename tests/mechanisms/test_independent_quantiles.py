@@ -18,8 +18,8 @@ LEVELS = ("0.1", "0.3", "0.9")
 DATA = np.random.default_rng(0).normal(size=(4, 15)).round(1)
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-@pytest.mark.parametrize(("resolution", "truncate"), [(None, None), ("0.1", 3)])
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
+@pytest.mark.parametrize(("resolution", "truncate"), [(None, None), pytest.param("0.1", 3, marks=pytest.mark.slow)])
 def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
     given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "count": np.array([15, 6, 1, 14])}
     drawn = independent_quantiles(quantiles(DATA, LEVELS, **given), 3.0, truncate=truncate)
@@ -45,7 +45,7 @@ def log_probabilities(neighbors, epsilon, **options):
     return datasets, np.asarray(each)[tuples, :, np.arange(3)].sum(axis=1).T
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 def test_they_are_private_for_every_small_dataset(neighbors, x64):
     for epsilon, delta in ((1.5, 0.0), (1.5, 0.02)):
         datasets, found = log_probabilities(neighbors, epsilon, delta=delta)
@@ -61,6 +61,7 @@ def test_they_are_private_for_every_small_dataset(neighbors, x64):
         assert (found[one] - found[other]).max() > 1.5 * epsilon
 
 
+@pytest.mark.slow
 def test_draws_are_sorted_and_follow_their_law():
     asked = quantiles(jnp.array([0.0, 2.0, 2.0]), ["0.3", "0.5"], lower=0, upper=3, neighbors="add_remove", resolution=1)
     drawn = independent_quantiles(asked, 1.0)
@@ -77,6 +78,7 @@ def test_draws_are_sorted_and_follow_their_law():
     statistics.assert_counts_rejected(counts.ravel(), joint.ravel() + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_row_s_draws_are_its_own_and_bad_rows_are_nan():
     rows = np.stack([DATA[0], np.full(15, np.nan), np.full(15, np.inf)])
     asked = quantiles(rows, LEVELS, lower=-2, upper=2, neighbors="add_remove")

@@ -38,6 +38,7 @@ def test_guarantees_are_those_of_the_mechanism():
     assert private_cdf.guarantee(few, 1.0, method="recursive") == private_quantiles.guarantee(few, 1.0, method="recursive")
 
 
+@pytest.mark.slow
 def test_a_cdf_goes_through_the_draws():
     records, key = asked(["0.25", "0.5"], resolution=0.5), jax.random.key(0)
     epsilon = jnp.array([1.0, 0.1])

@@ -155,6 +155,7 @@ def test_the_range_of_all_draws_is_more_than_epsilon():
     assert losses(values, datasets, "add_remove")[1].max() > 1.2
 
 
+@pytest.mark.slow
 def test_draws_follow_the_joint_law():
     asked = quantiles(jnp.array([0.0, 2.0, 2.0]), QUARTERS, lower=0, upper=3, neighbors="add_remove", resolution=1)
     drawn = recursive_quantiles(asked, 1.0)
@@ -167,7 +168,8 @@ def test_draws_follow_the_joint_law():
     statistics.assert_counts_rejected(counts, other)
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_one_quantile_is_that_of_piecewise_laplace(neighbors, x64):
     x = np.random.default_rng(1).normal(size=(4, 9))
     given = {"lower": -2, "upper": 2, "neighbors": neighbors, "count": np.array([9, 5, 1, 9])}
@@ -177,7 +179,8 @@ def test_one_quantile_is_that_of_piecewise_laplace(neighbors, x64):
     np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_densities_on_the_line_are_private(neighbors, x64):
     """At random points, for random neighbours; a loss near epsilon shows that the search reaches far enough."""
     random = np.random.default_rng(2)
@@ -206,8 +209,9 @@ def rows_of(bad):
     return rows if bad else rows[:1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-@pytest.mark.parametrize("resolution", [None, pytest.param("0.25", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("resolution", [None, "0.25"])
 def test_draws_of_any_row_ascend_between_the_bounds(neighbors, resolution):
     given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution}
     asked = quantiles(rows_of(True), LEVELS, **given, count=np.array([12, 12, 12, 12, 0]))
@@ -225,6 +229,7 @@ def test_draws_of_any_row_ascend_between_the_bounds(neighbors, resolution):
         assert (draws[:, 1, 1] == 0.5).all()  # twelve equal records at a large epsilon
 
 
+@pytest.mark.slow
 def test_what_is_drawn_from_a_row_is_its_own():
     """Equal in a batch and alone, with padding, with more draws, and under jit."""
     given = {"lower": -2, "upper": 2, "neighbors": "add_remove"}
@@ -238,6 +243,7 @@ def test_what_is_drawn_from_a_row_is_its_own():
     np.testing.assert_array_equal(one, drawn.sample(key, 7)[:5])
 
 
+@pytest.mark.slow
 def test_truncation_beyond_what_matters_changes_no_draw():
     asked = quantiles(np.random.default_rng(5).normal(size=200), LEVELS, lower=-9, upper=9, neighbors="add_remove")
     whole, cut, short = (
@@ -247,6 +253,7 @@ def test_truncation_beyond_what_matters_changes_no_draw():
     assert (np.asarray(short) != np.asarray(whole)).any()
 
 
+@pytest.mark.slow
 def test_many_equal_records_stay_on_both_sides():
     """Nine of ten records are 0: all of them on the left of a draw of 0 would leave the levels above it to the rest."""
     x = np.where(np.arange(200) < 180, 0.0, np.arange(200))

@@ -58,7 +58,7 @@ def with_powers(neighbors, q, ladder, paid, below, above=5.0):
     return -np.asarray(module._cost(gaps, jnp.asarray(rate), jnp.asarray(scale), below, above))
 
 
-@pytest.mark.parametrize("neighbors", DATASETS)
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 @pytest.mark.parametrize("q", ["0.9", *(pytest.param(q, marks=pytest.mark.slow) for q in ("0.5", "0.05", "0.3", "0.99"))])
 def test_the_loss_stays_within_epsilon_and_attains_it(q, neighbors, x64):
     for ladder in LADDERS:
@@ -70,7 +70,7 @@ def test_the_loss_stays_within_epsilon_and_attains_it(q, neighbors, x64):
     assert (spread >= 1.9 * EPSILONS).all()  # on the long grid: no bounded range of epsilon may be promised
 
 
-@pytest.mark.parametrize("neighbors", DATASETS)
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 def test_controls_wrong_noise(neighbors, x64):
     """Half the scale; a threshold with nearly no noise; each power of the threshold one larger."""
     paid, below = PAID[neighbors](0.9)
@@ -91,6 +91,7 @@ def test_control_the_sensitivity_of_the_other_relation(q, x64):
     assert (loss >= (1.9 if q == 0.5 else 1.1) * EPSILONS).all()
 
 
+@pytest.mark.slow
 def test_control_a_grid_that_depends_on_the_data(x64):
     """The steps are public: a grid that ends at the largest record is not."""
     x, count = padded([(0.0, 1.0), (0.0, 3.0)], 2)
@@ -122,7 +123,7 @@ def brute_force(data, q, epsilon, neighbors, overshoot, base, steps, lower=0.0):
     return np.array([mass(*ends, below, 5.0) / whole for ends in pairwise(at)])
 
 
-@pytest.mark.parametrize("neighbors", DATASETS)
+@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 @pytest.mark.parametrize("q", ["0.9", pytest.param("0.25", marks=pytest.mark.slow), pytest.param("0.99", marks=pytest.mark.slow)])
 def test_probabilities_are_those_of_brute_force(q, neighbors, x64):
     """To 1e-12 of each, in float64; in float32 to 1e-5 of those above 1e-12."""
@@ -140,6 +141,7 @@ def test_probabilities_are_those_of_brute_force(q, neighbors, x64):
     np.testing.assert_allclose(np.where(exact > 1e-12, single / exact, 1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_grid(x64):
     values = np.asarray(unbounded_quantile([1.0], "0.9", 1.0, lower=-5, neighbors="swap").values)
     assert values[0] == -5
@@ -150,6 +152,7 @@ def test_the_grid(x64):
     np.testing.assert_array_equal(each.values, [[0, 1, 3, 7], [7, 8, 10, 14]])
 
 
+@pytest.mark.slow
 def test_the_base_is_only_a_resolution(x64):
     x = np.exp(np.random.default_rng(0).normal(10, 1, 300))
     coarse, fine = (unbounded_quantile(x, "0.95", 1.0, lower=0, neighbors="swap", base=base) for base in (1.01, 1.002))
@@ -201,6 +204,7 @@ def test_above_threshold_with_noise_on_the_queries(epsilon, base, share, stated,
     assert here < noisy
 
 
+@pytest.mark.slow
 def test_the_answer_is_near_an_extreme_quantile():
     x = np.random.default_rng(0).lognormal(10.5, 0.8, (4, 1000)).astype(np.float32)
     for neighbors in DATASETS:
@@ -210,6 +214,7 @@ def test_the_answer_is_near_an_extreme_quantile():
         assert (distribution.mean_abs_error(value) < 0.15 * value).all()
 
 
+@pytest.mark.slow
 def test_data_never_raise():
     """Warnings are errors in this suite."""
     nan, inf = np.nan, np.inf
@@ -237,6 +242,7 @@ def test_data_never_raise():
     assert np.isfinite(law([1, 2], "swap")).all()
 
 
+@pytest.mark.slow
 def test_counts_masks_and_integers():
     x, options = np.array([[3, 9, 27, 81], [5, 5, 6, 7]]), {"lower": 0, "neighbors": "add_remove", "base": 1.5, "steps": 12}
     counted = unbounded_quantile(x, 0.75, 0.3, count=np.array([3, 2], np.uint8), **options)
@@ -249,6 +255,7 @@ def test_counts_masks_and_integers():
     assert np.abs(counted.cost - unbounded_quantile(x, 0.75, 0.3, **options).cost).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_sweep_over_epsilon_and_bad_arrays_of_public_parameters():
     x = jnp.array([[1.0, 2.0, 30.0], [4.0, 5.0, 6.0]])
     fine = {"lower": 0.0, "neighbors": "swap", "base": 1.5, "steps": 12}
