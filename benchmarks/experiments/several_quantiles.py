@@ -7,8 +7,8 @@ averaged over quantiles and datasets, with the standard error of those that are 
 
     joint               dpjax.joint_quantiles under add/remove, exact
     known n             the same, with the number of records as its public n
-    JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy: 500 draws of each dataset
-    recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 500 draws of each dataset
+    JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy: 200 draws of each dataset
+    recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 200 draws of each dataset
     independent         piecewise Laplace for each quantile at its share of epsilon, exact
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 import dpjax
 import output
 
-RECORDS, DATASETS, DRAWS, SEED = 1000, 4, 500, 2026
+RECORDS, DATASETS, DRAWS, SEED = 1000, 16, 200, 2026
 DECILES, QUARTILES = [f"0.{k}" for k in range(1, 10)], ["0.25", "0.5", "0.75"]
 BOUNDS = {"incomes": (0.0, 1e6), "normal": (-10.0, 10.0)}
 CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [("incomes", QUARTILES, 1.0), ("normal", DECILES, 1.0)]
