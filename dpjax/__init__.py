@@ -13,6 +13,7 @@ from dpjax.distributions import (
     Cauchy,
     Clamped,
     Finite,
+    Gaussian,
     JointQuantiles,
     LaplaceLogNormal,
     Log,
@@ -22,6 +23,7 @@ from dpjax.distributions import (
     QuantileCdf,
     QuantileMarginals,
     Rounded,
+    SphericalGaussian,
     Tails,
     Transformed,
     sample_intervals,
@@ -30,6 +32,7 @@ from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
+from dpjax.mechanisms.gaussian import gaussian, spherical_gaussian
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
@@ -92,6 +95,7 @@ __all__ = [
     "ConfidenceInterval",
     "DownSensitivity",
     "Finite",
+    "Gaussian",
     "Guarantee",
     "IndependentQuantiles",
     "JointQuantiles",
@@ -109,6 +113,7 @@ __all__ = [
     "SensitivityProfile",
     "SmoothSensitivity",
     "SortedRecords",
+    "SphericalGaussian",
     "Tails",
     "Transformed",
     "__version__",
@@ -124,6 +129,7 @@ __all__ = [
     "exponential",
     "from_local_sensitivity",
     "from_radii",
+    "gaussian",
     "independent_quantiles",
     "interval_coverage",
     "interval_levels",
@@ -167,6 +173,7 @@ __all__ = [
     "smooth_laplace",
     "smooth_laplace_log_normal",
     "smooth_sensitivity",
+    "spherical_gaussian",
     "statistics",
     "triangle_count",
     "triangle_count_of_edges",
