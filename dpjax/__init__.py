@@ -13,6 +13,7 @@ from dpjax.distributions import (
     Cauchy,
     Clamped,
     Finite,
+    Gaussian,
     JointQuantiles,
     LaplaceLogNormal,
     Log,
@@ -22,6 +23,7 @@ from dpjax.distributions import (
     QuantileCdf,
     QuantileMarginals,
     Rounded,
+    SphericalGaussian,
     Tails,
     Transformed,
     sample_intervals,
@@ -33,6 +35,7 @@ from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_
 from dpjax.mechanisms.decomposable_exponential import decomposable_exponential
 from dpjax.mechanisms.duff import duff
 from dpjax.mechanisms.exponential import exponential
+from dpjax.mechanisms.gaussian import gaussian, spherical_gaussian
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
@@ -98,6 +101,7 @@ __all__ = [
     "ConfidenceInterval",
     "DownSensitivity",
     "Finite",
+    "Gaussian",
     "Guarantee",
     "IndependentQuantiles",
     "JointQuantiles",
@@ -115,6 +119,7 @@ __all__ = [
     "SensitivityProfile",
     "SmoothSensitivity",
     "SortedRecords",
+    "SphericalGaussian",
     "Tails",
     "Transformed",
     "__version__",
@@ -134,6 +139,7 @@ __all__ = [
     "from_distances",
     "from_local_sensitivity",
     "from_radii",
+    "gaussian",
     "independent_quantiles",
     "interval_coverage",
     "interval_levels",
@@ -177,6 +183,7 @@ __all__ = [
     "smooth_laplace",
     "smooth_laplace_log_normal",
     "smooth_sensitivity",
+    "spherical_gaussian",
     "stand_out",
     "statistics",
     "triangle_count",

@@ -267,10 +267,15 @@ def concrete_epsilon(epsilon: float) -> float:
         TypeError: it is an array of several, or traced.
         ValueError: it is not finite and positive.
     """
-    value = _concrete("epsilon", epsilon)
-    if not 0 < value < float("inf"):
-        raise ValueError(f"epsilon must be finite and positive, got {epsilon}.")
-    return value
+    return concrete_positive("epsilon", epsilon)
+
+
+def concrete_positive(name: str, value: float) -> float:
+    """Return a public number that must be finite and positive as a Python float; raise as :func:`concrete_epsilon`."""
+    number = _concrete(name, value)
+    if not 0 < number < float("inf"):
+        raise ValueError(f"{name} must be finite and positive, got {value}.")
+    return number
 
 
 def concrete_delta(delta: float) -> float:

@@ -20,6 +20,7 @@ from dpjax import (
     duff,
     exponential,
     from_radii,
+    gaussian,
     inverse_sensitivity,
     laplace,
     maximum,
@@ -148,6 +149,7 @@ PIPELINES = {
     "duff of a mode": lambda x, eps, a, b: duff(mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps),
     "bounded noise laplace": lambda x, eps, a, b: bounded_noise_laplace(jnp.mean(x, -1), eps, sensitivity=b - a, delta=1e-3),
     "laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a),
+    "gaussian": lambda x, eps, a, b: gaussian(jnp.mean(x, -1), (b - a) / eps),
     "bounded laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a, lower=a, upper=b),
 }
 X = np.asarray(jax.random.normal(jax.random.key(0), (6, 21)))

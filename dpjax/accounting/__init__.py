@@ -25,6 +25,7 @@ from dpjax.accounting.conversions import (
 )
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
+from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
@@ -44,15 +45,18 @@ __all__ = [
     "bounded_range_epsilon",
     "bounded_range_of_zcdp",
     "condition_on_success",
+    "delta_of_gdp",
     "delta_of_rdp",
     "delta_of_zcdp",
     "dp_accounting_relation",
     "epsilon_before_sampling",
     "epsilon_for_error",
+    "epsilon_of_gdp",
     "epsilon_of_rdp",
     "epsilon_of_zcdp",
     "epsilon_per_query",
     "for_groups",
+    "gdp_of",
     "optimal_pure_delta",
     "optimal_pure_epsilon",
     "parallel",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import exp, expm1, fsum, inf, log, log1p, prod
+from math import exp, expm1, fsum, hypot, inf, log, log1p, prod, sqrt
 from sys import float_info
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas
+from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
 from dpjax.accounting.guarantee import Guarantee
 
 
@@ -121,19 +122,25 @@ class Composition:
         """The sum of Renyi divergences, except with probability :attr:`slack`; float64 of the shape of ``order``."""
         return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
 
+    @property
+    def gdp(self) -> float:
+        """Mu of Gaussian DP of the whole, the root of the sum of squares; infinite if one of them does not promise it."""
+        return self._gdp(self.parts)
+
     def guarantee(self) -> Guarantee:
-        """All mechanisms as one, by what adds up: epsilon at the sum of deltas, range, and zCDP if it leaves out no delta."""
+        """All as one, by what adds up: epsilon at the sum of deltas, range, zCDP if it leaves out no delta, Gaussian DP."""
         zcdp = inf if self.slack else self.rho
         if self.delta >= 1:  # then epsilon promises nothing
-            return Guarantee(inf, self.bounded_range, self.neighbors, 0.0, zcdp)
-        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, zcdp)
+            return Guarantee(inf, self.bounded_range, self.neighbors, 0.0, zcdp, gdp=self.gdp)
+        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, zcdp, gdp=self.gdp)
 
     def rules_at(self, delta: float) -> dict[str, float]:
         """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
 
         ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
         ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
-        Renyi divergences (zCDP among them), each the tightest of its mechanism. Deltas of the parts are taken off ``delta`` first.
+        Renyi divergences (zCDP among them), each the tightest of its mechanism. ``"gaussian"``: the exact epsilon of all parts of
+        Gaussian DP together, and the sum of the other epsilons, if they have one. The parts' deltas are taken off ``delta`` first.
 
         Args:
             delta: in (0, 1).
@@ -147,6 +154,9 @@ class Composition:
             if remaining > 0 and self._few_outcomes():
                 pure = self._pure_parts()
                 found["optimal"] = composition_theorems.optimal_pure_epsilon(*pure, delta=remaining) if self.epsilon else 0.0
+        mu, others, kept = self._gaussian()
+        if others < inf and -expm1(kept) < target:
+            found["gaussian"] = others + epsilon_of_gdp(mu, delta=-expm1(log1p(-target) - kept))
         if self.slack >= target:
             return found
         if (one := self._one_range()) is not None:
@@ -180,6 +190,10 @@ class Composition:
         elif self.epsilon < inf and self._few_outcomes():
             pure = composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target)
             found.append(-expm1(kept + log1p(-pure)) if pure < 1 else 1.0)
+        mu, others, kept = self._gaussian()
+        if others <= target:
+            gaussian = delta_of_gdp(mu, epsilon=target - others)
+            found.append(-expm1(kept + log1p(-gaussian)) if gaussian < 1 else 1.0)
         if (one := self._one_range()) is not None:
             found.append(composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive"))
         if self._has_curve():
@@ -191,6 +205,22 @@ class Composition:
                 self.slack + max(exp(min(formulas.smallest_on_host(log_delta), 0.0)), float_info.min)
             )  # 0 would say pure DP
         return min(found)
+
+    def _gaussian(self) -> tuple[float, float, float]:
+        """Mu of the parts that promise it, the epsilon of the others, infinite if there is no mu, and :meth:`_log_kept` of them.
+
+        The trade-off functions of all parts compose in any order (Dong, Roth and Su 2022, Section 3.1), so that the others may as
+        well come last, where they add their epsilons and deltas.
+        """
+        gaussian = tuple(part for part in self.parts if 0 < part[0].gdp < inf)
+        others = tuple(part for part in self.parts if part[0].gdp == inf)
+        mu = self._gdp(gaussian)
+        epsilon = _total(guarantee.epsilon * count for guarantee, count in others) if 0 < mu < inf else inf
+        return mu, epsilon, _total(count * log1p(-guarantee.delta) for guarantee, count in others)
+
+    @staticmethod
+    def _gdp(parts: tuple[tuple[Guarantee, int], ...]) -> float:
+        return hypot(*(guarantee.gdp * sqrt(count) for guarantee, count in parts)) * (1 + 2.0**-50)
 
     def _log_kept(self) -> float:
         """The logarithm of the product of all 1 - delta."""

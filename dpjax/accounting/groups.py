@@ -15,7 +15,7 @@ from dpjax.accounting.guarantee import Guarantee
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     """Return what the same mechanism promises to groups of ``size`` individuals, who may all change at once.
 
-    k epsilon and k times the range, k^2 rho, and delta (1 + e^epsilon + ... + e^((k-1) epsilon)).
+    k epsilon, k times the range and mu of Gaussian DP, k^2 rho, and delta (1 + e^epsilon + ... + e^((k-1) epsilon)).
 
     Args:
         guarantee: for one individual.
@@ -35,7 +35,8 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     epsilon, delta = size * guarantee.epsilon, guarantee.delta and guarantee.delta * _powers(guarantee.epsilon, size)
     if delta >= 1:
         epsilon, delta = inf, 0.0  # it promises nothing
-    return Guarantee(epsilon, size * guarantee.bounded_range, guarantee.neighbors, delta, size**2 * guarantee.zcdp)
+    bounded_range, zcdp, gdp = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
+    return Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp)
 
 
 def _powers(epsilon: float, size: int) -> float:
@@ -84,7 +85,8 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     delta = max(part.delta for part in guarantees)
     epsilon = max(part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon for part in guarantees)
     bounded_range = max(part.bounded_range for part in guarantees)
-    kept = Guarantee(epsilon, bounded_range, relations[0], delta, max(part.zcdp for part in guarantees))
+    zcdp, gdp = max(part.zcdp for part in guarantees), max(part.gdp for part in guarantees)
+    kept = Guarantee(epsilon, bounded_range, relations[0], delta, zcdp, gdp=gdp)
     rho = max(part.zcdp if part.delta else part.rho for part in guarantees)
     if rho < kept.rho or kept.delta:
         kept = replace(kept, zcdp=rho)

@@ -4,6 +4,7 @@ from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.finite import Finite
+from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
@@ -20,6 +21,7 @@ __all__ = [
     "Clamped",
     "Distribution",
     "Finite",
+    "Gaussian",
     "JointQuantiles",
     "LaplaceLogNormal",
     "Log",
@@ -29,6 +31,7 @@ __all__ = [
     "QuantileCdf",
     "QuantileMarginals",
     "Rounded",
+    "SphericalGaussian",
     "Tails",
     "Transform",
     "Transformed",

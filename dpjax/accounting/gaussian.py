@@ -1,0 +1,119 @@
+"""Gaussian differential privacy: the exact cost of Gaussian noise, for numbers on the host, in float64.
+
+A mechanism is mu-GDP if telling neighbours apart by its output is no easier than telling N(0, 1) from N(mu, 1). Gaussian noise of
+standard deviation sigma on a statistic of (L2) sensitivity Delta attains mu = Delta/sigma, adaptive mechanisms compose to
+sqrt(mu_1^2 + mu_2^2 + ...) (Dong, Roth and Su 2022, Theorem 4 and Corollary 3.3), and mu-GDP is mu^2/2-zCDP. At any epsilon,
+
+    delta = Phi(-a) - e^epsilon Phi(-a - mu),    a = epsilon/mu - mu/2.
+
+Since e^epsilon phi(a + mu) = phi(a), this is phi(a) (R(a) - R(a + mu)) with Mills' ratio R(x) = Phi(-x) / phi(x), where nothing
+overflows or underflows. All is rounded outward: a down, which is the same curve at a smaller epsilon, and then delta up, by more
+than the functions of SciPy are off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp, inf, log, pi, sqrt
+from sys import float_info
+
+from dpjax import checks
+from dpjax.accounting import composition_theorems
+
+_FEW_ULPS = 2.0**-50
+
+
+def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
+    """Return the smallest delta such that gdp-GDP implies (epsilon, delta)-DP.
+
+    Args:
+        gdp: mu, positive.
+        epsilon: not negative.
+
+    Returns:
+        At most 1, and at least the smallest normal float: 0 would say pure DP.
+
+    References:
+        Balle and Wang (2018), Theorem 8; Dong, Roth and Su (2022), Corollary 2.13.
+
+    >>> round(delta_of_gdp(1.0, epsilon=1.0), 8)
+    0.12693674
+    """
+    mu = checks.concrete_positive("gdp", gdp)
+    target = composition_theorems.nonnegative_epsilon(epsilon)
+    return min(max(exp(_log_delta(mu, target)) * (1 + _FEW_ULPS), float_info.min), 1.0)
+
+
+def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
+    """Return the smallest epsilon such that gdp-GDP implies (epsilon, delta)-DP: the inverse of :func:`delta_of_gdp`, from above.
+
+    Args:
+        gdp: mu, positive.
+        delta: in (0, 1).
+
+    References:
+        As :func:`delta_of_gdp`.
+
+    >>> round(epsilon_of_gdp(1.0, delta=1e-6), 4)  # by zCDP 5.2215
+    4.8866
+    """
+    mu, target = checks.concrete_positive("gdp", gdp), _log_target(delta)
+    if _log_delta(mu, 0.0) <= target:
+        return 0.0
+    # There a = sqrt(2 log(1/delta)), and delta is at most Phi(-a) <= e^(-a^2/2) / 2.
+    return _crossing(lambda epsilon: _log_delta(mu, epsilon) > target, 0.0, mu * (mu / 2 + sqrt(-2 * target)))[1]
+
+
+def gdp_of(epsilon: float, *, delta: float) -> float:
+    """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, from below.
+
+    The least Gaussian noise for a budget has the standard deviation ``sensitivity / gdp_of(epsilon, delta=delta)``, and for each of
+    k statistics sqrt(k) times as much.
+
+    Args:
+        epsilon: positive.
+        delta: in (0, 1).
+
+    References:
+        Balle and Wang (2018), Algorithm 1.
+
+    >>> round(1 / gdp_of(1.0, delta=1e-6), 4)
+    4.2247
+    """
+    budget, target = checks.concrete_epsilon(epsilon), _log_target(delta)
+    low = budget / (sqrt(budget / 2 - target / 2) + sqrt(-target / 2))  # where mu^2/2 + mu sqrt(2 log(1/delta)) is epsilon
+    low *= 1 - _FEW_ULPS
+    return _crossing(lambda mu: _log_delta(mu, budget) <= target, low, 2 * low)[0]
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    """The logarithm of delta, rounded up."""
+    from scipy.special import erfcx, ndtr
+
+    slope = epsilon / mu
+    if slope > 1e150:
+        return -inf
+    a = slope - mu / 2 - _FEW_ULPS * (slope + mu / 2)
+    density = exp(-a * a / 2) / sqrt(2 * pi)
+    beyond = sqrt(pi / 2) * float(erfcx((a + mu) / sqrt(2)))
+    if a < -1:  # then mu is above 2, and no difference cancels
+        return min(log(float(ndtr(-a)) - density * beyond) + 16 * _FEW_ULPS, 0.0)
+    ratio = sqrt(pi / 2) * float(erfcx(a / sqrt(2)))
+    return log(ratio - beyond + 16 * _FEW_ULPS * ratio) - log(2 * pi) / 2 - a * a / 2 * (1 - _FEW_ULPS) + _FEW_ULPS
+
+
+def _log_target(delta: float) -> float:
+    """The logarithm of a delta, rounded down."""
+    return log(checks.concrete_delta(delta)) * (1 + _FEW_ULPS) - _FEW_ULPS
+
+
+def _crossing(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Halve [low, high], after it grew until its upper end is not below, to 15 digits."""
+    while is_below(high):
+        low, high = high, 2 * high
+    while high - low > 1e-15 * high:
+        middle = low + (high - low) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return low, high

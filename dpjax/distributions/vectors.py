@@ -1,0 +1,119 @@
+"""What the distributions on R^d around ``loc`` share whose density depends on a norm of the distance only."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.distributions.base import Distribution, compiled
+from dpjax.numerics.bisection import bisect
+
+_HALVINGS = 64
+
+
+class VectorDistribution:
+    """A batch of distributions on R^d, as a pytree: draws and points have the coordinates on a last axis of their own.
+
+    A subclass describes the density and the norm of ``Y - loc``; ``p`` says which norm: of L_p, from 1 to infinity.
+    """
+
+    p = 2.0
+
+    if TYPE_CHECKING:  # declared, not defined
+        loc: jax.Array
+
+        @property
+        def batch_shape(self) -> tuple[int, ...]:
+            """The broadcast shape of all parameters, without the axis of coordinates."""
+
+        def _log_density(self, r: jax.Array) -> jax.Array:
+            """Log-density of Y where the norm of Y - loc is r."""
+
+        def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
+            """P(norm <= r) and P(norm > r), each at full relative precision where it is small."""
+
+        def _norm_moment(self) -> jax.Array:
+            """The mean of the norm, of shape ``batch_shape``."""
+
+        def _norm_bound(self, survival: jax.Array) -> jax.Array:
+            """A number that the norm exceeds with at most this probability."""
+
+    @property
+    def dtype(self) -> Any:
+        """Float32 or float64, of every result."""
+        return self.loc.dtype
+
+    @property
+    def event_shape(self) -> tuple[int]:
+        """The shape of one vector, ``(d,)``."""
+        return (self.loc.shape[-1],)
+
+    @compiled
+    def log_prob(self, y: ArrayLike) -> jax.Array:
+        """Log-density of vectors ``(..., d)``, of the shape that their leading axes and ``batch_shape`` broadcast to."""
+        if jnp.shape(y)[-1:] != self.event_shape:
+            raise ValueError(f"y needs a last axis of {self.event_shape[0]} coordinates, got shape {jnp.shape(y)}.")
+        return self._log_density(norm(jnp.asarray(y) - self.loc, self.p))
+
+    def prob(self, y: ArrayLike) -> jax.Array:
+        """Density of vectors; see :meth:`log_prob`."""
+        return jnp.exp(self.log_prob(y))
+
+    @compiled
+    def norm_cdf(self, r: ArrayLike) -> jax.Array:
+        """P(norm of Y - loc <= r), at full relative precision for small r."""
+        r = jnp.asarray(r)
+        return jnp.where(r > 0, self._norm_tails(jnp.maximum(r, 0.0))[0], 0.0)
+
+    @compiled
+    def norm_survival(self, r: ArrayLike) -> jax.Array:
+        """P(norm of Y - loc > r), at full relative precision for large r: the probability of an error above r."""
+        r = jnp.asarray(r)
+        return jnp.where(r > 0, self._norm_tails(jnp.maximum(r, 0.0))[1], 1.0)
+
+    @compiled
+    def norm_quantile(self, p: ArrayLike) -> jax.Array:
+        """The inverse of :meth:`norm_cdf`: the radius of the ball around ``loc`` of probability p; NaN outside [0, 1]."""
+        p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
+        inside = (p > 0) & (p < 1)
+        safe = jnp.where(inside, p, 0.5)
+
+        def is_below(r: jax.Array) -> jax.Array:
+            below, above = self._norm_tails(r)
+            return jnp.where(safe < 0.5, below < safe, above > 1 - safe)
+
+        high = jnp.broadcast_to(self._norm_bound(1 - safe), p.shape)
+        low, high = bisect(is_below, jnp.zeros_like(high), high, _HALVINGS)
+        return jnp.where(inside, low + (high - low) / 2, jnp.where(p == 0, 0.0, jnp.where(p == 1, jnp.inf, jnp.nan)))
+
+    @compiled
+    def mean_norm_error(self) -> jax.Array:
+        """E[norm of Y - loc], of shape ``batch_shape``."""
+        return jnp.broadcast_to(self._norm_moment(), self.batch_shape)
+
+    __repr__ = Distribution.__repr__
+
+    def _points(self, name: str, value: ArrayLike) -> jax.Array:
+        return checks.float_array(name, value).astype(self.dtype)
+
+
+def norm(vectors: jax.Array, p: float) -> jax.Array:
+    """The L_p norm over the last axis, for p from 1 to infinity, without overflow of powers.
+
+    >>> float(norm(jnp.array([3.0, 4.0]), 2.0)), float(norm(jnp.array([3.0, -4.0]), float("inf")))
+    (5.0, 4.0)
+    """
+    size = jnp.abs(vectors)
+    if p == 1:
+        return jnp.sum(size, axis=-1)
+    largest = jnp.max(size, axis=-1)
+    if p == inf:
+        return largest
+    unit = jax.lax.stop_gradient(jnp.where((largest > 0) & (largest < jnp.inf), largest, 1.0))
+    total = jnp.sum((size / unit[..., None]) ** p, axis=-1)
+    return unit * jnp.where(total > 0, jnp.where(total > 0, total, 1.0) ** (1 / p), 0.0)
