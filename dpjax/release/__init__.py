@@ -39,8 +39,13 @@ another distribution.
 number y beside the value has the cost of the level that reaches it, the value 1 - c; these costs change by at most 1 between
 neighbours, by the same three cases. ``permute_and_flip.py`` says how it is drawn, on the host, as exactly as the rest.
 
+**Metric privacy**: :func:`metric_laplace` answers linear queries with discrete Laplace noise, :func:`metric_choice` and
+:func:`small_db` choose by integer scores; rates are the exact quotients of budgets and changes (``metric.py``).
+
 **What is not covered**: see :func:`median`.
 """
+
+import importlib
 
 from dpjax.release import deprecated as _deprecated
 from dpjax.release.api import (
@@ -70,12 +75,15 @@ __all__ = [
     "maximum",
     "mean",
     "median",
+    "metric_choice",
+    "metric_laplace",
     "mode",
     "nonnegative_sum",
     "order_statistic",
     "quantile",
     "recursive_quantiles",
     "release_choice",
+    "small_db",
     "sum",
     "user_sum",
 ]
@@ -86,4 +94,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
+    if name in ("metric_choice", "metric_laplace", "small_db"):  # they load metric_privacy
+        return getattr(importlib.import_module("dpjax.release.metric"), name)
     return _deprecated.renamed(name)
