@@ -21,7 +21,7 @@ def test_the_digits_make_a_geometric_number(rate):
     digits = digits_of(rate)
     assert rate * 2**digits >= 32
     ones = np.array([threshold(rate, j) for j in range(digits)]) / 2**32
-    for number in [*range(20), int(3 / rate), int(9 / rate)]:
+    for number in [*range(min(16, 2**digits)), int(3 / rate), int(6 / rate)]:
         bits = number >> np.arange(digits) & 1
         found = np.prod(np.where(bits == 1, ones, 1 - ones))
         law, wrong = (-np.expm1(-r) * np.exp(-r * number) for r in (float(rate), 1.001 * float(rate)))
