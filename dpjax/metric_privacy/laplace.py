@@ -63,9 +63,15 @@ class LaplaceAnswers:
         return laplace(around, 1.0, sensitivity=jnp.where(has_noise, self.scales, 1.0))
 
     def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-        """Draw all answers, of shape ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`."""
-        draws = self.noisy().sample(key, shape)
-        return self._choose(self.values + draws, self.values)
+        """Draw all answers, of shape ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`.
+
+        A draw is NaN where floats of its size are farther apart than the scale, as the sum would look like an answer without noise:
+        in float32, answers above 8 million scales. That is decided by the rounded draw, not by the answer, so that it gives nothing
+        away. Such answers need float64, ``dpjax.release``, or queries less what all records have in common.
+        """
+        found = self.values + self.noisy().sample(key, shape)
+        finest = float(jnp.finfo(found.dtype).eps) * jnp.abs(found)
+        return self._choose(jnp.where(finest > self.scales, jnp.nan, found), self.values)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log-density of each answer at ``y``, which broadcasts against ``batch_shape``; the joint one is the sum over queries."""
@@ -152,7 +158,7 @@ def metric_laplace(
         d-private for the metric's relation: one record moved from i to j (``"swap"``: N, the queries and the number of records n
         are public), changes no probability by more than exp(d(i, j)); with the null record in the universe (``"add_remove"``) n is
         private too. Under swap the count of all records is answered exactly. Float draws are simulations: their low-order bits
-        depend on the answer.
+        depend on the answer, and an answer too large for its noise is NaN (see :meth:`LaplaceAnswers.sample`).
 
     References:
         Kamalaruban et al. (2020), Theorem 1 and equation (5) with c * Q' = Q.

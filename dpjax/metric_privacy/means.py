@@ -10,15 +10,22 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.metric_privacy.loads import one_query
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries, with_public_n
+from dpjax.metric_privacy.preprocessing import (
+    FittedQueries,
+    Loss,
+    alike,
+    allowed,
+    envelopes,
+    fit_queries,
+    scale_worth_its_noise,
+    with_public_n,
+)
 from dpjax.metric_privacy.scales import common_scales
-from dpjax.numerics.bisection import bisect
 
 
 class FittedMeans(NamedTuple):
@@ -111,7 +118,6 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
 @jax.jit
 def _fit_marginals(u: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
     reach = n[..., None, None] * metric.budgets
-    apart = u[..., :, None] - u[..., None, :]
     rounding = 1 + 2 * jnp.finfo(u.dtype).eps
 
     def scale_of(values: jax.Array) -> jax.Array:
@@ -119,28 +125,9 @@ def _fit_marginals(u: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
         return common_scales(values[..., None, :], metric)[..., 0] / n * rounding
 
     closed = scale_of(u)
-
-    def allowed(c: jax.Array) -> jax.Array:
-        """C n d of each pair, for c = 0 too; infinite without a budget limit."""
-        return jnp.where(reach == jnp.inf, jnp.inf, c[..., None, None] * jnp.where(reach == jnp.inf, 0.0, reach))
-
-    def worth_it(c: jax.Array) -> jax.Array:
-        """Whether more noise than c removes more error: the pair that exceeds most gives more than 1 of error for 1 of noise."""
-        over = jnp.abs(apart) - allowed(c)
-        most = jnp.max(over, axis=(-2, -1), keepdims=True)
-        slope = jnp.max(jnp.where(over == most, reach, 0.0), axis=(-2, -1)) / 2
-        return (slope > 1) & (most[..., 0, 0] > 0)
-
-    # Where a pair of budget 0 is told apart, the closed form is infinite; noise above the spread of the values is never worth it.
-    top = jnp.minimum(closed, jnp.max(jnp.abs(apart), axis=(-2, -1)))
-    _, c = bisect(worth_it, jnp.zeros_like(top), top, 2 * int(np.finfo(u.dtype).nmant))
-    reached = allowed(c)
-    error = jnp.maximum(jnp.max(jnp.abs(apart) - reached, axis=(-2, -1)), 0.0) / 2
-    least = jnp.max(u[..., None, :] - error[..., None, None] - reached, axis=-1)
-    most = jnp.min(u[..., None, :] + error[..., None, None] + reached, axis=-1)
-    one = jnp.argmax(metric.budgets == 0, axis=-1).astype(jnp.int32)
-    fitted = (least + most) / 2
-    fitted = jnp.take_along_axis(fitted, jnp.broadcast_to(one, fitted.shape), axis=-1)
+    c = scale_worth_its_noise(u, reach, jnp.ones_like(closed), closed, "worst_element")[..., None, None]
+    above, below = envelopes(u, allowed(c, reach))
+    fitted = alike((above + below) / 2, metric.budgets)
     scale = scale_of(fitted)
 
     objective = jnp.max(jnp.abs(fitted - u), axis=-1) + scale

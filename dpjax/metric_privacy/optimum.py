@@ -34,9 +34,8 @@ def best_scales(
     size = weights * unit**power
     w = size / jnp.max(size, axis=-1, keepdims=True)
     start = jnp.where(alive, unit / others[0], 0.0)
-    scaled = jax.lax.stop_gradient((shared / unit[..., None], metric, w, alive, start))
-    v, multipliers, first, second = jax.lax.stop_gradient(_exchange(*scaled, power))
-    rows = _constraints(shared / unit[..., None], metric, first, second)
+    v, multipliers, first, second = jax.lax.stop_gradient(_exchange(shared, unit, metric, w, alive, start, power))
+    rows = _constraints(shared, unit, metric, first, second)
     v = _implicit(v, multipliers, rows, w, alive, power)
     best = within_budgets(values, unit / jnp.where(alive, v, 1.0), alone, metric)
 
@@ -57,14 +56,17 @@ def best_scales(
     return best, jax.lax.stop_gradient(jnp.where(jnp.any(alive, axis=-1), jnp.maximum(gap, 0.0), nothing))
 
 
-def _constraints(shared: jax.Array, metric: Metric, first: jax.Array, second: jax.Array) -> jax.Array:
-    """|dQ_k| / d for pairs of elements ``(..., M)``: a row of ``(..., M, K)`` for each."""
+def _constraints(shared: jax.Array, unit: jax.Array, metric: Metric, first: jax.Array, second: jax.Array) -> jax.Array:
+    """|dQ_k| / unit_k / d for pairs of elements ``(..., M)``: a row of ``(..., M, K)`` for each.
+
+    Differences come first: those of quotients would be mostly rounding where a query has a large constant in it.
+    """
     one, other = (jnp.take_along_axis(shared, index[..., None, :], axis=-1) for index in (first, second))
-    return jnp.swapaxes(ratio(jnp.abs(one - other), metric.pairs(first, second)[..., None, :]), -1, -2)
+    return jnp.swapaxes(ratio(jnp.abs(one - other) / unit[..., None], metric.pairs(first, second)[..., None, :]), -1, -2)
 
 
 def _exchange(
-    shared: jax.Array, metric: Metric, w: jax.Array, alive: jax.Array, start: jax.Array, power: int
+    shared: jax.Array, unit: jax.Array, metric: Metric, w: jax.Array, alive: jax.Array, start: jax.Array, power: int
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The optimum v, multipliers, and the pairs that they belong to: solve for some pairs, add those that this overspends."""
     n, k, batch = metric.size, shared.shape[-2], start.shape[:-1]
@@ -75,7 +77,7 @@ def _exchange(
     def steepest(carry: tuple, index: jax.Array, apart: jax.Array, rows: jax.Array) -> tuple:
         """The pair that bounds each query alone."""
         most, i, j = carry
-        need = ratio(apart, rows[..., None, :, :]).reshape(*batch, k, -1)
+        need = ratio(apart / per_pair(unit), rows[..., None, :, :]).reshape(*batch, k, -1)
         at = jnp.argmax(need, axis=-1).astype(jnp.int32)
         here = jnp.max(need, axis=-1)
         return jnp.maximum(most, here), jnp.where(here > most, index[at // n], i), jnp.where(here > most, at % n, j)
@@ -88,7 +90,7 @@ def _exchange(
 
         def step(carry: tuple, index: jax.Array, apart: jax.Array, rows: jax.Array) -> tuple:
             loads, partner = carry
-            together = ratio(jnp.sum(per_pair(v) * apart, axis=-3), rows)
+            together = ratio(jnp.sum(per_pair(v / unit) * apart, axis=-3), rows)
             together = jnp.where(columns > index[:, None], together, 0.0)
             at = (*((jnp.int32(0),) * len(batch)), index[0])
             here = jnp.argmax(together, axis=-1).astype(jnp.int32)
@@ -114,7 +116,7 @@ def _exchange(
         first, second = (
             jnp.take_along_axis(jnp.concatenate(pool, axis=-1), kept, axis=-1) for pool in ((first, every), (second, partner))
         )
-        v, multipliers = _interior_point(_constraints(shared, metric, first, second), w, alive, start, power)
+        v, multipliers = _interior_point(_constraints(shared, unit, metric, first, second), w, alive, start, power)
         found = (v, multipliers, first, second, *heaviest(v))
         kept_on = [jnp.where(unfinished, new, old) for new, old in zip(found, carry[2:], strict=True)]
         return count + 1, unfinished & (jnp.max(kept_on[4], axis=-1, keepdims=True) > tolerance), *kept_on

@@ -42,8 +42,13 @@ neighbours, by the same three cases. ``permute_and_flip.py`` says how it is draw
 **Several quantiles**: :func:`joint_quantiles` (``joint_quantiles.py``) and :func:`recursive_quantiles`; two of the former are a
 :func:`confidence_interval`.
 
+**Metric privacy**: :func:`metric_laplace` answers linear queries with discrete Laplace noise, :func:`metric_choice` and
+:func:`small_db` choose by integer scores; rates are the exact quotients of budgets and changes (``metric.py``).
+
 **What is not covered**: see :func:`median`.
 """
+
+import importlib
 
 from dpjax.release import deprecated as _deprecated
 from dpjax.release.api import (
@@ -78,12 +83,15 @@ __all__ = [
     "maximum",
     "mean",
     "median",
+    "metric_choice",
+    "metric_laplace",
     "mode",
     "nonnegative_sum",
     "order_statistic",
     "quantile",
     "recursive_quantiles",
     "release_choice",
+    "small_db",
     "sum",
     "user_sum",
 ]
@@ -94,4 +102,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
+    if name in ("metric_choice", "metric_laplace", "small_db"):  # they load metric_privacy
+        return getattr(importlib.import_module("dpjax.release.metric"), name)
     return _deprecated.renamed(name)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -29,6 +29,9 @@ from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.down import check_shift
 from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
 
+if TYPE_CHECKING:
+    from dpjax.metric_privacy.guarantees import MetricGuarantee
+
 Definition = Literal["linear", "lower"]
 EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
 
@@ -42,13 +45,13 @@ class Release:
         multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates and of
             floats, their numbers.
         resolution: what all values are multiples of; None for candidates and floats.
-        guarantee: what all draws of one row cost together.
+        guarantee: what all draws of one row cost together; with metric privacy, for every pair of elements.
     """
 
     values: np.ndarray
     multiples: np.ndarray
     resolution: Fraction | None
-    guarantee: Guarantee
+    guarantee: Guarantee | MetricGuarantee
 
     @property
     def draws(self) -> int:
@@ -63,8 +66,10 @@ class Release:
         ([[3.0]], 1.0)
         """
         step = None if self.resolution is None else str(self.resolution)
-        cost: dict[str, Any] = {"epsilon": self.guarantee.epsilon, "bounded_range": self.guarantee.bounded_range}
-        cost |= {"neighbors": self.guarantee.neighbors, "promise": str(self.guarantee)}
+        known = self.guarantee
+        plain = known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
+        cost: dict[str, Any] = {"epsilon": plain.epsilon, "bounded_range": plain.bounded_range}
+        cost |= {"neighbors": plain.neighbors, "promise": str(known)}
         return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
 
     def to_json(self) -> str:

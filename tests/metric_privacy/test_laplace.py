@@ -135,6 +135,18 @@ def test_the_distribution_of_draws():
         assert_rejected(standard * 1.2, laplace_cdf)
 
 
+def test_no_draw_is_silently_without_noise():
+    scales = jnp.array([0.2, 0.2, 8.0, 0.0])
+    values = jnp.array([1e5, 5e7, 5e7, 5e7])
+    draws = np.asarray(jax.jit(lambda d: d.sample(jax.random.key(0), (200,)))(LaplaceAnswers(values, scales)))
+    assert np.isnan(draws[:, 1]).all()
+    assert np.unique(draws[:, 0]).size > 50  # steps of 1/128
+    assert np.unique(draws[:, 2]).size > 5  # steps of 4
+    assert (draws[:, 3] == 5e7).all()
+    added = np.float32(5e7) + 0.2 * np.random.default_rng(0).laplace(size=200).astype(np.float32)
+    assert np.unique(added).size == 1  # control: floats that are just added up
+
+
 def laplace_cdf(z):
     return np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
 

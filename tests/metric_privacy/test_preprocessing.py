@@ -3,7 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import optimize
 
+from dpjax.metric_privacy.means import fit_marginals, fit_statistics
 from dpjax.metric_privacy.metrics import from_budgets
 from dpjax.metric_privacy.points import from_points
 from dpjax.metric_privacy.preprocessing import BIASES, LOSSES, fit_queries
@@ -69,34 +71,68 @@ def test_within_the_budgets_and_never_worse(loss, bias, x64):
             assert (np.asarray(fit.objective) < 0.9 * np.asarray(fit.closed_form)).mean() > 0.5
 
 
+def linear_program(values, budgets, n):
+    """The least n ||G - Q||_1 + c for K = 1, entrywise."""
+    size = len(values)
+    first, second = np.triu_indices(size, 1)
+    apart = np.eye(size)[first] - np.eye(size)[second]
+    zeros = np.zeros((len(first), size))
+    limit = -budgets[first, second][:, None]
+    a = np.block(
+        [
+            [apart, limit, zeros],
+            [-apart, limit, zeros],
+            [np.eye(size), np.zeros((size, 1)), -np.eye(size)],
+            [-np.eye(size), np.zeros((size, 1)), -np.eye(size)],
+        ]
+    )
+    return optimize.linprog(
+        np.concatenate([np.zeros(size), [1.0], n * np.ones(size)]),
+        A_ub=a,
+        b_ub=np.concatenate([np.zeros(2 * len(first)), values, -values]),
+        bounds=[(None, None)] * size + [(0, None)] * (size + 1),
+    ).fun
+
+
 @pytest.mark.slow
 def test_one_query_comes_near_a_linear_program(x64):
-    optimize = pytest.importorskip("scipy.optimize")
     rng = np.random.default_rng(8)
-    size = instances.N
     values, budgets = instances.queries(10, "real", rng)[:, :1], instances.metrics(10, "plain", rng) * 0.2
     fit = fit_queries(values, from_budgets(budgets), num_records=3.0, loss="absolute")
-    first, second = np.triu_indices(size, 1)
     for row in range(10):
-        apart = np.eye(size)[first] - np.eye(size)[second]
-        zeros = np.zeros((len(first), size))
-        limit = -budgets[row][first, second][:, None]
-        a = np.block(
-            [
-                [apart, limit, zeros],
-                [-apart, limit, zeros],
-                [np.eye(size), np.zeros((size, 1)), -np.eye(size)],
-                [-np.eye(size), np.zeros((size, 1)), -np.eye(size)],
-            ]
-        )
-        b = np.concatenate([np.zeros(2 * len(first)), values[row, 0], -values[row, 0]])
-        best = optimize.linprog(
-            np.concatenate([np.zeros(size), [1.0], 3 * np.ones(size)]),
-            A_ub=a,
-            b_ub=b,
-            bounds=[(None, None)] * size + [(0, None)] * (size + 1),
-        ).fun
-        assert 1 - 1e-6 < float(fit.objective[row]) / best < 1.03
+        assert 1 - 1e-6 < float(fit.objective[row]) / linear_program(values[row, 0], budgets[row], 3) < 1.03
+
+
+def twins(count, apart, seed=3):
+    """Points in the unit square, two of them so far apart, and a query that tells them apart."""
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(size=(count, 6, 2))
+    points[:, 1] = points[:, 0] + [apart, 0]
+    return from_points(points, epsilon=1.0), rng.uniform(size=(count, 1, 6))
+
+
+def test_elements_that_are_almost_one_do_not_spoil_the_rest():
+    metric, values = twins(6, 1e-6)
+    n = np.array([1.0, 10.0, 100.0, 1.0, 10.0, 100.0])
+    fit = fit_queries(values, metric, num_records=n, loss="absolute")
+    budgets = np.asarray(metric.dense().budgets, np.float64)
+    best = np.array([linear_program(*row) for row in zip(values[:, 0], budgets, n, strict=True)])
+    ratio = np.asarray(fit.objective) / best
+    assert ratio.min() > 1 - 1e-3
+    assert ratio.max() < 1.1
+    assert (np.asarray(fit.closed_form) > 100 * best).all()  # what the queries as they were asked would cost
+    assert (instances.loads(np.asarray(fit.queries), np.asarray(fit.scales), budgets) <= 1 + 1e-6).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [1e-8, 1e-6, 1e-4])
+def test_statistics_cost_no_more_than_marginals_with_elements_that_are_almost_one(apart):
+    metric, values = twins(8, apart)
+    for n in (1.0, 30.0, 1000.0):
+        marginals = fit_marginals(values[:, 0], metric, num_records=n)
+        fit = fit_statistics(values, metric, num_records=n, loss="absolute")
+        assert (np.asarray(fit.objective) <= 1.05 * np.asarray(marginals.objective)).all()
+        assert (np.asarray(fit.closed_form) > 5 * np.asarray(marginals.objective)).any()
 
 
 @pytest.mark.slow

@@ -176,6 +176,21 @@ def test_shortest_paths_instead_of_long_budgets_change_nothing(x64):
         np.testing.assert_allclose(own, others, rtol=1e-9)
 
 
+def test_the_certificate_is_true_in_float32_whatever_is_added_to_a_query():
+    """The same scales are allowed for queries less a constant: the exact difference of floats this near each other."""
+    rng = np.random.default_rng(0)
+    metric = from_points(rng.uniform(0, 10, (N, 2)), epsilon=1.0)
+    plain = rng.uniform(size=(1, K, N)).astype(np.float32)
+    offsets = np.array([0.0, 1e3, 1e5, 1e6]).reshape(4, 1, 1) * np.array([[1.0], [0.0], [-1.0]])
+    moved = (plain + offsets).astype(np.float32)
+    best = optimal_scales(np.stack([moved, moved - moved[..., :1]]), metric)
+    sizes, gap = np.sum(np.asarray(best.scales, np.float64) ** 2, axis=-1), np.asarray(best.gap)
+    assert (sizes[0] <= sizes[1] * (1 + gap[0])).all()
+    assert (sizes[1] <= sizes[0] * (1 + gap[1])).all()
+    assert gap.max() < 1e-3
+    assert not (1.002 * sizes[0] <= sizes[1] * (1 + gap[0])).any()  # control: scales 0.1 % too large are seen
+
+
 @pytest.mark.slow
 def test_with_the_null_record_in_the_universe_a_count_needs_noise():
     metric = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)

@@ -1,0 +1,103 @@
+"""Discrete Laplace noise, drawn exactly: P(z) = tanh(lam/2) e^(-lam abs(z)) for integers z, with a rational rate lam.
+
+It is the difference of two geometric numbers G, P(G = g) = (1 - e^-lam) e^(-lam g). The binary digits of G are independent, since
+e^(-lam g) is a product over them: digit j is 1 with probability 1 / (1 + e^(lam 2^j)), and what is above ``digits`` of them is
+geometric again, with the rate lam 2^digits, which is at least 32: it is 0 except with probability e^-32, and then counted one trial
+at a time. A word decides a digit unless it equals the first 32 bits of its probability; a draw with such a word is made anew on the
+host, which reads on in the same uniforms (``exact.py``). Nothing is truncated.
+
+Privacy: integers a and a' apart by s give P(z - a) <= e^(lam s) P(z - a') for every z.
+
+References: Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism; Canonne, Kamath and Steinke (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpjax.release.exact import Bits, More
+from dpjax.release.sampler import Draw
+from dpjax.release.tables import digit_probability, exponential, floor_of
+from dpjax.release.words import draw_lanes
+
+_SURE = 32  # the rate from where on a geometric number is 0, but for a word of 0
+_ROLES = 2**16  # of one geometric number: its digits, then the trials above them
+
+
+def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> np.ndarray:
+    """Draw noise ``(draws, rows, K)``, int64, with one rate for each of the K.
+
+    Raises:
+        ValueError: a rate outside [2^-40, 2^20].
+    """
+    for rate in rates:
+        if not Fraction(1, 2**40) <= rate <= 2**20:
+            raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
+    k, digits = len(rates), digits_of(min(rates))
+    table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
+
+    def on_device(some: slice, words: Any) -> Draw:
+        cells, certified = decide(table[:, np.arange(some.start, some.stop) % k], np.asarray(words))
+        return Draw(cells, certified)  # type: ignore[arg-type]  # 64 bits: NumPy's, whatever JAX's precision is
+
+    def on_host(row: int, words: list[int], more: More) -> int:
+        return exact_noise(rates[row % k], digits, words, more)
+
+    found = draw_lanes(rows * k, draws, 1, 2 * (digits + 1), on_device, on_host)
+    return found.reshape(draws, rows, k)
+
+
+def digits_of(rate: Fraction) -> int:
+    """How many binary digits have a word of their own."""
+    return max((_SURE * rate.denominator // rate.numerator).bit_length(), 0)
+
+
+def threshold(rate: Fraction, j: int) -> int:
+    """The first 32 bits of the probability that digit j is 1."""
+    x = rate * 2**j
+    if x > 2 * _SURE:
+        return 0
+    mantissa, scale = floor_of(partial(digit_probability, x, 0), 32)
+    return mantissa >> (scale - 32)
+
+
+def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The noise that words ``(2 (digits + 1), draws, lanes)`` decide, int64, and whether they do.
+
+    ``table`` has the thresholds ``(digits + 1, lanes)``; that above the digits is 0: its word certifies unless it is 0 as well.
+    """
+    digits = table.shape[0] - 1
+    halves = words.reshape(2, digits + 1, *words.shape[1:])
+    certified = ~np.any(halves == table[None, :, None, :], axis=(0, 1))
+    ones = (halves[:, :digits] < table[:digits, None, :]).astype(np.int64)
+    numbers = np.sum(ones << np.arange(digits).reshape(-1, 1, 1), axis=1)
+    return numbers[0] - numbers[1], certified
+
+
+def exact_noise(rate: Fraction, digits: int, words: Sequence[int], more: More) -> int:
+    """The noise that the uniforms stand for, whatever it takes: those beginning with the words, and those that follow."""
+    each = digits + 1
+    return _exact_geometric(rate, digits, words[:each], more, 0) - _exact_geometric(rate, digits, words[each:], more, _ROLES)
+
+
+def _exact_geometric(rate: Fraction, digits: int, words: Sequence[int], more: More, role: int) -> int:
+    low = sum(_happens(rate * 2**j, Bits(words[j : j + 1], role + j, more), digit=True) << j for j in range(digits))
+    above, uniform = 0, Bits(words[digits:], role + digits, more)
+    while _happens(rate * 2**digits, uniform, digit=False):
+        above += 1
+        uniform = Bits([], role + digits + above, more)
+    return (above << digits) + low
+
+
+def _happens(x: Fraction, uniform: Bits, *, digit: bool) -> bool:
+    """Whether a uniform is below 1 / (1 + e^x), for a digit, or e^-x."""
+    while uniform.value == 0 and uniform.count < x:
+        uniform.read()
+    if uniform.value and x > uniform.count:  # at least 2^-count, which is more than e^-x
+        return False
+    return uniform.below(partial(digit_probability, x, 0) if digit else partial(exponential, x))

@@ -1,0 +1,312 @@
+"""Releases with metric privacy, drawn exactly: noisy answers of linear queries, and selections by integer scores.
+
+Queries are rounded to multiples of a public resolution, so that answers of integer counts are integers. One record that moves from
+element i to j changes answer k by m_ki - m_kj, and
+
+* discrete Laplace noise of rates lam_k (``discrete_laplace.py``) loses sum_k lam_k |m_ki - m_kj|, a rational number, which is at
+  most d(i, j) for every pair: rates are divided by the largest load, as Fractions;
+* a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r is what the move adds to the
+  score of r (the argument is at the head of ``metric_privacy/exponential.py``): lam is the least quotient, as a Fraction.
+
+Budgets are the exact values of the metric's floats. The distributions are those that ``dpjax.metric_privacy`` simulates, but for
+the grid. What is not covered: see :func:`dpjax.release.median`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.checks import Resolution
+from dpjax.metric_privacy.exponential import guarantee as guarantee_of_choice
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
+from dpjax.metric_privacy.small_database import small_databases
+from dpjax.release.api import Release
+from dpjax.release.candidates import release_choice
+from dpjax.release.discrete_laplace import draw_discrete_laplace
+from dpjax.release.grid import as_array, is_integer, values_of, without_axes
+from dpjax.release.records import refuse_traces
+from dpjax.release.tables import MOST_LEVELS
+
+_MOST = 2**62
+
+
+def metric_laplace(
+    x: Any,
+    queries: ArrayLike,
+    metric: Metric,
+    *,
+    resolution: Resolution,
+    strategy: Strategy = "optimal",
+    scales: ArrayLike | OptimalScales | None = None,
+    draws: int = 1,
+) -> Release:
+    """Release noisy answers of linear queries, with discrete Laplace noise on the multiples of a public resolution.
+
+    Args:
+        x: histograms ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
+        queries: ``(K, N)``, public; they are rounded to multiples of the resolution, and the answers are those of the rounded ones.
+        metric: one metric on the N elements, concrete.
+        resolution: public, well below the scales of the noise; for counts it is 1.
+        strategy: as for :func:`dpjax.metric_privacy.metric_laplace`.
+        scales: the scales of the noise, ``(K,)``, or what :func:`dpjax.metric_privacy.optimal_scales` gave.
+        draws: how many of each answer; each costs the metric.
+
+    Returns:
+        A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a :class:`dpjax.metric_privacy.MetricGuarantee`.
+
+    Raises:
+        TypeError: under a trace; counts that are not integers.
+        ValueError: a bad public parameter; a query that tells apart elements of budget 0; scales that overspend; noise below
+            2^-20 or above 2^40 times the resolution.
+
+    Privacy:
+        d-private under the relation of the metric, exactly: the load of the rates is at most 1 in rational arithmetic, and of the
+        rates that a strategy gives it is 1. A query that tells no protected pair apart is answered without noise, as n is public
+        then. Public: all parameters and the shape of ``x``.
+
+    References:
+        Kamalaruban et al. (2020), Theorem 1, with the noise of Ghosh, Roughgarden and Sundararajan (2009).
+
+    >>> from dpjax.metric_privacy import from_points
+    >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=8.0)
+    >>> found = metric_laplace([400, 250, 350], [[0, 0, 1], [1, 1, 1]], metric, resolution=1)
+    >>> abs(found.values[0, 0] - 350) < 20, found.values[0, 1]
+    (np.True_, np.float64(1000.0))
+    """
+    refuse_traces(x)
+    step, number = checks.resolution(resolution, (), 1), checks.static_integer("draws", draws, 1)
+    whole, integers, budgets = _public(queries, metric, step)
+    given = scales.scales if isinstance(scales, OptimalScales) else scales
+    wanted = noise_scales(_as_floats(integers, metric, step), metric, strategy=strategy) if given is None else given
+    rates = exact_rates(np.asarray(wanted, np.float64), whole, budgets, step, most=given is None)
+    counts = _counts(x, integers.shape[-1])
+    answers = _answers(integers, counts)
+    noisy = [k for k, rate in enumerate(rates) if rate is not None]
+    rows = math.prod(answers.shape[:-1])
+    found = np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
+    if noisy:
+        found[..., noisy] += draw_discrete_laplace([rate for rate in rates if rate is not None], rows, number)
+    multiples = np.clip(found, -_MOST, _MOST).astype(np.int64).reshape(number, *answers.shape)
+    return Release(values_of(multiples, step), multiples, step, number * MetricGuarantee(metric))
+
+
+def metric_choice(
+    x: Any, metric: Metric, *, weights: ArrayLike, resolution: Resolution, total: int | None = None, draws: int = 1
+) -> Release:
+    """Release one of R candidates by scores that are linear in a histogram, the exponential mechanism of metric privacy.
+
+        P(r) proportional to e^(lam <w_r, x>),   lam the least of d(i, j) / (max_r g_r - min_r g_r),   g_r = w_rj - w_ri
+
+    with weights in multiples of the resolution, and lam at most 32.
+
+    Args:
+        x: histograms ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
+        metric: one metric on the N elements, concrete.
+        weights: ``(R, N)``, public, rounded to multiples of the resolution.
+        resolution: public; n times the largest difference between two candidates is at most 2^24 multiples of it.
+        total: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
+        draws: how many from each histogram; each costs the metric.
+
+    Returns:
+        A :class:`Release` whose values are numbers of candidates, 0, ..., R - 1, of shape ``(draws, ...)``.
+
+    Raises:
+        TypeError: under a trace; counts that are not integers.
+        ValueError: a bad public parameter; no protected pair changes the differences of scores, or one of budget 0 does.
+
+    Privacy:
+        d-private and of range d, exactly. Scores stay within a public range: where n is private they are clamped to what
+        ``total`` records can reach, for which the range of the g_r takes in 0. Public: all parameters and the shape of ``x``,
+        and n under swap.
+
+    References:
+        Kamalaruban et al. (2020), Theorem 3; :func:`dpjax.metric_privacy.linear_selection`, which simulates it.
+
+    >>> from dpjax.metric_privacy import from_budgets
+    >>> metric = from_budgets([[0.0, 8.0], [8.0, 0.0]])
+    >>> metric_choice([30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1).multiples.tolist()  # the commoner element
+    [0]
+    """
+    refuse_traces(x)
+    step = checks.resolution(resolution, (), 1)
+    whole, integers, budgets = _public(weights, metric, step)
+    counts = _counts(x, integers.shape[-1])
+    n, may_exceed = _public_total(counts, metric, total), total is not None
+    whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # the same for all candidates
+
+    def change(i: int, j: int) -> int:
+        g = [*(whole[:, j] - whole[:, i]), *([0] if may_exceed else [])]
+        return int(max(g) - min(g))
+
+    rate = least_ratio(change, budgets)
+    return _choice(_answers(integers, counts), rate, [n * int(np.min(whole)), 0], metric, draws)
+
+
+def small_db(
+    x: Any, queries: ArrayLike, metric: Metric, *, size: int, resolution: Resolution, total: int | None = None, draws: int = 1
+) -> Release:
+    """Release a small database of ``size`` records by the exponential mechanism, for the answers of linear queries.
+
+        P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),   lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
+
+    Args:
+        x: a histogram ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
+        queries: ``(K, N)``, public, rounded to multiples of the resolution.
+        metric: one metric on the N elements, concrete.
+        size: m, the number of records of a small database.
+        resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^24 multiples of it.
+        total: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
+        draws: how many from each histogram; each costs the metric.
+
+    Returns:
+        A :class:`Release` whose values are rows of :func:`dpjax.metric_privacy.small_databases`; ``n/m`` times the answers there
+        are the answers to all queries.
+
+    Raises:
+        TypeError: under a trace; counts that are not integers.
+        ValueError: a bad public parameter; too many databases or multiples.
+
+    Privacy:
+        d-private and of range d, exactly. Public: all parameters, the shape of ``x``, and n under swap.
+
+    References:
+        Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, repaired as :func:`dpjax.metric_privacy.small_db`.
+
+    >>> from dpjax.metric_privacy import from_budgets, small_databases
+    >>> metric = from_budgets([[0.0, 40.0], [40.0, 0.0]])
+    >>> small_databases(2, 4)[small_db([10, 30], [[0, 1]], metric, size=4, resolution=1).multiples].tolist()
+    [[1, 3]]
+    """
+    refuse_traces(x)
+    step, m = checks.resolution(resolution, (), 1), checks.static_integer("size", size, 1)
+    whole, integers, budgets = _public(queries, metric, step)
+    counts = _counts(x, integers.shape[-1])
+    n = _public_total(counts, metric, total)
+    unit = math.gcd(n, m) or 1
+    databases = small_databases(metric.size, m).astype(object)
+    found = _answers(integers, counts)  # of null records it is 0
+    synthetic = databases @ whole.T  # (R, K)
+    misses = np.abs(found[..., None, :] * (m // unit) - synthetic * (n // unit))
+    scores = -np.max(misses, axis=-1)
+    worst = max(int(np.max(row) - np.min(row)) for row in whole) * n * (m // unit)
+    rate = least_ratio(lambda i, j: 2 * (m // unit) * max(abs(whole[:, i] - whole[:, j])), budgets)
+    return _choice(scores, rate, [-worst, 0], metric, draws)
+
+
+def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
+    """Return rates of the noise of integer queries ``(K, N)`` whose load is at most 1 exactly; None for no noise.
+
+    Args:
+        scales: ``(K,)``.
+        whole: the queries as integers, with the null record.
+        budgets: float64 ``(N, N)``.
+        step: the resolution.
+        most: whether to use budgets up, so that the load is 1.
+    """
+    if scales.shape != (whole.shape[0],) or not np.all(scales >= 0):
+        raise ValueError(f"{whole.shape[0]} queries need as many scales, not negative, got {scales}.")
+    if np.any(np.isinf(scales)):
+        raise ValueError("a query tells apart elements of budget 0, and has no answer: leave it out, or take fit_queries.")
+    given = [None if c == 0 else _short(step / Fraction(float(c))) for c in scales]
+    silent = [k for k, rate in enumerate(given) if rate is None]
+    if silent and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0:
+        raise ValueError("a scale of 0 needs a query that, rounded to the resolution, tells no protected pair apart.")
+    noisy = [(k, rate) for k, rate in enumerate(given) if rate is not None]
+    load = _largest(lambda i, j: sum(rate * abs(whole[k, i] - whole[k, j]) for k, rate in noisy), budgets)
+    if not most and load > 1 + Fraction(1, 2**20):
+        raise ValueError(f"scales overspend the budgets: the largest load is {float(load):g}, at most 1 is private.")
+    divisor = load if load > 1 or (most and load > 0) else Fraction(1)
+    return [None if rate is None else rate / divisor for rate in given]
+
+
+def least_ratio(change: Callable[[int, int], int], budgets: np.ndarray) -> Fraction:
+    """The least d(i, j) / change(i, j): the rate of a choice."""
+    largest = _largest(change, budgets)
+    if largest == 0:
+        raise ValueError("no protected pair changes any difference of scores: the choice is public, and needs no mechanism.")
+    return 1 / largest
+
+
+def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction:
+    """The largest change(i, j) / d(i, j) over all protected pairs, exactly."""
+    largest = Fraction(0)
+    for i in range(budgets.shape[-1]):
+        for j in np.flatnonzero(budgets[i, :i] < np.inf).tolist():
+            moved = Fraction(change(i, j))
+            if moved and budgets[i, j] == 0:
+                raise ValueError(f"elements {j} and {i} have a budget of 0, and what is asked tells them apart.")
+            if moved:
+                largest = max(largest, moved / Fraction(float(budgets[i, j])))
+    return largest
+
+
+def _short(rate: Fraction) -> Fraction:
+    """Rounded down to about 53 bits."""
+    bits = 53 + rate.denominator.bit_length() - rate.numerator.bit_length()
+    unit = Fraction(2) ** bits
+    return int(rate * unit) / unit
+
+
+def _public(queries: ArrayLike, metric: Metric, step: Fraction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Queries as integer multiples, with the null record and without, objects ``(K, N)``, and the budgets in float64."""
+    checks.instance("metric", metric, Metric, "from_points, from_budgets, ...")
+    MetricGuarantee(metric)  # raises for a batch, a trace, NaN
+    given = checks.host_floats("queries", queries)
+    own = metric.size - (metric.neighbors == "add_remove")
+    if given.ndim != 2 or given.shape[-1] != own or given.shape[0] == 0 or not np.all(np.isfinite(given)):
+        raise ValueError(f"queries or weights must be finite, of shape (K, {own}), got shape {given.shape}.")
+    integers = np.array([[round(Fraction(str(v)) / step) for v in row] for row in given], object)
+    null = np.zeros((given.shape[0], metric.size - own), object)
+    return np.concatenate([integers, null], axis=-1), integers, np.asarray(metric.dense().budgets, np.float64)
+
+
+def _as_floats(integers: np.ndarray, metric: Metric, step: Fraction) -> np.ndarray:
+    """What the rounded queries are, less a constant each where n is public."""
+    near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
+    return np.array([[float(v * step) for v in row] for row in near])
+
+
+def _counts(x: Any, size: int) -> np.ndarray:
+    """Counts as Python's integers ``(..., N)``, so that no sum overflows."""
+    array = as_array(x)
+    if array.ndim == 0 or array.shape[-1] != size:
+        raise ValueError(f"x must count {size} elements on its last axis, got shape {array.shape}.")
+    values = [without_axes(v) for v in array.flat] if array.dtype.kind == "O" else array.ravel().tolist()
+    if (array.dtype.kind not in "Oiu") or not all(is_integer(v) and not isinstance(v, bool) for v in values):
+        raise TypeError(f"counts must be integers, got dtype {array.dtype}: they are computed, so anything else is a mistake.")
+    return np.array([max(int(v), 0) for v in values], object).reshape(array.shape)
+
+
+def _answers(integers: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Answers of the queries ``(..., K)``, as Python's integers."""
+    return counts @ integers.T
+
+
+def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
+    if total is not None:
+        return checks.static_integer("total", total, 1)
+    if metric.neighbors == "add_remove":
+        raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
+    sums = {int(n) for n in np.ravel(np.sum(counts, axis=-1))}
+    if len(sums) > 1:
+        raise ValueError(f"histograms of one release have one public n, got {sorted(sums)}: release them one by one.")
+    return sums.pop() if sums else 0
+
+
+def _choice(scores: np.ndarray, rate: Fraction, ends: list[int], metric: Metric, draws: int) -> Release:
+    """Choose with P(r) proportional to e^(min(rate, 32) score)."""
+    if ends[1] - ends[0] >= MOST_LEVELS:
+        raise ValueError(f"scores have {ends[1] - ends[0] + 1} multiples of the resolution, and at most 2^24: take a coarser one.")
+    options: dict[str, Any] = {"sensitivity": 1, "lower": ends[0], "upper": ends[1], "neighbors": "swap", "draws": draws}
+    found = release_choice(scores, epsilon=2 * min(rate, Fraction(32)), **options)  # type: ignore[arg-type]  # a Fraction is exact
+    return replace(found, guarantee=found.draws * guarantee_of_choice(metric))
