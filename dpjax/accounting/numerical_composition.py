@@ -4,20 +4,20 @@ The losses l with masses m of a part (the loss is log P/Q, the masses are of P) 
 
     delta(epsilon) = E[(1 - e^(epsilon - sum of losses))_+].
 
-Grid. A loss between two neighbours a < b of a lattice of step h is split between them so that the masses of P and of Q stay. Merging
-both again is post-processing, so the split pair dominates (Doroshenko et al. 2022 show that nothing on the lattice is tighter).
+Grid. A loss between two neighbours a < b of a lattice of step h is split between them so that the masses of P and of Q stay.
+Merging both again is post-processing, so the split pair dominates (nothing on the lattice is tighter: Doroshenko et al. 2022).
 
 Tilt. Masses are multiplied by e^(t l - K(t)), K(t) the log of their moment generating function, and the result by the inverse
-(Gopi et al. 2021 and others compute without): every error below is relative to the Chernoff bound e^(K - t epsilon) of delta and not
-to 1, so that a delta of 1e-30 is as good as one of 0.1.
+(Gopi et al. 2021 and others compute without): every error below is relative to Chernoff's bound e^(K - t epsilon) of delta and
+not to 1, so that a delta of 1e-30 is as good as one of 0.1.
 
-Wrapping. The discrete Fourier transform of length N adds masses modulo N h. What wraps into the window only adds to the upper bound;
-what lies above the window has at most the mass of P that Chernoff's bound gives, which is added.
+Wrapping. The discrete Fourier transform of length N adds masses modulo N h. What wraps into the window only adds to the upper
+bound; what lies above the window has at most the mass of P that Chernoff's bound gives, which is added.
 
 Rounding. A transform of length N = 2^n is taken to have a relative error of at most 16 n u in the 2-norm, u = 2^-53 (Higham 2002,
-Theorem 24.2, has about 7 n u for radix 2), a product of complex numbers 3 u. So a coefficient F of a part is off by e = 16 n u
-sqrt(N) |m|_2, and a product of powers by at most sum_i k_i (e_i + 3 u A_i) / A_i prod_j A_j^k_j, A = |F| + e. By Parseval this bounds
-the error of the masses in the 2-norm, which is multiplied by the 2-norm of the weights e^(K - t l) (1 - e^(epsilon - l))_+.
+Theorem 24.2, has about 7 n u for radix 2), a product of complex numbers 3 u. So a coefficient F of a part is off by at most
+e = 16 n u sqrt(N) |m|_2, and with A = |F| + e a product of powers by sum_i k_i (e_i + 3 u A_i) / A_i prod_j A_j^k_j. By Parseval
+this bounds the error of the masses in the 2-norm, which is multiplied by that of the weights e^(K - t l) (1 - e^(epsilon - l))_+.
 
 References:
     Koskela, Jalkoe, Prediger and Honkela (2021) for the transform; Gopi, Lee and Wutschitz (2021) for the lower bound; Doroshenko,
@@ -41,8 +41,8 @@ class Product:
     """Independent draws of finite losses, in one direction.
 
     Args:
-        parts: losses ``(n,)``, masses ``(n,)`` of P, the mass where the loss is infinite, a bound on the width of the cells that the
-            losses were rounded in before, and how many draws.
+        parts: losses ``(n,)``, masses ``(n,)`` of P, the mass where the loss is infinite, a bound on the width of the cells that
+            the losses were rounded in before, and how many draws.
     """
 
     def __init__(self, parts: Sequence[tuple[np.ndarray, np.ndarray, float, float, int]]) -> None:
@@ -59,7 +59,7 @@ class Product:
         variance = 0.0
         for losses, masses, _, count in self.parts:
             share = masses / masses.sum()
-            variance += count * float(share @ (losses - share @ losses) ** 2)
+            variance += count * float(np.sum(share * (losses - np.sum(share * losses)) ** 2))
         up = np.geomspace(1e-3, 1e4, 120) / (sqrt(variance) or 1.0)
         tilts = np.concatenate([-up[::-1], [0.0], up])
         return tilts, np.array([self._log_moment(tilt) for tilt in tilts])
@@ -69,7 +69,7 @@ class Product:
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """A lower and an upper bound of delta, at most 1; the lower one is 0 where the cells are not narrow."""
-        if epsilon >= self.largest:
+        if epsilon >= self.largest or self.infinite == 1:
             return min(self.infinite, 1.0), min(self.infinite, 1.0)
         tilts, moments = self._tilts
         start = int(np.argmin(np.where(tilts >= 0, moments - tilts * epsilon, inf)))
@@ -81,7 +81,7 @@ class Product:
         drift = sum(count * square for count, square in narrow) / 8
         moved = drift + sqrt(sum(count * square for count, square in narrow) / 2 * -log(max(tau, 1e-300))) + 1e-14 * self.count
         lower = max(window.lower(epsilon + moved) - tau, 0.0) if moved < inf else 0.0
-        return tuple(min(self.infinite + (1 - self.infinite) * finite, 1.0) for finite in (lower, upper))  # type: ignore[return-value]
+        return min(self.infinite + lower, 1.0), min(self.infinite + upper, 1.0)
 
     def epsilon(self, delta: float) -> float:
         """An upper bound of the least epsilon at least 0 with that delta; inf if the infinite losses pass it."""
@@ -101,7 +101,7 @@ class Product:
             return 0.0
         if window.upper(high) > remaining:  # by rounding only
             return self.largest
-        while high - low > 1e-9 * high + 1e-300:
+        while high - low > 1e-7 * high:
             middle = (low + high) / 2
             low, high = (low, middle) if window.upper(middle) <= remaining else (middle, high)
         return high
@@ -123,7 +123,9 @@ class _Window:
         self.step = (high - low) / (size - 4 - (product.count if whole else 0))
         first = int(np.floor(low / self.step)) - 1
         self.losses = (first + np.arange(size)) * self.step
-        beyond, self.log_scale, spectrum, bound, relative, sharpest = 0.0, 0.0, None, np.ones(size // 2 + 1), 0.0, 0.0
+        self.rounded = 8 * _UNIT * float(np.max(np.abs(self.losses)))
+        beyond, self.log_scale, sharpest = 0.0, 0.0, 0.0
+        spectrum, bound, relative = np.ones(size // 2 + 1, complex), np.ones(size // 2 + 1), np.zeros(size // 2 + 1)
         further = tilts[above][:: max(1, above.sum() // 30)]
         tails = np.zeros(further.size)
         lower_tilt = float(tilts[below][np.argmax(gains[below] / (tilts[below] - self.tilt))]) if below.any() else self.tilt
@@ -139,16 +141,13 @@ class _Window:
             off = 16 * levels * _UNIT * sqrt(size) * float(np.linalg.norm(tilted))
             transform = np.fft.rfft(tilted)
             magnitude = np.abs(transform) * (1 + 1e-12) + off
-            relative = relative + count * (off + 3 * _UNIT * magnitude) / magnitude
-            bound = bound * np.exp(count * np.log(magnitude))
-            power = _power(transform, count)
-            spectrum = power if spectrum is None else spectrum * power
+            relative += count * (off + 3 * _UNIT * magnitude) / magnitude
+            bound *= np.exp(count * np.log(magnitude))
+            spectrum *= _power(transform, count)
             sharpest += count * (8 + float(np.max(np.abs(self.tilt * values))) + abs(own))
         self.slop = exp(8 * _UNIT * (sharpest + abs(self.log_scale)))  # of exponentials, relative to each mass
-        error = bound * relative * 2
-        wrong = sqrt(2 * float(error @ error) / size) + 16 * levels * _UNIT
+        self.wrong = 2 * sqrt(2 * float(np.sum((bound * relative) ** 2)) / size) + 16 * levels * _UNIT
         self.masses = np.roll(np.fft.irfft(spectrum, size), -(first % size)).clip(0.0)
-        self.wrong = wrong
         if not whole:
             end = self.losses[-1]
             above_end = np.min(tails - (further - self.tilt) * end, initial=0.0)
@@ -158,15 +157,13 @@ class _Window:
         self.beyond = beyond
 
     def upper(self, epsilon: float) -> float:
-        reach = float(np.max(np.abs(self.losses)))
-        weights, masses = self._weights(epsilon - 8 * _UNIT * reach)  # the losses are rounded, too
-        found = float(weights @ masses) + self.wrong * float(np.linalg.norm(weights))
-        return found * self.slop + self.beyond
+        weights, masses = self._weights(epsilon - self.rounded)
+        return (float(np.sum(weights * masses)) + self.wrong * sqrt(float(np.sum(weights**2)))) * self.slop + self.beyond
 
     def lower(self, epsilon: float) -> float:
-        weights, masses = self._weights(epsilon)
-        lost = self.wrong * float(np.linalg.norm(weights)) + self.wraps * float(weights.max(initial=0.0))
-        return (float(weights @ masses) - lost) / self.slop
+        weights, masses = self._weights(epsilon + self.rounded)
+        lost = self.wrong * sqrt(float(np.sum(weights**2))) + self.wraps * float(weights.max(initial=0.0))
+        return (float(np.sum(weights * masses)) - lost) / self.slop
 
     def _weights(self, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
         """What a mass counts for delta, and the masses, of the losses above epsilon."""
