@@ -278,6 +278,19 @@ def concrete_positive(name: str, value: float) -> float:
     return number
 
 
+def concrete_nonnegative(name: str, value: float) -> float:
+    """Return a public number that is finite and may be 0, such as the epsilon of a whole pipeline, as a Python float.
+
+    Raises:
+        TypeError: it is an array of several, or traced.
+        ValueError: it is negative or not finite.
+    """
+    number = _concrete(name, value)
+    if not 0 <= number < float("inf"):
+        raise ValueError(f"{name} must be finite and not negative, got {value}.")
+    return number
+
+
 def concrete_delta(delta: float) -> float:
     """Return a delta strictly between 0 and 1 as a Python float.
 

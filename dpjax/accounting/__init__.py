@@ -29,12 +29,14 @@ from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
+from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.accounting.subsampling import epsilon_before_sampling, poisson_subsample, sampling_efficiency, subsampled_epsilon
 
 __all__ = [
     "BudgetExceeded",
     "Composition",
     "Guarantee",
+    "LossDistribution",
     "PrivacyFilter",
     "PrivacyOdometer",
     "absorb_failure",

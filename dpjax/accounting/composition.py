@@ -182,7 +182,7 @@ class Composition:
 
     def delta_at(self, epsilon: float) -> float:
         """The smallest delta at ``epsilon``, which is not negative, by the same rules; at most 1."""
-        target = composition_theorems.nonnegative_epsilon(epsilon)
+        target = checks.concrete_nonnegative("epsilon", epsilon)
         found = [1.0]
         kept = self._log_kept()
         if self.epsilon <= target:

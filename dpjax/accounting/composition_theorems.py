@@ -19,9 +19,12 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.bounded_ranges import worst_divergences
+from dpjax.accounting.loss_distributions import LossDistribution
 
 Queries = Literal["fixed", "adaptive"]
 MOST_OUTCOMES = 2_000_000  # of randomised responses with several epsilons
+_MOST_STEPS, _MOST_FIXED = 200, 500  # of the recursion, and of the formula for fixed queries
 _WIDEST = 500.0  # a range whose exponential is still a float; beyond, it says no more than pure DP
 
 
@@ -54,7 +57,7 @@ def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsi
     >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
     0.331678
     """
-    return _excess(*_responses(epsilons, counts), nonnegative_epsilon(epsilon))
+    return _excess(*_responses(epsilons, counts), checks.concrete_nonnegative("epsilon", epsilon))
 
 
 def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, delta: float) -> float:
@@ -76,9 +79,10 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     Fixed queries: max over l of sum_i C(k, i) p^(k-i) (1-p)^i (e^(k t - i r) - e^epsilon)_+, where p = (e^-t - e^-r)/(1 - e^-r) at
     t = clip((epsilon + (l+1) r)/(k+1), 0, r), which is the smallest one. Adaptive queries can choose their t by what they have
     seen, and cost more: the recursion d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t) with
-    q = (1 - e^(t-r))/(1 - e^-r), on a grid. Its functions are convex in e^g, and are interpolated so that the result is an upper
-    bound; never above that of pure epsilon-DP, which the range implies. It is larger than the supremum by about 1e-4 of it for few
-    mechanisms, by some percent for hundreds, and by more where epsilon is nearly the sum.
+    q = (1 - e^(t-r))/(1 - e^-r), on a grid, from above; never above that of pure epsilon-DP, which the range implies. It is larger
+    than the supremum by about 1e-4 of it for few mechanisms, by some percent for hundreds, and by more where epsilon is nearly the
+    sum. More than 200 mechanisms are composed in groups (:meth:`LossDistribution.bounded_range`), as are more than 500 fixed ones,
+    whose formula takes count^2 steps.
 
     Args:
         bounded_range: r.
@@ -88,7 +92,7 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
             otherwise. There is no default: with the formula for fixed queries an adaptive pipeline promises too much.
 
     Raises:
-        ValueError: also for more than 2000 adaptive mechanisms.
+        ValueError: also for a range or an epsilon that is no number of its kind.
 
     References:
         Dong, Durfee and Rogers (2020), Theorems 2 and 3.
@@ -99,7 +103,8 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     """
     ((r, count),) = _mechanisms([bounded_range], [count])
     checks.one_of("queries", queries, ("fixed", "adaptive"))
-    at = nonnegative_epsilon(epsilon)
+    queries = queries if count <= _MOST_FIXED else "adaptive"
+    at = checks.concrete_nonnegative("epsilon", epsilon)
     if at >= count * r:
         return 0.0
     if queries == "fixed":
@@ -107,8 +112,14 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     pure = optimal_pure_delta([r], [count], epsilon=at)
     if r > _WIDEST:
         return pure
-    g, found = _adaptive(r, count, at)
-    return min(float(found[np.argmin(np.abs(g - at))]), pure)
+    if count > _MOST_STEPS:
+        return min(LossDistribution.bounded_range(r, count=count).delta_at(at), pure)
+    g, found = _adaptive(r, count)
+    after = int(np.searchsorted(g, at))
+    share = math.expm1(at - g[after - 1]) / math.expm1(
+        g[after] - g[after - 1]
+    )  # of the chord in e^g, which lies above the function
+    return min(float(found[after - 1] + share * (found[after] - found[after - 1])), pure)
 
 
 def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
@@ -121,6 +132,7 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
     """
     ((r, count),) = _mechanisms([bounded_range], [count])
     checks.one_of("queries", queries, ("fixed", "adaptive"))
+    queries = queries if count <= _MOST_FIXED else "adaptive"
     target = checks.concrete_fraction("delta", delta)
     if target == 0:
         return r * count
@@ -129,7 +141,9 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
     pure = optimal_pure_epsilon([r], [count], delta=target)
     if r > _WIDEST:
         return pure
-    g, found = _adaptive(r, count, 0.0)
+    if count > _MOST_STEPS:
+        return min(LossDistribution.bounded_range(r, count=count).epsilon_at(target), pure)
+    g, found = _adaptive(r, count)
     reached = np.flatnonzero((found <= target) & (g > 0))
     if not reached.size:
         return pure
@@ -137,13 +151,6 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
     before, after = found[last - 1], found[last]
     share = (before - target) / (before - after) if before > target else 0.0  # of the chord in e^g, which lies above the function
     return min(float(g[last - 1] + np.log1p(share * np.expm1(g[last] - g[last - 1]))), pure)
-
-
-def nonnegative_epsilon(epsilon: float) -> float:
-    """Return the epsilon of a whole pipeline as a Python float; it may be 0."""
-    if not 0 <= float(epsilon) < math.inf:
-        raise ValueError(f"epsilon must be finite and not negative, got {epsilon}.")
-    return float(epsilon)
 
 
 def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
@@ -197,37 +204,10 @@ def _fixed(r: float, count: int, epsilon: float) -> float:
     return best
 
 
-def _adaptive(r: float, count: int, through: float) -> tuple[np.ndarray, np.ndarray]:
-    """Upper bounds of d_k on a grid of g that goes through one point, from -k r to k r."""
-    if count > 2000:
-        raise ValueError(f"the recursion for {count} adaptive mechanisms is too long: use zCDP, bounded_range^2/8 each.")
-    cells = max(24, min(128, 6000 // count))  # of t in [0, r]
-    step = r / cells
-    below, above = math.ceil((through + count * r) / step), math.ceil((count * r - through) / step)
-    g = through + np.arange(-below, above + 1) * step
-    no_noise = -np.expm1(np.minimum(g, 0.0))  # nothing is gained beyond the total variation
-    low = -np.expm1(g[0] - np.arange(cells, 0, -1) * step)
-    half = np.expm1((np.clip(g, -r, r) - r) / 2)
-    found = np.where(np.abs(g) < r, half / np.expm1(-r) * -half, no_noise)  # d_1, at the best t = (g + r) / 2
-    t = np.arange(cells + 1) * step
-    up = np.expm1(t - r) / np.expm1(-r)  # q, the probability of the loss t
-    down = 1 - up
-    # In a cell of t both functions are replaced by their chords in e^(g - t), so the sum is alpha + beta s + gamma / s in s = e^t.
-    # It passes the larger of its ends by at most |gamma| (width of the cell)^2 / (4 s^3), where gamma sums what the chords rise by.
-    curvature = np.expm1(step) * (np.expm1(step) / -np.expm1(-step)) / 4
-    share = 1 / -np.expm1(-r)
-    for _ in range(count - 1):
-        padded = np.concatenate([low, found, np.zeros(cells)])  # g - r, ..., g + r
-        rises = np.concatenate([[0.0], padded[:-1] - padded[1:]])  # from g - t to g - t - step
-        found, before = no_noise.copy(), np.zeros(g.size)
-        for i in range(cells + 1):
-            near, far = slice(cells - i, cells - i + g.size), slice(2 * cells - i, 2 * cells - i + g.size)
-            beyond = curvature * (share * rises[near] + (1 - share) * rises[far]).clip(0.0) if i < cells else before
-            end = up[i] * padded[near] + down[i] * padded[far] + np.maximum(before, beyond)  # of the cells on both sides
-            np.maximum(found, end, out=found)
-            before = beyond
-        np.minimum(found, 1.0, out=found)
-    return g, found
+def _adaptive(r: float, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Upper bounds of the divergence of the worst adaptive choices, on a grid of epsilons."""
+    g, (divergence,) = worst_divergences(r, 1.0, count, cells=max(24, min(128, 6000 // count)), orders=1)
+    return g, np.minimum(divergence, 1.0)
 
 
 def _smallest(delta: Callable[[float], float], target: float, most: float) -> float:

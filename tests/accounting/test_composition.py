@@ -140,7 +140,6 @@ def test_what_composition_refuses():
         (lambda: composition.bounded_range_delta(-0.5, **at, queries="fixed"), "positive"),
         (lambda: composition.bounded_range_delta(0.5, count=0, epsilon=0.5, queries="fixed"), "counts"),
         (lambda: composition.bounded_range_delta(0.5, count=3, epsilon=-0.5, queries="fixed"), "epsilon"),
-        (lambda: composition.bounded_range_delta(0.001, count=3000, epsilon=0.5, queries="adaptive"), "zCDP"),
         (lambda: composition.bounded_range_epsilon(0.5, count=3, delta=1.0, queries="fixed"), "delta"),
         (lambda: composition.optimal_pure_delta([0.5], [1, 2], epsilon=0.5), "count"),
         (lambda: composition.advanced_epsilon(0.5, count=3, delta=0.0), "delta"),
