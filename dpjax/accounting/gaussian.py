@@ -18,7 +18,6 @@ from math import exp, inf, log, pi, sqrt
 from sys import float_info
 
 from dpjax import checks
-from dpjax.accounting import composition_theorems
 
 _FEW_ULPS = 2.0**-50
 
@@ -40,7 +39,7 @@ def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
     0.12693674
     """
     mu = checks.concrete_positive("gdp", gdp)
-    target = composition_theorems.nonnegative_epsilon(epsilon)
+    target = checks.concrete_nonnegative("epsilon", epsilon)
     return min(max(exp(_log_delta(mu, target)) * (1 + _FEW_ULPS), float_info.min), 1.0)
 
 
