@@ -4,21 +4,22 @@ Each individual is taken with probability p whatever the others are, and nothing
 size, or a replaced individual, is another theorem. ``epsilon`` is positive and ``probability`` (p) above 0 and at most 1; as arrays
 ``(...)`` they broadcast against each other, and the result is a float of the broadcast shape.
 
-Renyi divergences. Let D(k) bound those of the mechanism on the same data, between neighbours in both directions. On a subsample, for
-integers a >= 2 and K binomial (a, p), in both directions,
+Renyi divergences. Let D(k) bound those of the mechanism on the same data, between neighbours in both directions. On a subsample,
+for integers a >= 2 and K binomial (a, p), in both directions,
 
     D'(a) <= log(E e^((K-1) D(K))) / (a - 1),  where K = 0 and 1 count 1.
 
-Proof. Who else is taken makes mixtures of (1-p) Q + p P against Q, and the exponential of a Renyi divergence is jointly convex; so let
-P and Q be two outputs that differ by the individual. (1) With the individual first, E_Q (1-p+p P/Q)^a is a binomial sum of
-E_Q (P/Q)^k <= e^((k-1) D(k)): the bound. (2) Without it first, let x = P/Q, m = 1-p+p x and v = p+(1-p) x. The bound covers E_Q m^a, and
-with P and Q exchanged E_Q x (v/x)^a. For w = 3 (1-p) / (3-4p+2ap), in [0, 1],
+Proof. Who else is taken makes mixtures of (1-p) Q + p P against Q, and the exponential of (a-1) times a Renyi divergence is jointly
+convex; so let P and Q be two outputs that differ by the individual. (1) With the individual first, E_Q (1-p+p P/Q)^a is a binomial
+sum of E_Q (P/Q)^k <= e^((k-1) D(k)): the bound. (2) Without it first, let x = P/Q, m = 1-p+p x and v = p+(1-p) x. The bound covers
+E_Q m^a, and with P and Q exchanged E_Q x (v/x)^a. For w = 3 (1-p) / (3-4p+2ap), in [0, 1],
 
-    F(x) = w m^a + (1-w) x (v/x)^a - m^(1-a) - F'(1) (x-1) >= 0 = F(1),  the constant being that for which F'(1) = 0:
+    F(x) = w m^a + (1-w) x (v/x)^a - m^(1-a) - c (x-1) >= 0,  where c makes F'(1) = 0,
 
-F'' is a (a-1) p^2 times w m^(a-2) + (1-w) v^(a-2) x^(-a-1) - m^(-a-1), which is not negative, by the inequality of weighted means twice:
-the first two are at least m^(w(a-2)) v^((1-w)(a-2)) x^(-(1-w)(a+1)), and m >= x^p, v >= x^(1-p), of which w makes the powers of x cancel.
-Its mean over Q, where E x = 1, is E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound again.
+because F(1) = 0 and F'' is a (a-1) p^2 times w m^(a-2) + (1-w) v^(a-2) x^(-a-1) - m^(-a-1), which is not negative: the first two are at
+least their weighted geometric mean m^(w(a-2)) v^((1-w)(a-2)) x^(-(1-w)(a+1)), and in its ratio to the third, where m >= x^p and
+v >= x^(1-p), w makes the powers of x cancel. As E_Q x = 1, it follows that E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound
+again.
 """
 
 from __future__ import annotations
