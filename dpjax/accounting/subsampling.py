@@ -16,10 +16,9 @@ E_Q m^a, and with P and Q exchanged E_Q x (v/x)^a. For w = 3 (1-p) / (3-4p+2ap),
 
     F(x) = w m^a + (1-w) x (v/x)^a - m^(1-a) - c (x-1) >= 0,  where c makes F'(1) = 0,
 
-because F(1) = 0 and F'' is a (a-1) p^2 times w m^(a-2) + (1-w) v^(a-2) x^(-a-1) - m^(-a-1), which is not negative: the first two are at
-least their weighted geometric mean m^(w(a-2)) v^((1-w)(a-2)) x^(-(1-w)(a+1)), and in its ratio to the third, where m >= x^p and
-v >= x^(1-p), w makes the powers of x cancel. As E_Q x = 1, it follows that E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound
-again.
+because F(1) = 0 and F'' is a (a-1) p^2 times w m^(a-2) + (1-w) v^(a-2) x^(-a-1) - m^(-a-1), which is not negative: the first two
+are at least their weighted geometric mean m^(w(a-2)) v^((1-w)(a-2)) x^(-(1-w)(a+1)), and in its ratio to the third, where m >= x^p
+and v >= x^(1-p), w makes the powers of x cancel. As E_Q x = 1, E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound again.
 """
 
 from __future__ import annotations
