@@ -20,6 +20,8 @@ _MOST_EVENTS = 100_000  # of randomised responses, each an object of its own
 def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "pld"]) -> Any:
     """Return a ``dp_accounting.DpEvent`` for what was spent.
 
+    Of a curve of Renyi divergences (:func:`poisson_subsample`) the accountant gets the rho that the rest of the guarantee implies.
+
     For the RDP accountant a mechanism of bounded range r is ``ZCDpEvent(r^2 / 8)``, pure DP randomised response under replacement
     and ``ZCDpEvent(epsilon tanh(epsilon/2))`` elsewhere. For the PLD accountant pure DP is randomised response on two values,
     which dominates every epsilon-DP mechanism; it exists under replacement only, and is repeated instead of self-composed, since
@@ -79,6 +81,8 @@ def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
 def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.delta and guarantee.zcdp == inf:
         raise ValueError(f"the RDP accountant has no event for an (epsilon, delta) alone: {guarantee}.")
+    if guarantee.rho == inf:
+        raise ValueError(f"the RDP accountant has no event for a curve of Renyi divergences alone: {guarantee}.")
     known = min(guarantee.zcdp, guarantee.bounded_range * guarantee.bounded_range / 8)
     # The whole curve of randomised response is smaller than that of its rho; for a tiny epsilon the accountant's would cancel.
     if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:

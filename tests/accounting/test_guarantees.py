@@ -16,7 +16,6 @@ from dpjax.accounting import (
     for_groups,
     formulas,
     parallel,
-    poisson_subsample,
 )
 
 PURE = Guarantee(0.3, inf, "swap")
@@ -260,8 +259,6 @@ def test_numbers_that_would_make_small_promises_are_refused():
             Guarantee(bad, inf, "swap")
     with pytest.raises(ValueError, match="neighbors"):
         Guarantee(1.0, 1.0, "replace")
-    with pytest.raises(TypeError, match="Guarantee"):
-        poisson_subsample(2 * Guarantee(1.0, 1.0, "add_remove"), probability=0.5)
     with pytest.raises(ValueError, match="above 1"):
         PURE.rdp([0.5, 2.0])
 

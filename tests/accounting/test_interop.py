@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from dpjax.accounting import Guarantee, composition_theorems, dp_accounting_relation, rdp_of_pure, to_dp_event
+from dpjax.accounting import Guarantee, composition_theorems, dp_accounting_relation, poisson_subsample, rdp_of_pure, to_dp_event
 
 library = pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
 rdp = pytest.importorskip("dp_accounting.rdp")
@@ -13,6 +13,7 @@ pld = pytest.importorskip("dp_accounting.pld")
 
 RANGE = Guarantee(0.3, 0.3, "add_remove")
 PURE = Guarantee(0.3, inf, "swap")
+NOISE = Guarantee(inf, inf, "add_remove", zcdp=0.5)
 ORDERS = np.concatenate([1 + np.geomspace(1e-2, 200, 200)])
 
 
@@ -76,6 +77,20 @@ def test_what_has_no_event():
         (Guarantee(1.0, inf, "swap", delta=1e-6), "pld", "pure DP only"),
         (RANGE, "gdp", "accountant"),
         (10**9 * PURE, "pld", "too many"),
+        (poisson_subsample(NOISE, probability=0.1), "rdp", "curve"),
     ):
         with pytest.raises(ValueError, match=message):
             to_dp_event(spent, accountant=accountant)
+
+
+def test_subsampled_gaussian_noise():
+    """Their Renyi divergences at our orders, and their privacy loss distribution, which is smaller than what follows from them."""
+    ours = poisson_subsample(NOISE, probability=0.05)
+    orders = [order for order, _ in ours.renyi if order < 300]
+    by_order, by_loss = rdp.RdpAccountant(orders), pld.PLDAccountant()
+    for accountant in (by_order, by_loss):
+        accountant.compose(library.PoissonSampledDpEvent(0.05, library.GaussianDpEvent(1.0)), 200)
+    np.testing.assert_allclose(200 * ours.rdp(orders), by_order._rdp, rtol=1e-9)
+    whole = (200 * ours).epsilon_at(1e-5)
+    assert whole == pytest.approx(by_order.get_epsilon(1e-5), rel=1e-6)
+    assert by_loss.get_epsilon(1e-5) < whole < 1.2 * by_loss.get_epsilon(1e-5)

@@ -119,7 +119,9 @@ def test_the_range_is_attained_by_randomised_response():
 def test_what_is_refused():
     for bad, message in (
         (Guarantee(1.0, 1.0, "swap"), "add_remove"),
-        (Guarantee(inf, inf, "add_remove", zcdp=0.1), "not implemented"),
+        (Guarantee(inf, inf, "swap", zcdp=0.1), "add_remove"),
+        (Guarantee(inf, inf, "add_remove"), "none of which"),
+        (Guarantee(inf, inf, "add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "none of which"),
     ):
         with pytest.raises(ValueError, match=message):
             poisson_subsample(bad, probability=0.1)
@@ -137,3 +139,71 @@ def test_overflow_and_underflow():
     with pytest.raises(ValueError, match="probability"):
         accounting.epsilon_before_sampling(0.5, probability=1e-40)  # below what float32 tells from 0
     assert poisson_subsample(Guarantee(1e-10, inf, "add_remove"), probability=1e-320).epsilon > 0
+
+
+def renyi(first, second, order):
+    """Of finitely many outcomes on the last axis."""
+    return np.log(np.sum(first**order * second ** (1 - order), axis=-1)) / (order - 1)
+
+
+ORDERS = np.array([2.0, 3, 7, 20])
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.6])
+def test_renyi_divergences_of_a_subsampled_mechanism(probability):
+    """All neighbours of small datasets, both directions, by enumeration; half the range promises too little."""
+    worst = np.zeros(ORDERS.size)
+    for size in range(4):
+        for data in itertools.combinations_with_replacement(range(3), size):
+            without = subsampled_distributions(data, 1.5, probability)
+            for new in range(3):
+                also = subsampled_distributions((*data, new), 1.5, probability)
+                both = [[renyi(*pair, order) for order in ORDERS] for pair in ((also, without), (without, also))]
+                worst = np.maximum(worst, np.max(both, axis=0))
+    promised, half = (poisson_subsample(Guarantee(e, e, "add_remove"), probability=probability) for e in (1.5, 0.75))
+    assert (worst <= promised.rdp(ORDERS)).all()
+    assert (worst > 0.3 * promised.rdp(ORDERS)).all()
+    assert (worst > half.rdp(ORDERS)).all()
+    # What is implied by the range of the whole, which is all that was known before, is far larger.
+    assert Guarantee(promised.epsilon, promised.bounded_range, "add_remove").rdp(2.0) > 2.5 * promised.rdp(2.0)
+
+
+@pytest.mark.parametrize("deviation", [None, 1.0])
+def test_worst_pairs_by_quadrature(deviation):
+    """A draw of range 0.5 (the losses t and t - 0.5, for every t), alone and with Gaussian noise on the same subsample."""
+    p, epsilon = 0.05, 0.5
+    t = np.linspace(0, epsilon, 41)[1:-1, None]
+    rare = -np.expm1(t - epsilon) / (np.exp(t) * -np.expm1(-epsilon))  # the probability of loss t without the individual
+    chance, ratio = np.stack([rare, 1 - rare], axis=-1), np.exp(np.stack([t, t - epsilon], axis=-1))
+    spent = 1 * Guarantee(epsilon, epsilon, "add_remove")
+    if deviation is not None:
+        z = np.linspace(-12, 30, 4001)[:, None]
+        chance = chance * np.exp(-np.square(z / deviation) / 2) / (np.sqrt(2 * np.pi) * deviation) * (z[1] - z[0])
+        ratio = ratio * np.exp((2 * z - 1) / (2 * deviation**2))
+        spent = spent + Guarantee(inf, inf, "add_remove", zcdp=1 / (2 * deviation**2))
+    promised = poisson_subsample(spent, probability=p)
+    for order in ORDERS:
+        found = [np.sum(chance * (1 - p + p * ratio) ** power, axis=(1, 2)).max() for power in (order, 1 - order)]
+        worst = np.log(np.max(found)) / (order - 1)
+        assert worst <= promised.rdp(order) < 1.01 * worst
+    apart = poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=p)
+    if deviation is not None:  # on one subsample, two mechanisms cost more than on two: what they cost apart is passed
+        noise = poisson_subsample(Guarantee(inf, inf, "add_remove", zcdp=1 / (2 * deviation**2)), probability=p)
+        assert worst > (noise + apart).rdp(ORDERS[-1])
+
+
+def test_curves_between_orders_and_beyond():
+    noise = Guarantee(inf, inf, "add_remove", zcdp=1e-4)
+    found = poisson_subsample(noise, probability=0.3)
+    order = np.array([1.5, 2.5, 101.0])  # not among the orders
+    truth = 0.09 * 1e-4 * np.maximum(order, 2)  # the distance is small: p^2 times the divergence without sampling
+    np.testing.assert_allclose(found.rdp(order), truth, rtol=0.08)
+    assert (found.rdp(order) >= truth).all()
+    assert found.rdp(2e4) == inf
+    assert poisson_subsample(noise, probability=1.0) == noise
+    assert poisson_subsample(noise + noise, probability=1.0).zcdp == pytest.approx(2e-4)
+    assert (poisson_subsample(Guarantee(0.0, 0.0, "add_remove"), probability=0.3).rdp(ORDERS) == 0).all()
+    short = noise.with_curve(lambda order: 1e-4 * order)  # known up to order 10^4
+    np.testing.assert_allclose(poisson_subsample(short, probability=0.3).rdp(ORDERS), found.rdp(ORDERS), rtol=1e-6)
+    with pytest.raises(TypeError, match="sum of guarantees"):
+        poisson_subsample(0.1, probability=0.5)
