@@ -20,12 +20,17 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.bounds.tail import TailBound
+from dpjax.numerics.bisection import bisect
 
 Norm = Literal["squared", "absolute"]
+NoiseNorm = Literal["sum", "euclidean", "maximum"]
+_NODES, _PARTS = np.polynomial.legendre.leggauss(20)
+_DOUBLINGS = 26  # panels of a quadrature, each twice the one before
 
 
 def theorem_2_squared(
@@ -64,6 +69,103 @@ def theorem_2_absolute(
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
     return n * jnp.sum(jnp.abs(bias), axis=(-2, -1)) + jnp.sum(c, axis=-1)
+
+
+def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
+    """Return E||Y|| of independent Laplace noise of scales c ``(..., K)``, in the norm L1, L2 or L-infinity.
+
+        "sum"        ||c||_1
+        "euclidean"  2/sqrt(pi) * integral over z > 0 of 1 - prod_k h(z / c_k),   h(a) = sqrt(pi) a e^(a^2) erfc(a)
+        "maximum"    integral over t > 0 of 1 - prod_k (1 - e^(-t / c_k))
+
+    The integrals have a relative error below 3e-6. For K equal scales the mean of the maximum is c (1 + 1/2 + ... + 1/K); that of
+    the length is always from ||c||_2 to sqrt(2) ||c||_2.
+
+    >>> [round(float(mean_noise([2.0, 2.0, 2.0], norm=norm)), 4) for norm in ("sum", "euclidean", "maximum")]
+    [6.0, 4.2103, 3.6667]
+    """
+    checks.one_of("norm", norm, ("sum", "euclidean", "maximum"))
+    c = checks.nonnegative("scales", scales, checks.float_array("scales", scales).dtype)
+    if c.ndim == 0 or c.shape[-1] == 0:
+        raise ValueError(f"scales must be of shape (..., K) with K >= 1, got {c.shape}.")
+    if norm == "sum":
+        return jnp.sum(c, axis=-1)
+    largest = jnp.max(c, axis=-1)
+    share = c / jnp.where(largest > 0, largest, 1.0)[..., None]
+    # Panels from 2^-16 to 2^10 of the largest scale: the densities of small scales are steep near 0.
+    ends = np.concatenate([[0.0], 2.0 ** np.arange(-16, _DOUBLINGS - 15)])
+    nodes = jnp.asarray(((ends[1:] + ends[:-1]) / 2 + np.diff(ends) / 2 * _NODES[:, None]).ravel(), c.dtype)
+    parts = jnp.asarray((np.diff(ends) / 2 * _PARTS[:, None]).ravel(), c.dtype)
+    ratio = nodes / jnp.where(share > 0, share, 1.0)[..., None]  # (..., K, nodes)
+    if norm == "maximum":
+        misses = jnp.where(share[..., None] > 0, jnp.log1p(-jnp.exp(-ratio)), 0.0)
+        return largest * jnp.sum(parts * -jnp.expm1(jnp.sum(misses, axis=-2)), axis=-1)
+    misses = jnp.where(share[..., None] > 0, _log_h(ratio), 0.0)
+    beyond = jnp.sum(jnp.square(share), axis=-1) / (2 * float(ends[-1]))  # there 1 - prod h is sum c_k^2 / (2 z^2)
+    inside = jnp.sum(parts * -jnp.expm1(jnp.sum(misses, axis=-2)), axis=-1)
+    return 2 / np.pi**0.5 * largest * (inside + beyond)
+
+
+def _log_h(a: jax.Array) -> jax.Array:
+    """log(sqrt(pi) a e^(a^2) erfc(a)) for a > 0; beyond 2 by the continued fraction of erfc, as 1 - h is small there."""
+    near = jnp.minimum(a, 2.0)
+    half = 0.5 / jnp.square(jnp.maximum(a, 2.0))
+    u = jax.lax.fori_loop(0, 60, lambda i, u: (60 - i) * half / (1 + u), jnp.zeros_like(half))
+    return jnp.where(a < 2, jnp.log(np.pi**0.5 * near * jax.scipy.special.erfc(near)) + jnp.square(near), -jnp.log1p(u))
+
+
+def theorem_2_norm(
+    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike, norm: NoiseNorm
+) -> jax.Array:
+    """Bound E||Z - Q x||_p by n ||G - Q||_p + E||Y||_p, with the entrywise norm: Theorem 2 (2) at p = 1, 2 and infinity.
+
+    >>> round(float(theorem_2_norm([[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0, norm="maximum")), 4)
+    7.0
+    """
+    bias, c, n = _parts(queries, scales, answered, num_records)
+    order = {"sum": 1, "euclidean": 2, "maximum": np.inf}[checks.one_of("norm", norm, ("sum", "euclidean", "maximum"))]
+    flat = bias.reshape(*bias.shape[:-2], -1)
+    return n * jnp.linalg.norm(flat, ord=order, axis=-1) + mean_noise(c, norm=norm)
+
+
+def sum_tail(scales: ArrayLike, *, failure: ArrayLike) -> TailBound:
+    """Bound ||Y||_1, a sum of independent exponential numbers of means c ``(..., K)``: it is above the threshold with ``failure``.
+
+    The smaller of two thresholds: that of the gamma distribution for K times the largest scale, exact for equal scales; and
+    Chernoff's, min over s of (log(1/failure) - sum_k log(1 - s c_k)) / s, nearer where a few scales dominate.
+
+    >>> bound = sum_tail([1.0, 1.0], failure=0.05)
+    >>> round(float(bound.threshold), 3)  # (1 + t) e^-t = 0.05
+    4.744
+    """
+    c = checks.nonnegative("scales", scales, checks.float_array("scales", scales).dtype)
+    if c.ndim == 0 or c.shape[-1] == 0:
+        raise ValueError(f"scales must be of shape (..., K) with K >= 1, got {c.shape}.")
+    chance = checks.proportion("failure", failure, c.dtype)
+    largest, k = jnp.max(c, axis=-1), c.shape[-1]
+    share = c / jnp.where(largest > 0, largest, 1.0)[..., None]
+    chance = jnp.broadcast_to(chance, jnp.broadcast_shapes(largest.shape, chance.shape))
+    s = jnp.asarray(np.concatenate([np.geomspace(1e-3, 0.5, 100), 1 - np.geomspace(0.5, 1e-3, 100)]), c.dtype)
+    whole = -jnp.sum(jnp.log1p(-s * share[..., None]), axis=-2)  # (..., 200)
+    chernoff = jnp.min((whole - jnp.log(chance)[..., None]) / s, axis=-1)
+    top = jnp.asarray(2.0 * k + 2 * 104, c.dtype) * jnp.ones_like(chance)  # Chernoff's at s = 1/2, for the smallest floats
+    _, gamma = bisect(lambda t: jax.scipy.special.gammaincc(jnp.asarray(float(k), c.dtype), t) > chance, 0 * top, top, 50)
+    return TailBound(largest * jnp.minimum(chernoff, gamma), chance)
+
+
+def theorem_2_sum(
+    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike, failure: ArrayLike
+) -> TailBound:
+    """Bound ||Z - Q x||_1: above n max_j ||G_j - Q_j||_1 + the threshold of :func:`sum_tail` with probability at most ``failure``.
+
+    The accuracy of Definition 8 in the L1 norm, of which Theorem 2 (3) has the other.
+
+    >>> round(float(theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05).threshold), 3)
+    5.991
+    """
+    bias, c, n = _parts(queries, scales, answered, num_records)
+    tail = sum_tail(c, failure=failure)
+    return TailBound(n * _worst(jnp.abs(bias)) + tail.threshold, tail.probability)
 
 
 def theorem_2_maximum(

@@ -21,7 +21,7 @@ from typing import Any
 
 from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
 from dpjax.metric_privacy.exponential import linear_selection, metric_exponential, selection_scale
-from dpjax.metric_privacy.graphs import from_graph
+from dpjax.metric_privacy.graphs import from_graph, spanning_tree
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
@@ -42,6 +42,7 @@ from dpjax.metric_privacy.scales import (
 from dpjax.metric_privacy.small_database import small_databases, small_db, small_db_size
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import Report, validate
+from dpjax.metric_privacy.workloads import marginal_queries, range_queries
 
 __all__ = [
     "FittedMeans",
@@ -67,6 +68,7 @@ __all__ = [
     "lipschitz_envelope",
     "lipschitz_queries",
     "load",
+    "marginal_queries",
     "metric_exponential",
     "metric_laplace",
     "mismatch",
@@ -76,12 +78,14 @@ __all__ = [
     "parameter_selection",
     "point_metric",
     "product",
+    "range_queries",
     "selection_scale",
     "single_query_scale",
     "small_databases",
     "small_db",
     "small_db_size",
     "smooth_threshold",
+    "spanning_tree",
     "uniform",
     "validate",
     "value_budgets",

@@ -49,6 +49,56 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     return _of_edges(checks.codes(given), cost, size)
 
 
+def spanning_tree(metric: Metric, *, budget: ArrayLike | None = None) -> Metric:
+    """Return the metric of paths in a minimum spanning tree of a metric: d(i, j) = the sum of budgets along the path from i to j.
+
+    Args:
+        metric: what the tree is to be short in, the distances of points for example.
+        budget: positive ``(...)``, one for every edge of the tree; the budgets of ``metric`` if left out.
+
+    Returns:
+        A :class:`Metric`; ``inf`` between elements that no finite budget connects. Of edges of one length any may be in the tree.
+
+    Privacy:
+        The tree is public. With the budgets of ``metric`` no pair is protected more than under its closure: a path in the tree is
+        one of several.
+
+    References:
+        Prim (1957). Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He, Machanavajjhala and Ding (2014).
+
+    >>> from dpjax.metric_privacy.points import from_points
+    >>> spanning_tree(from_points([[0.0], [1.0], [3.0]], epsilon=1.0), budget=0.5).budgets.tolist()
+    [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
+    """
+    checks.instance("spanning_tree", metric, Metric, "from_points, from_graph, ...")
+    return _spanning_tree(metric, None if budget is None else checks.positive("budget", budget, metric.dtype))
+
+
+@jax.jit
+def _spanning_tree(metric: Metric, budget: jax.Array | None) -> Metric:
+    lengths = metric.dense().budgets
+    n, batch = metric.size, lengths.shape[:-2] if budget is None else jnp.broadcast_shapes(lengths.shape[:-2], budget.shape)
+
+    def tree(lengths: jax.Array, edge: jax.Array) -> jax.Array:
+        def add_nearest(_: jax.Array, state: tuple) -> tuple:
+            paths, found, nearest, parent = state
+            new = jnp.argmin(jnp.where(found, jnp.inf, jnp.minimum(nearest, jnp.finfo(nearest.dtype).max)))
+            step = jnp.where(nearest[new] == jnp.inf, jnp.inf, nearest[new] if budget is None else edge)
+            row = jnp.where(found, paths[parent[new]] + step, jnp.inf).at[new].set(0.0)
+            closer = lengths[new] < nearest
+            parent = jnp.where(closer, new.astype(parent.dtype), parent)
+            return paths.at[new].set(row).at[:, new].set(row), found.at[new].set(True), jnp.minimum(nearest, lengths[new]), parent
+
+        paths = jnp.full((n, n), jnp.inf, lengths.dtype).at[0, 0].set(0.0)
+        start = paths, jnp.arange(n) == 0, lengths[0], jnp.zeros(n, jnp.int32)
+        paths = jax.lax.fori_loop(0, n - 1, add_nearest, start)[0]
+        return jnp.where(jnp.any(jnp.isnan(lengths)) | jnp.isnan(edge), jnp.nan, paths)
+
+    edges = jnp.zeros(batch, lengths.dtype) if budget is None else jnp.broadcast_to(budget, batch)
+    each = jnp.broadcast_to(lengths, (*batch, n, n)).reshape(-1, n, n)
+    return Metric(jax.vmap(tree)(each, edges.reshape(-1)).reshape(*batch, n, n), metric.neighbors)
+
+
 @partial(jax.jit, static_argnames="size")
 def _of_edges(edges: jax.Array, cost: jax.Array, size: int) -> Metric:
     batch = cost.shape[:-1]

@@ -9,9 +9,13 @@ import pytest
 
 from dpjax.bounds.metric_laplace import (
     exact_squared_error,
+    mean_noise,
+    sum_tail,
     theorem_2_absolute,
     theorem_2_maximum,
+    theorem_2_norm,
     theorem_2_squared,
+    theorem_2_sum,
     theorem_11,
     theorem_11_maximum,
 )
@@ -68,3 +72,50 @@ def test_largest_errors_of_means_are_within_theorem_11():
     draws = LaplaceAnswers(ANSWERS.values / N, ANSWERS.scales).sample(jax.random.key(1), (20_000,))
     tail = theorem_11_maximum(ASKED, SCALES, answered=ANSWERED, failure=0.1)
     assert ((np.abs(draws - TRUTH[None] / N).max(-1) > float(tail.threshold)).mean(0) <= 0.1 + 5 * np.sqrt(0.1 / 20_000)).all()
+
+
+def exact_maximum(scales):
+    """Inclusion and exclusion over all sets of queries."""
+    sets = itertools.chain.from_iterable(itertools.combinations(scales, size) for size in range(1, len(scales) + 1))
+    return sum((-1) ** (len(chosen) + 1) / sum(1 / c for c in chosen) for chosen in sets)
+
+
+def test_mean_norms_of_the_noise():
+    scales = np.array([[1.0, 1.0, 1.0, 1.0], [2.0, 0.5, 0.1, 1e-4], [3.0, 0.0, 0.0, 0.0], [1e3, 1e3, 1.0, 0.0]])
+    largest, length = (np.asarray(mean_noise(scales, norm=norm)) for norm in ("maximum", "euclidean"))
+    np.testing.assert_allclose(largest, [exact_maximum(row[row > 0]) for row in scales], rtol=3e-6)
+    noise = np.random.default_rng(0).laplace(size=(400_000, 4)) * scales[:, None]
+    norms = np.linalg.norm(noise, axis=-1)
+    error = 5 * norms.std(-1) / norms.shape[1] ** 0.5
+    assert (np.abs(length - norms.mean(-1)) < error).all()
+    assert not (np.abs(1.02 * length - norms.mean(-1)) < error).any()  # 2 % off is seen
+    np.testing.assert_allclose(length[2], 3.0, rtol=3e-6)
+
+
+def test_the_sum_of_the_noise_is_within_its_tail():
+    scales = np.array([[1.0] * 6, [5.0, 0.5, 0.5, 0.1, 0.1, 0.0]])
+    sums = (np.random.default_rng(1).exponential(size=(200_000, 6)) * scales[:, None]).sum(-1)
+    for failure in (0.3, 0.01):
+        tail = sum_tail(scales, failure=failure)
+        above = (sums > np.asarray(tail.threshold)[:, None]).mean(-1)
+        margin = 5 * (failure / sums.shape[1]) ** 0.5
+        assert (above <= failure + margin).all()
+        assert abs(above[0] - failure) < margin  # exact for equal scales
+        assert ((sums > 0.8 * np.asarray(tail.threshold)[:, None]).mean(-1) > failure + margin)[0]
+    assert float(tail.threshold[1]) < 0.8 * float(sum_tail(np.full(6, 5.0), failure=0.01).threshold)
+
+
+@pytest.mark.slow
+def test_norms_and_sums_are_within_theorem_2():
+    draws = np.asarray(ANSWERS.sample(jax.random.key(2), (20_000,)))
+    off = draws - np.asarray(TRUTH)[None]
+    for norm, order in (("sum", 1), ("euclidean", 2), ("maximum", np.inf)):
+        found = np.linalg.norm(off, ord=order, axis=-1).mean(0).max()
+        bound = float(theorem_2_norm(ASKED, SCALES, answered=ANSWERED, num_records=N, norm=norm))
+        assert 0.3 * bound < found <= bound
+    assert float(theorem_2_absolute(ASKED, SCALES, answered=ANSWERED, num_records=N)) == pytest.approx(
+        float(theorem_2_norm(ASKED, SCALES, answered=ANSWERED, num_records=N, norm="sum"))
+    )
+    tail = theorem_2_sum(ASKED, SCALES, answered=ANSWERED, num_records=N, failure=0.1)
+    above = (np.abs(off).sum(-1) > float(tail.threshold)).mean(0)
+    assert (above <= 0.1 + 5 * np.sqrt(0.1 / 20_000)).all()

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.graphs import from_graph
+from dpjax.metric_privacy.graphs import from_graph, spanning_tree
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.validation import validate
 
@@ -93,3 +93,29 @@ def test_nodes_that_int32_does_not_hold_do_not_wrap_around(x64):
     for dtype in (jnp.uint16, jnp.int64, jnp.uint64):
         assert float(from_graph(chain.astype(dtype), size=300, budgets=1.0).budgets[0, -1]) == 299.0
     assert float(from_graph(jnp.array([[0, 255]], jnp.uint8), size=300, budgets=1.0).budgets[0, 255]) == 1.0
+
+
+def kruskal(lengths):
+    """The edges of the shortest tree (or forest), in plain Python."""
+    group = list(range(len(lengths)))
+    edges = []
+    for length, i, j in sorted((lengths[a, b], a, b) for a in range(len(lengths)) for b in range(a)):
+        if group[i] != group[j] and length < np.inf:
+            edges.append((i, j))
+            group = [group[i] if g == group[j] else g for g in group]
+    return edges
+
+
+def test_paths_in_the_spanning_tree(x64):
+    rng = np.random.default_rng(5)
+    lengths = rng.uniform(1, 2, (12, 7, 7))
+    lengths[6:, :3, 3:] = np.inf  # in two pieces
+    lengths = np.triu(lengths, 1) + np.swapaxes(np.triu(lengths, 1), -1, -2)
+    metric = Metric(jnp.asarray(lengths))
+    own, alike = spanning_tree(metric), spanning_tree(metric, budget=0.5)
+    for row in range(12):
+        edges = kruskal(lengths[row])
+        np.testing.assert_allclose(own.budgets[row], dijkstra(edges, [lengths[row][e] for e in edges], 7), rtol=1e-13)
+        np.testing.assert_allclose(alike.budgets[row], dijkstra(edges, [0.5] * len(edges), 7), rtol=1e-13)
+    assert np.isinf(own.budgets[6:]).any()
+    assert np.any(own.budgets[:6] > 1.5 * lengths[:6])  # no minimum of all paths: the control of what is compared
