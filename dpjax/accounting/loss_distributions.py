@@ -29,7 +29,6 @@ from math import inf, log1p
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from dpjax import checks
 from dpjax.accounting.bounded_ranges import mixed_losses, worst_divergences
@@ -128,6 +127,8 @@ class LossDistribution:
     @staticmethod
     def gaussian(mu: float) -> LossDistribution:
         """Return the losses of Gaussian noise of standard deviation sensitivity/mu, in any dimension (under the L2 norm)."""
+        from scipy.special import ndtr
+
         shift = checks.concrete_epsilon(mu)
         # P has mean mu; of the place y the loss is mu y - mu^2/2. Beyond 37 standard deviations the loss is called infinite.
         places = np.linspace(-37.0, 37.0 + shift, 2 * _CELLS + 1)
@@ -263,6 +264,8 @@ def _probability(probability: float) -> float:
 
 def _normal(places: np.ndarray) -> np.ndarray:
     """The normal probabilities between neighbours, to relative accuracy in both tails."""
+    from scipy.special import log_ndtr
+
     mirrored = np.where(places[:-1] + places[1:] > 0, -places[1:], places[:-1])
     width = np.diff(places)
     top, bottom = log_ndtr(mirrored + width), log_ndtr(mirrored)

@@ -30,7 +30,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from scipy.special import gammaln, logsumexp
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
@@ -163,6 +162,8 @@ def _subsampled_curve(whole: Composition, p: float) -> tuple[tuple[float, float]
 
     K = 0 and 1 count 1, so the bound is log(1 + sum over k >= 2 of P(K = k) (e^((k-1) D(k)) - 1)) / (a - 1): nothing cancels.
     """
+    from scipy.special import gammaln, logsumexp
+
     orders = np.unique(np.rint(np.geomspace(2, 1e4, 128)))
     k = np.arange(2, orders[-1] + 1)
     with np.errstate(divide="ignore", over="ignore"):

@@ -28,6 +28,9 @@ def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
     Returns:
         A :class:`Gaussian`. Wrap it in :class:`Clamped` for a range (post-processing).
 
+    Raises:
+        ValueError: a ``sigma`` that is not positive.
+
     Privacy:
         (sensitivity/sigma)-GDP, and so (sensitivity/sigma)^2 / 2-zCDP, under the relation that the sensitivity was computed for.
         Float draws are simulations.
