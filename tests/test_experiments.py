@@ -298,6 +298,7 @@ def test_tied_data(rows_of):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_several_quantiles(rows_of):
     rows = {(row["population"], row["quantiles"], row["epsilon"]): row for row in rows_of("several_quantiles")}
     assert len(rows) == 5
