@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from math import gcd, prod
 from typing import Any
 
@@ -25,7 +24,7 @@ from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words, upper_product
 from dpjax.random.keys import check_key, fold_in_streams, row_words
 from dpjax.random.noise import uniform_from_words
-from dpjax.sensitivity.sorted_records import level_parts
+from dpjax.sensitivity.sorted_records import level_parts, rank_steps
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
 
@@ -41,7 +40,8 @@ class JointQuantiles:
         sum over N of exp(-rate * sum over k of |d_k - p_k N|) + 2 exp(-rate (reach + 1)) / (1 - exp(-rate))
 
     over the multiples N of a public spacing, ceil((2 reach + 1) / terms), that are at most ``reach`` away from n - 1. If
-    ``terms`` is 1, there is only the term for N = ``number``. Leading axes are a batch. It is a pytree.
+    ``terms`` is 1, there is only the term for N = ``number``. If ``whole_slots``, the ranks 1 + q_k N that the p_k N add up to are
+    rounded to floor(1 + q_k N) + 1/2, those of the slots that hold the quantiles. Leading axes are a batch. It is a pytree.
 
     Attributes:
         left: the first point of each slot, ``(..., J)``. A slot is a stretch of the line without a record, of rank j + 1/2. With a
@@ -53,6 +53,7 @@ class JointQuantiles:
         number: int32 ``(...)``.
         levels: static, the m quantile levels.
         terms: static.
+        whole_slots: static.
         resolution: static, what draws are multiples of, or None.
 
     References:
@@ -67,6 +68,7 @@ class JointQuantiles:
     number: jax.Array
     levels: tuple[Fraction, ...] = field(kw_only=True, metadata={"static": True})
     terms: int = field(kw_only=True, metadata={"static": True})
+    whole_slots: bool = field(default=False, kw_only=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
 
     @property
@@ -173,10 +175,10 @@ def _as_rows(joint: JointQuantiles) -> JointQuantiles:
     return replace(joint, **{name: getattr(joint, name)[..., None] for name in names})
 
 
-def _lengths(joint: JointQuantiles) -> tuple[list[int], int]:
-    """The differences of the levels, the first from 0 and the last to 1, as integers over a common denominator."""
-    parts, whole = level_parts(joint.levels)
-    return [b - a for a, b in pairwise((0, *parts, whole))], whole
+def _steps(joint: JointQuantiles, number: jax.Array) -> tuple[jax.Array, int]:
+    """The p_k N of the terms in parts 1 / (2 whole) of a slot, int32 ``(m + 1, ...)``, and ``whole``."""
+    whole = level_parts(joint.levels)[1]
+    return jnp.stack(rank_steps(joint.levels, number, joint.whole_slots)) * np.int32(joint.per_rank), whole
 
 
 def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
@@ -193,20 +195,19 @@ def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 def _chains(joint: JointQuantiles) -> Chains:
     """The chains of some rows."""
     number, there = _numbers(joint)
-    lengths, whole = _lengths(joint)
-    per_rank, slots = np.int32(joint.per_rank), joint.width.shape[-1]
+    steps, whole = _steps(joint, number)
+    slots = joint.width.shape[-1]
     rate = joint.rate / joint.per_rank
 
     def weight(scaled: jax.Array) -> jax.Array:  # of a distance in units of 1 / (2 whole) slots
         return jnp.where(there, -rate * (jnp.abs(scaled).astype(rate.dtype) / (2 * whole)), NOTHING)
 
     j = jnp.arange(slots, dtype=jnp.int32)[:, None, None] * np.int32(2 * whole)
-    half, twice = np.int32(whole) * per_rank, 2 * per_rank * number
-    start = weight(j - half - twice * np.int32(lengths[0]))
-    end = weight(2 * half * joint.count - half - j - twice * np.int32(lengths[-1]))
-    inner = jnp.array(lengths[1:-1], jnp.int32).reshape(-1, 1, 1) * per_rank * number
-    step = inner // np.int32(whole)
-    part = (inner - step * np.int32(whole)).astype(rate.dtype) / whole
+    half, slot = np.int32(whole * joint.per_rank), np.int32(2 * whole)
+    start = weight(j - half - steps[0])
+    end = weight(2 * half * joint.count - half - j - steps[-1])
+    step = steps[1:-1] // slot
+    part = (steps[1:-1] - step * slot).astype(rate.dtype) / (2 * whole)
     return Chains(jnp.moveaxis(joint.width, -1, 0)[..., None], start, end, step, part, rate, joint.unit)
 
 
@@ -343,13 +344,13 @@ def _log_prob(joint: JointQuantiles, y: jax.Array) -> jax.Array:
         inside &= jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value)
     ascends = jnp.all(inside, axis=-1) & jnp.all(point[..., 1:] >= point[..., :-1], axis=-1)
     number, there = _numbers(spread)
-    lengths, whole = _lengths(joint)
+    steps, whole = _steps(joint, number)
     # Distances of ranks, in slots and times 2 * whole; h / 2 slots lie between the first record's rank and slot 0.
     h, slot = np.int32(joint.per_rank), jnp.where(inside, slot, 0)
     half, scaled = h * np.int32(whole), slot * np.int32(2 * whole)
     ends = jnp.broadcast_to(half, (*slot.shape[:-1], 1)), 2 * half * spread.count - half
     places = concatenate(ends[0], scaled, ends[1])
-    distance = (places[..., 1:] - places[..., :-1])[..., None, :] - 2 * h * number[..., None] * np.array(lengths, np.int32)
+    distance = (places[..., 1:] - places[..., :-1])[..., None, :] - jnp.moveaxis(steps, 0, -1)
     cost = jnp.sum(jnp.abs(distance).astype(joint.dtype), axis=-1) / (2 * whole * joint.per_rank)
     terms = jnp.where(there, -spread.rate * cost, -jnp.inf)
     if joint.terms > 1:

@@ -161,7 +161,7 @@ class _Chain:
     def __init__(self, row: Row, number: int) -> None:
         self.row, law, places = row, row.law, row.places
         first, last = law.targets(number, row.count)
-        steps = [2 * length * number for length in law.lengths[1:-1]]
+        steps = law.steps(number)[1:-1]
         self.steps = [min(max(step, 0), places[-1] - places[0]) for step in steps]
         starts, ends = ([abs(place - target) for place in places] for target in (first, last))
         self.moved = min(starts) + min(ends) + sum(abs(step) - inner for step, inner in zip(steps, self.steps, strict=True))

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.release.tables import exponential, level_weights
+from dpjax.sensitivity.sorted_records import rank_steps
 
 _TILE = 2**13  # numbers that stay in the cache
 
@@ -38,16 +39,18 @@ class Law(NamedTuple):
 
     Attributes:
         unit: the rate for a cost of 1 / (2 whole).
-        lengths: the m + 1 differences of the levels, times ``whole``.
+        levels: of the quantiles.
         whole: the common denominator of the levels.
+        whole_slots: whether the ranks of the quantiles are those of slots.
         size: how many numbers the grid has.
         reach: R, or None where there is one term and no flat one.
         spacing: of the terms N.
     """
 
     unit: Fraction
-    lengths: tuple[int, ...]
+    levels: tuple[Fraction, ...]
     whole: int
+    whole_slots: bool
     size: int
     reach: int | None
     spacing: int
@@ -55,7 +58,7 @@ class Law(NamedTuple):
     @property
     def quantiles(self) -> int:
         """How many, m."""
-        return len(self.lengths) - 1
+        return len(self.levels)
 
     @property
     def scale(self) -> int:
@@ -70,7 +73,12 @@ class Law(NamedTuple):
 
     def targets(self, number: int, count: int) -> tuple[int, int]:
         """Where the first and the last quantile of the term cost nothing."""
-        return self.whole + 2 * self.lengths[0] * number, self.whole * (2 * count - 1) - 2 * self.lengths[-1] * number
+        steps = self.steps(number)
+        return self.whole + steps[0], self.whole * (2 * count - 1) - steps[-1]
+
+    def steps(self, number: int) -> list[int]:
+        """The distances of the quantiles of ``number + 1`` records."""
+        return rank_steps(self.levels, number, self.whole_slots)
 
 
 class _Step(NamedTuple):
@@ -132,7 +140,7 @@ def from_target(law: Law, target: int, slots: int) -> tuple[np.ndarray, int]:
 
 
 def _step(law: Law, number: int, k: int, slots: int) -> _Step:
-    length, whole = 2 * law.lengths[k] * number, law.whole
+    length, whole = law.steps(number)[k], law.whole
     if length < 0:
         return _Step(0, 0.0, _exponential(law.unit * whole), 1.0, -length)
     window = min(length // whole, slots)

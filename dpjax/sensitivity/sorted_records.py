@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from math import lcm
 from typing import Any
 
@@ -87,3 +88,18 @@ def level_parts(levels: tuple[Fraction, ...]) -> tuple[tuple[int, ...], int]:
     """
     whole = lcm(*(level.denominator for level in levels))
     return tuple(level.numerator * (whole // level.denominator) for level in levels), whole
+
+
+def rank_steps(levels: tuple[Fraction, ...], number: Any, whole_slots: bool) -> list[Any]:
+    """The distances of ranks from the first of N + 1 records to the quantiles, from one to the next, and to the last record.
+
+    They are integers, in parts 1 / (2 whole) of a rank. A quantile has the rank 1 + q N; with ``whole_slots``, floor(1 + q N) + 1/2.
+
+    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, False)  # the ranks 1, 3 1/4, 5 1/2, 10
+    [18, 18, 36]
+    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, True)  # the ranks 1, 3 1/2, 5 1/2, 10
+    [20, 16, 36]
+    """
+    parts, whole = level_parts(levels)
+    ranks = [whole * (2 * (part * number // whole) + 1) if whole_slots else 2 * part * number for part in parts]
+    return [b - a for a, b in pairwise((0, *ranks, 2 * whole * number))]

@@ -32,7 +32,8 @@ def reference(x, qs, epsilon, reach, spacing=1, flat=True, number=None):
     ends = np.ones((len(y), 1)), np.full((len(y), 1), len(x))
     steps, middle = np.diff(np.concatenate([ends[0], rank, ends[1]], axis=1)), len(x) - 1
     numbers = [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0] if number is None else [number]
-    terms = [np.exp(-rate * np.abs(steps - np.diff(q) * n).sum(-1)) for n in numbers]
+    aims = {n: [1, *(1 + q[1:-1] * n if number is None else np.floor(1 + q[1:-1] * n) + 0.5), 1 + n] for n in numbers}
+    terms = [np.exp(-rate * np.abs(steps - np.diff(aims[n])).sum(-1)) for n in numbers]
     rest = 2 * np.exp(-rate * (reach + 1)) / -np.expm1(-rate) if flat else 0.0
     return np.log(np.sum(terms, axis=0) + (rest if number is None else 0.0))
 

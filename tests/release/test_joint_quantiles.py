@@ -4,7 +4,7 @@ import decimal
 import itertools
 from decimal import Decimal
 from fractions import Fraction
-from math import comb
+from math import comb, floor
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,12 +33,17 @@ def probabilities(x, law, middle, flat=True):
     """Those of all tuples, as the head of dpjax/mechanisms/joint_quantiles.py has them, with 60 digits."""
     decimal.getcontext().prec = 60
     m, whole, n, unit = law.quantiles, law.whole, len(x), Decimal(law.unit.numerator) / law.unit.denominator
+    all_aims = []
+    for number in law.numbers(middle):
+        ranks = [1 + q * number for q in law.levels]
+        if law.whole_slots:
+            ranks = [floor(rank) + Fraction(1, 2) for rank in ranks]
+        all_aims.append(np.diff([Fraction(1), *ranks, Fraction(1 + number)]))
 
     def weight(y):
         ranks = [Fraction(2 * sum(v < k for v in x) + sum(v == k for v in x) + 1, 2) for k in y]
         steps = np.diff([Fraction(1), *ranks, Fraction(n)])
-        costs = [sum(abs(step - Fraction(length, whole) * number) for step, length in zip(steps, law.lengths, strict=True))
-                 for number in law.numbers(middle)]  # fmt: skip
+        costs = [sum(abs(step - aim) for step, aim in zip(steps, aims, strict=True)) for aims in all_aims]
         terms = sum((-unit * 2 * whole * cost.numerator / cost.denominator).exp() for cost in costs)
         if law.reach is None or not flat:
             return terms
