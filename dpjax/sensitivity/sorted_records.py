@@ -93,7 +93,7 @@ def level_parts(levels: tuple[Fraction, ...]) -> tuple[tuple[int, ...], int]:
 def rank_steps(levels: tuple[Fraction, ...], number: Any, whole_slots: bool) -> list[Any]:
     """The distances of ranks from the first of N + 1 records to the quantiles, from one to the next, and to the last record.
 
-    They are integers, in parts 1 / (2 whole) of a rank. A quantile has the rank 1 + q N; with ``whole_slots``, floor(1 + q N) + 1/2.
+    Integers, in parts 1 / (2 whole) of a rank. A quantile has the rank 1 + q N; with ``whole_slots``, floor(1 + q N) + 1/2.
 
     >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, False)  # the ranks 1, 3 1/4, 5 1/2, 10
     [18, 18, 36]
