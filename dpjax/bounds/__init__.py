@@ -4,6 +4,6 @@ Privacy: nothing here draws. A bound of public numbers spends nothing; one that 
 A parameter outside its range raises ``ValueError`` (as an element of a JAX array it gives NaN); arrays broadcast.
 """
 
-from dpjax.bounds import duff, finite_ranges, metric_laplace, metric_selection, selection
+from dpjax.bounds import duff, finite_ranges, local_modulus, metric_laplace, metric_selection, selection
 
-__all__ = ["duff", "finite_ranges", "metric_laplace", "metric_selection", "selection"]
+__all__ = ["duff", "finite_ranges", "local_modulus", "metric_laplace", "metric_selection", "selection"]

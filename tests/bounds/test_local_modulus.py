@@ -1,0 +1,119 @@
+"""The lower bounds against linear programmes over all mechanisms: they are attained, so that any larger constant is refuted."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from dpjax import median, order_statistic, piecewise_laplace, triangle_count
+from dpjax.bounds import local_modulus
+from tests.support import oracle
+from tests.support.audit import padded
+
+GRID = (0.0, 1.0, 5.0)
+
+
+def family(neighbors):
+    """Small datasets, their order statistic, its exact profile and all ordered neighbouring pairs."""
+    datasets = oracle.all_datasets([4] if neighbors == "swap" else range(4), GRID)
+    x, count = padded(datasets, 4)
+    if neighbors == "swap":
+        profile = order_statistic(x, 2, lower=0.0, upper=5.0, neighbors="swap")
+    else:
+        profile = median(x, lower=0.0, upper=5.0, neighbors=neighbors, definition="lower", count=count)
+    index = {data: i for i, data in enumerate(datasets)}
+    pairs = [(i, index[y]) for x, i in index.items() for y in oracle.neighbours_of(x, neighbors, GRID) if y in index]
+    return profile, np.asarray(profile.value), pairs
+
+
+def least_error(values, pairs, one, other, ratios, delta=0.0):
+    """The least larger error on two datasets of any mechanism with M(x) <= ratio M(x') + delta on every event.
+
+    Between f(x) and f(x') both errors are linear in the output: outputs may be rounded at random to the two values, and a mechanism
+    is its probability of the second one.
+    """
+    size, gap = len(values), abs(values[other] - values[one])
+    rows, limits = [], []
+    for (i, j), ratio in zip(pairs, np.broadcast_to(ratios, (len(pairs),)), strict=True):
+        for sign, limit in ((1, delta), (-1, delta + ratio - 1)):  # of the second value, and of the first
+            row = np.zeros(size + 1)
+            row[i], row[j] = sign, -sign * ratio
+            rows.append(row)
+            limits.append(limit)
+    for i, sign, limit in ((one, 1, 0.0), (other, -1, -gap)):  # errors gap * p and gap * (1 - p), below the objective
+        row = np.zeros(size + 1)
+        row[i], row[-1] = sign * gap, -1
+        rows.append(row)
+        limits.append(limit)
+    found = linprog(np.eye(size + 1)[-1], np.array(rows), limits, bounds=[(0, 1)] * size + [(0, None)])
+    assert found.status == 0
+    return found.fun
+
+
+@pytest.mark.parametrize(("neighbors", "epsilon", "delta"), [("swap", 0.3, 0.0), ("add_remove", 0.8, 0.0), ("swap", 0.5, 0.03)])
+def test_the_bound_is_the_best_that_any_mechanism_reaches(x64, neighbors, epsilon, delta):
+    profile, values, pairs = family(neighbors)
+    bound = np.asarray(local_modulus.lower_bound(profile, epsilon, delta=delta))
+    rows = range(len(values) - 5, len(values))
+    best = [
+        max(least_error(values, pairs, i, j, np.exp(epsilon), delta) for j in range(len(values)) if values[j] != values[i])
+        for i in rows
+    ]
+    np.testing.assert_allclose(bound[list(rows)], best, rtol=1e-7)
+    # Controls: a constant that is 1 % larger, and that of a bounded range, which epsilon-DP does not promise.
+    assert (1.01 * bound[list(rows)] > best).all()
+    assert (np.asarray(local_modulus.bounded_range_lower_bound(profile, epsilon))[list(rows)] > best).any()
+
+
+def test_a_bounded_range(x64):
+    """Each change has log-ratios in [t - epsilon, t], with a t of its own: over a grid of them nothing is below the bound."""
+    epsilon, gap = 0.9, 3.0
+    profile = order_statistic(np.array([0.0, 0.0, 0.0, gap]), 2, lower=0.0, upper=gap, neighbors="swap")  # one change: no move
+    assert profile.upper.tolist() == [0.0, 0.0, gap, gap]
+    bound = float(local_modulus.bounded_range_lower_bound(profile, epsilon))
+    assert bound == pytest.approx(gap / (1 + np.exp(epsilon)), rel=1e-12)  # two changes
+    chain, found = [(0, 1), (1, 0), (1, 2), (2, 1)], {}
+    shares = np.log(2 / (1 + np.exp(epsilon * np.array([1, -1])))) * [-1, 1]  # of odds that every change multiplies by exp(epsilon)
+    for t in itertools.product([*np.linspace(0, epsilon, 6), *shares], repeat=2):
+        ratios = np.exp([side for first in t for side in (first, epsilon - first)])
+        found[t] = least_error(np.array([0.0, 0.0, gap]), chain, 0, 2, ratios)
+    assert min(found.values()) == pytest.approx(bound, rel=1e-7)
+    free = least_error(np.array([0.0, 0.0, gap]), chain, 0, 2, np.exp(epsilon))
+    assert free == pytest.approx(gap * np.exp(-epsilon) / 2, rel=1e-7)  # what epsilon-DP alone allows
+    assert free < 0.8 * bound
+
+
+def test_even_spacing_in_closed_form(x64):
+    """Omega(k) is k gaps: the bound is that of the best k, and piecewise Laplace about 3.6 times above it."""
+    epsilon = np.array([[0.1], [0.5], [2.0]])
+    gaps = np.array([1.0, 3.0])
+    profile = median(gaps[:, None] * np.arange(1.0, 200.0), lower=0.0, upper=200 * gaps, neighbors="swap")
+    k = np.arange(1.0, 100.0)
+    pure = np.where(k % 2 == 0, np.exp(-k * epsilon / 2) / 2, np.exp(-(k - 1) * epsilon / 2) / (1 + np.exp(epsilon)))
+    best = np.max(k * pure, axis=-1)[:, None] * gaps
+    found = jax.jit(local_modulus.lower_bound)(profile, jnp.asarray(epsilon))
+    np.testing.assert_allclose(found, best, rtol=1e-12)
+    ranged = local_modulus.bounded_range_lower_bound(profile, epsilon)
+    np.testing.assert_allclose(ranged[:, 0], np.max(k / (1 + np.exp(k * epsilon / 2)), axis=-1), rtol=1e-12)
+    assert ((found < ranged) & (ranged < 2 * found)).all()
+    ratio = piecewise_laplace(profile, epsilon).mean_abs_error(profile.value) / ranged
+    assert ((ratio > 3.4) & (ratio < 3.8)).all()
+
+
+def test_bad_parameters_and_profiles_that_prove_nothing():
+    profile = median(jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap")
+    assert np.isnan(local_modulus.lower_bound(profile, jnp.float32(-1.0)))
+    with pytest.raises(ValueError, match="epsilon must be finite and positive"):
+        local_modulus.bounded_range_lower_bound(profile, 0.0)
+    steps = triangle_count(jnp.ones((4, 4)), num_levels=2, neighbors="edge")
+    with pytest.raises(ValueError, match="steps of a global sensitivity"):
+        local_modulus.lower_bound(steps, 1.0)
+    with pytest.raises(TypeError, match="SensitivityProfile"):
+        local_modulus.lower_bound(jnp.ones(3), 1.0)
+    # Large k epsilon neither overflows nor is NaN, and a delta that gives everything away bounds nothing.
+    wide = median(jnp.zeros(400), lower=0.0, upper=5.0, neighbors="swap")
+    assert 0 <= float(local_modulus.lower_bound(wide, 100.0, delta=1e-6)) < 1e-6
+    assert float(local_modulus.lower_bound(profile, 1.0, delta=1.0)) == 0.0
