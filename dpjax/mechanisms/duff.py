@@ -2,7 +2,8 @@
 
 The utility of an output is minus the number of records to add or remove before the statistic takes it; its sensitivity is 1. On the
 line (lower median, mean) that is inverse sensitivity, for the mode the exponential mechanism over candidates: this file gives the
-paper's name to both and keeps its neighbor relation. Its utility bounds are in ``dpjax/bounds/duff.py``.
+paper's name to both and keeps its neighbor relation. A graph is the set of its edges, so edge neighbors are add/remove neighbors,
+whose records are edges. Its utility bounds are in ``dpjax/bounds/duff.py``.
 
 Slips of the paper: in the median's second case "k even" should read "n even" (as printed, a part of [y_n, b] has no utility where n
 and n/2 are even). In Section 5 the density is proportional to exp(+epsilon u_d/2), not exp(-epsilon u_d/2). That each A_k is a
@@ -43,7 +44,9 @@ def duff(
     Args:
         statistic: under add/remove neighbors: ``median(..., definition="lower")`` for the paper's median, another profile with
             integer levels, ``mean(..., values="hull")`` for its mean; or ``mode(...)``, whose score for a single mode is
-            not the paper's, and for which ``candidate_counts(...)`` is sharper at the same epsilon.
+            not the paper's, and for which ``candidate_counts(...)`` is sharper at the same epsilon. Under edge neighbors:
+            ``triangle_count(...).truncate(k)``, whose levels are at most the paper's distance, or ``from_distances(...)`` where it
+            is known.
         epsilon: positive.
         rho: for a profile, as in :func:`dpjax.inverse_sensitivity`; the paper has none, and a mean's hulls take none.
 
@@ -51,11 +54,11 @@ def duff(
         A :class:`PiecewiseExponential` for a profile, a :class:`Finite` for candidates.
 
     Raises:
-        ValueError: another relation than ``"add_remove"``, or a ``rho`` beside candidates.
+        ValueError: another relation than ``"add_remove"`` and ``"edge"``, or a ``rho`` beside candidates.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under add/remove neighbors. Public: epsilon, rho, and what the statistic says is
-        public; the number of records is not. Float draws on the line are simulations.
+        epsilon-DP and epsilon-bounded-range under the relation of the statistic. Public: epsilon, rho, and what the statistic says
+        is public; the number of records (or edges) is not. Float draws on the line are simulations.
 
     References:
         Gillenwater and Munoz Medina (2020), Definition 8, Section 4.1 and Algorithm 1; McSherry and Talwar (2007).
@@ -90,6 +93,6 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
 def _check(statistic: SensitivityProfile | CandidateScores) -> None:
     if not isinstance(statistic, (SensitivityProfile, CandidateScores)):
         raise TypeError(f"duff takes a SensitivityProfile or CandidateScores, got {type(statistic).__name__}.")
-    if statistic.neighbors != "add_remove":
+    if statistic.neighbors not in ("add_remove", "edge"):
         instead = "exponential" if isinstance(statistic, CandidateScores) else "inverse_sensitivity"
-        raise ValueError(f"duff is defined for add_remove neighbors, this statistic for {statistic.neighbors}: use {instead}.")
+        raise ValueError(f"duff is for add_remove and edge neighbors, this statistic for {statistic.neighbors}: use {instead}.")

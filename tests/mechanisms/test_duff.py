@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import inverse_sensitivity, median, piecewise_laplace
+from dpjax import from_distances, inverse_sensitivity, median, piecewise_laplace, triangle_count
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.mechanisms.duff import duff, guarantee
 from dpjax.mechanisms.exponential import exponential
 from dpjax.statistics.mode import mode
+from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
 from tests.support.audit import audit, padded
 
@@ -139,3 +140,28 @@ def test_what_it_refuses_and_its_guarantee():
         guarantee(replace(scores, neighbors="swap"), 0.5)
     smooth = duff(profile, 1.0, rho=0.25)
     np.testing.assert_array_equal(smooth.edges, inverse_sensitivity(profile, 1.0, rho=0.25).edges)
+
+
+def test_a_graph_is_the_set_of_its_edges():
+    """All graphs on four nodes: true distances between triangle counts by search, and the levels of the profile, at most those."""
+    adjacency = all_graphs(4)
+    count, _ = brute_force(adjacency)
+    values = np.unique(count)
+    reached = count[:, None] == values
+    distance = np.where(reached, 0.0, np.inf)
+    for k in range(1, 7):
+        reached = reached | flips(reached).any(axis=0)
+        distance = np.where(reached & np.isinf(distance), k, distance)
+    profile = triangle_count(adjacency, num_levels=6, neighbors="edge").truncate(6)
+    sides = np.asarray(profile.lower)[..., None], np.asarray(profile.upper)[..., None]
+    level = np.argmax((sides[0] <= values) & (values <= sides[1]), axis=-2)
+    assert (level <= distance).all()
+    assert (level < distance).any()
+    assert guarantee(profile, EPSILON) == Guarantee(EPSILON, EPSILON, "edge")
+    scores = from_distances(distance, candidates=values, neighbors="edge")
+    for relation, bound in ((scores, 1.0), (replace(scores, scores=2 * scores.scores), 1.7)):  # the second one is the control
+        cost = np.asarray(duff(relation, EPSILON).log_prob(values[:, None])).T
+        loss = np.abs(flips(cost) - cost).max()
+        assert loss <= EPSILON * (1 + 1e-5) if bound == 1 else loss > bound * EPSILON
+    distribution = duff(profile, EPSILON)
+    np.testing.assert_array_equal(distribution.edges, inverse_sensitivity(profile, EPSILON).edges)
