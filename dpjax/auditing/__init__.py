@@ -1,5 +1,6 @@
 """How private output distributions are, measured: exactly from two of them, or from draws alone."""
 
+from dpjax.auditing.attack_scores import audit_scores, roc_lower_bound
 from dpjax.auditing.black_box import BlackBoxBound, log_ratio, lower_bound
 from dpjax.auditing.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, p_value
 from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
@@ -11,10 +12,12 @@ __all__ = [
     "PrivacyLoss",
     "WorstNeighbor",
     "audit_in_one_run",
+    "audit_scores",
     "epsilon_lower_bound",
     "log_ratio",
     "lower_bound",
     "p_value",
     "privacy_loss",
+    "roc_lower_bound",
     "worst_neighbor",
 ]

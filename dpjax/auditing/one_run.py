@@ -119,6 +119,7 @@ class OneRunAudit:
         canaries: how many coins were tossed.
         confidence: of the bound.
         delta: the delta of the guarantee that is audited.
+        tried: how many numbers of guesses were tried, of which these are the best.
     """
 
     epsilon: float
@@ -127,10 +128,12 @@ class OneRunAudit:
     canaries: int
     confidence: float
     delta: float
+    tried: int = 1
 
     def p_value(self, epsilon: ArrayLike) -> Array:
-        """The p-value of the claim that the run is (epsilon, delta)-DP; see :func:`p_value`."""
-        return p_value(self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta)
+        """The p-value of the claim that the run is (epsilon, delta)-DP; see :func:`p_value`; times the number of tries."""
+        alone = p_value(self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta)
+        return np.minimum(self.tried * alone, 1.0)
 
 
 @checks.renamed_arguments(law_in="with_canary", law_out="without_canary")
