@@ -42,7 +42,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, Guarantee):
-        return {"epsilon": value.epsilon, "bounded_range": value.bounded_range, "neighbors": value.neighbors}
+        found = {"epsilon": value.epsilon, "bounded_range": value.bounded_range, "neighbors": value.neighbors}
+        return _plain(found | ({"delta": value.delta} if value.delta else {}))
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(item) for item in value]
     if isinstance(value, float | np.floating):
@@ -87,13 +88,14 @@ def promised(epsilon: float, times: int = 1) -> str:
 
 
 def words_of(guarantee: Guarantee) -> str:
-    """Return the words of a guarantee without a delta, with its numbers as of :func:`promised`.
+    """Return the words of a guarantee, with its numbers as of :func:`promised`.
 
     >>> words_of(Guarantee(0.12345649, 0.25, "swap"))
     '0.123457-DP and 0.25-bounded-range under swap neighbors'
     """
-    epsilon, bounded_range, zcdp = (float(promised(v)) for v in (guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp))
-    return str(replace(guarantee, epsilon=epsilon, bounded_range=bounded_range, zcdp=zcdp))
+    given = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.delta
+    epsilon, bounded_range, zcdp, delta = (float(promised(value)) for value in given)
+    return str(replace(guarantee, epsilon=epsilon, bounded_range=bounded_range, zcdp=zcdp, delta=delta))
 
 
 def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()) -> str:

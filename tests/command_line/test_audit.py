@@ -1,12 +1,16 @@
 """The audit command: its rows, its numbers beside the suite's own audit, and its verdict on a mechanism that is broken."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpjax import exponential, median, piecewise_laplace
+from dpjax.accounting import Guarantee
 from dpjax.command_line import audit as command
-from dpjax.command_line.audit import MECHANISMS
+from dpjax.command_line.audited import MECHANISMS, budgets
+from dpjax.metric_privacy import MetricGuarantee, from_points
 from tests.support import oracle
 from tests.support.audit import audit
 
@@ -63,6 +67,42 @@ def test_json_of_one_mechanism(run, answer, monkeypatch):
     )
 
 
+def hopeful(family, epsilon):
+    """Never_fail as if an attempt failed a tenth of the time, where on some datasets it is up to half of it."""
+    distribution, guarantee = MECHANISMS["never_fail, mode"](family, epsilon)
+    return distribution, replace(guarantee, delta=1e-5)
+
+
+def generous(family, epsilon):
+    """The selection of a metric with twice the budgets, and the promise of the metric."""
+    distribution, _ = MECHANISMS["linear_selection, median"](family, 2 * epsilon)
+    return distribution, MECHANISMS["linear_selection, median"](family, epsilon)[1]
+
+
+@pytest.mark.slow
+def test_a_delta_and_a_metric(run, monkeypatch):
+    """Budgets of pairs and probabilities are held to, and who claims less is found."""
+    honest = {name: MECHANISMS[name] for name in ("never_fail, mode", "linear_selection, median")}
+    monkeypatch.setattr(command, "MECHANISMS", {**honest, "hopeful": hopeful, "generous": generous})
+    outcome = run("audit", "--draws", 2000, "--neighbors", "swap", "--json")
+    assert outcome.code == 1
+    never_fail, selection, hoping, giving = outcome.json["rows"]
+    assert (never_fail["holds"], selection["holds"], hoping["holds"], giving["holds"]) == (True, True, False, False)
+    assert never_fail["guarantee"] == {"epsilon": 1, "bounded_range": None, "neighbors": "swap", "delta": 0.5**5}
+    assert hoping["exact_loss"] > 1.5
+    assert giving["exact_range"] == pytest.approx(2 * selection["exact_range"], rel=1e-4)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_the_budgets_of_pairs(neighbors):
+    family = command.family_of(neighbors)
+    sums = np.array([sum(data) for data in family.datasets])[family.pairs]
+    metric = from_points(np.array(command.VALUES)[:, None], epsilon=1.0)
+    found = budgets(MetricGuarantee(metric if neighbors == "swap" else metric.with_absence(20.0)), family)
+    np.testing.assert_allclose(found, np.abs(sums[0] - sums[1]) if neighbors == "swap" else 20.0, rtol=1e-6)
+    assert (budgets(Guarantee(0.5, 1.0, neighbors), family) == 0.5).all()
+
+
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_the_family_is_all_neighbouring_pairs(neighbors):
     family = command.family_of(neighbors)
@@ -86,7 +126,8 @@ def test_every_mechanism_holds_its_claim(answer, neighbors):
     assert set(MECHANISMS) - set(rows) == (set() if neighbors == "add_remove" else set(command.ADD_REMOVE_ONLY))
     for row in rows.values():
         assert 0.4 < row["from_draws"] < row["exact_loss"] <= 1 + 1e-4
-        assert row["exact_range"] <= row["guarantee"]["bounded_range"] * (1 + 1e-4)
+        claim = row["guarantee"]["bounded_range"]  # None stands for infinity
+        assert claim is None or row["exact_range"] <= claim * (1 + 1e-4)
         assert row["guarantee"]["neighbors"] == neighbors
     assert rows["laplace, sum"]["exact_range"] == pytest.approx(2, rel=1e-4)
     assert rows["permute_and_flip, mode"]["exact_range"] > 1.4

@@ -1,0 +1,182 @@
+"""The mechanisms that ``dpjax audit`` looks at, the small datasets that it gives them, and what each promises for every pair."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.accounting import Guarantee
+from dpjax.checks import Neighbors
+from dpjax.distributions import Finite, PiecewiseExponential
+from dpjax.mechanisms import (
+    duff,
+    exponential,
+    inverse_sensitivity,
+    laplace,
+    never_fail,
+    noisy_tree,
+    permute_and_flip,
+    piecewise_laplace,
+    shifted_inverse,
+)
+from dpjax.metric_privacy import Metric, MetricGuarantee, from_points, lipschitz_queries, small_database
+from dpjax.metric_privacy import exponential as metric_exponential
+from dpjax.metric_privacy import laplace as metric_laplace
+from dpjax.statistics import candidate_counts, maximum, mean, median, quantile
+
+VALUES = (0.0, 1.0, 5.0, 6.0, 20.0)
+LOWER, UPPER, RECORDS = VALUES[0], VALUES[-1], 4
+
+Distribution = PiecewiseExponential | Finite
+Dataset = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Small datasets, padded, and the rows of all neighbouring pairs."""
+
+    datasets: list[Dataset]
+    x: jax.Array
+    count: jax.Array
+    pairs: np.ndarray
+    neighbors: Neighbors
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """What statistics of bounded records are told."""
+        return {"lower": LOWER, "upper": UPPER, "neighbors": self.neighbors, "count": self.count}
+
+
+Build = Callable[[Family, float], tuple[Distribution, Guarantee | MetricGuarantee]]
+
+
+def family_of(neighbors: Neighbors) -> Family:
+    """Return all datasets of up to four records (under swap, of four) and their neighbouring pairs."""
+    sizes = range(RECORDS + 1) if neighbors == "add_remove" else [RECORDS]
+    datasets = [data for size in sizes for data in itertools.combinations_with_replacement(VALUES, size)]
+    row = {data: i for i, data in enumerate(datasets)}
+    pairs = set()
+    for data, i in row.items():
+        fewer = [data[:place] + data[place + 1 :] for place in range(len(data))]
+        others = fewer if neighbors == "add_remove" else [tuple(sorted((*rest, value))) for rest in fewer for value in VALUES]
+        pairs |= {(min(i, row[other]), max(i, row[other])) for other in others if other != data}
+    x = np.zeros((len(datasets), RECORDS))
+    for i, data in enumerate(datasets):
+        x[i, : len(data)] = data
+    count = jnp.asarray([len(data) for data in datasets], jnp.int32)
+    return Family(datasets, jnp.asarray(x, jnp.result_type(float)), count, np.array(sorted(pairs)).T, neighbors)
+
+
+def _of_profile(module: Any, name: str, statistic: Callable[[Family], Any], **options: Any) -> Build:
+    """A mechanism, with the guarantee of its module, on what ``statistic`` returns."""
+
+    def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
+        profile = statistic(family)
+        return getattr(module, name)(profile, epsilon, **options), module.guarantee(profile, epsilon)
+
+    return build
+
+
+def _laplace(**bounds: float) -> Build:
+    def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
+        distribution = laplace.laplace(jnp.sum(family.x, axis=-1), epsilon, sensitivity=UPPER - LOWER, **bounds)
+        return distribution, laplace.guarantee(epsilon, neighbors=family.neighbors, bounded=bool(bounds))
+
+    return build
+
+
+def _median(family: Family) -> Any:
+    return median(family.x, **family.known)
+
+
+def _counts(family: Family) -> Any:
+    return candidate_counts(family.x, candidates=np.array(VALUES), neighbors=family.neighbors, count=family.count)
+
+
+def _noisy_tree(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
+    return noisy_tree.noisy_tree(_counts(family), epsilon=epsilon), noisy_tree.guarantee(_counts(family), epsilon=epsilon)
+
+
+def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
+    """Five attempts at the mode, where the last value is accepted with probability 0.5: no dataset fails more often than that."""
+    attempt, cost = exponential.exponential(_counts(family), epsilon), exponential.guarantee(_counts(family), epsilon)
+    accepted = np.array([1.0] * (len(VALUES) - 1) + [0.5])
+    found = never_fail.never_fail_distribution(attempt, accepted, fallback=LOWER, attempts=5)
+    return found, never_fail.guarantee(cost, failure=0.5, attempts=5, fallback="public")
+
+
+def _metric(family: Family, epsilon: float) -> Metric:
+    """Budgets by the distance of two values. A record more or less costs epsilon, and both ends are two such changes apart."""
+    ends = epsilon if family.neighbors == "swap" else 2 * epsilon
+    metric = from_points(np.array(VALUES)[:, None], epsilon=ends / (UPPER - LOWER))
+    return metric if family.neighbors == "swap" else metric.with_absence(epsilon)
+
+
+def _histograms(family: Family) -> np.ndarray:
+    return np.array([[data.count(value) for value in VALUES] for data in family.datasets], float)
+
+
+def _metric_laplace(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
+    metric = _metric(family, epsilon)
+    answers = metric_laplace.metric_laplace(_histograms(family), np.array([VALUES]), metric)
+    scales = jnp.broadcast_to(answers.scales, answers.values.shape)[:, 0]
+    return laplace.laplace(answers.values[:, 0], 1.0, sensitivity=scales), metric_laplace.guarantee(metric)
+
+
+def _linear_selection(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
+    """The candidate with the least sum of distances to all records."""
+    metric, weights = _metric(family, epsilon), -np.abs(np.subtract.outer(VALUES, VALUES))
+    found = metric_exponential.linear_selection(_histograms(family), metric, weights=weights, candidates=np.array(VALUES))
+    return found, metric_exponential.guarantee(metric)
+
+
+def _small_db(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
+    metric = _metric(family, epsilon)
+    queries = lipschitz_queries(np.array([VALUES]), metric)
+    found = small_database.small_db(_histograms(family), queries, size=2, total=float(RECORDS))
+    return found, small_database.guarantee(queries, metric)
+
+
+def budgets(guarantee: Guarantee | MetricGuarantee, family: Family) -> np.ndarray:
+    """Return the epsilon that is promised for every pair of the family."""
+    if isinstance(guarantee, Guarantee):
+        return np.full(family.pairs.shape[1], guarantee.epsilon)
+    found = []
+    for one, other in family.pairs.T:
+        here, there = (Counter(family.datasets[row]) for row in (one, other))
+        ends = [*(here - there).elements(), *(there - here).elements()]
+        i, j = [VALUES.index(value) for value in ends] + [guarantee.metric.size - 1] * (2 - len(ends))  # or the null record
+        found.append(guarantee.between(i, j))
+    return np.array(found)
+
+
+MECHANISMS: dict[str, Build] = {
+    "piecewise_laplace, median": _of_profile(piecewise_laplace, "piecewise_laplace", _median),
+    "piecewise_laplace, median, rho 0.5": _of_profile(piecewise_laplace, "piecewise_laplace", _median, rho=0.5),
+    "piecewise_laplace, quantile 0.9": _of_profile(
+        piecewise_laplace, "piecewise_laplace", lambda family: quantile(family.x, 0.9, **family.known)
+    ),
+    "piecewise_laplace, mean": _of_profile(piecewise_laplace, "piecewise_laplace", lambda family: mean(family.x, **family.known)),
+    "inverse_sensitivity, median": _of_profile(inverse_sensitivity, "inverse_sensitivity", _median),
+    "duff, median": _of_profile(duff, "duff", lambda family: median(family.x, definition="lower", **family.known)),
+    "shifted_inverse, maximum, tau 2": _of_profile(
+        shifted_inverse, "shifted_inverse", lambda family: maximum(family.x, lower=LOWER, upper=UPPER, count=family.count), tau=2
+    ),
+    "laplace, sum": _laplace(),
+    "laplace within bounds, sum": _laplace(lower=0.0, upper=RECORDS * UPPER),
+    "exponential, mode": _of_profile(exponential, "exponential", _counts),
+    "permute_and_flip, mode": _of_profile(permute_and_flip, "permute_and_flip", _counts),
+    "noisy_tree, mode": _noisy_tree,
+    "never_fail, mode": _never_fail,
+    "metric_laplace, sum": _metric_laplace,
+    "linear_selection, median": _linear_selection,
+    "small_db, sum": _small_db,
+}
+ADD_REMOVE_ONLY = ("duff, median", "shifted_inverse, maximum, tau 2")
