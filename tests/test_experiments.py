@@ -163,6 +163,31 @@ def test_selection(x64, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_optimality(x64, tmp_path, monkeypatch):
+    """Needs no data: ten datasets of each kind, against closed forms of even spacing and the order that theory gives."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    optimality = importlib.import_module("optimality")
+    rows = optimality.rows(10, (1.0,))
+    assert len(rows) == 4 + 1 + 4
+    even, graph, tails = rows[0], rows[4], rows[5:]
+    k = np.arange(1, 20)
+    assert even["PLM swap"] == pytest.approx(2 / np.max(k / (1 + np.exp(k / 2))), rel=1e-9)
+    assert even["INV swap"] / even["PLM swap"] == pytest.approx(1 / 4 / math.tanh(1 / 4), rel=1e-9)
+    # Add/remove needs two changes for a gap: half the error and nearly half the bound.
+    assert even["PLM midpoint"] == pytest.approx(1 / np.max(k / 2 / (1 + np.exp(k / 2))), rel=1e-9)
+    for row in rows[:4]:
+        assert 1 < row["PLM"] < row["Duff"] < row["tight radii"] < row["printed radii"] < row["truncated"]
+        assert max(row["Duff"], row["INV swap"]) < 4 < 50 < min(row["(Laplace)"], row["(Cauchy)"], row["(PTR)"])
+    assert 1 < graph["PLM"] < graph["Duff"] < graph["(Laplace)"]
+    for row in tails:
+        assert row["exact"] < row["Equation 3"]
+        assert (row["Equation 3"] < row["Equation 4"]) == (row["failure"] < 0.005)
+    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
+    optimality.draw(rows, str(tmp_path / "optimality.png"))
+    assert (tmp_path / "optimality.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
 def test_metric_budgets(x64, monkeypatch):
     """Needs no data. The first universe is that of an independent computation with queries of its own, the numbers written here."""
     monkeypatch.syspath_prepend(str(FOLDER))
