@@ -41,8 +41,10 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
         c = 1/2 for even k and (1 - delta) / (1 + exp(epsilon)) for odd k.
 
     Args:
-        profile: the *exact* profile of the statistic, of batch shape ``(...)``: its values are reached by that many changes, as
-            those of quantiles, sums and means are. Radii that only bound the changes, and truncated profiles, prove nothing.
+        profile: the *exact* profile of the statistic, of batch shape ``(...)``, with integer levels: its values are reached by that
+            many changes, as those of medians, order statistics, lower quantiles and means are. Radii that only bound the changes,
+            and truncated profiles, prove nothing; nor does an interpolated quantile other than the median under add/remove where
+            the best k would empty the dataset.
         epsilon: positive, broadcasts against the batch shape.
         delta: not negative, broadcasts too.
 
@@ -50,7 +52,7 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
         Float of the broadcast shape, in units of the statistic.
 
     Raises:
-        ValueError: a profile with steps, which are no values of datasets; a bad public parameter.
+        ValueError: a profile with fractional levels or with steps, which are no values of datasets; a bad public parameter.
 
     Privacy:
         A function of the private data, for analysis only.
@@ -102,8 +104,8 @@ def bounded_range_lower_bound(profile: SensitivityProfile, epsilon: ArrayLike) -
 
 def _exact(profile: SensitivityProfile) -> SensitivityProfile:
     checks.instance("a lower bound", profile, SensitivityProfile, "such as dpjax.median(...)")
-    if profile.step is not None:
-        raise ValueError("a lower bound needs values that datasets reach: this profile ends in steps of a global sensitivity.")
+    if not profile.integer_levels or profile.step is not None:
+        raise ValueError("a lower bound needs values that datasets reach: this profile has fractional levels or steps.")
     return profile
 
 
@@ -112,8 +114,7 @@ def _bound(profile: SensitivityProfile, epsilon: jax.Array, delta: jax.Array | N
     """The larger of both sides; delta is None for a bounded range."""
     rate = epsilon[..., None]
 
-    def side(values: jax.Array, levels: jax.Array) -> jax.Array:
-        changes = jnp.ceil(levels)
+    def side(values: jax.Array, changes: jax.Array) -> jax.Array:
         if delta is None:
             share = jax.nn.sigmoid(-changes * rate / 2)
         else:

@@ -63,9 +63,28 @@ def test_the_bound_is_the_best_that_any_mechanism_reaches(x64, neighbors, epsilo
         for i in rows
     ]
     np.testing.assert_allclose(bound[list(rows)], best, rtol=1e-7)
-    # Controls: a constant that is 1 % larger, and that of a bounded range, which epsilon-DP does not promise.
+    # Controls: a constant that is 1 % larger, that of a bounded range, which epsilon-DP does not promise, and a profile with values
+    # that no dataset has.
     assert (1.01 * bound[list(rows)] > best).all()
     assert (np.asarray(local_modulus.bounded_range_lower_bound(profile, epsilon))[list(rows)] > best).any()
+    jump = local_modulus.lower_bound(profile.truncate(0), epsilon, delta=delta)
+    assert (np.asarray(jump)[list(rows)] > 1.01 * np.array(best)).any()
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.01])
+def test_the_constant_of_every_number_of_changes(x64, delta):
+    """Records of which k must change before their median moves, and the linear programme on the datasets in between."""
+    epsilon, gap, size = 0.4, 3.0, 9
+    for k in range(1, 6):
+        records = np.where(np.arange(size) < k + size // 2, 0.0, gap)  # sorted: rank 5 moves up to the record at rank 5 + k
+        profile = order_statistic(records, size // 2 + 1, lower=0.0, upper=gap, neighbors="swap")
+        assert profile.upper.tolist() == [0.0] * k + [gap] * (6 - k)
+        values = np.array([0.0] * k + [gap])
+        chain = [pair for i in range(k) for pair in ((i, i + 1), (i + 1, i))]
+        best = least_error(values, chain, 0, k, np.exp(epsilon), delta)
+        assert float(local_modulus.lower_bound(profile, epsilon, delta=delta)) == pytest.approx(best, rel=1e-7)
+        plain = gap / (1 + np.exp(k * epsilon))  # the bound of groups, smaller beyond one change
+        assert delta > 0 or (plain < best * (1 - 1e-3) if k > 1 else plain == pytest.approx(best, rel=1e-7))
 
 
 def test_a_bounded_range(x64):
@@ -109,8 +128,11 @@ def test_bad_parameters_and_profiles_that_prove_nothing():
     with pytest.raises(ValueError, match="epsilon must be finite and positive"):
         local_modulus.bounded_range_lower_bound(profile, 0.0)
     steps = triangle_count(jnp.ones((4, 4)), num_levels=2, neighbors="edge")
-    with pytest.raises(ValueError, match="steps of a global sensitivity"):
+    with pytest.raises(ValueError, match="fractional levels or steps"):
         local_modulus.lower_bound(steps, 1.0)
+    fractions = median(jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap", definition="continuous")
+    with pytest.raises(ValueError, match="fractional levels"):
+        local_modulus.bounded_range_lower_bound(fractions, 1.0)
     with pytest.raises(TypeError, match="SensitivityProfile"):
         local_modulus.lower_bound(jnp.ones(3), 1.0)
     # Large k epsilon neither overflows nor is NaN, and a delta that gives everything away bounds nothing.
