@@ -24,12 +24,14 @@ from dpjax.accounting.conversions import (
     zcdp_of_pure,
 )
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
-from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
+from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
 from dpjax.accounting.loss_distributions import LossDistribution
+from dpjax.accounting.odometers import PrivacyOdometer
+from dpjax.accounting.partitions import PartitionFilter
 from dpjax.accounting.subsampling import epsilon_before_sampling, poisson_subsample, sampling_efficiency, subsampled_epsilon
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "Composition",
     "Guarantee",
     "LossDistribution",
+    "PartitionFilter",
     "PrivacyFilter",
     "PrivacyOdometer",
     "absorb_failure",

@@ -1,19 +1,31 @@
-"""Budgets for pipelines whose next cost may depend on the answers so far: a filter, which refuses, and an odometer, which reports.
+"""Budgets for pipelines whose next cost may depend on the answers so far: a filter refuses what would pass its budget.
 
 In this fully adaptive setting a sum of costs is itself random, and composition theorems need not hold for it. They do for pure DP
-(Rogers et al. 2016), and for Renyi DP of every order and so for zCDP (Feldman and Zrnic 2021), if the sum is stopped at a budget
-that was fixed before.
+(Rogers et al. 2016), and for the Renyi divergence of one order, and so for zCDP (Feldman and Zrnic 2021), if the sum is stopped at
+a budget that was fixed before. Several such rules may run side by side, and any of them admit. Proof, for a delta of delta_0 for
+the mechanisms' own deltas and delta_i for each rule i of Renyi divergences:
 
-Both filters may run side by side, and either of them admit. Let A be the transcripts whose epsilons sum to at most epsilon, and B
-the others, whose zCDP sums to at most the budget. On A the loss is at most epsilon, so A adds nothing to the delta at epsilon. No
-transcript of B ever passed the budget of zCDP, so it has the same probability in the pipeline that the filter of zCDP stops, where
-B adds at most delta.
+* A mechanism that is (epsilon_j, delta_j)-DP draws, except with probability delta_j, from two distributions that are epsilon_j-DP
+  (Kairouz, Oh and Viswanath 2015, Theorem 3.1). On every transcript the delta_j add up to at most delta_0, which no rule may pass,
+  so the probability of any exception is at most delta_0 (Whitehouse et al. 2023). There is none from here on.
+* Let A be the transcripts whose epsilons add up to at most epsilon. There the loss is at most epsilon: A adds nothing to the delta.
+* Every other transcript ends within the budget of a rule; let B_i be those whose first one is i. Sums only grow, so none of B_i
+  ever passed the budget i, and each has the probability that it has in the pipeline that rule i alone stops, whose delta at epsilon
+  is at most delta_i. So B_i adds at most delta_i.
+
+The rules need shares of delta, since what is left of them may depend on the answers; A needs none.
+
+Concurrent composition. A mechanism may itself be interactive: charge it when it starts, with what it promises to every adversary
+that talks to it alone. Questions to all that have started may then be interleaved in any order: pure, (epsilon, delta), Renyi and
+Gaussian DP compose concurrently as they do one after the other (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023), also with
+filters and odometers whose costs depend on the answers (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import fsum, inf, log, pi, sqrt
+from fractions import Fraction
+from math import inf, log
 from typing import Any
 
 import numpy as np
@@ -28,54 +40,89 @@ class BudgetExceeded(RuntimeError):
     """A mechanism was refused: running it would pass the budget. Nothing was charged."""
 
 
+class Sums:
+    """Exact sums of costs: of epsilons, of deltas, and of rho (or divergence over order) for each rule, read as nearest floats."""
+
+    def __init__(self, exact: tuple[Any, ...] = ()) -> None:
+        self.exact = exact
+        floats = [_nearest(total) for total in exact] or [0.0, 0.0]
+        self.epsilon, self.delta, self.rhos = floats[0], floats[1], floats[2:]
+
+    def plus(self, costs: list[float]) -> Sums:
+        """Return the sums with one more cost each."""
+        terms = [cost if cost == inf else Fraction(cost) for cost in costs]
+        return Sums(tuple(a + b for a, b in zip(self.exact or [Fraction(0)] * len(terms), terms, strict=True)))
+
+
+def _nearest(total: Any) -> float:
+    try:
+        return float(total)
+    except OverflowError:
+        return inf
+
+
 @dataclass
 class PrivacyFilter:
     """A budget that mechanisms are charged to, in any order, each chosen after seeing all answers before.
 
     With ``delta = 0`` epsilons are summed, and the whole is epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
     implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies; what keeps the sum of
-    epsilons within epsilon is admitted, too.
+    epsilons within epsilon is admitted, too. A bounded range counts as an epsilon, and by its own Renyi divergences.
 
     Attributes:
         epsilon: of the whole, positive.
         delta: of the whole, in [0, 1).
         neighbors: the relation.
+        mechanism_delta: at most ``delta``: the part of it that the mechanisms' own deltas may add up to.
+        orders: public, above 1. Without any, zCDP is charged; otherwise the Renyi divergence of each order, against a budget of
+            its own with an even share of delta: for mechanisms that promise a curve, as on subsamples. One of them must hold.
 
     References:
-        Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3; Whitehouse et al. (2023).
+        Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3; Whitehouse, Ramdas, Rogers and
+        Wu (2023), Theorem 1; the top of this file, for rules side by side and for interactive mechanisms.
 
     >>> budget = PrivacyFilter(1.0, 0.0, "swap")
     >>> for _ in range(3):
     ...     budget.charge(Guarantee(0.3, 0.3, "swap"))
     >>> budget.allows(Guarantee(0.2, 0.2, "swap"))
     False
+    >>> budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
+    >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
     """
 
     epsilon: float
     delta: float
     neighbors: str
-    _epsilons: list[float] = field(default_factory=list, init=False, repr=False)
-    _rhos: list[float] = field(default_factory=list, init=False, repr=False)
+    mechanism_delta: float = 0.0
+    orders: tuple[float, ...] = ()
+    _sums: Sums = field(default_factory=Sums, init=False, repr=False)
+    _budgets: list[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         checks.concrete_epsilon(self.epsilon)
-        checks.concrete_fraction("delta", self.delta)
-        checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
+        self.orders = public_orders(self.orders)
+        share = delta_for_rules(self.delta, self.mechanism_delta, self.neighbors)
+        if share == 0:
+            self._budgets = []
+        elif not self.orders:
+            self._budgets = [_rho_of(self.epsilon, share)]
+        else:
+            self._budgets = [_order_budget(self.epsilon, share / len(self.orders), order) for order in self.orders]
 
     @property
     def budget(self) -> float:
-        """What may be charged: epsilon, or the rho of zCDP."""
-        return self.epsilon if self.delta == 0 else _rho_of(self.epsilon, self.delta)
+        """What may be charged: epsilon, or the rho of zCDP; with orders, divergence over order, at the order with the most left."""
+        return self._best()[1]
 
     @property
     def spent(self) -> float:
         """What was charged so far; above a budget of zCDP where the epsilons alone were within theirs."""
-        return fsum(self._epsilons if self.delta == 0 else self._rhos)
+        return self._best()[2]
 
     @property
     def remaining(self) -> float:
         """The remaining budget, as ``epsilon`` or as rho."""
-        return max(self.budget - self.spent, 0.0)
+        return max(self._best()[0], 0.0)
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
         """Whether there is room for it. The answer depends on costs, not on data.
@@ -83,115 +130,77 @@ class PrivacyFilter:
         Raises:
             ValueError: another relation, or a promise that this budget cannot charge.
         """
-        epsilon, rho = self._costs(guarantee)
-        within_pure = _total(self._epsilons, epsilon) <= self.epsilon
-        return within_pure or (self.delta > 0 and _total(self._rhos, rho) <= self.budget)
+        after = self._sums.plus(self._costs(guarantee))
+        within = any(spent <= budget for spent, budget in zip(after.rhos, self._budgets, strict=False))
+        return after.delta <= self.mechanism_delta and (after.epsilon <= self.epsilon or within)
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
-        """Charge a mechanism, before it runs.
+        """Charge a mechanism, before it runs; an interactive one, before its first answer.
 
         Raises:
             BudgetExceeded: there is no room for it; nothing was charged.
             ValueError: as :meth:`allows`.
         """
-        epsilon, rho = self._costs(guarantee)
+        costs = self._costs(guarantee)
         if not self.allows(guarantee):
-            cost = rho if self.delta else epsilon
-            raise BudgetExceeded(f"a cost of {cost:g} passes the remaining budget, {self.remaining:g} of {self.budget:g}.")
-        self._epsilons.append(epsilon)
-        self._rhos.append(rho)
+            cost = min(costs[2:]) if self._budgets else costs[0]
+            raise BudgetExceeded(
+                f"a cost of {cost:g}{f' and a delta of {costs[1]:g}' if costs[1] else ''} passes the remaining budget, "
+                f"{self.remaining:g} of {self.budget:g}."
+            )
+        self._sums = self._sums.plus(costs)
 
-    def _costs(self, guarantee: Guarantee | Composition) -> tuple[float, float]:
-        """Its epsilon and its rho, each infinite if it is not promised outright."""
-        _check_relation("budget", self.neighbors, guarantee)
-        epsilon, rho = _pure_epsilon(guarantee), _rho(guarantee)
-        if (rho if self.delta else epsilon) == inf:
-            kind = "zCDP" if self.delta else "pure DP"
-            raise ValueError(f"this budget charges {kind}, which the guarantee does not promise: {guarantee}.")
-        return epsilon, rho
+    def _best(self) -> tuple[float, float, float]:
+        """What is left, the budget and what was spent, of the rule with the most left."""
+        spent = self._sums.rhos or [0.0] * len(self._budgets)
+        rules = zip(self._budgets, spent, strict=True) if self._budgets else [(self.epsilon, self._sums.epsilon)]
+        return max((budget - used, budget, used) for budget, used in rules)
+
+    def _costs(self, guarantee: Guarantee | Composition) -> list[float]:
+        costs = costs_of(guarantee, self.orders, what="budget", neighbors=self.neighbors)
+        if costs[1] and not self.mechanism_delta:
+            raise ValueError(
+                f"this budget has no part for the deltas of mechanisms, and without its delta the guarantee does not promise "
+                f"anything: {guarantee}; set mechanism_delta."
+            )
+        kind = "Renyi DP at its orders" if self.orders else "zCDP"
+        if min(costs[2:] if self._budgets else costs[:1]) == inf:
+            raise ValueError(
+                f"this budget charges {kind if self._budgets else 'pure DP'}, which the guarantee does not promise: {guarantee}."
+            )
+        return costs
 
 
-@dataclass
-class PrivacyOdometer:
-    """What was spent so far, at any time, while mechanisms are chosen by the answers before.
+def costs_of(spent: Guarantee | Composition, orders: tuple[float, ...], *, what: str, neighbors: str) -> list[float]:
+    """Return the epsilon, the delta and the rho, or for each order the Renyi divergence over it; infinite if not promised.
 
-    At all times together, with probability ``1 - delta`` over the answers, the privacy loss is at most :attr:`epsilon`. It runs
-    filters at budgets rho_0 2^f with delta_f = 6 delta / (pi^2 (f+1)^2), f = 0, 1, 2, ..., and reports the first that is not
-    used up: rho_f + 2 sqrt(rho_f log(1/delta_f)), which bounds the loss itself and not only its (epsilon, delta).
-
-    Attributes:
-        delta: in (0, 1).
-        neighbors: the relation.
-        first: rho_0, the smallest zCDP that is told apart; public.
-
-    References:
-        Lecuyer (2021), Section 4, for the doubled filters; Whitehouse et al. (2023), Theorem 3, for a bound at all times.
-
-    >>> odometer = PrivacyOdometer(1e-6, "add_remove")
-    >>> for _ in range(10):
-    ...     odometer.charge(Guarantee(0.1, 0.1, "add_remove"))
-    >>> round(odometer.epsilon, 3)
-    1.062
+    A delta with zCDP beside it is not counted, and then its epsilon is none either.
     """
-
-    delta: float
-    neighbors: str
-    first: float = 2.0**-10
-    _rhos: list[float] = field(default_factory=list, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        checks.concrete_delta(self.delta)
-        checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
-        if not 0 < self.first < inf:
-            raise ValueError(f"first must be finite and positive, got {self.first}.")
-
-    def charge(self, guarantee: Guarantee | Composition) -> None:
-        """Add a mechanism; nothing is refused.
-
-        Raises:
-            ValueError: another relation, or no zCDP.
-        """
-        _check_relation("odometer", self.neighbors, guarantee)
-        rho = _rho(guarantee)
-        if not rho < 1e300:
-            raise ValueError(f"an odometer needs zCDP, which the guarantee does not promise: {guarantee}.")
-        self._rhos.append(rho)
-
-    @property
-    def rho(self) -> float:
-        """The sum of zCDP so far."""
-        return fsum(self._rhos)
-
-    @property
-    def epsilon(self) -> float:
-        """The bound on the privacy loss so far; 0 before anything was charged."""
-        if not self._rhos:
-            return 0.0
-        number, budget = 0, self.first
-        while self.rho > budget:
-            number, budget = number + 1, 2 * budget
-        nats = -log(6 * self.delta / (pi * (number + 1)) ** 2)
-        return budget + 2 * sqrt(budget * nats)
+    if spent.neighbors != neighbors:
+        raise ValueError(f"this {what} is under {neighbors} neighbors, the guarantee under {spent.neighbors}.")
+    whole = 1 * spent
+    epsilon = sum(
+        count * min(inf if part.delta and part.zcdp < inf else part.epsilon, part.bounded_range) for part, count in whole.parts
+    )
+    with np.errstate(over="ignore"):
+        rhos = (whole.rdp(orders) / np.array(orders)).tolist() if orders else [whole.rho]
+    return [epsilon, whole.slack, *rhos]
 
 
-def _check_relation(what: str, neighbors: str, guarantee: Guarantee | Composition) -> None:
-    if guarantee.neighbors != neighbors:
-        raise ValueError(f"this {what} is under {neighbors} neighbors, the guarantee under {guarantee.neighbors}.")
+def delta_for_rules(delta: float, mechanism_delta: float, neighbors: str) -> float:
+    """Return what the mechanisms' own deltas leave of delta."""
+    checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    if checks.concrete_fraction("mechanism_delta", mechanism_delta) > checks.concrete_fraction("delta", delta):
+        raise ValueError(f"mechanism_delta must be at most delta, got {mechanism_delta} and {delta}.")
+    return (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
 
 
-def _pure_epsilon(guarantee: Guarantee | Composition) -> float:
-    return inf if guarantee.delta else guarantee.epsilon
-
-
-def _rho(guarantee: Guarantee | Composition) -> float:
-    return inf if (1 * guarantee).slack else guarantee.rho
-
-
-def _total(charged: list[float], cost: float) -> float:
-    try:
-        return fsum([*charged, cost])
-    except OverflowError:
-        return inf
+def public_orders(orders: tuple[float, ...]) -> tuple[float, ...]:
+    """Return finite orders above 1 as Python floats."""
+    found = tuple(float(order) for order in orders)
+    if not all(1 < order < inf for order in found):
+        raise ValueError(f"orders must be finite and above 1, got {orders}.")
+    return found
 
 
 def _rho_of(epsilon: float, delta: float) -> float:
@@ -201,3 +210,12 @@ def _rho_of(epsilon: float, delta: float) -> float:
         return formulas.minus_rho_at_order(order, log_above, epsilon, -log(delta), np)
 
     return -formulas.smallest_on_host(minus_rho)
+
+
+def _order_budget(epsilon: float, delta: float, order: float) -> float:
+    """The Renyi divergence of that order that implies (epsilon, delta)-DP, over the order, from below."""
+    conversion = float(formulas.epsilon_at_order(0.0, order, log(order - 1), -log(delta), np))
+    budget = (epsilon - conversion - 1e-12 * (epsilon + abs(conversion))) / order
+    if budget <= 0:
+        raise ValueError(f"nothing fits at order {order:g}: with its share of delta it promises no epsilon below {conversion:g}.")
+    return budget

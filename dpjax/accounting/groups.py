@@ -71,17 +71,12 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     >>> print(parallel(*parts, membership="by_value"))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
-    checks.one_of("membership", membership, ("by_value", "by_position"))
     for part in guarantees:
         checks.instance("parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()")
     relations = sorted({part.neighbors for part in guarantees})
     if len(relations) != 1:
         raise ValueError(f"parallel composition needs guarantees under one relation, got {relations}.")
-    if relations == ["swap"] and membership == "by_value":
-        raise ValueError(
-            "a replaced record can move from one part to another, which changes the size of both; swap guarantees do not cover "
-            "that: use mechanisms under add_remove neighbors, whose sum for the two parts holds."
-        )
+    check_membership(membership, relations[0])
     delta = max(part.delta for part in guarantees)
     epsilon = max(part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon for part in guarantees)
     bounded_range = max(part.bounded_range for part in guarantees)
@@ -98,3 +93,12 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
         return kept
     known = divergences < inf
     return replace(kept, renyi=tuple(zip(orders[known].tolist(), divergences[known].tolist(), strict=True)))
+
+
+def check_membership(membership: str, neighbors: str) -> None:
+    """Refuse an unknown option, and replaced records that can change their part."""
+    if checks.one_of("membership", membership, ("by_value", "by_position")) == "by_value" and neighbors == "swap":
+        raise ValueError(
+            "a replaced record can move from one part to another, which changes the size of both; swap guarantees do not cover "
+            "that: use mechanisms under add_remove neighbors, whose sum for the two parts holds."
+        )

@@ -1,12 +1,23 @@
 """Filters refuse beyond their budget, odometers bound what adaptive adversaries spend."""
 
 from functools import cache
-from math import inf, log
+from itertools import product
+from math import exp, inf, log
 
 import numpy as np
 import pytest
 
-from dpjax.accounting import BudgetExceeded, Guarantee, PrivacyFilter, PrivacyOdometer, epsilon_of_zcdp, zcdp_of
+from dpjax.accounting import (
+    BudgetExceeded,
+    Guarantee,
+    PartitionFilter,
+    PrivacyFilter,
+    PrivacyOdometer,
+    epsilon_of_zcdp,
+    optimal_pure_delta,
+    poisson_subsample,
+    zcdp_of,
+)
 
 
 def test_a_pure_budget():
@@ -20,7 +31,8 @@ def test_a_pure_budget():
     half = PrivacyFilter(1.0, 0.0, "swap")
     half.charge(5 * Guarantee(0.1, 0.1, "swap"))
     assert half.allows(Guarantee(0.5, 0.5, "swap"))
-    assert not half.allows(Guarantee(0.500001, 0.5, "swap"))
+    assert not half.allows(Guarantee(0.500001, 1.0, "swap"))
+    assert half.allows(Guarantee(inf, 0.5, "swap"))  # a range is an epsilon
 
 
 def test_a_budget_with_delta_is_one_of_zcdp(x64):
@@ -49,7 +61,7 @@ def test_what_a_budget_cannot_charge():
     for bad in ((0.0, 0.0), (inf, 0.0), (1.0, 1.0), (1.0, -0.1)):
         with pytest.raises(ValueError, match=r"epsilon|delta"):
             PrivacyFilter(*bad, "swap")
-    for bad in ({"delta": 0.0}, {"delta": 1e-6, "first": 0.0}):
+    for bad in ({"delta": 1.0}, {"delta": 1e-6, "first": 0.0}):
         with pytest.raises(ValueError, match=r"delta|first"):
             PrivacyOdometer(neighbors="swap", **bad)
     odometer = PrivacyOdometer(1e-6, "swap")
@@ -134,8 +146,11 @@ def test_a_delta_admits_at_least_what_none_admits():
     assert not mixed.allows(large)  # without an epsilon for every part the sum of epsilons admits nothing
 
 
-def largest_delta(epsilon, allows):
-    """The delta at epsilon of the best adversary who composes randomised responses at 0.1 and 0.5, each as ``allows`` says."""
+def largest_delta(epsilon, allows, leak=0.0):
+    """The delta at epsilon of the best adversary who composes randomised responses at 0.1 and 0.5, each as ``allows`` says.
+
+    With the probability ``leak`` a response tells the truth and that it does.
+    """
 
     @cache
     def best(small, large, loss):  # the loss is counted in steps of 0.1
@@ -143,32 +158,276 @@ def largest_delta(epsilon, allows):
         for step, counts in ((1, (small + 1, large)), (5, (small, large + 1))):
             if allows(*counts):
                 right = 1 / (1 + np.exp(-0.1 * step))
-                found = max(found, right * best(*counts, loss + step) + (1 - right) * best(*counts, loss - step))
+                kept = right * best(*counts, loss + step) + (1 - right) * best(*counts, loss - step)
+                found = max(found, leak + (1 - leak) * kept)
         return found
 
     return best(0, 0, 0)
 
 
-def test_two_filters_side_by_side_keep_the_delta():
-    """All adaptive adversaries, against the filter; the control may spend one budget after the other."""
-    parts, delta = (Guarantee(0.1, inf, "swap"), Guarantee(0.5, inf, "swap")), 0.01
-    rho = PrivacyFilter(1.0, delta, "swap").budget
-    assert 10 * parts[0].rho < rho < parts[1].rho
+def allowed_by(make, parts):
+    """Whether so many of each can be charged, in any order: what a filter allows does not depend on the order."""
 
     @cache
-    def allows(small, large):
-        """Whether this many of each can be charged, in any order: what is allowed does not depend on the order."""
-        budget = PrivacyFilter(1.0, delta, "swap")
+    def allows(*counts):
+        budget = make()
         try:
-            for part, count in zip(parts, (small, large), strict=True):
-                for _ in range(count):
-                    budget.charge(part)
+            for part, count in zip(parts, counts, strict=True):
+                if count:
+                    budget.charge(count * part)
         except BudgetExceeded:
             return False
         return True
 
-    assert largest_delta(1.0, allows) <= delta
+    return allows
+
+
+@pytest.mark.parametrize("orders", [(), (12.0,), (6.0, 9.0, 14.0)])
+def test_rules_side_by_side_keep_the_delta(orders):
+    """All adaptive adversaries, against the filter; the control may spend one budget after the other."""
+    parts, delta = (Guarantee(0.1, inf, "swap"), Guarantee(0.5, inf, "swap")), 0.01
+    rho = PrivacyFilter(1.0, delta, "swap").budget
+    assert 10 * parts[0].rho < rho < parts[1].rho
+    allows = allowed_by(lambda: PrivacyFilter(1.0, delta, "swap", orders=orders), parts)
+    assert allows(10, 0)
+    assert allows(0, 2)
+    found = largest_delta(1.0, allows)
+    assert 0 < found <= delta
     assert largest_delta(1.0, lambda small, large: large <= 2 and small * parts[0].rho <= rho) > delta
+
+
+def test_deltas_of_mechanisms_keep_their_part():
+    """As before, with responses that leak; the control forgets that they do."""
+    delta, leak = 0.01, 0.0015
+    parts = tuple(Guarantee(epsilon, inf, "swap", delta=leak) for epsilon in (0.1, 0.5))
+    allows = allowed_by(lambda: PrivacyFilter(1.0, delta, "swap", mechanism_delta=0.0075), parts)
+    assert allows(5, 0)
+    assert not allows(6, 0)
+    assert 0.007 < largest_delta(1.0, allows, leak) <= delta
+    pure = tuple(Guarantee(part.epsilon, inf, "swap") for part in parts)
+    assert largest_delta(1.0, allowed_by(lambda: PrivacyFilter(1.0, delta, "swap"), pure), leak) > delta
+    basic = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=1e-6)  # no part for a rule: epsilons and deltas add up
+    for _ in range(10):
+        basic.charge(Guarantee(0.1, inf, "swap", delta=1e-7))
+    with pytest.raises(BudgetExceeded, match="delta"):
+        basic.charge(Guarantee(1e-9, inf, "swap", delta=1e-9))
+    with pytest.raises(ValueError, match="at most delta"):
+        PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=2e-6)
+
+
+def test_larger_budgets_admit_at_least_as_much():
+    noise = Guarantee(inf, inf, "add_remove", zcdp=0.05)
+    some = (
+        Guarantee(0.2, 0.2, "add_remove"),
+        Guarantee(0.4, inf, "add_remove"),
+        Guarantee(0.05, inf, "add_remove", delta=1e-8),
+        noise,
+        poisson_subsample(noise, probability=0.05),
+    )
+    rng = np.random.default_rng(0)
+    for orders in ((), (8.0, 32.0)):
+        for _ in range(40):
+            budgets = [
+                PrivacyFilter(epsilon, delta, "add_remove", mechanism_delta=reserved, orders=orders)
+                for epsilon, delta, reserved in ((2.5, 1e-7, 5e-8), (3.0, 1e-7, 5e-8), (3.0, 1e-4, 5e-8), (3.0, 1e-4, 5e-6))
+            ]
+            for index in rng.integers(0, len(some) if orders else 4, 40):
+                room = [budget.allows(some[index]) for budget in budgets]
+                assert room == sorted(room)
+                if not room[0]:  # the others have at least what the least one has
+                    break
+                for budget in budgets:
+                    budget.charge(some[index])
+
+
+def test_curves_are_charged_at_public_orders():
+    step = poisson_subsample(Guarantee(inf, inf, "add_remove", zcdp=0.125), probability=0.02)
+    budget, count = PrivacyFilter(2.0, 1e-6, "add_remove", orders=(9.0, 12.0, 16.0)), 0
+    while budget.allows(step):
+        budget.charge(step)
+        count += 1
+    assert (count * step).epsilon_at(1e-6) <= 2.0
+    assert count > 100
+    assert (int(1.25 * count) * step).epsilon_at(1e-6) > 2.0  # what the shares of delta cost
+    unsampled = PrivacyFilter(2.0, 1e-6, "add_remove")
+    assert not unsampled.allows(Guarantee(inf, inf, "add_remove", zcdp=0.125))
+    for orders, message in (((1.0,), "above 1"), ((2.0,), "nothing fits")):
+        with pytest.raises(ValueError, match=message):
+            PrivacyFilter(2.0, 1e-6, "add_remove", orders=orders)
+    with pytest.raises(ValueError, match="at its orders"):
+        budget.charge(Guarantee(inf, inf, "add_remove", renyi=((1.5, 0.1),)))
+
+
+def test_an_odometer_at_public_orders():
+    odometer = PrivacyOdometer(1e-6, "swap", orders=(5.0, 10.0, 20.0))
+    odometer.charge(Guarantee(0.1, 0.2, "swap"))
+    assert odometer.epsilon == 0.1  # the sum of epsilons
+    odometer.charge(400 * Guarantee(0.1, 0.1, "swap"))
+    rho = np.array([odometer_rdp(order) for order in (5.0, 10.0, 20.0)])
+    assert odometer.epsilon == pytest.approx(np.min(rho + log(3e6) / np.array([4, 9, 19])), rel=1e-9)
+    assert odometer.epsilon > (401 * Guarantee(0.1, 0.1, "swap")).epsilon_at(1e-6)
+    pure = PrivacyOdometer(0.0, "swap")
+    for _ in range(3):
+        pure.charge(Guarantee(0.2, 0.2, "swap"))
+    assert pure.epsilon == pytest.approx(0.6)
+    with pytest.raises(ValueError, match="pure DP"):
+        pure.charge(Guarantee(inf, inf, "swap", zcdp=0.1))
+    loose = PrivacyOdometer(1e-6, "swap", mechanism_delta=5e-7)
+    loose.charge(5 * Guarantee(0.1, inf, "swap", delta=1e-7))
+    assert loose.epsilon < inf
+    loose.charge(Guarantee(0.1, inf, "swap", delta=1e-9))
+    assert loose.epsilon == inf
+
+
+def odometer_rdp(order):
+    return 400 * Guarantee(0.1, 0.1, "swap").rdp(order) + Guarantee(0.1, 0.2, "swap").rdp(order)
+
+
+def test_an_odometer_at_orders_bounds_the_loss_at_all_times():
+    """The probability that the best of some adversaries ever passes the reading, exactly; half the reading is passed."""
+    delta, orders = 0.05, (2.0, 4.0, 8.0)
+    parts = Guarantee(0.1, inf, "swap"), Guarantee(0.5, inf, "swap")
+
+    @cache
+    def reading(small, large):
+        odometer = PrivacyOdometer(delta, "swap", orders=orders)
+        for part, count in zip(parts, (small, large), strict=True):
+            if count:
+                odometer.charge(count * part)
+        return odometer.epsilon
+
+    @cache
+    def passes(small, large, loss, scale):
+        if small + large and 0.1 * loss > scale * reading(small, large) + 1e-9:
+            return 1.0
+        if small + large == 25:
+            return 0.0
+        found = 0.0
+        for step, counts in ((1, (small + 1, large)), (5, (small, large + 1))):
+            right = 1 / (1 + exp(-0.1 * step))
+            found = max(found, right * passes(*counts, loss + step, scale) + (1 - right) * passes(*counts, loss - step, scale))
+        return found
+
+    assert passes(0, 0, 0, 1.0) <= delta < passes(0, 0, 0, 0.5)
+
+
+def conversation(secret, asked, answers, epsilon):
+    """The probability of the answers of an interactive mechanism, which draws a hidden coin once.
+
+    Each answer is a response at epsilon about the coin, or about coin XOR secret: by itself it says nothing.
+    """
+    right, total = 1 / (1 + exp(-epsilon)), 0.0
+    for coin in (0, 1):
+        chance = 0.5
+        for question, answer in zip(asked, answers, strict=True):
+            chance *= right if answer == (coin if question == 0 else coin ^ secret) else 1 - right
+        total += chance
+    return total
+
+
+def concurrent_delta(epsilon, parts):
+    """The best adversary who asks each mechanism twice, in any order, each question chosen by all answers before."""
+
+    @cache
+    def best(history):
+        counts = [sum(who == number for who, *_ in history) for number in range(len(parts))]
+        if sum(counts) == 2 * len(parts):
+            chance = [
+                np.prod(
+                    [
+                        conversation(secret, *zip(*[step[1:] for step in history if step[0] == number], strict=True), part)
+                        for number, part in enumerate(parts)
+                    ]
+                )
+                for secret in (1, 0)
+            ]
+            return max(chance[0] - exp(epsilon) * chance[1], 0.0)
+        return max(
+            best((*history, (who, question, 0))) + best((*history, (who, question, 1)))
+            for who, question in product(range(len(parts)), (0, 1))
+            if counts[who] < 2
+        )
+
+    return best(())
+
+
+def test_interactive_mechanisms_compose_concurrently():
+    """By every adversary; the control charges each answer by itself, and not the conversation."""
+    parts = (2.0, 3.0)
+    alone = [interactive_loss(part, 2) for part in parts]
+    for epsilon in (0.0, 0.5, 1.5):
+        found = concurrent_delta(epsilon, parts)
+        exact = optimal_pure_delta(alone, [1, 1], epsilon=epsilon)
+        assert found <= exact + 1e-12
+        assert found == pytest.approx(exact)
+    assert max(interactive_loss(part, 1) for part in parts) == pytest.approx(0.0, abs=1e-12)
+    budget = PrivacyFilter(sum(alone), 0.0, "swap")
+    for part in alone:
+        budget.charge(Guarantee(part, inf, "swap"))
+    assert budget.remaining == 0
+
+
+def interactive_loss(part, asked):
+    """The largest log-ratio of a whole conversation with one adversary: what is charged."""
+    return max(
+        abs(log(conversation(0, questions, answers, part) / conversation(1, questions, answers, part)))
+        for questions in product((0, 1), repeat=asked)
+        for answers in product((0, 1), repeat=asked)
+    )
+
+
+def test_parts_have_budgets_of_their_own():
+    each = Guarantee(0.5, 1.0, "add_remove")
+    budget = PartitionFilter(("a", "b", "c"), 1.0, 0.0, "add_remove", membership="by_value")
+    for part in "abc":
+        budget.charge(each, [part])
+    budget.charge(each)
+    for part in "abc":
+        assert budget.filters[part].remaining == 0
+    other = PartitionFilter(("a", "b"), 1.0, 1e-6, "swap", membership="by_position", orders=(16.0,))
+    other.charge(Guarantee(0.9, inf, "swap"), ["a"])
+    with pytest.raises(BudgetExceeded, match="of a part"):
+        other.charge(Guarantee(0.9, inf, "swap"), ["b", "a"])
+    assert other.filters["b"].spent == 0  # a refusal is free
+    for bad, message in (
+        ({"neighbors": "swap"}, "replaced record"),
+        ({"neighbors": "swapp"}, "must be one of"),
+        ({"membership": "value"}, "must be one of"),
+        ({"parts": ()}, "at least one"),
+        ({"parts": ("a", "a")}, "each once"),
+    ):
+        given = {"parts": ("a", "b"), "neighbors": "add_remove", "membership": "by_value", **bad}
+        with pytest.raises(ValueError, match=message):
+            PartitionFilter(given["parts"], 1.0, 0.0, given["neighbors"], membership=given["membership"])
+    for parts in (["d"], [], "a"):
+        with pytest.raises(ValueError, match="some of"):
+            budget.allows(each, parts)
+
+
+def test_parts_by_enumeration():
+    """Each person is in one of two parts. The loss of all answers is within the budget, and a record that moves passes it."""
+    flips = 1 / (1 + exp(-0.5))
+
+    def chance(people, answers):
+        """Noisy parities of both parts, twice."""
+        found = 1.0
+        for part, given in enumerate(answers):
+            parity = sum(value for where, value in people if where == part) % 2
+            found *= np.prod([flips if answer == parity else 1 - flips for answer in given])
+        return found
+
+    budget = PartitionFilter((0, 1), 1.0, 0.0, "add_remove", membership="by_value")
+    for part in (0, 0, 1, 1):
+        budget.charge(Guarantee(0.5, 1.0, "add_remove"), [part])
+    assert not budget.allows(Guarantee(0.01, 0.01, "add_remove"), [1])
+    person, outcomes = list(product((0, 1), repeat=2)), list(product(product((0, 1), repeat=2), repeat=2))
+    datasets = [people for size in (0, 1, 2) for people in product(person, repeat=size)]
+
+    def loss(one, other):
+        return max(abs(log(chance(one, given) / chance(other, given))) for given in outcomes)
+
+    assert max(loss(people, (*people, new)) for people in datasets for new in person) == pytest.approx(1.0)
+    assert max(loss((old,), (new,)) for old in person for new in person) == pytest.approx(2.0)
 
 
 def test_unknown_relations_are_refused():

@@ -1,0 +1,97 @@
+"""What was spent so far, at any time, by a pipeline whose next cost may depend on the answers so far.
+
+For one order a, e^((a-1) (loss - R)) with R the sum of the Renyi divergences so far has an expectation that never grows. So it passes
+m/delta at any time with probability at most delta/m (Ville's inequality), and at all times and for all of m public orders together,
+
+    loss <= R(a) + log(m/delta) / (a - 1),   except with probability delta.
+
+Deltas of mechanisms are exceptions, as in ``filters.py``, of a probability that is bounded until they pass their part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, log, pi, sqrt
+
+from dpjax import checks
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.filters import Sums, costs_of, delta_for_rules, public_orders
+from dpjax.accounting.guarantee import Guarantee
+
+
+@dataclass
+class PrivacyOdometer:
+    """What was spent so far, at any time, while mechanisms are chosen by the answers before.
+
+    At all times together, with probability ``1 - delta`` over the answers, the privacy loss is at most :attr:`epsilon`. With
+    ``delta = 0`` that is the sum of epsilons. Otherwise it runs filters at budgets rho_0 2^f with delta_f = 6 delta /
+    (pi^2 (f+1)^2), f = 0, 1, 2, ..., and reports the first that is not used up: rho_f + 2 sqrt(rho_f log(1/delta_f)), which bounds
+    the loss itself and not only its (epsilon, delta). With orders it is the smallest bound of theirs and the sum of epsilons.
+
+    Attributes:
+        delta: in [0, 1).
+        neighbors: the relation.
+        first: rho_0, the smallest zCDP that is told apart; public.
+        mechanism_delta: at most ``delta``: the part of it for the mechanisms' own deltas; once they pass it, the reading is infinite.
+        orders: public, above 1; without any, zCDP is charged.
+
+    References:
+        Rogers, Roth, Ullman and Vadhan (2016), for odometers; Lecuyer (2021), Section 4, for the doubled filters; Whitehouse et al.
+        (2023), Theorem 3, for a bound at all times.
+
+    >>> odometer = PrivacyOdometer(1e-6, "add_remove")
+    >>> for _ in range(10):
+    ...     odometer.charge(Guarantee(0.1, 0.1, "add_remove"))
+    >>> round(odometer.epsilon, 3)
+    1.062
+    """
+
+    delta: float
+    neighbors: str
+    first: float = 2.0**-10
+    mechanism_delta: float = 0.0
+    orders: tuple[float, ...] = ()
+    _sums: Sums = field(default_factory=Sums, init=False, repr=False)
+    _share: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.orders = public_orders(self.orders)
+        self._share = delta_for_rules(self.delta, self.mechanism_delta, self.neighbors)
+        if not 0 < self.first < inf:
+            raise ValueError(f"first must be finite and positive, got {self.first}.")
+
+    def charge(self, guarantee: Guarantee | Composition) -> None:
+        """Add a mechanism; nothing is refused.
+
+        Raises:
+            ValueError: another relation, or no promise that this odometer reads.
+        """
+        costs = costs_of(guarantee, self.orders, what="odometer", neighbors=self.neighbors)
+        kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self._share else "pure DP"
+        if not min(costs[2:] if self._share else costs[:1]) < 1e300 or (costs[1] and not self.mechanism_delta):
+            raise ValueError(f"this odometer needs {kind}, which the guarantee does not promise: {guarantee}.")
+        self._sums = self._sums.plus(costs)
+
+    @property
+    def rho(self) -> float:
+        """The sum of zCDP so far, or of divergence over order, at the order where it is least."""
+        return min(self._sums.rhos, default=0.0)
+
+    @property
+    def epsilon(self) -> float:
+        """The bound on the privacy loss so far; 0 before anything was charged."""
+        if not self._sums.exact:
+            return 0.0
+        if self._sums.delta > self.mechanism_delta:
+            return inf
+        if not self._share:
+            return self._sums.epsilon
+        if self.orders:
+            nats = log(len(self.orders)) - log(self._share)
+            bounds = [rho * a + nats / (a - 1) for rho, a in zip(self._sums.rhos, self.orders, strict=True)]
+            return min([self._sums.epsilon, *(bound * (1 + 1e-12) for bound in bounds)])
+        number, budget = 0, self.first
+        while self.rho > budget:
+            number, budget = number + 1, 2 * budget
+        nats = -log(6 * self._share / (pi * (number + 1)) ** 2)
+        return budget + 2 * sqrt(budget * nats)
