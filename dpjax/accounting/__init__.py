@@ -25,6 +25,7 @@ from dpjax.accounting.conversions import (
 )
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter
+from dpjax.accounting.fixed_size_subsampling import fixed_size_subsample
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
@@ -32,7 +33,13 @@ from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
 from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.accounting.odometers import PrivacyOdometer
 from dpjax.accounting.partitions import PartitionFilter
-from dpjax.accounting.subsampling import epsilon_before_sampling, poisson_subsample, sampling_efficiency, subsampled_epsilon
+from dpjax.accounting.subsampling import (
+    epsilon_before_sampling,
+    poisson_subsample,
+    sampling_efficiency,
+    subsampled_epsilon,
+    subsampled_zcdp,
+)
 
 __all__ = [
     "BudgetExceeded",
@@ -60,6 +67,7 @@ __all__ = [
     "epsilon_of_rdp",
     "epsilon_of_zcdp",
     "epsilon_per_query",
+    "fixed_size_subsample",
     "for_groups",
     "gdp_of",
     "optimal_pure_delta",
@@ -73,6 +81,7 @@ __all__ = [
     "retry_until_success",
     "sampling_efficiency",
     "subsampled_epsilon",
+    "subsampled_zcdp",
     "to_dp_event",
     "zcdp_of",
     "zcdp_of_bounded_range",

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf, log, pi, sqrt
 
-from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.filters import Sums, costs_of, delta_for_rules, public_orders
 from dpjax.accounting.guarantee import Guarantee
@@ -32,7 +31,7 @@ class PrivacyOdometer:
         delta: in [0, 1).
         neighbors: the relation.
         first: rho_0, the smallest zCDP that is told apart; public.
-        mechanism_delta: at most ``delta``: the part of it for the mechanisms' own deltas; once they pass it, the reading is infinite.
+        mechanism_delta: at most ``delta``: its part for the mechanisms' own deltas; once they pass it, the reading is infinite.
         orders: public, above 1; without any, zCDP is charged.
 
     References:

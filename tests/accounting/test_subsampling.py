@@ -207,3 +207,30 @@ def test_curves_between_orders_and_beyond():
     np.testing.assert_allclose(poisson_subsample(short, probability=0.3).rdp(ORDERS), found.rdp(ORDERS), rtol=1e-6)
     with pytest.raises(TypeError, match="sum of guarantees"):
         poisson_subsample(0.1, probability=0.5)
+
+
+@pytest.mark.parametrize(("epsilon", "p"), [(0.5, 0.05), (0.5, 0.01), (2.0, 0.05)])
+def test_zcdp_by_subsampling(epsilon, p):
+    """The supremum over all orders for the worst pairs of that range; the rho of a single order is passed."""
+    t = np.linspace(0, epsilon, 21)[1:-1, None]
+    rare = -np.expm1(t - epsilon) / (np.exp(t) * -np.expm1(-epsilon))
+    q, ratio = np.concatenate([rare, 1 - rare], axis=1), np.exp(np.concatenate([t, t - epsilon], axis=1))
+    mixed = 1 - p + p * ratio
+    orders = 1 + np.geomspace(1e-3, 1e5, 200)
+    worst = 0.0
+    for order in orders:
+        for power in (order, 1 - order):
+            exponents = np.log(q) + power * np.log(mixed)
+            top = exponents.max(axis=1)
+            divergence = (top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))) / (order - 1)
+            worst = max(worst, divergence.max() / order)
+    found = accounting.subsampled_zcdp(Guarantee(epsilon, epsilon, "add_remove"), probability=p)
+    assert worst <= found <= 2 * worst
+    draw = poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=p)
+    assert found < 0.5 * draw.rho
+    assert found > 0.95 * draw.rdp(1e4) / 1e4  # control: far out the divergence over the order says too little
+    assert worst > draw.rdp(1e4) / 1e4
+    assert accounting.subsampled_zcdp(Guarantee(epsilon, epsilon, "add_remove"), probability=1.0) == epsilon**2 / 8
+    for bad in (Guarantee(inf, inf, "add_remove", zcdp=0.1), Guarantee(1.0, inf, "add_remove", delta=1e-6)):
+        with pytest.raises(ValueError, match="finite epsilon"):
+            accounting.subsampled_zcdp(bad, probability=p)

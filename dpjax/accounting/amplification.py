@@ -1,0 +1,63 @@
+"""What the theorems of subsampling share: a binomial sum over orders, and the zCDP that a curve of Renyi divergences implies."""
+
+from __future__ import annotations
+
+from math import log
+from sys import float_info
+
+import numpy as np
+
+ORDERS = np.unique(np.rint(np.geomspace(2, 1e4, 128)))
+Curve = tuple[tuple[float, float], ...]
+
+
+def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: float, most: np.ndarray | float) -> Curve:
+    """Return pairs of an order a and log(1 + sum over k = 2..a of C(a, k) taken^k left^(a-k) e^(log_terms(k))) / (a - 1).
+
+    Args:
+        log_terms: ``(n,)``, for k = 2, 3, ..., n + 1: orders go so far.
+        taken: in (0, 1).
+        log_left: of left.
+        least: what no divergence is below: a sum may underflow.
+        most: ``(orders,)`` what none is above.
+
+    Returns:
+        Pairs at those of :data:`ORDERS` where it is finite.
+    """
+    from scipy.special import gammaln, logsumexp
+
+    orders = ORDERS[log_terms.size + 1 >= ORDERS]
+    found, all_k = [], np.arange(2, log_terms.size + 2)
+    for order in orders:
+        k = all_k[: int(order) - 1]
+        ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+        logs = ways + k * log(taken) + (order - k) * log_left + log_terms[: k.size]
+        found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))  # rounded up, by what gammaln loses
+    divergences = np.maximum.accumulate(np.maximum(np.minimum(found, most), least))
+    finite = np.isfinite(divergences)
+    return tuple(zip(orders[finite].tolist(), divergences[finite].tolist(), strict=True))
+
+
+def zcdp_of_curve(curve: Curve, *, near_one: float, limit: float) -> float:
+    """Return a rho of zCDP: the supremum over all orders a of D(a) / a, from above.
+
+    Args:
+        curve: pairs of an order, from 2 on, and D there.
+        near_one: a bound of D(a) / a for orders up to 2.
+        limit: a bound of D at every order.
+
+    Between two orders (a-1) D(a) is convex and lies below its chord c (a - t), and c (a - t) / (a (a-1)) is largest at an end or at
+    t +- sqrt(t^2 - t).
+    """
+    if not curve:
+        return float("inf")
+    orders, divergences = np.array(curve).T
+    scaled = (orders - 1) * divergences
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.diff(scaled) / np.diff(orders)
+        start = np.maximum(orders[:-1] - scaled[:-1] / slope, 1.0)
+        turn = np.sqrt(start * start - start)
+        places = np.clip(np.stack([start - turn, start + turn, orders[:-1], orders[1:]]), orders[:-1], orders[1:])
+        between = (scaled[:-1] + slope * (places - orders[:-1])) / (places * (places - 1))
+    largest = max(near_one, float(np.nanmax(between, initial=divergences[0] / orders[0])), limit / orders[-1])
+    return max(largest * (1 + 1e-12), float_info.min if limit else 0.0)

@@ -1,0 +1,176 @@
+"""Privacy amplification by samples of a fixed size, with or without replacement, which holds under swap neighbours.
+
+Of n records, n public, m are taken: all subsets of that size equally likely, or m independent draws with replacement. Neighbours
+differ in one record. K is how often it is taken, w_k = P(K = k) and p = 1 - w_0; let P_k, Q_k be the outputs on the two data sets
+given K = k. P_0 = Q_0, and P_k, Q_k and P_0 are outputs of the mechanism on samples that differ in k records (mixed alike over the
+others; in place of the record others are taken), so each pair of them keeps the promise to groups of k.
+
+* (epsilon, delta): P_k(S) <= e^(k epsilon) min(Q_k(S), P_0(S)) + delta_k. With a_k = Q_k(S), (w_0 P_0 + sum w_k e^(k epsilon)
+  min(a_k, P_0)) / (w_0 P_0 + sum w_k a_k) is largest at a_k = P_0: so e^epsilon' = sum w_k e^(k epsilon) and delta' = sum w_k delta_k.
+  Without replacement that is 1 + p (e^epsilon - 1) and p delta; with it (1 + (e^epsilon - 1)/n)^m and delta (e^epsilon' - 1) /
+  (e^epsilon - 1).
+* Renyi divergences: with A, B the mixtures of P_k and of Q_k over k >= 1, P = (1-p) P_0 + p A and Q = (1-p) P_0 + p B, so
+  E_Q (P/Q)^a = 1 + sum over j >= 2 of C(a, j) p^j E_Q ((A-B)/Q)^j for integers a. The triple (A, B, Q) is a mixture of (A, B, P_0) and
+  (A, B, B), and |a-b|^j / q^(j-1) is jointly convex: so E_Q |(A-B)/Q|^j is at most the mean over k of m_k(j), which bounds
+  E |(P_k-Q_k)/R|^j for R = P_0 and R = Q_k. Besides, Q >= (1-p) P_0, and by Minkowski's inequality it is at most
+  (1-p)^(1-j) (mean of m_k(j)^(1/j))^j, which is smaller where a large k is rare and costs much.
+* m_k(j) = min(2, (e^(k epsilon) - 1)^j) e^((j-1) D_k(j)), where D_k bounds the Renyi divergences for groups of k, and 4 (e^(D_k(2)) - 1)
+  for j = 2. Under mu-GDP it is also 2^j E |e^(k mu Z - (k mu)^2/2) - 1|^j: |a-b|^j <= 2^(j-1) (|a-r|^j + |b-r|^j), and each of
+  both is the divergence of a convex function, which is largest for two normal distributions.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise, zip_longest
+from math import comb, exp, expm1, inf, log, log1p
+from sys import float_info
+from typing import Literal
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting.amplification import ORDERS, Curve, binomial_curve, zcdp_of_curve
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.formulas import rdp_of_bounded_range, rdp_of_pure
+from dpjax.accounting.guarantee import Guarantee
+
+_MOST_DRAWS, _MOST_ORDER = 100_000, 64  # with replacement, where every k is summed
+
+
+def fixed_size_subsample(
+    spent: Guarantee | Composition, *, taken: int, records: int, replacement: Literal["with", "without"]
+) -> Guarantee:
+    """Return what a mechanism costs that runs on a sample of fixed size, or several that run on the same sample.
+
+    Args:
+        spent: under swap neighbours, what runs on the ``taken`` records that it is given.
+        taken: m, how many records are taken; with replacement at most 100,000.
+        records: n, how many there are; public.
+        replacement: ``"without"``, every subset of that size equally likely (m at most n), or ``"with"``, m independent draws.
+
+    Returns:
+        A :class:`Guarantee`: (epsilon', delta')-DP as at the top of this file, and a Renyi curve at integer orders up to 10^4, or up
+        to 64 with replacement, where a divergence is known; with a finite epsilon also the zCDP that both imply.
+
+    Raises:
+        ValueError: also for another relation than swap, and where neither epsilon nor a Renyi divergence is known.
+
+    Privacy:
+        Under swap neighbours only: the number of records is public. Who was taken stays secret. Mechanisms that see the same sample
+        are one mechanism: add them up before, and those on samples of their own afterwards.
+
+    References:
+        Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling", Theorems 9 and 10; Wang, Balle and
+        Kasiviswanathan (2019), "Subsampled Renyi Differential Privacy and Analytical Moments Accountant", Theorem 9, for the Renyi
+        divergences without replacement; the top of this file, for those with it.
+
+    >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, records=100, replacement="without"))
+    (0.158565, 1e-07)-DP under swap neighbors
+    >>> step = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=100, records=10_000, replacement="without")
+    >>> round((1000 * step).epsilon_at(1e-5), 2)
+    1.49
+    """
+    whole = 1 * spent if isinstance(spent, Guarantee) else spent
+    checks.instance("fixed_size_subsample", whole, Composition, "a sum of guarantees, or one of them")
+    checks.one_of("replacement", replacement, ("with", "without"))
+    n = checks.static_integer("records", records, 1)
+    m = checks.static_integer("taken", taken, 1, n if replacement == "without" else _MOST_DRAWS)
+    if whole.neighbors != "swap":
+        raise ValueError(f"samples of a fixed size amplify under swap neighbors, this guarantee is under {whole.neighbors}.")
+    given = spent if isinstance(spent, Guarantee) else whole.guarantee()
+    if replacement == "without" and m == n:
+        return given
+    share = m / n if replacement == "without" else -expm1(m * log1p(-1 / n)) if n > 1 else 1.0
+    share = min(share * (1 + 2.0**-50), 1.0)
+    pure = given.epsilon if given.delta == 0 else inf
+    curve, square = ((), inf) if whole.slack else _curve(whole, pure, m, n, share, replacement)
+    repeats = 1 if replacement == "without" else m
+    epsilon = repeats * _mixed(given.epsilon, share if replacement == "without" else 1 / n)
+    growth = m / n if given.epsilon == 0 else expm1(min(epsilon, 700.0)) / expm1(min(given.epsilon, 700.0))
+    delta = given.delta and given.delta * (share if replacement == "without" else growth) * (1 + 2.0**-50)
+    if not (epsilon < inf and delta < 1):
+        if not curve:
+            raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, given {given}.")
+        return Guarantee(inf, inf, "swap", renyi=curve)
+    zcdp = inf
+    if not delta and curve:
+        zcdp = zcdp_of_curve(curve, near_one=share * share * square / 2 * exp(min(epsilon, 700.0)), limit=epsilon)
+    return Guarantee(epsilon, inf if delta else 2 * epsilon, "swap", delta, zcdp, renyi=curve)
+
+
+def _mixed(epsilon: float, share: float) -> float:
+    """log(1 + share (e^epsilon - 1)), from above."""
+    if epsilon == inf:
+        return inf
+    near = log1p(share * expm1(epsilon)) if epsilon < 700 else max(epsilon + log(share), 0.0) + log(2)
+    return max(min(near, epsilon) * (1 + 2.0**-50), float_info.min if epsilon else 0.0)
+
+
+def _curve(
+    whole: Composition, pure: float, m: int, n: int, share: float, replacement: Literal["with", "without"]
+) -> tuple[Curve, float]:
+    """The Renyi curve, and the bound of E ((A-B)/Q)^2."""
+    without = replacement == "without"
+    orders = np.arange(2, (ORDERS[-1] if without else _MOST_ORDER) + 1.0)
+    convex, norm = np.full(orders.size, -inf), np.full(orders.size, -inf)
+    for first in range(1, 2 if without else m + 1, 1024):
+        k = np.arange(first, 2 if without else min(first + 1024, m + 1), dtype=float)[:, None]
+        weights = np.zeros((1, 1)) if without else _log_binomial(k, m, n) - log(share)
+        terms = _log_terms(whole, k, orders, pure)
+        convex = np.logaddexp(convex, np.logaddexp.reduce(weights + terms, axis=0))
+        norm = np.logaddexp(norm, np.logaddexp.reduce(weights + terms / orders, axis=0))
+    found = np.minimum(convex, orders * norm - (orders - 1) * log1p(-share) if share < 1 else inf)
+    known = found[: np.flatnonzero(np.append(found, inf) == inf)[0]]
+    if not known.size:
+        return (), inf
+    # A mixture of pairs is no further apart than the furthest of them, which without replacement is a neighbour.
+    most = whole.rdp(ORDERS[known.size + 1 >= ORDERS]) if without else inf
+    curve = binomial_curve(known, share, 0.0, float_info.min if whole.rho else 0.0, most)
+    return curve, float(np.exp(min(known[0], 700.0)))
+
+
+def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: float) -> np.ndarray:
+    """The logarithm of m_k(j), for j = 2, 3, ..., ``(k, orders)``."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        divergences = whole.rdp(orders)[None] if k.size == 1 and k[0] == 1 else _of_groups(whole, k, orders)
+        ratio = np.where(k * pure < 700, np.log(np.expm1(np.minimum(k * pure, 700.0))), k * pure)
+        found = (orders - 1) * divergences + np.minimum(log(2), orders * ratio)
+        second = divergences + np.log(-np.expm1(-divergences)) + log(4)
+        found = np.where(orders == 2, np.minimum(found, second), found)
+        if whole.gdp < inf:
+            normal = _log_normal_moments(k * whole.gdp)[:, : orders.size]
+            found[:, : normal.shape[1]] = np.fmin(found[:, : normal.shape[1]], normal)
+    return np.where(np.isnan(found), -inf, found)  # 0 times infinity: no divergence at all
+
+
+def _log_normal_moments(mu: np.ndarray) -> np.ndarray:
+    """The logarithm of 2^j E |e^(mu Z - mu^2/2) - 1|^j for j = 2..16, from above, by a binomial sum and what it may lose."""
+    i, even = np.arange(17), []
+    for j in range(2, 18, 2):
+        terms = np.array([comb(j, int(each)) for each in i[: j + 1]]) * np.exp(i[: j + 1] * (i[: j + 1] - 1) * mu * mu / 2)
+        lost = 1e-14 * np.sum(terms, axis=1)
+        even.append(np.log(np.maximum(np.sum(terms * (-1.0) ** i[: j + 1], axis=1), 0.0) + lost) + j * log(2))
+    odd = [(below + above) / 2 for below, above in pairwise(even)]  # Cauchy and Schwarz
+    return np.stack([value for pair in zip_longest(even, odd) for value in pair if value is not None], axis=1)
+
+
+def _of_groups(whole: Composition, k: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """The Renyi divergences for groups of k, ``(k, orders)``."""
+    total = np.zeros(np.broadcast_shapes(k.shape, orders.shape))
+    for part, count in whole.parts:
+        found = k * k * part.rho * orders
+        size = k + 0 * orders
+        if part.bounded_range < inf:
+            found = np.minimum(found, rdp_of_bounded_range(size * part.bounded_range, orders + 0 * k, np))
+        if part.epsilon < inf and not part.delta:
+            found = np.minimum(found, rdp_of_pure(size * part.epsilon, orders + 0 * k, np))
+        total += count * found
+    return total
+
+
+def _log_binomial(k: np.ndarray, m: int, n: int) -> np.ndarray:
+    """The logarithm of P(K = k), from above."""
+    from scipy.special import gammaln
+
+    left = (m - k) * log1p(-1 / n) if n > 1 else np.where(k == m, 0.0, -inf)
+    return gammaln(m + 1) - gammaln(k + 1) - gammaln(m - k + 1) - k * log(n) + left + 1e-10 * (1 + m / 1e5)
