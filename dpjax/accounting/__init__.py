@@ -40,6 +40,7 @@ from dpjax.accounting.subsampling import (
     subsampled_epsilon,
     subsampled_zcdp,
 )
+from dpjax.accounting.trade_off import trade_off_bound
 
 __all__ = [
     "BudgetExceeded",
@@ -83,6 +84,7 @@ __all__ = [
     "subsampled_epsilon",
     "subsampled_zcdp",
     "to_dp_event",
+    "trade_off_bound",
     "zcdp_of",
     "zcdp_of_bounded_range",
     "zcdp_of_pure",

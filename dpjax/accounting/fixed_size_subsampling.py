@@ -6,16 +6,16 @@ given K = k. P_0 = Q_0, and P_k, Q_k and P_0 are outputs of the mechanism on sam
 others; in place of the record others are taken), so each pair of them keeps the promise to groups of k.
 
 * (epsilon, delta): P_k(S) <= e^(k epsilon) min(Q_k(S), P_0(S)) + delta_k. With a_k = Q_k(S), (w_0 P_0 + sum w_k e^(k epsilon)
-  min(a_k, P_0)) / (w_0 P_0 + sum w_k a_k) is largest at a_k = P_0: so e^epsilon' = sum w_k e^(k epsilon) and delta' = sum w_k delta_k.
-  Without replacement that is 1 + p (e^epsilon - 1) and p delta; with it (1 + (e^epsilon - 1)/n)^m and delta (e^epsilon' - 1) /
-  (e^epsilon - 1).
-* Renyi divergences: with A, B the mixtures of P_k and of Q_k over k >= 1, P = (1-p) P_0 + p A and Q = (1-p) P_0 + p B, so
-  E_Q (P/Q)^a = 1 + sum over j >= 2 of C(a, j) p^j E_Q ((A-B)/Q)^j for integers a. The triple (A, B, Q) is a mixture of (A, B, P_0) and
-  (A, B, B), and |a-b|^j / q^(j-1) is jointly convex: so E_Q |(A-B)/Q|^j is at most the mean over k of m_k(j), which bounds
-  E |(P_k-Q_k)/R|^j for R = P_0 and R = Q_k. Besides, Q >= (1-p) P_0, and by Minkowski's inequality it is at most
-  (1-p)^(1-j) (mean of m_k(j)^(1/j))^j, which is smaller where a large k is rare and costs much.
-* m_k(j) = min(2, (e^(k epsilon) - 1)^j) e^((j-1) D_k(j)), where D_k bounds the Renyi divergences for groups of k, and 4 (e^(D_k(2)) - 1)
-  for j = 2. Under mu-GDP it is also 2^j E |e^(k mu Z - (k mu)^2/2) - 1|^j: |a-b|^j <= 2^(j-1) (|a-r|^j + |b-r|^j), and each of
+  min(a_k, P_0)) / (w_0 P_0 + sum w_k a_k) is largest at a_k = P_0: so e^epsilon' = sum w_k e^(k epsilon) and delta' = sum w_k
+  delta_k. Without replacement that is 1 + p (e^epsilon - 1) and p delta; with it (1 + (e^epsilon - 1)/n)^m and delta (e^epsilon' -
+  1) / (e^epsilon - 1).
+* Renyi divergences: with A, B the mixtures of P_k and of Q_k over k >= 1, P = (1-p) P_0 + p A and Q = (1-p) P_0 + p B, so E_Q
+  (P/Q)^a = 1 + sum over j >= 2 of C(a, j) p^j E_Q ((A-B)/Q)^j for integers a. The triple (A, B, Q) is a mixture of (A, B, P_0) and
+  (A, B, B), and |a-b|^j / q^(j-1) is jointly convex: so E_Q |(A-B)/Q|^j is at most the mean over k of m_k(j), which bounds E
+  |(P_k-Q_k)/R|^j for R = P_0 and R = Q_k. Besides, Q >= (1-p) P_0, and by Minkowski's inequality it is at most (1-p)^(1-j) (mean of
+  m_k(j)^(1/j))^j, which is smaller where a large k is rare and costs much.
+* m_k(j) = min(2, (e^(k epsilon) - 1)^j) e^((j-1) D_k(j)), where D_k bounds the Renyi divergences for groups of k, and 4 (e^(D_k(2))
+  - 1) for j = 2. Under mu-GDP it is also 2^j E |e^(k mu Z - (k mu)^2/2) - 1|^j: |a-b|^j <= 2^(j-1) (|a-r|^j + |b-r|^j), and each of
   both is the divergence of a convex function, which is largest for two normal distributions.
 """
 
@@ -49,8 +49,8 @@ def fixed_size_subsample(
         replacement: ``"without"``, every subset of that size equally likely (m at most n), or ``"with"``, m independent draws.
 
     Returns:
-        A :class:`Guarantee`: (epsilon', delta')-DP as at the top of this file, and a Renyi curve at integer orders up to 10^4, or up
-        to 64 with replacement, where a divergence is known; with a finite epsilon also the zCDP that both imply.
+        A :class:`Guarantee`: (epsilon', delta')-DP as at the top of this file, and a Renyi curve at integer orders up to 10^4, or
+        up to 64 with replacement, where a divergence is known; with a finite epsilon also the zCDP that both imply.
 
     Raises:
         ValueError: also for another relation than swap, and where neither epsilon nor a Renyi divergence is known.

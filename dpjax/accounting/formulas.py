@@ -13,6 +13,7 @@ Three families of worst pairs:
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, isnan
 from types import ModuleType
 from typing import Any
 
@@ -142,5 +143,7 @@ def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dty
 
 
 def smallest_on_host(objective: Callable[[Any, Any], Any]) -> float:
-    """Return the objective of NumPy arrays at its :func:`best_order`."""
-    return float(objective(*best_order(objective, (), np.float64, np)))
+    """Return the objective of NumPy arrays at its :func:`best_order`; infinite if it is a number nowhere."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(objective(*best_order(objective, (), np.float64, np)))
+    return inf if isnan(found) else found

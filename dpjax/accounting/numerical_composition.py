@@ -158,18 +158,23 @@ class _Window:
 
     def upper(self, epsilon: float) -> float:
         weights, masses = self._weights(epsilon - self.rounded)
-        return (float(np.sum(weights * masses)) + self.wrong * sqrt(float(np.sum(weights**2)))) * self.slop + self.beyond
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = (float(np.sum(weights * masses)) + self.wrong * sqrt(float(np.sum(weights**2)))) * self.slop + self.beyond
+        return found if found < inf else inf  # weights that overflow bound nothing
 
     def lower(self, epsilon: float) -> float:
         weights, masses = self._weights(epsilon + self.rounded)
-        lost = self.wrong * sqrt(float(np.sum(weights**2))) + self.wraps * float(weights.max(initial=0.0))
-        return (float(np.sum(weights * masses)) - lost) / self.slop
+        with np.errstate(over="ignore", invalid="ignore"):
+            lost = self.wrong * sqrt(float(np.sum(weights**2))) + self.wraps * float(weights.max(initial=0.0))
+            found = (float(np.sum(weights * masses)) - lost) / self.slop
+        return found if found > 0 else 0.0
 
     def _weights(self, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
         """What a mass counts for delta, and the masses, of the losses above epsilon."""
         start = int(np.searchsorted(self.losses, epsilon, "right"))
         losses = self.losses[start:]
-        return np.exp(self.log_scale - self.tilt * losses) * -np.expm1(epsilon - losses), self.masses[start:]
+        with np.errstate(over="ignore"):
+            return np.exp(self.log_scale - self.tilt * losses) * -np.expm1(epsilon - losses), self.masses[start:]
 
 
 def _log_moment(losses: np.ndarray, logs: np.ndarray, tilt: float) -> float:

@@ -1,7 +1,8 @@
 """What was spent so far, at any time, by a pipeline whose next cost may depend on the answers so far.
 
-For one order a, e^((a-1) (loss - R)) with R the sum of the Renyi divergences so far has an expectation that never grows. So it passes
-m/delta at any time with probability at most delta/m (Ville's inequality), and at all times and for all of m public orders together,
+For one order a, e^((a-1) (loss - R)) with R the sum of the Renyi divergences so far has an expectation that never grows. So it
+passes m/delta at any time with probability at most delta/m (Ville's inequality), and at all times and for all of m public orders
+together,
 
     loss <= R(a) + log(m/delta) / (a - 1),   except with probability delta.
 

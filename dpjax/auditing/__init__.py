@@ -4,6 +4,7 @@ from dpjax.auditing.attack_scores import audit_scores, roc_lower_bound
 from dpjax.auditing.black_box import BlackBoxBound, log_ratio, lower_bound
 from dpjax.auditing.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, p_value
 from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
+from dpjax.auditing.trade_off import trade_off
 from dpjax.auditing.worst_neighbor import WorstNeighbor, worst_neighbor
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "p_value",
     "privacy_loss",
     "roc_lower_bound",
+    "trade_off",
     "worst_neighbor",
 ]

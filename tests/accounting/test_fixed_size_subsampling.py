@@ -53,7 +53,7 @@ def test_a_mechanism_on_samples_by_enumeration(replacement):
 
 
 def answers(copies, epsilon):
-    """The probability of yes grows by e^epsilon with each copy of one record: for groups of k it costs k epsilon, in one direction."""
+    """The probability of yes, which grows by e^epsilon with each copy of one record: groups of k cost k epsilon."""
     return 1e-3 * exp(copies * epsilon)
 
 
