@@ -33,6 +33,7 @@ from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
 from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.accounting.odometers import PrivacyOdometer
 from dpjax.accounting.partitions import PartitionFilter
+from dpjax.accounting.planning import least_noise, steps_within
 from dpjax.accounting.subsampling import (
     epsilon_before_sampling,
     poisson_subsample,
@@ -71,6 +72,7 @@ __all__ = [
     "fixed_size_subsample",
     "for_groups",
     "gdp_of",
+    "least_noise",
     "optimal_pure_delta",
     "optimal_pure_epsilon",
     "parallel",
@@ -81,6 +83,7 @@ __all__ = [
     "rdp_of_pure",
     "retry_until_success",
     "sampling_efficiency",
+    "steps_within",
     "subsampled_epsilon",
     "subsampled_zcdp",
     "to_dp_event",

@@ -1,0 +1,48 @@
+"""Plans meet their budgets, and one step more or less noise does not."""
+
+from math import inf
+
+import pytest
+
+from dpjax.accounting import Guarantee, LossDistribution, gdp_of, least_noise, poisson_subsample, steps_within
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        Guarantee(0.1, 0.1, "swap"),
+        Guarantee(inf, inf, "swap", gdp=0.05),
+        poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=0.7), probability=0.01),
+        LossDistribution.laplace(0.2).poisson_subsample(0.05),
+    ],
+    ids=["bounded range", "gaussian", "subsampled", "losses"],
+)
+def test_as_many_steps_as_fit(each):
+    steps = steps_within(each, epsilon=1.0, delta=1e-6)
+    several = each.compose if isinstance(each, LossDistribution) else each.__mul__
+    assert steps > 10
+    assert several(steps).epsilon_at(1e-6) <= 1.0 < several(steps + 1).epsilon_at(1e-6)
+
+
+def test_steps_of_pure_budgets():
+    assert steps_within(Guarantee(0.25, inf, "swap"), epsilon=1.0, delta=0.0) == 4
+    assert steps_within(Guarantee(1.1, inf, "swap"), epsilon=1.0, delta=0.0) == 0
+    assert steps_within(Guarantee(0.1, inf, "swap", delta=1e-9), epsilon=1.0, delta=0.0) == 0
+    with pytest.raises(ValueError, match="costs nothing"):
+        steps_within(Guarantee(0.0, 0.0, "swap"), epsilon=1.0, delta=1e-6)
+
+
+def test_the_least_noise():
+    def training(sigma):
+        return 64 * Guarantee(inf, inf, "swap", gdp=1 / sigma)
+
+    for epsilon in (0.1, 100.0):
+        found = least_noise(training, epsilon=epsilon, delta=1e-6)
+        assert training(found).epsilon_at(1e-6) <= epsilon < training(found * (1 - 3e-6)).epsilon_at(1e-6)
+        assert found == pytest.approx(8 / gdp_of(epsilon, delta=1e-6), rel=2e-6)
+    pure = least_noise(lambda scale: Guarantee(1 / scale, inf, "swap"), epsilon=4.0, delta=0.0)
+    assert pure == pytest.approx(0.25, rel=1e-5)
+    assert pure >= 0.25
+    for cost, message in ((1.0, "no noise"), (0.01, "any noise")):
+        with pytest.raises(ValueError, match=message):
+            least_noise(lambda _, cost=cost: Guarantee(cost, inf, "swap"), epsilon=0.5, delta=1e-6)
