@@ -30,7 +30,8 @@ _UNIT = 2.0**-53
 def mixed_losses(losses: np.ndarray, probability: float) -> np.ndarray:
     """log(1 - p + p e^loss), of a mechanism on a Poisson subsample."""
     near = np.log1p(probability * np.expm1(np.clip(losses, -1, 700)))
-    low = np.log(probability * np.exp(np.minimum(losses, 0.0)) + (1 - probability))
+    with np.errstate(divide="ignore"):  # at p = 1 the exponential of a loss below -745 is 0
+        low = np.log(probability * np.exp(np.minimum(losses, 0.0)) + (1 - probability))
     high = losses + np.log(probability)
     return np.where(losses > 700, high, np.where(losses < -1, low, near))
 

@@ -13,7 +13,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, points_of, promising
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,8 @@ class Composition:
 
     def rdp(self, order: Any) -> np.ndarray:
         """The sum of Renyi divergences, except with probability :attr:`slack`; float64 of the shape of ``order``."""
-        return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
+        with np.errstate(over="ignore"):
+            return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
 
     @property
     def gdp(self) -> float:
@@ -128,11 +129,21 @@ class Composition:
         return self._gdp(self.parts)
 
     def guarantee(self) -> Guarantee:
-        """All as one, by what adds up: epsilon at the sum of deltas, range, zCDP if it leaves out no delta, Gaussian DP."""
+        """All as one, by what adds up: epsilon at the sum of deltas, range, zCDP if it leaves out no delta, Gaussian DP.
+
+        Where there is no zCDP, the Renyi divergences at the parts' own orders are kept.
+
+        Raises:
+            ValueError: nothing is promised, as when the deltas add up to 1.
+        """
         zcdp = inf if self.slack else self.rho
-        if self.delta >= 1:  # then epsilon promises nothing
-            return Guarantee(inf, self.bounded_range, self.neighbors, 0.0, zcdp, gdp=self.gdp)
-        return Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, zcdp, gdp=self.gdp)
+        curve: tuple[tuple[float, float], ...] = ()
+        if zcdp == inf and not self.slack:
+            orders = np.array(sorted({order for guarantee, _ in self.parts for order, _ in guarantee.renyi}))
+            curve = points_of(orders, self.rdp(orders)) if orders.size else ()
+        # With a delta of 1 epsilon promises nothing.
+        epsilon, delta = (self.epsilon, self.delta) if self.delta < 1 and self.epsilon < inf else (inf, 0.0)
+        return promising(Guarantee(epsilon, self.bounded_range, self.neighbors, delta, zcdp, curve, self.gdp))
 
     def rules_at(self, delta: float) -> dict[str, float]:
         """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.

@@ -40,6 +40,8 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     6.308
     """
     ((epsilon, count),) = _mechanisms([epsilon], [count])
+    if epsilon > _WIDEST:
+        return math.inf
     return math.sqrt(2 * count * -math.log(checks.concrete_delta(delta))) * epsilon + count * epsilon * math.expm1(epsilon)
 
 
@@ -109,7 +111,7 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
         return 0.0
     if queries == "fixed":
         return _fixed(r, count, at)
-    pure = optimal_pure_delta([r], [count], epsilon=at)
+    pure = optimal_pure_delta([r], [count], epsilon=at) if count < MOST_OUTCOMES else 1.0
     if r > _WIDEST:
         return pure
     if count > _MOST_STEPS:
@@ -138,7 +140,7 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
         return r * count
     if queries == "fixed":
         return _smallest(lambda at: _fixed(r, count, at), target, r * count)
-    pure = optimal_pure_epsilon([r], [count], delta=target)
+    pure = optimal_pure_epsilon([r], [count], delta=target) if count < MOST_OUTCOMES else r * count
     if r > _WIDEST:
         return pure
     if count > _MOST_STEPS:
@@ -183,7 +185,8 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> tuple[np.nda
     loss, probability = np.zeros(1), np.ones(1)
     for epsilon, count in together.items():
         lie = math.exp(-epsilon)
-        loss = np.add.outer(loss, (count - 2 * np.arange(count + 1)) * epsilon).ravel()
+        with np.errstate(over="ignore"):
+            loss = np.add.outer(loss, (count - 2 * np.arange(count + 1)) * epsilon).ravel()
         probability = np.multiply.outer(probability, _binomial(count, lie / (1 + lie), 1 / (1 + lie))).ravel()
         loss, probability = loss[probability > 0], probability[probability > 0]
     return loss, probability

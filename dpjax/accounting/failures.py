@@ -223,4 +223,4 @@ def _checked(guarantee: Guarantee, failure: float) -> float:
 
 def number_of_attempts(attempts: int) -> int:
     """Return a static number of attempts, at least 1; raise where it is none."""
-    return checks.static_integer("attempts", attempts, 1)
+    return checks.static_integer("attempts", attempts, 1, 2**53)

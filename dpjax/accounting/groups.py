@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, points_of, promising
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -19,10 +19,13 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
 
     Args:
         guarantee: for one individual.
-        size: k, at least 1.
+        size: k, at least 1 and at most 2^53.
 
     Returns:
         A :class:`Guarantee` whose neighbours differ in up to k individuals, of the kind that its relation says.
+
+    Raises:
+        ValueError: nothing is promised to groups: delta would be 1 or more, or only Renyi divergences are known.
 
     References:
         Dwork and Roth (2014), Theorem 2.2; Bun and Steinke (2016), Proposition 1.9.
@@ -31,12 +34,14 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     1.5-DP and 1.5-bounded-range under swap neighbors
     """
     checks.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
-    size = checks.static_integer("size", size, 1)
+    size = checks.static_integer("size", size, 1, 2**53)
+    if size == 1:
+        return guarantee
     epsilon, delta = size * guarantee.epsilon, guarantee.delta and guarantee.delta * _powers(guarantee.epsilon, size)
     if delta >= 1:
         epsilon, delta = inf, 0.0  # it promises nothing
     bounded_range, zcdp, gdp = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
-    return Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp)
+    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta if epsilon < inf else 0.0, zcdp, gdp=gdp))
 
 
 def _powers(epsilon: float, size: int) -> float:
@@ -62,7 +67,7 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
         all parts together is that of one.
 
     Raises:
-        ValueError: none, different relations, an unknown option, or swap neighbours by value.
+        ValueError: none, different relations, an unknown option, swap neighbours by value, or nothing is promised together.
 
     References:
         McSherry (2009), Theorem 4.
@@ -86,13 +91,10 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     if rho < kept.rho or kept.delta:
         kept = replace(kept, zcdp=rho)
     orders = np.array(sorted({order for part in guarantees for order, _ in part.renyi}))
-    if delta or not orders.size:
-        return kept
-    divergences = np.maximum.accumulate(np.max([part.rdp(orders) for part in guarantees], axis=0))  # rising but for rounding
-    if not np.any(divergences < kept.rdp(orders)):
-        return kept
-    known = divergences < inf
-    return replace(kept, renyi=tuple(zip(orders[known].tolist(), divergences[known].tolist(), strict=True)))
+    divergences = np.max([part.rdp(orders) for part in guarantees], axis=0) if orders.size else np.zeros(0)
+    if delta or not np.any(divergences < kept.rdp(orders)):
+        return promising(kept)
+    return replace(kept, renyi=points_of(orders, divergences))
 
 
 def check_membership(membership: str, neighbors: str) -> None:

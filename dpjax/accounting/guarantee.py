@@ -169,3 +169,18 @@ class Guarantee:
         from dpjax.accounting.composition import Composition  # which is made of guarantees
 
         return Composition(((self, 1),))
+
+
+def promising(guarantee: Guarantee) -> Guarantee:
+    """Return it, if it promises anything; raise otherwise."""
+    if not guarantee.renyi and min(guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.gdp) == inf:
+        raise ValueError(
+            "nothing is promised: no epsilon with a delta below 1, no range, and no zCDP or Renyi divergence is finite."
+        )
+    return guarantee
+
+
+def points_of(orders: np.ndarray, divergences: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """Return the pairs of a curve where it is finite, rising but for rounding."""
+    known = divergences < inf
+    return tuple(zip(orders[known].tolist(), np.maximum.accumulate(divergences[known]).tolist(), strict=True))

@@ -117,6 +117,8 @@ class LossDistribution:
         values, of loss epsilon and -epsilon. It costs less than the epsilon-DP that it has.
         """
         loss = checks.concrete_epsilon(epsilon)
+        if loss > _WIDEST:  # all mass of either beyond its own value, but for next to nothing
+            return LossDistribution.pure(loss)
         edges = np.linspace(-loss, loss, _CELLS + 1)
         # Of P: half beyond its own value; in between, a loss of at most l has the probability e^((l - epsilon)/2) / 2.
         inner = np.exp((edges[:-1] - loss) / 2) * np.expm1(np.diff(edges) / 2) / 2

@@ -33,6 +33,7 @@ from math import exp, expm1, inf, log, log1p, sqrt
 import numpy as np
 
 _UNIT = 2.0**-53
+_HUGE = 1e15  # a sum of losses that no lattice resolves: then delta is at most 1, and epsilon the sum
 _NATS = 45.0  # of what may lie outside the window, after the tilt
 _FEWEST, _MOST = 16, 20  # log2 of the length of the transform
 
@@ -71,6 +72,8 @@ class Product:
         """A lower and an upper bound of delta, at most 1; the lower one is 0 where the cells are not narrow."""
         if epsilon >= self.largest or self.infinite == 1:
             return min(self.infinite, 1.0), min(self.infinite, 1.0)
+        if self.largest > _HUGE:
+            return min(self.infinite, 1.0), 1.0
         tilts, moments = self._tilts
         start = int(np.argmin(np.where(tilts >= 0, moments - tilts * epsilon, inf)))
         window = _Window(self, start, epsilon)
@@ -87,8 +90,8 @@ class Product:
         """An upper bound of the least epsilon at least 0 with that delta; inf if the infinite losses pass it."""
         if self.infinite >= delta:
             return max(self.largest, 0.0) if self.infinite == delta == 0 else inf
-        if self.largest <= 0:
-            return 0.0
+        if self.largest <= 0 or self.largest > _HUGE:
+            return max(self.largest, 0.0)
         remaining = delta - self.infinite
         tilts, moments = self._tilts
         with np.errstate(divide="ignore", invalid="ignore"):

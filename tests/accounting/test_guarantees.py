@@ -11,11 +11,15 @@ from dpjax import accounting
 from dpjax.accounting import (
     Composition,
     Guarantee,
+    LossDistribution,
     PrivacyFilter,
+    advanced_epsilon,
+    bounded_range_epsilon,
     composition_theorems,
     for_groups,
     formulas,
     parallel,
+    retry_until_success,
 )
 
 PURE = Guarantee(0.3, inf, "swap")
@@ -154,8 +158,9 @@ def test_groups():
     pair = for_groups(Guarantee(0.3, inf, "swap", delta=1e-6), size=2)
     assert pair.epsilon == 0.6
     assert pair.delta == pytest.approx(1e-6 * (1 + exp(0.3)))
-    lost = for_groups(Guarantee(1.0, inf, "swap", delta=1e-6), size=1000)
-    assert (lost.epsilon, lost.delta) == (inf, 0.0)
+    for lost, size in ((Guarantee(1.0, inf, "swap", delta=1e-6), 1000), (Guarantee(inf, inf, "swap", renyi=((2.0, 0.1),)), 2)):
+        with pytest.raises(ValueError, match="nothing is promised"):
+            for_groups(lost, size=size)
     # Randomised response among three numbers one apart: the loss between the ends is twice that between neighbours.
     p = np.exp(-0.3 * np.abs(np.arange(3)[:, None] - np.arange(3)))
     p /= p.sum(axis=0)
@@ -227,7 +232,8 @@ def test_parallel_keeps_curves():
     mixed = parallel(parts[1], Guarantee(0.5, 0.5, "swap"), membership="by_position")
     np.testing.assert_array_equal(mixed.rdp(orders), np.maximum(mixed.rdp(orders), Guarantee(0.5, 0.5, "swap").rdp(orders)))
     assert len(mixed.renyi) == 128
-    assert parallel(parts[0], unknown, membership="by_position") == unknown
+    with pytest.raises(ValueError, match="nothing is promised"):
+        parallel(parts[0], unknown, membership="by_position")
     assert parallel(parts[0], Guarantee(0.5, inf, "swap", delta=1e-6), membership="by_position").renyi == ()
     short = Guarantee(inf, inf, "swap", renyi=((2.0, 0.1), (8.0, 5.0)))
     last = parallel(parts[0], short, membership="by_position").renyi[-1]
@@ -344,3 +350,34 @@ def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
     assert (Guarantee(1.0, 1.5, "swap") + Guarantee(r, r, "swap")).bounded_range == pytest.approx(2 + 2 * r - r)
     assert (2 * Guarantee(inf, inf, "swap", zcdp=0.1)).bounded_range == inf
     assert (2 * Guarantee(1.0, 1.0, "swap", delta=1e-6)).bounded_range == pytest.approx(3.0)
+
+
+def test_a_composition_keeps_curves_or_says_that_nothing_is_left():
+    curve = Guarantee(inf, inf, "swap", renyi=((2.0, 0.1), (8.0, 0.9)))
+    whole = (3 * curve + Guarantee(0.5, 0.5, "swap")).guarantee()
+    assert whole.rdp(2.0) == 3 * 0.1 + Guarantee(0.5, 0.5, "swap").rdp(2.0)
+    for lost in (10**7 * Guarantee(1.0, inf, "swap", delta=1e-6), curve + Guarantee(1.0, inf, "swap", delta=1e-6)):
+        with pytest.raises(ValueError, match="nothing is promised"):
+            lost.guarantee()
+
+
+def test_edges_are_on_the_safe_side_and_return(x64):
+    huge = Guarantee(1e308, 1e308, "swap")
+    assert huge.epsilon_at(1e-6) >= 1e307
+    assert huge.delta_at(1.0) == (3 * huge).delta_at(1.0) == 1
+    assert (3 * huge).epsilon_at(1e-6) == inf == advanced_epsilon(1e308, count=3, delta=1e-6)
+    assert Guarantee(inf, inf, "swap", gdp=1e200).delta_at(1.0) == 1
+    for losses in (LossDistribution.pure(1e308), LossDistribution.laplace(1e308), LossDistribution.bounded_range(1e308)):
+        assert losses.delta_at(1.0) == 1
+        assert losses.epsilon_at(1e-6) == 1e308
+    assert LossDistribution.laplace(1.0).epsilon_at(1e-9) == pytest.approx(1.0, rel=1e-3)  # weights that overflow
+    many = bounded_range_epsilon(1e-5, count=10**9, delta=1e-6, queries="adaptive")
+    assert 0.6 < many < 10**9 * 1e-5
+    assert (10**9 * Guarantee(1e-5, 1e-5, "swap")).epsilon_at(1e-6) < many + 0.1
+    assert for_groups(Guarantee(1e-9, inf, "swap", delta=1e-15), size=10**9).delta == pytest.approx(1.718e-6, rel=1e-3)
+    for call in (
+        lambda: for_groups(RANGE, size=10**400),
+        lambda: retry_until_success(RANGE, 0.5, attempts=10**400, fallback="public"),
+    ):
+        with pytest.raises(ValueError, match="integer from 1 to"):
+            call()

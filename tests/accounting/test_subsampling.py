@@ -121,7 +121,7 @@ def test_what_is_refused():
         (Guarantee(1.0, 1.0, "swap"), "add_remove"),
         (Guarantee(inf, inf, "swap", zcdp=0.1), "add_remove"),
         (Guarantee(inf, inf, "add_remove"), "none of which"),
-        (Guarantee(inf, inf, "add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "none of which"),
+        (Guarantee(inf, inf, "add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "nothing is promised"),
     ):
         with pytest.raises(ValueError, match=message):
             poisson_subsample(bad, probability=0.1)
