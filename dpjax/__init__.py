@@ -24,6 +24,7 @@ from dpjax.distributions import (
     QuantileMarginals,
     Rounded,
     SphericalGaussian,
+    SubsampledLaplace,
     Tails,
     Transformed,
     sample_intervals,
@@ -55,6 +56,7 @@ from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
 from dpjax.mechanisms.smooth_laplace import smooth_laplace
 from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
 from dpjax.mechanisms.stand_out import stand_out
+from dpjax.mechanisms.subsampled_laplace import subsampled_laplace
 from dpjax.mechanisms.unbounded_quantile import unbounded_quantile
 from dpjax.sensitivity import (
     CandidateScores,
@@ -120,6 +122,7 @@ __all__ = [
     "SmoothSensitivity",
     "SortedRecords",
     "SphericalGaussian",
+    "SubsampledLaplace",
     "Tails",
     "Transformed",
     "__version__",
@@ -186,6 +189,7 @@ __all__ = [
     "spherical_gaussian",
     "stand_out",
     "statistics",
+    "subsampled_laplace",
     "triangle_count",
     "triangle_count_of_edges",
     "unbounded_quantile",

@@ -11,6 +11,8 @@ import sys
 import numpy as np
 import pytest
 
+from dpjax.accounting import Guarantee, poisson_subsample
+
 FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks" / "experiments"
 
 
@@ -185,6 +187,33 @@ def test_optimality(x64, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
     optimality.draw(rows, str(tmp_path / "optimality.png"))
     assert (tmp_path / "optimality.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_subsampling(x64, tmp_path, monkeypatch):
+    """Needs no data: the inequalities of the post, and plans that meet their budget with the least noise."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    experiment = importlib.import_module("subsampling")
+    rows = experiment.efficiency()
+    for row in rows:
+        epsilon, p = row["epsilon"], row["probability"]
+        assert row["ratio"] == pytest.approx(p / epsilon * math.log(1 + math.expm1(epsilon) / p), rel=1e-9)
+        assert row["bound"] - 1e-12 <= row["ratio"] <= 1 + 1e-12
+    least = [row for row in rows if row["figure"] == "multiple" and row["probability"] < 2e-4]
+    assert all(row["ratio"] == pytest.approx(row["bound"], rel=1e-3) for row in least)  # the limit is attained
+    assert sum(row["ratio"] < 0.5 for row in least) == 2  # epsilon at most 2 p costs at most twice the noise
+    plans = experiment.plans(((0.01, 1), (0.01, 10)))
+    for row in plans:
+        each = [1 / row["noise"] / shrunk for shrunk in (1.0, 0.999)]
+        spent = [
+            row["steps"] * poisson_subsample(Guarantee(math.inf, math.inf, "add_remove", gdp=mu), probability=0.01) for mu in each
+        ]
+        assert spent[0].epsilon_at(experiment.DELTA) <= experiment.TARGET < spent[1].epsilon_at(experiment.DELTA)
+    excess = [row["noise / p"] / row["all records"] for row in plans]
+    assert 1 < excess[1] < excess[0] / 2  # more epochs make a subsample cheaper
+    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
+    experiment.draw(rows + plans, str(tmp_path / "subsampling.png"))
+    assert (tmp_path / "subsampling.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.quantile_cdf import QuantileCdf
 from dpjax.distributions.quantile_marginals import QuantileMarginals
 from dpjax.distributions.rounded import Rounded
+from dpjax.distributions.subsampled_laplace import SubsampledLaplace
 from dpjax.distributions.transformed import Transformed
 from dpjax.distributions.transforms import Asinh, Log, LogCauchy, Prior, Transform
 
@@ -32,6 +33,7 @@ __all__ = [
     "QuantileMarginals",
     "Rounded",
     "SphericalGaussian",
+    "SubsampledLaplace",
     "Tails",
     "Transform",
     "Transformed",

@@ -128,7 +128,7 @@ class SymmetricNoise(Distribution):
         return jnp.where(z >= 0, tail, 1 - tail)
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return _sample(key, self, shape, first)
+        return sample_noise(key, self, shape, first)
 
     if TYPE_CHECKING:  # what describes Z; the fields of a subclass broadcast against z
 
@@ -160,7 +160,8 @@ def smaller_tail(pair: UniformPair) -> tuple[jax.Array, jax.Array]:
 
 
 @partial(jax.jit, static_argnames=("shape",))
-def _sample(key: jax.Array, distribution: SymmetricNoise, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
+def sample_noise(key: jax.Array, distribution: Any, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
+    """Draw ``loc + scale * _standard(uniform)`` of a distribution whose fields all broadcast to the batch."""
     batch, draws = distribution.batch_shape, prod(shape)
     rows = row_words(key, batch, first)
     lanes = 1 if draws == 1 else -(-draws // LANES) * LANES

@@ -33,6 +33,7 @@ from dpjax.mechanisms import (
     smooth_laplace,
     smooth_laplace_log_normal,
     stand_out,
+    subsampled_laplace,
     unbounded_quantile,
 )
 
@@ -64,5 +65,6 @@ __all__ = [
     "smooth_laplace",
     "smooth_laplace_log_normal",
     "stand_out",
+    "subsampled_laplace",
     "unbounded_quantile",
 ]
