@@ -86,8 +86,8 @@ class SubsampledLaplace(Distribution):
         tail = jnp.minimum(p, 1 - p)
         reach = self.scale * -jnp.log(2 * jnp.maximum(tail, jnp.finfo(self.dtype).tiny))
         shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
-        ends = -jnp.abs(reach), self.most / self.probability + jnp.abs(reach)
-        low, high = bisect(lambda y: self.cdf(y) < p, *(jnp.broadcast_to(end, shape) for end in ends), _HALVINGS)
+        start, end = -jnp.abs(reach), self.most / self.probability + jnp.abs(reach)
+        low, high = bisect(lambda y: self.cdf(y) < p, jnp.broadcast_to(start, shape), jnp.broadcast_to(end, shape), _HALVINGS)
         edge = jnp.where(p == 0, -jnp.inf, jnp.where(p == 1, jnp.inf, jnp.nan))
         return jnp.where((p > 0) & (p < 1), (low + high) / 2, edge)
 
