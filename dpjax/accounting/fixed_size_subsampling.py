@@ -86,8 +86,8 @@ def fixed_size_subsample(
     curve, square = ((), inf) if whole.slack else _curve(whole, pure, m, n, share, replacement)
     repeats = 1 if replacement == "without" else m
     epsilon = repeats * _mixed(given.epsilon, share if replacement == "without" else 1 / n)
-    growth = m / n if given.epsilon == 0 else expm1(min(epsilon, 700.0)) / expm1(min(given.epsilon, 700.0))
-    delta = given.delta and given.delta * (share if replacement == "without" else growth) * (1 + 2.0**-50)
+    growth = share if replacement == "without" else _growth(epsilon, given.epsilon, m / n)
+    delta = given.delta and given.delta * growth * (1 + 2.0**-48)
     if not (epsilon < inf and delta < 1):
         if not curve:
             raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, given {given}.")
@@ -104,6 +104,15 @@ def _mixed(epsilon: float, share: float) -> float:
         return inf
     near = log1p(share * expm1(epsilon)) if epsilon < 700 else max(epsilon + log(share), 0.0) + log(2)
     return max(min(near, epsilon) * (1 + 2.0**-50), float_info.min if epsilon else 0.0)
+
+
+def _growth(mixed: float, epsilon: float, limit: float) -> float:
+    """(e^mixed - 1) / (e^epsilon - 1), and its limit at 0."""
+    if epsilon == 0 or epsilon == inf:
+        return limit if epsilon == 0 else inf
+    if mixed < 700:
+        return expm1(mixed) / expm1(epsilon)
+    return exp(min(mixed - epsilon, 700.0)) if mixed > epsilon else 1.0
 
 
 def _curve(

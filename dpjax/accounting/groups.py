@@ -58,7 +58,8 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
         guarantees: of the mechanisms, all under one relation; the parts are public, and chosen without the data.
         membership: ``"by_value"``: a record's part depends on the record, as with groups. Then one person more or less is in one
             part, but a replaced one can leave a part for another: swap neighbours are refused. ``"by_position"``: it depends on the
-            record's number only, so that a replaced record stays in its part.
+            record's number only, so that a replaced record stays in its part. (Under add/remove the others must keep their numbers:
+            places of a padded array, not what moves up when one is missing.)
 
     Returns:
         A :class:`Guarantee`: the largest of each promise, and of the zCDP that each part's promises imply. A part without an

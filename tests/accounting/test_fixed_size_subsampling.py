@@ -142,6 +142,8 @@ def test_edges():
         ):
             with pytest.raises(ValueError, match=message):
                 fixed_size_subsample(bad, **size)
+    with pytest.raises(ValueError, match="neither"):  # ten copies multiply a delta by e^(9 epsilon)
+        fixed_size_subsample(Guarantee(800.0, inf, "swap", delta=1e-6), taken=10, records=1000, replacement="with")
     for bad in ({"taken": 0}, {"taken": 11}, {"records": 0}, {"replacement": "no"}):
         with pytest.raises(ValueError, match=r"taken|records|replacement"):
             fixed_size_subsample(once, **{"taken": 2, "records": 10, "replacement": "without", **bad})
