@@ -10,10 +10,10 @@ from dpjax.accounting import Guarantee, LossDistribution, gdp_of, least_noise, p
 @pytest.mark.parametrize(
     "each",
     [
-        Guarantee(0.1, 0.1, "swap"),
+        Guarantee(0.14, 0.14, "swap"),
         Guarantee(inf, inf, "swap", gdp=0.05),
         poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=0.7), probability=0.01),
-        LossDistribution.laplace(0.2).poisson_subsample(0.05),
+        LossDistribution.laplace(0.5).poisson_subsample(0.05),
     ],
     ids=["bounded range", "gaussian", "subsampled", "losses"],
 )
