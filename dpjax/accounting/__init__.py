@@ -39,7 +39,6 @@ from dpjax.accounting.subsampling import (
     poisson_subsample,
     sampling_efficiency,
     subsampled_epsilon,
-    subsampled_zcdp,
 )
 from dpjax.accounting.trade_off import trade_off_bound
 
@@ -85,7 +84,6 @@ __all__ = [
     "sampling_efficiency",
     "steps_within",
     "subsampled_epsilon",
-    "subsampled_zcdp",
     "to_dp_event",
     "trade_off_bound",
     "zcdp_of",

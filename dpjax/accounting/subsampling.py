@@ -115,8 +115,9 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
 
     Returns:
         A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP, of range log(1 + p (e^epsilon - 1)) -
-        log(1 - p (1 - e^-epsilon)), and with a Renyi curve where there is one. A small range of the mechanism does not carry over,
-        since different subsamples have different losses; its Renyi divergence does.
+        log(1 - p (1 - e^-epsilon)), and with a Renyi curve and zCDP where there are any. A small range of the mechanism does not
+        carry over, since different subsamples have different losses; its Renyi divergence does. Noise without an epsilon has no
+        zCDP below its own: on a subsample its divergence still grows like that of the whole.
 
     Raises:
         ValueError: also for another relation than add/remove, or where neither epsilon nor a Renyi divergence is known.
@@ -155,44 +156,18 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     least = -log1p(p * expm1(-given.epsilon))
     if given.epsilon:
         most, least = max(most, float_info.min), max(least, float_info.min)  # a product that underflows
-    return Guarantee(most, inf if given.delta else most + least, "add_remove", p * given.delta, renyi=curve)
+    zcdp = inf if given.delta else _zcdp(whole, p, curve, most, min(least, given.epsilon))
+    return Guarantee(most, inf if given.delta else most + least, "add_remove", p * given.delta, zcdp, renyi=curve)
 
 
-def subsampled_zcdp(spent: Guarantee | Composition, *, probability: float) -> float:
-    """Return a rho of zCDP for what runs on a Poisson subsample and has a finite epsilon and no delta.
+def _zcdp(whole: Composition, p: float, curve: Curve, most: float, least: float) -> float:
+    """A rho of zCDP: the supremum over all orders of the Renyi divergence over the order.
 
-    The supremum over all orders of the Renyi divergence over the order: of the curve of :func:`poisson_subsample` from order 2 on,
-    and up to it of p^2 (e^(D(2)) - 1) / 2, times e^(3 l) where no loss is below -l. Never above what its range implies; for a small
-    p about p^2 times the rho without sampling. Noise without an epsilon, such as Gaussian noise, has none that is smaller than its
-    own: on a subsample its divergence still grows like that of the whole.
-
-    Args:
-        spent: as for :func:`poisson_subsample`.
-        probability: p.
-
-    Raises:
-        ValueError: as :func:`poisson_subsample`, and without a finite epsilon or with a delta.
-
-    Privacy:
-        As :func:`subsampled_epsilon`.
-
-    References:
-        The top of this file, and Taylor's theorem: for 1 < a <= 2 the second derivatives of m^a and m^(1-a) are at most
-        a (a-1) e^(3 l).
-
-    >>> draw = Guarantee(0.5, 0.5, "add_remove")
-    >>> round(subsampled_zcdp(draw, probability=0.05), 6), round(poisson_subsample(draw, probability=0.05).rho, 6)
-    (9e-05, 0.000335)
+    From order 2 on that is the curve's. Up to it, by Taylor's theorem, it is at most p^2 (e^(D(2)) - 1) / 2 times e^(3 l), where no
+    loss is below -l: for 1 < a <= 2 the second derivatives of m^a and m^(1-a) are at most a (a-1) e^(3 l).
     """
-    found = poisson_subsample(spent, probability=probability)
-    whole, p = 1 * spent, float(probability)
-    if found.epsilon == inf or found.delta:
-        raise ValueError(f"zCDP by subsampling needs a finite epsilon and no delta, given {whole}.")
-    if p == 1:
-        return whole.rho
-    least = min(-log1p(p * expm1(-whole.epsilon)), whole.epsilon)
     near_one = p * p * float(np.expm1(min(float(whole.rdp(2.0)), 700.0))) / 2 * exp(min(3 * least, 700.0))
-    return min(zcdp_of_curve(found.renyi, near_one=near_one, limit=found.epsilon), found.rho, whole.rho)
+    return min(zcdp_of_curve(curve, near_one=near_one, limit=most), whole.rho)
 
 
 def _subsampled_curve(whole: Composition, p: float) -> Curve:
