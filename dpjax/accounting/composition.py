@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from math import exp, expm1, fsum, hypot, inf, log, log1p, prod, sqrt
 from sys import float_info
 from typing import Any
@@ -13,11 +14,12 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, profile_of
+from dpjax.display import Picture, Shown
 
 
-@dataclass(frozen=True)
-class Composition:
+@dataclass(frozen=True, repr=False)
+class Composition(Shown):
     """What a pipeline of mechanisms costs, each of which may depend on the answers before it (their costs may not).
 
     Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
@@ -75,6 +77,17 @@ class Composition:
             rule, epsilon = self.best_rule_at(target)
             promises.append(f"({epsilon:g}, {target:g})-DP ({rule})")
         return f"{self.count} mechanisms: {' and '.join(promises)} under {self.neighbors} neighbors"
+
+    def _facts(self) -> dict[str, Any]:
+        numbers = {name: f"{getattr(self, name):g}" for name in ("count", "epsilon", "delta", "rho")}
+        return {**numbers, "neighbors": repr(self.neighbors)}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The privacy profile, which may take seconds: rules are recursions over all mechanisms."""
+        return {}, profile_of(self)
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
 
     @property
     def count(self) -> int:

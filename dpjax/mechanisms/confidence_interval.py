@@ -46,6 +46,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
@@ -59,8 +60,8 @@ _WINDOWS = 60  # at most so many on each side
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class ConfidenceInterval:
+@dataclass(frozen=True, repr=False)
+class ConfidenceInterval(Batch):
     """The distribution of a private confidence interval of each row. It is a pytree.
 
     Attributes:

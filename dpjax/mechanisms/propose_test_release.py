@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.batch import Batch
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.random.keys import check_key
@@ -28,8 +29,8 @@ from dpjax.sensitivity.local import LocalSensitivity
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class ProposeTestRelease:
+@dataclass(frozen=True, repr=False)
+class ProposeTestRelease(Batch):
     """The distribution of an answer that may be withheld.
 
     Attributes:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -25,8 +26,8 @@ from dpjax.numerics.double_float import Pair
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class LaplaceAnswers:
+@dataclass(frozen=True, repr=False)
+class LaplaceAnswers(Batch):
     """Independent answers ``values + rest + Lap(scales)``, exact where the scale is 0, and none (NaN) where it is infinite.
 
     A query whose noise has scale 0 has no density: its answer is a point mass, of log-density ``inf`` there and ``-inf`` elsewhere.
@@ -45,6 +46,8 @@ class LaplaceAnswers:
     values: jax.Array
     scales: jax.Array
     rest: jax.Array | None = None
+
+    _parameters = ("scales",)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

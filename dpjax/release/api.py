@@ -16,6 +16,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
+from dpjax.display import Picture, Shown
 from dpjax.release import integer_profiles
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exact import More, exact_draw
@@ -36,8 +37,8 @@ Definition = Literal["linear", "lower"]
 EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
 
 
-@dataclass(frozen=True)
-class Release:
+@dataclass(frozen=True, repr=False)
+class Release(Shown):
     """What was released; no error bar, since that would be a function of the data.
 
     Attributes:
@@ -57,6 +58,13 @@ class Release:
     def draws(self) -> int:
         """How many from each row."""
         return self.values.shape[0]
+
+    def _facts(self) -> dict[str, Any]:
+        grid = {} if self.resolution is None else {"resolution": self.resolution}
+        return {"draws": self.draws, "batch_shape": self.values.shape[1:], **grid, "guarantee": self.guarantee}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        return {f"draw {number}": values for number, values in enumerate(self.values[:rows])}, None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and text, which :mod:`json` takes.
