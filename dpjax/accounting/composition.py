@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -88,6 +89,15 @@ class Composition(Shown):
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
+
+    def to_json(self) -> str:
+        """Return all parts as JSON: a list of pairs of a guarantee and how many mechanisms have it."""
+        return json.dumps([(guarantee.to_dict(), count) for guarantee, count in self.parts])
+
+    @classmethod
+    def from_json(cls, text: str) -> Composition:
+        """Return the composition of :meth:`to_json`, exactly."""
+        return cls(tuple((Guarantee.from_dict(guarantee), count) for guarantee, count in json.loads(text)))
 
     @property
     def count(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from math import inf, isnan
@@ -95,6 +96,29 @@ class Guarantee(Shown):
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """The privacy profile."""
         return {"promise": np.array([str(self)])}, profile_of(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is promised as numbers, text and lists, which :mod:`json` takes; None stands for infinity."""
+        known = {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
+        return {name: None if value == inf else value for name, value in known.items()}
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> Guarantee:
+        """Return the guarantee of :meth:`to_dict`."""
+        return cls(**{name: inf if value is None else value for name, value in given.items()})
+
+    def to_json(self) -> str:
+        """Return it as JSON.
+
+        >>> Guarantee(1.0, float("inf"), "swap", delta=1e-6).to_json()
+        '{"epsilon": 1.0, "bounded_range": null, "neighbors": "swap", "delta": 1e-06}'
+        """
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Guarantee:
+        """Return the guarantee of :meth:`to_json`, exactly."""
+        return cls.from_dict(json.loads(text))
 
     def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
         """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import numpy as np
@@ -76,13 +76,21 @@ class Release(Shown):
         step = None if self.resolution is None else str(self.resolution)
         known = self.guarantee
         plain = known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
-        cost: dict[str, Any] = {"epsilon": plain.epsilon, "bounded_range": plain.bounded_range}
-        cost |= {"neighbors": plain.neighbors, "promise": str(known)}
+        cost = plain.to_dict() | {"promise": str(known)}
         return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the release of :meth:`to_json`; with metric privacy, with the guarantee for neighbours that follows."""
+        given = json.loads(text)
+        arrays = np.array(given.pop("values"), np.float64), np.array(given.pop("multiples"), np.int64)
+        resolution, cost = given.pop("resolution"), given.pop("guarantee")
+        del cost["promise"]
+        return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
 
     def __str__(self) -> str:
         """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines."""
