@@ -419,8 +419,8 @@ def test_guarantees_carry_the_relation_and_refuse_what_is_not_one():
         for bad in (0, -1.0, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="epsilon"):
                 module.guarantee(profile, bad)
-    assert dpjax.mechanisms.laplace.guarantee(0.7, neighbors="swap", bounded=False).bounded_range == 1.4
-    assert dpjax.mechanisms.laplace.guarantee(0.7, neighbors="swap", bounded=True).bounded_range == 0.7
+    assert dpjax.mechanisms.laplace.guarantee("swap", 0.7).bounded_range == 1.4
+    assert dpjax.mechanisms.laplace.guarantee("swap", 0.7, bounded=True).bounded_range == 0.7
 
 
 def test_importing_dpjax_loads_nothing_beside_jax():

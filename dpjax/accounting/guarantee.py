@@ -105,7 +105,8 @@ class Guarantee(Shown):
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Guarantee:
         """Return the guarantee of :meth:`to_dict`."""
-        return cls(**{name: inf if value is None else value for name, value in given.items()})
+        promises: dict[str, Any] = {name: inf if value is None else value for name, value in given.items()}
+        return cls(**promises)
 
     def to_json(self) -> str:
         """Return it as JSON.

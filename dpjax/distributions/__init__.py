@@ -3,6 +3,7 @@
 from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
+from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
 from dpjax.distributions.intervals import sample_intervals
@@ -19,6 +20,7 @@ __all__ = [
     "Asinh",
     "Cauchy",
     "Clamped",
+    "DiscreteLaplace",
     "Distribution",
     "Finite",
     "Gaussian",

@@ -36,6 +36,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key, fold_in_range, row_words
@@ -164,14 +165,15 @@ def above_threshold(
     return AboveThreshold(weight, rate, below)
 
 
-def guarantee(epsilon: float, *, neighbors: str) -> Guarantee:
+@relation_first
+def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`above_threshold` costs, the gap included.
 
-    >>> print(guarantee(1.0, neighbors="add_remove"))
+    >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, neighbors)
+    return Guarantee(cost, 2 * cost, relation_of(relation))
 
 
 @jax.jit

@@ -24,6 +24,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
+from dpjax.mechanisms.relations import relation_of
 from dpjax.random.keys import check_key
 from dpjax.sensitivity.local import LocalSensitivity
 
@@ -136,7 +137,7 @@ def _distance(at_distance: jax.Array, proposal: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(jnp.isnan(at_distance) | jnp.isnan(bound), axis=-1), jnp.nan, distance)
 
 
-def guarantee(local: LocalSensitivity, epsilon: float, *, delta: float) -> Guarantee:
+def guarantee(local: LocalSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`propose_test_release` costs.
 
     >>> import jax.numpy as jnp
@@ -144,4 +145,4 @@ def guarantee(local: LocalSensitivity, epsilon: float, *, delta: float) -> Guara
     >>> print(guarantee(local_sensitivity(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), local.neighbors, delta=checks.concrete_delta(delta))
+    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(local), delta=checks.concrete_delta(delta))

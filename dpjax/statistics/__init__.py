@@ -20,6 +20,7 @@ All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower 
 ``mask``.
 """
 
+from dpjax.statistics.counts import count, histogram
 from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
 from dpjax.statistics.mean import mean
 from dpjax.statistics.mode import candidate_counts, mode
@@ -33,7 +34,9 @@ from dpjax.statistics.variance import variance
 
 __all__ = [
     "candidate_counts",
+    "count",
     "distinct_count",
+    "histogram",
     "local_sensitivity",
     "maximum",
     "mean",

@@ -293,7 +293,7 @@ def test_bad_public_parameters_raise():
         unbounded_quantile(np.ones((2, 3)), **(fine | {"epsilon": np.ones(5)}))
     for epsilon in (0.0, -1.0, float("inf")):
         with pytest.raises(ValueError, match="epsilon"):
-            module.guarantee(epsilon, neighbors="swap")
+            module.guarantee("swap", epsilon)
 
 
 @pytest.mark.slow
