@@ -6,6 +6,7 @@ from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
+from dpjax.distributions.interop import to_numpyro
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
@@ -38,4 +39,5 @@ __all__ = [
     "Transform",
     "Transformed",
     "sample_intervals",
+    "to_numpyro",
 ]

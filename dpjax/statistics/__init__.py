@@ -20,6 +20,7 @@ All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower 
 ``mask``.
 """
 
+from dpjax.numerics.host_call import without_host_calls
 from dpjax.statistics.counts import count, histogram
 from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
 from dpjax.statistics.mean import mean
@@ -53,4 +54,5 @@ __all__ = [
     "triangle_count_of_edges",
     "user_sum",
     "variance",
+    "without_host_calls",
 ]

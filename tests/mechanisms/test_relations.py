@@ -41,9 +41,9 @@ def test_the_older_form_warns():
     guarantee = mechanisms.exponential.guarantee
     with pytest.warns(DeprecationWarning, match=r"guarantee\('swap', ...\)"):
         assert mechanisms.laplace.guarantee(0.7, neighbors="swap", bounded=True) == Guarantee(0.7, 0.7, "swap")
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="relation first"):
         assert mechanisms.gaussian.guarantee(2.0, sensitivity=1.0, neighbors="edge").neighbors == "edge"
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="relation first"):
         assert guarantee(np.zeros(2), 0.5, neighbors="edge") == Guarantee(0.5, 0.5, "edge")
-    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="hold under swap"):
+    with pytest.warns(DeprecationWarning, match="relation first"), pytest.raises(ValueError, match="hold under swap"):
         guarantee(SCORES, 0.5, neighbors="add_remove")
