@@ -21,3 +21,7 @@ __all__ = [
     "roc_lower_bound",
     "worst_neighbor",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

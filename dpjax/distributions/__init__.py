@@ -41,3 +41,7 @@ __all__ = [
     "sample_intervals",
     "to_numpyro",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

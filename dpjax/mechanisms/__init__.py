@@ -66,3 +66,7 @@ __all__ = [
     "stand_out",
     "unbounded_quantile",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
+from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.relations import relation_of
@@ -54,12 +55,12 @@ class ProposeTestRelease(Batch):
         """The dtype of every result."""
         return self.answer.dtype
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw answers; **NaN stands for no answer** (and for a row whose parameters are bad).
 
         Args:
             key: a scalar typed threefry key.
-            shape: the shape of the draws from each row.
+            shape: the shape of the draws from each row, an integer or several.
 
         Returns:
             Float of shape ``shape + batch_shape``.

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
+from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -65,7 +66,7 @@ class LaplaceAnswers(Batch):
         has_noise = (self.scales > 0) & (self.scales < jnp.inf)
         return laplace(around, 1.0, sensitivity=jnp.where(has_noise, self.scales, 1.0))
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all answers, of shape ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`.
 
         A draw is NaN where floats of its size are farther apart than the scale, as the sum would look like an answer without noise:

@@ -56,3 +56,7 @@ __all__ = [
     "variance",
     "without_host_calls",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
