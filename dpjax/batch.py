@@ -23,7 +23,7 @@ class Batch(Shown):
     """
 
     _event_axes: ClassVar[tuple[str, ...]] = ()  # fields that have an axis beside those of the batch; twice, where they have two
-    _parameters: ClassVar[tuple[str, ...]] = ()  # numbers that the repr shows, as paths of attributes
+    _parameters: ClassVar[tuple[str, ...]] = ()  # public numbers that the repr shows, as paths of attributes
 
     if TYPE_CHECKING:  # declared, not defined
 

@@ -33,8 +33,6 @@ class SymmetricNoise(Distribution):
     loc: jax.Array
     scale: jax.Array
 
-    _parameters = ("scale",)
-
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields."""
