@@ -66,7 +66,7 @@ def test_the_loss_stays_within_epsilon_and_attains_it(q, neighbors, x64):
         assert (loss <= EPSILONS * (1 + ROUNDING)).all()
         assert (loss >= EPSILONS * (1 - ROUNDING)).all()
         assert (spread <= 2 * EPSILONS * (1 + ROUNDING)).all()
-        assert module.guarantee(2.0, neighbors=neighbors) == Guarantee(2.0, 4.0, neighbors)
+        assert module.guarantee(neighbors, 2.0) == Guarantee(2.0, 4.0, neighbors)
     assert (spread >= 1.9 * EPSILONS).all()  # on the long grid: no bounded range of epsilon may be promised
 
 
