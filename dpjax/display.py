@@ -67,7 +67,7 @@ class Shown:
         """
         _, picture = self._looks(10)
         if picture is None:
-            raise TypeError(f"there is no picture of a {type(self).__name__}.")
+            raise TypeError(f"{type(self).__name__} has no picture to plot.")
         if axes is None:
             try:
                 import matplotlib.pyplot as plt

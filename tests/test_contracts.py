@@ -296,6 +296,17 @@ def test_distributions_pass_through_vmap_and_jit_as_values(pipeline):
     np.testing.assert_allclose(error(mapped), error(whole), rtol=2e-6)
 
 
+def test_a_row_of_a_batch_is_made_as_one_dataset_is(pipeline):
+    """By its shapes, which take no compiling."""
+
+    def shapes(distribution_of):
+        return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(distribution_of, jnp.asarray(X)))]
+
+    row = shapes(lambda x: pipeline(x, 1.0, -3.0, 3.0)[2])
+    assert row == shapes(lambda x: pipeline(x[2], 1.0, -3.0, 3.0))
+    assert row != shapes(lambda x: pipeline(x, 1.0, -3.0, 3.0))
+
+
 @pytest.mark.slow
 def test_an_epsilon_sweep_against_rows_broadcasts(pipeline):
     @jax.jit

@@ -95,7 +95,7 @@ class Guarantee(Shown):
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """The privacy profile."""
-        return {"promise": np.array([str(self)])}, profile_of(self)
+        return {}, profile_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is promised as numbers, text and lists, which :mod:`json` takes; None stands for infinity."""
