@@ -1,6 +1,35 @@
 """Instance-optimal differentially private draws for thousands of datasets at once, in JAX.
 
 data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --key--> draws
+
+>>> import jax, jax.numpy as jnp, dpjax
+>>> ages = jnp.array([[31.0, 40, 28, 35, 52], [47, 33, 29, 38, 61]])  # two datasets of five people
+>>> profile = dpjax.median(ages, lower=0, upper=120, resolution=1, neighbors="add_remove")
+>>> distribution = dpjax.piecewise_laplace(profile, epsilon=1.0)
+>>> distribution
+Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
+>>> distribution.sample(jax.random.key(0), 100).shape  # simulated; dpjax.release.median draws for publication
+(100, 2)
+>>> print(dpjax.mechanisms.piecewise_laplace.guarantee(profile, 1.0))
+1-DP and 1-bounded-range under add_remove neighbors
+
+Statistics
+    median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum, user_sum,
+    distinct_count; mode, candidate_counts; triangle_count, triangle_count_of_edges; on_scale; local_sensitivity,
+    smooth_sensitivity; and of your own from_radii, from_local_sensitivity, from_distances
+Mechanisms (what a draw costs: dpjax.mechanisms.NAME.guarantee)
+    of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian
+    among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
+    several quantiles: private_quantiles, joint_quantiles, recursive_quantiles, independent_quantiles, private_cdf
+    confidence_interval, unbounded_quantile, shifted_inverse, noisy_binary_search, never_fail, propose_test_release,
+    bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
+Distributions
+    sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot; rows by index, as distribution[0]
+Many draws
+    simulate, sharded_sample
+Packages
+    release (draws for publication), accounting, auditing, metric_privacy, bounds, simulation, distributions, statistics,
+    sensitivity, mechanisms, random
 """
 
 import importlib
@@ -12,6 +41,7 @@ from dpjax.distributions import (
     Asinh,
     Cauchy,
     Clamped,
+    DiscreteLaplace,
     Finite,
     Gaussian,
     JointQuantiles,
@@ -71,7 +101,9 @@ from dpjax.sensitivity import (
 )
 from dpjax.statistics import (
     candidate_counts,
+    count,
     distinct_count,
+    histogram,
     local_sensitivity,
     maximum,
     mean,
@@ -83,6 +115,7 @@ from dpjax.statistics import (
     quantile,
     quantiles,
     smooth_sensitivity,
+    sum,
     triangle_count,
     triangle_count_of_edges,
     user_sum,
@@ -101,6 +134,7 @@ __all__ = [
     "Cauchy",
     "Clamped",
     "ConfidenceInterval",
+    "DiscreteLaplace",
     "DownSensitivity",
     "Finite",
     "Gaussian",
@@ -134,6 +168,7 @@ __all__ = [
     "bounds",
     "candidate_counts",
     "confidence_interval",
+    "count",
     "decomposable_exponential",
     "distinct_count",
     "distributions",
@@ -143,6 +178,7 @@ __all__ = [
     "from_local_sensitivity",
     "from_radii",
     "gaussian",
+    "histogram",
     "independent_quantiles",
     "interval_coverage",
     "interval_levels",
@@ -190,6 +226,7 @@ __all__ = [
     "stand_out",
     "statistics",
     "subsampled_laplace",
+    "sum",
     "triangle_count",
     "triangle_count_of_edges",
     "unbounded_quantile",

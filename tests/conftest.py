@@ -134,6 +134,7 @@ SLOW_DOCTESTS = {
     "metric_privacy.preprocessing.fit_queries",
     "metric_privacy.scales.noise_scales",
     "metric_privacy.scales.optimal_scales",
+    "numerics.host_call.without_host_calls",
     "random.keys.row_keys",
     "random.noise.exponential",
     "random.noise.gumbel",

@@ -296,6 +296,17 @@ def test_distributions_pass_through_vmap_and_jit_as_values(pipeline):
     np.testing.assert_allclose(error(mapped), error(whole), rtol=2e-6)
 
 
+def test_a_row_of_a_batch_is_made_as_one_dataset_is(pipeline):
+    """By its shapes, which take no compiling."""
+
+    def shapes(distribution_of):
+        return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(distribution_of, jnp.asarray(X)))]
+
+    row = shapes(lambda x: pipeline(x, 1.0, -3.0, 3.0)[2])
+    assert row == shapes(lambda x: pipeline(x[2], 1.0, -3.0, 3.0))
+    assert row != shapes(lambda x: pipeline(x, 1.0, -3.0, 3.0))
+
+
 @pytest.mark.slow
 def test_an_epsilon_sweep_against_rows_broadcasts(pipeline):
     @jax.jit
@@ -419,8 +430,8 @@ def test_guarantees_carry_the_relation_and_refuse_what_is_not_one():
         for bad in (0, -1.0, float("nan"), float("inf")):
             with pytest.raises(ValueError, match="epsilon"):
                 module.guarantee(profile, bad)
-    assert dpjax.mechanisms.laplace.guarantee(0.7, neighbors="swap", bounded=False).bounded_range == 1.4
-    assert dpjax.mechanisms.laplace.guarantee(0.7, neighbors="swap", bounded=True).bounded_range == 0.7
+    assert dpjax.mechanisms.laplace.guarantee("swap", 0.7).bounded_range == 1.4
+    assert dpjax.mechanisms.laplace.guarantee("swap", 0.7, bounded=True).bounded_range == 0.7
 
 
 def test_importing_dpjax_loads_nothing_beside_jax():

@@ -90,3 +90,7 @@ __all__ = [
     "zcdp_of_bounded_range",
     "zcdp_of_pure",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from math import exp, expm1, fsum, hypot, inf, log, log1p, prod, sqrt
 from sys import float_info
 from typing import Any
@@ -13,11 +15,12 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
-from dpjax.accounting.guarantee import Guarantee, points_of, promising
+from dpjax.accounting.guarantee import Guarantee, points_of, profile_of, promising
+from dpjax.display import Picture, Shown
 
 
-@dataclass(frozen=True)
-class Composition:
+@dataclass(frozen=True, repr=False)
+class Composition(Shown):
     """What a pipeline of mechanisms costs, each of which may depend on the answers before it (their costs may not).
 
     Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
@@ -75,6 +78,26 @@ class Composition:
             rule, epsilon = self.best_rule_at(target)
             promises.append(f"({epsilon:g}, {target:g})-DP ({rule})")
         return f"{self.count} mechanisms: {' and '.join(promises)} under {self.neighbors} neighbors"
+
+    def _facts(self) -> dict[str, Any]:
+        numbers = {name: f"{getattr(self, name):g}" for name in ("count", "epsilon", "delta", "rho")}
+        return {**numbers, "neighbors": repr(self.neighbors)}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The privacy profile, which may take seconds: rules are recursions over all mechanisms."""
+        return {}, profile_of(self)
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
+
+    def to_json(self) -> str:
+        """Return all parts as JSON: a list of pairs of a guarantee and how many mechanisms have it."""
+        return json.dumps([(guarantee.to_dict(), count) for guarantee, count in self.parts])
+
+    @classmethod
+    def from_json(cls, text: str) -> Composition:
+        """Return the composition of :meth:`to_json`, exactly."""
+        return cls(tuple((Guarantee.from_dict(guarantee), count) for guarantee, count in json.loads(text)))
 
     @property
     def count(self) -> int:

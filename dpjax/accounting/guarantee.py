@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf, isnan
 from sys import float_info
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,14 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import formulas
+from dpjax.display import Picture, Shown
 
 if TYPE_CHECKING:
     from dpjax.accounting.composition import Composition
 
 
-@dataclass(frozen=True)
-class Guarantee:
+@dataclass(frozen=True, repr=False)
+class Guarantee(Shown):
     """A privacy guarantee of one draw, with the neighbour relation under which it holds.
 
     A promise that a mechanism does not make is infinite (``delta`` is then 0): noise that is only zCDP has an infinite ``epsilon``.
@@ -83,6 +85,41 @@ class Guarantee:
         if self.renyi:
             promises.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
         return f"{' and '.join(promises) or 'no promise'} under {self.neighbors} neighbors"
+
+    def _facts(self) -> dict[str, Any]:
+        """The fields that promise something, so that the repr makes it again; of a curve, how many points it has."""
+        given = {
+            field.name: repr(getattr(self, field.name)) for field in fields(self) if getattr(self, field.name) != field.default
+        }
+        return given | ({"renyi": f"{len(self.renyi)} points"} if self.renyi else {})
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The privacy profile."""
+        return {}, profile_of(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is promised as numbers, text and lists, which :mod:`json` takes; None stands for infinity."""
+        known = {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
+        return {name: None if value == inf else value for name, value in known.items()}
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> Guarantee:
+        """Return the guarantee of :meth:`to_dict`."""
+        promises: dict[str, Any] = {name: inf if value is None else value for name, value in given.items()}
+        return cls(**promises)
+
+    def to_json(self) -> str:
+        """Return it as JSON.
+
+        >>> Guarantee(1.0, float("inf"), "swap", delta=1e-6).to_json()
+        '{"epsilon": 1.0, "bounded_range": null, "neighbors": "swap", "delta": 1e-06}'
+        """
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Guarantee:
+        """Return the guarantee of :meth:`to_json`, exactly."""
+        return cls.from_dict(json.loads(text))
 
     def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
         """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
@@ -184,3 +221,10 @@ def points_of(orders: np.ndarray, divergences: np.ndarray) -> tuple[tuple[float,
     """Return the pairs of a curve where it is finite, rising but for rounding."""
     known = divergences < inf
     return tuple(zip(orders[known].tolist(), np.maximum.accumulate(divergences[known]).tolist(), strict=True))
+
+
+def profile_of(spent: Guarantee | Composition) -> Picture:
+    """The picture of all pairs of an epsilon and a delta."""
+    delta = np.logspace(-12, -1, 34)
+    epsilon = np.array([spent.epsilon_at(float(target)) for target in delta])
+    return Picture(epsilon[None], delta[None], "epsilon", "delta", log=True)

@@ -23,3 +23,7 @@ __all__ = [
     "trade_off",
     "worst_neighbor",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

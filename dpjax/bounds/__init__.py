@@ -7,3 +7,7 @@ A parameter outside its range raises ``ValueError`` (as an element of a JAX arra
 from dpjax.bounds import duff, finite_ranges, local_modulus, metric_laplace, metric_selection, selection
 
 __all__ = ["duff", "finite_ranges", "local_modulus", "metric_laplace", "metric_selection", "selection"]
+
+
+def __dir__() -> list[str]:
+    return __all__

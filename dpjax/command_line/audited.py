@@ -87,7 +87,7 @@ def _of_profile(module: Any, name: str, statistic: Callable[[Family], Any], **op
 def _laplace(**bounds: float) -> Build:
     def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
         distribution = laplace.laplace(jnp.sum(family.x, axis=-1), epsilon, sensitivity=UPPER - LOWER, **bounds)
-        return distribution, laplace.guarantee(epsilon, neighbors=family.neighbors, bounded=bool(bounds))
+        return distribution, laplace.guarantee(family.neighbors, epsilon, bounded=bool(bounds))
 
     return build
 

@@ -50,7 +50,7 @@ def distribution_of(
 def guarantee_of(mechanism: str, profile: SensitivityProfile, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
     if mechanism == "laplace":
-        return laplace.guarantee(epsilon, neighbors=profile.neighbors, bounded=True)
+        return laplace.guarantee(profile, epsilon, bounded=True)
     if mechanism == "inverse_sensitivity":
         return inverse_sensitivity.guarantee(profile, epsilon)
     return piecewise_laplace.guarantee(profile, epsilon)

@@ -3,8 +3,10 @@
 from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
+from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
+from dpjax.distributions.interop import to_numpyro
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
@@ -20,6 +22,7 @@ __all__ = [
     "Asinh",
     "Cauchy",
     "Clamped",
+    "DiscreteLaplace",
     "Distribution",
     "Finite",
     "Gaussian",
@@ -38,4 +41,9 @@ __all__ = [
     "Transform",
     "Transformed",
     "sample_intervals",
+    "to_numpyro",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

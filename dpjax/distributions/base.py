@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
+from dpjax.display import Picture
 from dpjax.random.keys import check_key
 
 Shape = SupportsIndex | Iterable[SupportsIndex]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Distribution:
+class Distribution(Batch):
     """A batch of one-dimensional distributions, as a pytree.
 
     The arguments of all methods (a point ``y``, a probability ``p``, a ``level``, a ``center``) are floats that broadcast against
@@ -29,14 +32,6 @@ class Distribution:
     """
 
     if TYPE_CHECKING:  # declared, not defined: a property, a method or an attribute of the subclass
-
-        @property
-        def batch_shape(self) -> tuple[int, ...]:
-            """The broadcast shape of all parameters."""
-
-        @property
-        def dtype(self) -> Any:
-            """Float32 or float64."""
 
         def log_prob(self, y: ArrayLike) -> jax.Array:
             """Log-density, or log-probability where the distribution is discrete."""
@@ -89,12 +84,12 @@ class Distribution:
         """E[(Y - center)^2]."""
         return self.variance() + jnp.square(self.mean() - self._points("center", center))
 
-    def __repr__(self) -> str:
-        try:
-            described = f"batch_shape={self.batch_shape}, dtype={jnp.dtype(self.dtype).name}"
-        except (AttributeError, TypeError, ValueError):  # the leaves of a pytree need not be arrays: axes, shardings
-            described = "..."
-        return f"{type(self).__name__}({described})"
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """Some quantiles, and the cdf through many."""
+        few, p = self._first(rows), np.arange(1, 200) / 200
+        found = np.asarray(few.quantile(p.reshape(-1, *[1] * len(few.batch_shape)))).reshape(p.size, -1).T[:rows]
+        table = {"5 %": found[:, 9], "median": found[:, 99], "95 %": found[:, 189]}
+        return table, Picture(found, np.broadcast_to(p, found.shape), "y", "P(Y <= y)")
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
         """A float argument in the distribution's dtype."""

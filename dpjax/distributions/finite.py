@@ -49,6 +49,9 @@ class Finite(Distribution):
     cost: jax.Array
     rate: jax.Array
 
+    _event_axes = ("values", "cost")
+    _parameters = ("rate",)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields, without the axis of candidates."""

@@ -30,6 +30,8 @@ class Gaussian(SymmetricNoise):
     (0.15866, 1.59577)
     """
 
+    _parameters = ("scale",)
+
     def _log_density(self, z: jax.Array) -> jax.Array:
         return -jnp.square(z) / 2 - log(2 * pi) / 2
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.sampling import draw
 from dpjax.distributions.sides import Lengths, Line
 from dpjax.random.keys import check_key
@@ -22,7 +23,7 @@ def sample_intervals(
     *,
     epsilon: ArrayLike,
     within: Literal["exponential", "uniform"] = "exponential",
-    shape: tuple[int, ...] = (),
+    shape: Shape = (),
 ) -> tuple[jax.Array, jax.Array]:
     """Choose an interval with probability proportional to ``width * exp(-epsilon/2 * level)``, and a point inside it.
 
@@ -36,7 +37,7 @@ def sample_intervals(
             level ``inf`` is never chosen.
         epsilon: float that broadcasts against the batch shape ``(...)``.
         within: how the point is placed.
-        shape: the shape of the draws from each row.
+        shape: the shape of the draws from each row, an integer or several.
 
     Returns:
         The chosen index, int32, and the offset inside it, a length in ``[0, width]`` counted from the interval's low-cost end;
@@ -63,7 +64,7 @@ def sample_intervals(
     if widths.ndim == 0 or levels.ndim == 0 or widths.shape[-1] == 0 or levels.shape[-1] != widths.shape[-1]:
         raise ValueError(f"widths and levels need the same last axis, got shapes {widths.shape} and {levels.shape}.")
     rate = checks.positive("epsilon", epsilon, widths.dtype) / 2
-    return _sample(check_key(key), widths, levels.astype(widths.dtype), rate, within == "exponential", tuple(shape))
+    return _sample(check_key(key), widths, levels.astype(widths.dtype), rate, within == "exponential", draws_shape(shape))
 
 
 @partial(jax.jit, static_argnames=("sloped", "shape"))

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.quantile_marginals import QuantileMarginals
 from dpjax.distributions.rank_chains import NOTHING, Chains, depth, draw_runs, forward, run_masses, total
@@ -31,7 +32,7 @@ _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more a
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class JointQuantiles:
+class JointQuantiles(Batch):
     """The exact joint distribution of m private quantiles y_1 <= ... <= y_m of each row.
 
     The density of a tuple depends on the ranks of its values alone. With d_k = r(y_k) - r(y_{k-1}), r(y_0) = 1, r(y_{m+1}) = n and
@@ -71,6 +72,9 @@ class JointQuantiles:
     whole_slots: bool = field(default=False, kw_only=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
 
+    _event_axes = ("left", "width")
+    _parameters = ("rate",)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields, without the axis of slots."""
@@ -86,9 +90,6 @@ class JointQuantiles:
     def dtype(self) -> Any:
         """Float32 or float64."""
         return self.width.dtype
-
-    def __repr__(self) -> str:
-        return f"JointQuantiles(batch_shape={self.batch_shape}, event_shape={self.event_shape}, dtype={self.dtype.name})"
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw tuples; under jit, what is drawn from a row does not change when rows are added to the batch.

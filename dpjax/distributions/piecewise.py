@@ -86,6 +86,9 @@ class PiecewiseExponential(Distribution):
     tails: Tails | None
     center: int = property(lambda self: self.lower.size)  # type: ignore[assignment]
 
+    _event_axes = ("lower", "upper")
+    _parameters = ("rate",)
+
     def __init__(
         self,
         edges: jax.Array,

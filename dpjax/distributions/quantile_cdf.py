@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.display import Picture
 from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.random.keys import fold_in_range, row_words
@@ -40,6 +41,8 @@ class QuantileCdf(Distribution):
 
     values: jax.Array
     levels: jax.Array
+
+    _event_axes = ("values", "levels")
 
     @staticmethod
     def through(quantiles: jax.Array, levels: Iterable[Any], lower: jax.Array, upper: jax.Array) -> QuantileCdf:
@@ -101,16 +104,11 @@ class QuantileCdf(Distribution):
         around = self._middles() - self.mean()[..., None]
         return jnp.sum(jnp.diff(self.levels) * (around**2 + jnp.diff(self.values) ** 2 / 12), axis=-1)
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the cdf of each row with matplotlib, which has to be installed, and return the axes."""
-        if axes is None:
-            import matplotlib.pyplot as plt
-
-            _, axes = plt.subplots()
-        for row in np.asarray(self.values).reshape(-1, self.values.shape[-1]):
-            axes.plot(row, np.asarray(self.levels))
-        axes.set(xlabel="value", ylabel="share of records up to it", ylim=(0, 1))
-        return axes
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """All of it, and not as other distributions some quantiles of it."""
+        values = np.asarray(self.values).reshape(-1, self.values.shape[-1])[:rows]
+        table = {f"{level:.4g}": column for level, column in zip(np.asarray(self.levels), values.T, strict=True)}
+        return table, Picture(values, np.broadcast_to(np.asarray(self.levels), values.shape), "value", "share of records up to it")
 
     def _middles(self) -> jax.Array:
         return (self.values[..., 1:] + self.values[..., :-1]) / 2

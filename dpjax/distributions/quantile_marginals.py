@@ -52,6 +52,13 @@ class QuantileMarginals(Distribution):
     size: int = field(kw_only=True, metadata={"static": True})
     resolution: Fraction | None = field(kw_only=True, metadata={"static": True})
 
+    _event_axes = ("left", "width", "mass", "mass")
+
+    @property
+    def _row_shape(self) -> tuple[int, ...]:
+        """Without the quantiles: they stay together."""
+        return self.mass.shape[:-2]
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The batch shape of the joint distribution, and m."""

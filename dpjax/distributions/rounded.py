@@ -46,6 +46,8 @@ class Rounded(Distribution):
     line: PiecewiseExponential
     resolution: Fraction = field(metadata={"static": True})
 
+    _parameters = ("line.rate",)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields, without the axis of pieces."""

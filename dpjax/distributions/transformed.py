@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.closed_forms import Half, Resolved, by_rows, center_of, locate, read_pieces
+from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.transforms import Transform, ends_on_scale, in_whole_lanes
@@ -66,7 +67,8 @@ class Transformed(Distribution):
 
     def __post_init__(self) -> None:
         given = self.distribution  # inside JAX, the leaves of a pytree need not be arrays
-        if isinstance(given, Distribution) and not isinstance(given, (PiecewiseExponential, SymmetricNoise)):
+        dense = isinstance(given, (PiecewiseExponential, SymmetricNoise)) and not isinstance(given, DiscreteLaplace)
+        if isinstance(given, Distribution) and not dense:
             raise TypeError(f"Transformed takes a distribution with a density on the line, got {type(given).__name__}.")
         if not isinstance(self.transform, Transform):
             raise TypeError(f"Transformed takes a Transform (such as Log()), got {self.transform!r}.")

@@ -10,19 +10,22 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.base import Distribution, compiled
+from dpjax.batch import Batch
+from dpjax.distributions.base import compiled
 from dpjax.numerics.bisection import bisect
 
 _HALVINGS = 64
 
 
-class VectorDistribution:
+class VectorDistribution(Batch):
     """A batch of distributions on R^d, as a pytree: draws and points have the coordinates on a last axis of their own.
 
     A subclass describes the density and the norm of ``Y - loc``; ``p`` says which norm: of L_p, from 1 to infinity.
     """
 
     p = 2.0
+    _event_axes = ("loc",)
+    _parameters = ("scale",)
 
     if TYPE_CHECKING:  # declared, not defined
         loc: jax.Array
@@ -95,8 +98,6 @@ class VectorDistribution:
     def mean_norm_error(self) -> jax.Array:
         """E[norm of Y - loc], of shape ``batch_shape``."""
         return jnp.broadcast_to(self._norm_moment(), self.batch_shape)
-
-    __repr__ = Distribution.__repr__
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
         return checks.float_array(name, value).astype(self.dtype)

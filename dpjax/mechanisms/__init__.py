@@ -68,3 +68,7 @@ __all__ = [
     "subsampled_laplace",
     "unbounded_quantile",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

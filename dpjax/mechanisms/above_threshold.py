@@ -33,8 +33,10 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key, fold_in_range, row_words
@@ -47,7 +49,7 @@ _FAR = 1e4  # in place of logarithms that are infinite: of A_1 / A_0, and of the
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class AboveThreshold:
+class AboveThreshold(Batch):
     """The exact joint distribution of where above threshold stops, and of the gap there; a pytree.
 
     Attributes:
@@ -60,6 +62,9 @@ class AboveThreshold:
     rate: jax.Array
     below: float = field(metadata={"static": True})
 
+    _event_axes = ("weight",)
+    _parameters = ("rate",)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields, without the axis of queries."""
@@ -69,9 +74,6 @@ class AboveThreshold:
     def dtype(self) -> Any:
         """Float32 or float64."""
         return self.weight.dtype
-
-    def __repr__(self) -> str:
-        return f"AboveThreshold(batch_shape={self.batch_shape}, dtype={jnp.dtype(self.dtype).name})"
 
     def index(self) -> Finite:
         """Return the distribution of the index of the query where it stops, with m for no stop at all."""
@@ -163,14 +165,15 @@ def above_threshold(
     return AboveThreshold(weight, rate, below)
 
 
-def guarantee(epsilon: float, *, neighbors: str) -> Guarantee:
+@relation_first
+def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`above_threshold` costs, the gap included.
 
-    >>> print(guarantee(1.0, neighbors="add_remove"))
+    >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, neighbors)
+    return Guarantee(cost, 2 * cost, relation_of(relation))
 
 
 @jax.jit

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.mechanisms.relations import relation_first, relation_of
 
 
 def bounded_noise_laplace(
@@ -70,10 +71,11 @@ def bounded_noise_laplace(
     )
 
 
-def guarantee(epsilon: float, *, delta: float, neighbors: str) -> Guarantee:
+@relation_first
+def guarantee(relation: str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`bounded_noise_laplace` costs.
 
-    >>> print(guarantee(1.0, delta=1e-6, neighbors="swap"))
+    >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), neighbors, delta=checks.concrete_delta(delta))
+    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(relation), delta=checks.concrete_delta(delta))

@@ -46,10 +46,12 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
+from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.statistics.quantiles import level_of
 from dpjax.statistics.several_quantiles import quantiles
 
@@ -59,8 +61,8 @@ _WINDOWS = 60  # at most so many on each side
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class ConfidenceInterval:
+@dataclass(frozen=True, repr=False)
+class ConfidenceInterval(Batch):
     """The distribution of a private confidence interval of each row. It is a pytree.
 
     Attributes:
@@ -407,11 +409,12 @@ def _log_volume(plan: Plan, low: float, high: float, n: int) -> float:
     return float(2 * log(each) + np.logaddexp.reduce(-decay * (most - least), axis=None))
 
 
-def guarantee(epsilon: float, *, neighbors: str) -> Guarantee:
+@relation_first
+def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`confidence_interval` costs.
 
-    >>> print(guarantee(1.0, neighbors="swap"))
+    >>> print(guarantee("swap", 1.0))
     1-DP and 1-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, neighbors)
+    return Guarantee(cost, cost, relation_of(relation))

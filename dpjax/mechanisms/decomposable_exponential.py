@@ -19,7 +19,8 @@ from dpjax import checks
 from dpjax.accounting import formulas
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.exponential import candidate_scores, relation_of
+from dpjax.mechanisms.exponential import candidate_scores
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.scores import CandidateScores
 
 

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -91,23 +92,14 @@ def candidate_scores(
     return found
 
 
-def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, neighbors: str | None = None) -> Guarantee:
+@relation_first
+def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`exponential` costs.
 
-    ``neighbors`` is the relation that the sensitivity of an array of scores holds for; :class:`CandidateScores` carry theirs.
+    In the place of an array of scores goes the relation that its sensitivity holds for; :class:`CandidateScores` carry theirs.
 
-    >>> import jax.numpy as jnp
-    >>> print(guarantee(jnp.array([0.0, 2.0]), 1.0, neighbors="swap"))
+    >>> print(guarantee("swap", 1.0))
     1-DP and 1-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(scores, neighbors))
-
-
-def relation_of(scores: CandidateScores | ArrayLike, neighbors: str | None) -> str:
-    """Return the neighbor relation of the scores, or the one given for an array."""
-    if not isinstance(scores, CandidateScores):
-        return checks.one_of("neighbors", neighbors, checks.RELATIONS)
-    if neighbors not in (None, scores.neighbors):
-        raise ValueError(f"these scores hold under {scores.neighbors} neighbors, not {neighbors}.")
-    return scores.neighbors
+    return Guarantee(cost, cost, relation_of(scores))

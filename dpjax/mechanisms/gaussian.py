@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
+from dpjax.mechanisms.relations import relation_first, relation_of
 
 
 def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
@@ -76,14 +77,15 @@ def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
     return SphericalGaussian(center, checks.positive("sigma", sigma, center.dtype))
 
 
-def guarantee(sigma: float, *, sensitivity: float, neighbors: str) -> Guarantee:
+@relation_first
+def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
     """Return what one draw of :func:`gaussian` or :func:`spherical_gaussian` costs; it composes exactly with others of its kind.
 
-    >>> once = guarantee(1.0, sensitivity=1.0, neighbors="add_remove")
+    >>> once = guarantee("add_remove", 1.0, sensitivity=1.0)
     >>> print(once)
     0.5-zCDP and 1-GDP under add_remove neighbors
     >>> round(once.epsilon_at(1e-6), 2), round((4 * once).epsilon_at(1e-6), 2)
     (4.89, 11.0)
     """
     mu = checks.concrete_positive("sensitivity", sensitivity) / checks.concrete_positive("sigma", sigma)
-    return Guarantee(inf, inf, neighbors, gdp=mu * (1 + 2.0**-52))
+    return Guarantee(inf, inf, relation_of(relation), gdp=mu * (1 + 2.0**-52))

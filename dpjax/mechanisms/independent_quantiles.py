@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.budgeting import epsilon_per_query, shared_epsilon
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.batch import Batch
 from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
@@ -28,8 +29,8 @@ from dpjax.sensitivity.sorted_records import SortedRecords
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class IndependentQuantiles:
+@dataclass(frozen=True, repr=False)
+class IndependentQuantiles(Batch):
     """The joint distribution of independent draws in ascending order, as a pytree.
 
     Attributes:
@@ -37,6 +38,8 @@ class IndependentQuantiles:
     """
 
     unsorted: PiecewiseExponential | Rounded
+
+    _event_axes = ("unsorted",)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -73,7 +74,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
     return levels[..., 1:], levels[..., 1:]
 
 
-def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
+def guarantee(profile: SensitivityProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`inverse_sensitivity` costs.
 
     >>> import jax.numpy as jnp
@@ -82,4 +83,4 @@ def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
     2-DP and 2-bounded-range under add_remove neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, profile.neighbors)
+    return Guarantee(cost, cost, relation_of(profile))

@@ -8,14 +8,20 @@ depends on the data. Piecewise Laplace with all increments equal to the sensitiv
 
 from __future__ import annotations
 
+from typing import overload
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.sensitivity.profile import SensitivityProfile
 
 
+@overload
 def laplace(
     value: ArrayLike,
     epsilon: ArrayLike,
@@ -23,22 +29,40 @@ def laplace(
     sensitivity: ArrayLike,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
-) -> PiecewiseExponential:
+) -> PiecewiseExponential: ...
+
+
+@overload
+def laplace(
+    value: SensitivityProfile, epsilon: ArrayLike, *, lower: ArrayLike | None = None, upper: ArrayLike | None = None
+) -> PiecewiseExponential | DiscreteLaplace: ...
+
+
+def laplace(
+    value: ArrayLike | SensitivityProfile,
+    epsilon: ArrayLike,
+    *,
+    sensitivity: ArrayLike | None = None,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+) -> PiecewiseExponential | DiscreteLaplace:
     """Return the distribution of the Laplace mechanism around ``value``.
 
     Args:
-        value: float ``(...)``, the statistic. With bounds it is clamped to them.
+        value: float ``(...)``, the statistic. With bounds it is clamped to them. Or the profile of a statistic whose steps are a
+            global sensitivity: :func:`dpjax.count`, :func:`dpjax.histogram`, :func:`dpjax.sum` under add/remove.
         epsilon: positive.
-        sensitivity: positive, the global sensitivity of the statistic.
+        sensitivity: positive, the global sensitivity of the statistic; a profile has its own.
         lower: bound of the output; with ``upper`` or not at all.
         upper: bound of the output.
 
     Returns:
         A :class:`PiecewiseExponential`: without bounds, scale ``sensitivity/epsilon``; with bounds, scale
-        ``2 * sensitivity/epsilon``, conditioned on them.
+        ``2 * sensitivity/epsilon``, conditioned on them. Of a profile with a resolution, such as a count, a
+        :class:`DiscreteLaplace` on its multiples.
 
     Raises:
-        ValueError: only one bound.
+        ValueError: only one bound; no sensitivity, or one beside a profile; a profile without steps; bounds beside a resolution.
 
     Privacy:
         epsilon-DP under the relation that ``sensitivity`` was computed for; without bounds the range is 2 epsilon, with bounds it
@@ -54,9 +78,21 @@ def laplace(
     """
     if (lower is None) != (upper is None):
         raise ValueError("laplace takes both lower and upper, or neither.")
+    resolution = None
+    if isinstance(value, SensitivityProfile):
+        if value.step is None or sensitivity is not None:
+            raise ValueError("laplace takes a profile with steps, such as of dpjax.count, or a value and its sensitivity.")
+        sensitivity, resolution, value = value.step, value.resolution, value.value
+    elif sensitivity is None:
+        raise ValueError("laplace needs the global sensitivity of an array: sensitivity=...")
     center = checks.float_array("value", value)
     rate = checks.positive("epsilon", epsilon, center.dtype)
     scale = checks.positive("sensitivity", sensitivity, center.dtype)
+    if resolution is not None:
+        if lower is not None:
+            raise ValueError("a count is drawn without bounds: clamp the draws (dpjax.Clamped.of), which costs nothing.")
+        unit = jnp.asarray(float(resolution), center.dtype)
+        return DiscreteLaplace(center, unit, rate * unit / scale)
     tails = Tails(jnp.zeros_like(scale), scale, jnp.zeros_like(scale), scale)
     no_pieces = jnp.zeros((0,), center.dtype)
     if lower is None or upper is None:
@@ -66,11 +102,12 @@ def laplace(
     return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate / 2, tails).restrict(low, high)
 
 
-def guarantee(epsilon: float, *, neighbors: str, bounded: bool) -> Guarantee:
+@relation_first
+def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: bool = False) -> Guarantee:
     """Return what one draw of :func:`laplace` costs, with (``bounded``) or without ``lower`` and ``upper``.
 
-    >>> print(guarantee(1.0, neighbors="swap", bounded=False))
+    >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost if bounded else 2 * cost, neighbors)
+    return Guarantee(cost, cost if bounded else 2 * cost, relation_of(profile))

@@ -55,6 +55,8 @@ def distribution_on_line(
     rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
     smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
     if profile.resolution is not None:
+        if profile.support is None:
+            raise ValueError("a count has the same steps everywhere, without an end: dpjax.laplace is its mechanism.")
         if smooth or support != "restricted":
             raise ValueError("this profile has a resolution, and its draws lie on multiples of it: give no rho and no support.")
         return _on_grid(profile, rate, piece_costs, flat_cost)

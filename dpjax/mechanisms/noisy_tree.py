@@ -22,7 +22,8 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
-from dpjax.mechanisms.exponential import candidate_scores, relation_of
+from dpjax.mechanisms.exponential import candidate_scores
+from dpjax.mechanisms.relations import relation_of
 from dpjax.numerics.sums import pad
 from dpjax.sensitivity.scores import CandidateScores
 

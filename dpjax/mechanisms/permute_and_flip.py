@@ -26,7 +26,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.exponential import candidate_scores, rate_of_scores, relation_of
+from dpjax.mechanisms.exponential import candidate_scores, rate_of_scores
+from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.numerics.batching import broadcast_rows
 from dpjax.numerics.sums import LANES, pad
 from dpjax.sensitivity.scores import CandidateScores
@@ -109,12 +110,12 @@ def _quadrature(k: int) -> tuple[np.ndarray, np.ndarray]:
     return (nodes + 1) / 2, weights / 2
 
 
-def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, neighbors: str | None = None) -> Guarantee:
+@relation_first
+def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`permute_and_flip` costs; see :func:`dpjax.mechanisms.exponential.guarantee`.
 
-    >>> import jax.numpy as jnp
-    >>> print(guarantee(jnp.array([0.0, 2.0]), 1.0, neighbors="swap"))
+    >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(scores, neighbors))
+    return Guarantee(cost, 2 * cost, relation_of(scores))

@@ -17,6 +17,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -67,7 +68,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
     return levels[..., :-1] + 1, levels[..., 1:] + 1
 
 
-def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
+def guarantee(profile: SensitivityProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`piecewise_laplace` costs.
 
     >>> import jax.numpy as jnp
@@ -76,4 +77,4 @@ def guarantee(profile: SensitivityProfile, epsilon: float) -> Guarantee:
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, profile.neighbors)
+    return Guarantee(cost, cost, relation_of(profile))

@@ -21,15 +21,18 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.batch import Batch
+from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
+from dpjax.mechanisms.relations import relation_of
 from dpjax.random.keys import check_key
 from dpjax.sensitivity.local import LocalSensitivity
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class ProposeTestRelease:
+@dataclass(frozen=True, repr=False)
+class ProposeTestRelease(Batch):
     """The distribution of an answer that may be withheld.
 
     Attributes:
@@ -52,12 +55,12 @@ class ProposeTestRelease:
         """The dtype of every result."""
         return self.answer.dtype
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw answers; **NaN stands for no answer** (and for a row whose parameters are bad).
 
         Args:
             key: a scalar typed threefry key.
-            shape: the shape of the draws from each row.
+            shape: the shape of the draws from each row, an integer or several.
 
         Returns:
             Float of shape ``shape + batch_shape``.
@@ -135,7 +138,7 @@ def _distance(at_distance: jax.Array, proposal: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(jnp.isnan(at_distance) | jnp.isnan(bound), axis=-1), jnp.nan, distance)
 
 
-def guarantee(local: LocalSensitivity, epsilon: float, *, delta: float) -> Guarantee:
+def guarantee(local: LocalSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`propose_test_release` costs.
 
     >>> import jax.numpy as jnp
@@ -143,4 +146,4 @@ def guarantee(local: LocalSensitivity, epsilon: float, *, delta: float) -> Guara
     >>> print(guarantee(local_sensitivity(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), local.neighbors, delta=checks.concrete_delta(delta))
+    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(local), delta=checks.concrete_delta(delta))

@@ -29,6 +29,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.budgeting import epsilon_per_query, shared_epsilon
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
@@ -47,8 +48,8 @@ _Choice = Callable[[jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class RecursiveQuantiles:
+@dataclass(frozen=True, repr=False)
+class RecursiveQuantiles(Batch):
     """The joint distribution of recursively drawn quantiles, as a pytree.
 
     Attributes:
@@ -60,6 +61,8 @@ class RecursiveQuantiles:
     asked: SortedRecords
     epsilon: jax.Array
     truncate: int | None = field(default=None, metadata={"static": True})
+
+    _parameters = ("epsilon",)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

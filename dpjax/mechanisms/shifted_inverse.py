@@ -26,6 +26,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import Support
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.down import DownSensitivity, check_shift
 
 Candidates = jax.Array | np.ndarray | Sequence[float]
@@ -170,7 +171,7 @@ def num_candidates_over(failure: float, num_candidates: int) -> float:
     return checks.static_integer("num_candidates", num_candidates, 1) / failure
 
 
-def guarantee(down: DownSensitivity, epsilon: float) -> Guarantee:
+def guarantee(down: DownSensitivity | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`shifted_inverse` costs.
 
     >>> import jax.numpy as jnp
@@ -179,4 +180,4 @@ def guarantee(down: DownSensitivity, epsilon: float) -> Guarantee:
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, down.neighbors)
+    return Guarantee(cost, cost, relation_of(down))

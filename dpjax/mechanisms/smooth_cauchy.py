@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.cauchy import Cauchy
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 Calibration = Literal["tight", "published"]
@@ -124,7 +125,7 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
     return smooth_cauchy(smooth, epsilon, calibration="published").scale / jnp.tan(pi / 2 * eta)
 
 
-def guarantee(smooth: SmoothSensitivity, epsilon: float) -> Guarantee:
+def guarantee(smooth: SmoothSensitivity | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`smooth_cauchy` costs.
 
     >>> import jax.numpy as jnp
@@ -133,4 +134,4 @@ def guarantee(smooth: SmoothSensitivity, epsilon: float) -> Guarantee:
     1-DP and 2-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, smooth.neighbors)
+    return Guarantee(cost, 2 * cost, relation_of(smooth))

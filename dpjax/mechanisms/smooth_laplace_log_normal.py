@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 
@@ -95,7 +96,7 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     return sigma
 
 
-def guarantee(smooth: SmoothSensitivity, zcdp: float) -> Guarantee:
+def guarantee(smooth: SmoothSensitivity | str, zcdp: float) -> Guarantee:
     """Return what one draw of :func:`smooth_laplace_log_normal` costs: zCDP.
 
     Where ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it implies these.
@@ -105,4 +106,4 @@ def guarantee(smooth: SmoothSensitivity, zcdp: float) -> Guarantee:
     >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 0.1))
     0.1-zCDP under swap neighbors
     """
-    return Guarantee(inf, inf, smooth.neighbors, zcdp=checks.concrete_epsilon(zcdp))
+    return Guarantee(inf, inf, relation_of(smooth), zcdp=checks.concrete_epsilon(zcdp))

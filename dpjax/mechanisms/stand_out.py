@@ -20,7 +20,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.exponential import candidate_scores, relation_of
+from dpjax.mechanisms.exponential import candidate_scores
+from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -101,12 +102,12 @@ def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Arr
     return jnp.where(ok[..., None], jnp.concatenate([jnp.where(place, first, jnp.inf), last], axis=-1), jnp.nan)
 
 
-def guarantee(scores: CandidateScores | ArrayLike, epsilon: float, *, delta: float, neighbors: str | None = None) -> Guarantee:
+@relation_first
+def guarantee(scores: CandidateScores | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`stand_out` costs; see :func:`dpjax.mechanisms.exponential.guarantee`.
 
-    >>> import jax.numpy as jnp
-    >>> print(guarantee(jnp.zeros(9), 1.0, delta=1e-6, neighbors="swap"))
+    >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
     cost, failure = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
-    return Guarantee(cost, float("inf"), relation_of(scores, neighbors), delta=failure)
+    return Guarantee(cost, float("inf"), relation_of(scores), delta=failure)

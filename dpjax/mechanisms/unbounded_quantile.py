@@ -47,6 +47,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.above_threshold import stopping_cost
+from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.numerics.batching import broadcast_rows, fits
 from dpjax.statistics.quantiles import ranks_of_quantile
 from dpjax.statistics.records import present_records
@@ -195,11 +196,12 @@ def _cost(gaps: jax.Array, rate: jax.Array, scale: jax.Array, below: float, abov
     return stopping_cost(rate[..., None] * gaps + jnp.log(scale)[..., None], below, above)
 
 
-def guarantee(epsilon: float, *, neighbors: str) -> Guarantee:
+@relation_first
+def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`unbounded_quantile` costs.
 
-    >>> print(guarantee(1.0, neighbors="add_remove"))
+    >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, neighbors)
+    return Guarantee(cost, 2 * cost, relation_of(relation))

@@ -93,6 +93,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name == "PointMetric":
         warnings.warn("PointMetric is now Metric, and goes in 0.3.", DeprecationWarning, stacklevel=2)

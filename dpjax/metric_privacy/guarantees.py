@@ -14,13 +14,14 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
+from dpjax.display import Shown
 from dpjax.metric_privacy.metrics import Metric, Neighbors
 
 _CONVERT = "a d-privacy guarantee adds up with others of its universe; for others take .guarantee(neighbors=...) of it first"
 
 
-@dataclass(frozen=True, eq=False)
-class MetricGuarantee:
+@dataclass(frozen=True, eq=False, repr=False)
+class MetricGuarantee(Shown):
     """A promise of d-privacy: moving one record from element i to j changes no log-probability by more than d(i, j).
 
     Guarantees on one universe add up, for mechanisms chosen in the light of earlier answers too (their metrics must be chosen
@@ -67,6 +68,9 @@ class MetricGuarantee:
             raise ValueError(
                 f"ranges must be on the {self.metric.size} elements of metric under {self.metric.neighbors} neighbors."
             )
+
+    def _facts(self) -> dict[str, Any]:
+        return {"elements": self.metric.size, "neighbors": repr(self.neighbors)}
 
     def __add__(self, other: MetricGuarantee) -> MetricGuarantee:
         if isinstance(other, (Guarantee, Composition)):

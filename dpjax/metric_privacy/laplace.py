@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
+from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -25,8 +27,8 @@ from dpjax.numerics.double_float import Pair
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class LaplaceAnswers:
+@dataclass(frozen=True, repr=False)
+class LaplaceAnswers(Batch):
     """Independent answers ``values + rest + Lap(scales)``, exact where the scale is 0, and none (NaN) where it is infinite.
 
     A query whose noise has scale 0 has no density: its answer is a point mass, of log-density ``inf`` there and ``-inf`` elsewhere.
@@ -46,6 +48,8 @@ class LaplaceAnswers:
     scales: jax.Array
     rest: jax.Array | None = None
 
+    _parameters = ("scales",)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The shape of one draw, queries last."""
@@ -62,7 +66,7 @@ class LaplaceAnswers:
         has_noise = (self.scales > 0) & (self.scales < jnp.inf)
         return laplace(around, 1.0, sensitivity=jnp.where(has_noise, self.scales, 1.0))
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all answers, of shape ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`.
 
         A draw is NaN where floats of its size are farther apart than the scale, as the sum would look like an answer without noise:

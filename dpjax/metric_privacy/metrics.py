@@ -20,6 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.display import Shown
 from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.numerics.batching import fits, take
@@ -31,8 +32,8 @@ _CELLS = 2**20  # budgets in a block of rows: 4 to 8 MB
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Metric:
+@dataclass(frozen=True, repr=False)
+class Metric(Shown):
     """The privacy budget d(i, j) of every pair of elements of a universe: symmetric, 0 on the diagonal, ``inf`` where unprotected.
 
     Made by :func:`from_budgets`, :func:`from_points`, :func:`point_metric` and the other constructors, which check what they are
@@ -61,6 +62,9 @@ class Metric:
 
     budgets: Any
     neighbors: Neighbors = field(default="swap", metadata={"static": True})
+
+    def _facts(self) -> dict[str, Any]:
+        return {"size": self.size, "batch_shape": self.batch_shape, "neighbors": repr(self.neighbors)}
 
     def __post_init__(self) -> None:
         checks.one_of("neighbors", self.neighbors, NEIGHBORS)

@@ -24,6 +24,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.selection import gumbel_max
 from dpjax.metric_privacy.guarantees import MetricGuarantee, times
@@ -61,7 +62,7 @@ def mwem(
     queries: LipschitzQueries,
     *,
     rounds: int,
-    shape: tuple[int, ...] = (),
+    shape: Shape = (),
     output: Output = "average",
     passes: int = 1,
     total: ArrayLike | None = None,
@@ -74,7 +75,7 @@ def mwem(
         queries: what to answer, and at which scale c, with all values in [-1, 1] (Theorem 8 needs it); their batch broadcasts
             against that of the data.
         rounds: T, at least 1: how many queries are selected and measured.
-        shape: the shape of the draws for each dataset.
+        shape: the shape of the draws for each dataset, an integer or several.
         output: ``"average"``, of y^0 to y^(T-1) as in the paper (all that Theorem 8 speaks of; for T = 1 it is uniform), or
             ``"last"``, y^T, which is nearly always closer.
         passes: how often a round goes over measurements: 1 is the paper's update with its own; with more, each round goes on with
@@ -116,7 +117,7 @@ def mwem(
     if concrete and np.all(np.max(np.abs(queries.values), axis=(-2, -1)) > 1):
         raise ValueError(BEYOND_ONE)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
-    return _run(check_key(key), counts, public, queries, rounds, tuple(shape), output, passes)
+    return _run(check_key(key), counts, public, queries, rounds, draws_shape(shape), output, passes)
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:

@@ -9,7 +9,8 @@ import ctypes
 import hashlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import POINTER, c_int, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any
 
@@ -112,6 +113,40 @@ def registered() -> list[Function]:
     """All functions that programs may call."""
     with _lock:
         return list(_functions.values())
+
+
+_allowed = True
+
+
+def allowed() -> bool:
+    """Whether programs that are traced now may call NumPy."""
+    return _allowed
+
+
+@contextmanager
+def without_host_calls() -> Iterator[None]:
+    """Within it, programs are traced without calls of NumPy, so that ``jax.export`` can write them to be read by JAX alone.
+
+    On the CPU sorting is then XLA's: the draws are the same, but rows are sorted many times slower. Programs that were compiled
+    before are forgotten at both ends, and compiled again. Not for several threads at a time.
+
+    >>> import jax, jax.numpy as jnp, dpjax
+    >>> def draw(key, x):
+    ...     return dpjax.piecewise_laplace(dpjax.median(x, lower=0, upper=9, neighbors="swap"), 1.0).sample(key)
+    >>> from jax import export
+    >>> with without_host_calls():
+    ...     exported = export.export(jax.jit(draw), platforms=["cpu", "cuda", "tpu"])(jax.random.key(0), jnp.zeros(5))
+    >>> exported.platforms  # exported.serialize() is bytes, which export.deserialize reads anywhere
+    ('cpu', 'cuda', 'tpu')
+    """
+    global _allowed
+    before, _allowed = _allowed, False
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        _allowed = before
+        jax.clear_caches()
 
 
 def host_call(function: Function, results: Sequence[jax.ShapeDtypeStruct], *arguments: jax.Array) -> Sequence[jax.Array]:

@@ -26,3 +26,7 @@ __all__ = [
     "uniform_from_words",
     "words",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

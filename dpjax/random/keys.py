@@ -33,6 +33,8 @@ def check_key(key: Any) -> jax.Array:
     >>> check_key(jax.random.key(0)).shape
     ()
     """
+    if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
+        raise TypeError("key must be a typed key, such as jax.random.key(seed); of raw words jax.random.wrap_key_data makes one.")
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"key must be a typed key such as jax.random.key(0), got {type(key).__name__}.")
     if key.shape != ():

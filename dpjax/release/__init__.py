@@ -3,8 +3,9 @@
 **Why.** A float draw from a continuous distribution gives its data away: the set of floats that the sampler can return depends on
 the data, so that a good part of the outputs are impossible for a neighbour, whatever the precision. Everything outside this package
 is for simulation; what is published comes from here: :func:`median`, :func:`quantile`, :func:`order_statistic`, :func:`mode` and,
-for integer scores of a user's own, :func:`release_choice`; under swap :func:`sum` and :func:`mean`; and, for statistics that one
-person can raise without bound, :func:`maximum`, :func:`nonnegative_sum`, :func:`user_sum` and :func:`distinct_count`.
+for integer scores of a user's own, :func:`release_choice`; :func:`count` and :func:`histogram`; under swap :func:`sum` and
+:func:`mean`; and, for statistics that one person can raise without bound, :func:`maximum`, :func:`nonnegative_sum`,
+:func:`user_sum` and :func:`distinct_count`.
 
 **The distribution** is the one that ``dpjax.piecewise_laplace`` simulates for a statistic with the same ``resolution``; both are
 tested to agree. Records are rounded to multiples of a public resolution, one by one, so neighbours stay neighbours. Let V(l) be the
@@ -66,6 +67,7 @@ from dpjax.release.api import (
 )
 from dpjax.release.candidates import mode, release_choice
 from dpjax.release.confidence_interval import ReleasedInterval, confidence_interval
+from dpjax.release.counts import count, histogram
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
 from dpjax.release.joint_quantiles import joint_quantiles
@@ -77,8 +79,10 @@ __all__ = [
     "Release",
     "ReleasedInterval",
     "confidence_interval",
+    "count",
     "distinct_count",
     "exact_distribution",
+    "histogram",
     "joint_quantiles",
     "maximum",
     "mean",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
+from dpjax.display import Picture, Shown
 from dpjax.release import integer_profiles
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exact import More, exact_draw
@@ -36,8 +37,8 @@ Definition = Literal["linear", "lower"]
 EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
 
 
-@dataclass(frozen=True)
-class Release:
+@dataclass(frozen=True, repr=False)
+class Release(Shown):
     """What was released; no error bar, since that would be a function of the data.
 
     Attributes:
@@ -58,6 +59,13 @@ class Release:
         """How many from each row."""
         return self.values.shape[0]
 
+    def _facts(self) -> dict[str, Any]:
+        grid = {} if self.resolution is None else {"resolution": self.resolution}
+        return {"draws": self.draws, "batch_shape": self.values.shape[1:], **grid, "guarantee": self.guarantee}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        return {f"draw {number}": values for number, values in enumerate(self.values[:rows])}, None
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and text, which :mod:`json` takes.
 
@@ -68,13 +76,21 @@ class Release:
         step = None if self.resolution is None else str(self.resolution)
         known = self.guarantee
         plain = known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
-        cost: dict[str, Any] = {"epsilon": plain.epsilon, "bounded_range": plain.bounded_range}
-        cost |= {"neighbors": plain.neighbors, "promise": str(known)}
+        cost = plain.to_dict() | {"promise": str(known)}
         return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the release of :meth:`to_json`; with metric privacy, with the guarantee for neighbours that follows."""
+        given = json.loads(text)
+        arrays = np.array(given.pop("values"), np.float64), np.array(given.pop("multiples"), np.int64)
+        resolution, cost = given.pop("resolution"), given.pop("guarantee")
+        del cost["promise"]
+        return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
 
     def __str__(self) -> str:
         """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines."""

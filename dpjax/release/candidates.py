@@ -52,7 +52,7 @@ def mode(
     for given, label in zip(candidates, labels.tolist(), strict=True):
         if isinstance(given, (int, np.integer)) and int(given) != label:
             raise ValueError(f"candidates must be numbers that float64 holds, got {given}.")
-    read: Read = _reals
+    read: Read = reals
     numbers = labels.tolist()
     if resolution is not None:
         step = checks.resolution(resolution, (labels,), 2**51)
@@ -197,6 +197,7 @@ def _equal(records: np.ndarray, label: float) -> np.ndarray:
         return (records == (label if records.dtype.kind == "O" else np.float64(label))).astype(bool)
 
 
-def _reals(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def reals(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Records as they are, all of them present."""
     records = as_reals(x)
     return records, np.ones(records.shape, bool)

@@ -17,7 +17,7 @@ from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.quantiles import level_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReleasedInterval(Release):
     """Confidence intervals, ``values`` being ``(draws, ..., 2)``, the lower and the upper end.
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from dpjax.display import Picture, Shown
 from dpjax.release.grid import Floats, values_of
 from dpjax.release.integer_profiles import IntegerProfile
 
@@ -70,8 +71,8 @@ def depths_of(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     return np.minimum(moves(lower), moves(upper))
 
 
-@dataclass(frozen=True)
-class GridDistribution:
+@dataclass(frozen=True, repr=False)
+class GridDistribution(Shown):
     """The output distribution of a release of one dataset, exact to the rounding of float64; a function of the data, not private.
 
     Attributes:
@@ -89,6 +90,16 @@ class GridDistribution:
     start: int = 0
     mechanism: Mechanism = "piecewise_laplace"
     grid: Floats | None = None
+
+    def _facts(self) -> dict[str, Any]:
+        grid = {"resolution": self.resolution} if self.grid is None else {"grid": self.grid}
+        return {"size": self.size, "epsilon": self.epsilon, **grid, "mechanism": repr(self.mechanism)}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The probabilities of all values that have one worth seeing."""
+        values, shares = self.values, self.pmf(self.values)
+        seen = slice(*np.flatnonzero(shares > 1e-6 * np.max(shares))[[0, -1]] + [0, 1])
+        return {}, Picture(values[None, seen], shares[None, seen], "value", "probability")
 
     @property
     def size(self) -> int:

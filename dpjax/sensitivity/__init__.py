@@ -19,3 +19,7 @@ __all__ = [
     "from_radii",
     "local_sensitivity_bound",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

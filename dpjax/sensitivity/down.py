@@ -23,14 +23,15 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import checks
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.profile import SensitivityProfile, extend, from_sides
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class DownSensitivity:
+@dataclass(frozen=True, repr=False)
+class DownSensitivity(Batch):
     """The values that a monotone statistic keeps at least, after 0, 1, 2, ... people leave.
 
     ``values[..., l]`` is h(l). The statistics of this module make it; for a monotone function of your own it is your promise that
@@ -55,6 +56,8 @@ class DownSensitivity:
     values: jax.Array
     upper: jax.Array
     resolution: Fraction | None = field(default=None, metadata={"static": True})
+
+    _event_axes = ("values",)
 
     @property
     def value(self) -> jax.Array:

@@ -11,14 +11,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.sensitivity.profile import SensitivityProfile, extend
 from dpjax.sensitivity.smooth import SmoothSensitivity, smooth_bound
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class LocalSensitivity:
+@dataclass(frozen=True, repr=False)
+class LocalSensitivity(Batch):
     """The local sensitivity of a statistic at every distance, A_0, A_1, ...; data, not private.
 
     Privacy of what is built on it rests on two properties: A_0(x) is at least the local sensitivity of x, and
@@ -43,6 +44,8 @@ class LocalSensitivity:
     lower: jax.Array
     upper: jax.Array
     neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
+
+    _event_axes = ("at_distance",)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

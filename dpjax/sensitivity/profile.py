@@ -9,17 +9,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors
+from dpjax.display import Picture
 from dpjax.numerics.batching import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class SensitivityProfile:
+@dataclass(frozen=True, repr=False)
+class SensitivityProfile(Batch):
     """Around f(x), going outwards on each side, the values that f can reach after l individuals change.
 
     ``upper[..., i]`` is the largest value of f within ``upper_levels[..., i]`` changes of the dataset, ``lower`` the smallest
@@ -65,6 +68,20 @@ class SensitivityProfile:
     interpolable: bool = field(default=True, metadata={"static": True})
     integer_levels: bool = field(default=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, metadata={"static": True})
+
+    _event_axes = ("upper", "lower", "upper_levels", "lower_levels")
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The values that can be reached against the number of changes; not private."""
+        few = self._first(rows)
+        ends = {name: np.broadcast_to(side[..., -1], few.batch_shape) for name, side in (("least", few.lower), ("most", few.upper))}
+        values, levels = (
+            concatenate(jnp.flip(below, -1), above)
+            for below, above in ((few.lower, few.upper), (few.lower_levels, few.upper_levels))
+        )
+        shape = (*few.batch_shape, values.shape[-1])
+        x, y = (np.broadcast_to(a, shape).reshape(-1, shape[-1]) for a in (values, levels))
+        return {"value": few.value, "depth": few.depth, **ends}, Picture(x, y, "value", "individuals who change")
 
     @property
     def value(self) -> jax.Array:

@@ -7,15 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors
+from dpjax.display import Picture
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class CandidateScores:
+@dataclass(frozen=True, repr=False)
+class CandidateScores(Batch):
     """How well each of k candidates fits a dataset, for the exponential mechanism and permute-and-flip; higher is better.
 
     The privacy of a mechanism rests on one property: between neighbouring datasets, and up to a shift that is common to all
@@ -42,6 +45,18 @@ class CandidateScores:
     candidates: jax.Array
     sensitivity: jax.Array | float = 1.0
     neighbors: Neighbors = field(kw_only=True, metadata={"static": True})
+
+    _event_axes = ("scores", "candidates")
+    _parameters = ("sensitivity",)
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The scores of all candidates; not private."""
+        few = self._first(rows)
+        shape = (*few.batch_shape, self.scores.shape[-1])
+        labels, scores = (np.broadcast_to(a, shape).reshape(-1, shape[-1]) for a in (few.candidates, few.scores))
+        best = np.argmax(scores, axis=-1)[:, None]
+        table = {name: np.take_along_axis(a, best, axis=-1) for name, a in (("best candidate", labels), ("score", scores))}
+        return table, Picture(labels, scores, "candidate", "score")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

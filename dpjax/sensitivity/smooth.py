@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.numerics.sums import LANES
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class SmoothSensitivity:
+@dataclass(frozen=True, repr=False)
+class SmoothSensitivity(Batch):
     """A statistic and a beta-smooth upper bound of its local sensitivity; data, not private.
 
     Privacy rests on: ``bound`` is at least the local sensitivity, and changes by a factor of at most e^beta between neighbours.
@@ -39,6 +40,8 @@ class SmoothSensitivity:
     lower: jax.Array
     upper: jax.Array
     neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
+
+    _parameters = ("beta",)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -12,13 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors
+from dpjax.display import Picture
 from dpjax.numerics.batching import take
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class SortedRecords:
+@dataclass(frozen=True, repr=False)
+class SortedRecords(Batch):
     """The sorted records of each row, between public bounds, and m quantiles that are asked of them.
 
     Mechanisms for several quantiles take it, as those for one take a :class:`SensitivityProfile`. Leading axes are a batch. It is
@@ -48,6 +50,8 @@ class SortedRecords:
     neighbors: Neighbors = field(kw_only=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
 
+    _event_axes = ("values",)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields, without the axis of records."""
@@ -57,6 +61,17 @@ class SortedRecords:
     def dtype(self) -> Any:
         """The dtype of the records."""
         return self.values.dtype
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The quantiles, and the share of records up to each; not private."""
+        few = self._first(rows)
+        n, shape = self.values.shape[-1], few.batch_shape
+        asked = np.asarray(few.value).reshape(-1, len(self.levels)).T
+        count, x = np.broadcast_to(few.count, shape).reshape(-1, 1), np.broadcast_to(few.values, (*shape, n)).reshape(-1, n)
+        number = np.arange(1, n + 1)
+        y = np.where(number <= count, number / np.maximum(count, 1), np.nan)
+        table = {"records": count, **dict(zip(map(str, self.levels), asked, strict=True))}
+        return table, Picture(x, y, "value", "share of records up to it")
 
     @property
     def value(self) -> jax.Array:

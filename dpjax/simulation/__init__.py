@@ -5,3 +5,7 @@ from dpjax.simulation.run import Progress, simulate
 from dpjax.simulation.summaries import Estimate
 
 __all__ = ["Estimate", "Progress", "sharded_sample", "simulate"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dpjax.distributions.base import Shape, draws_shape
 from dpjax.random.keys import check_key
 
 AXIS = "rows"
@@ -67,7 +68,7 @@ def sharded_sample(
     distribution_fn: DistributionFn,
     data: Any,
     *,
-    shape: tuple[int, ...] = (),
+    shape: Shape = (),
     devices: Devices | None = None,
     first_row: int | None = None,
 ) -> jax.Array:
@@ -80,7 +81,7 @@ def sharded_sample(
         key: a scalar typed threefry key.
         distribution_fn: from rows of ``data`` to their distribution, as in :func:`dpjax.simulate`.
         data: a pytree of arrays with a common leading axis of rows.
-        shape: the shape of the draws from each row.
+        shape: the shape of the draws from each row, an integer or several.
         devices: as in :func:`dpjax.simulate`.
         first_row: as in :func:`dpjax.simulate`: each process passes its own rows and gets their draws.
 
@@ -102,7 +103,7 @@ def sharded_sample(
     >>> sharded_sample(jax.random.key(0), lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0), means, shape=(4,)).shape
     (4, 3)
     """
-    key, shape = check_key(key), tuple(shape)
+    key, shape = check_key(key), draws_shape(shape)
     rows, data = place(data, devices, first_row)
     distribution, _ = evaluate(rows, distribution_fn, data)
     spec = PartitionSpec(*[None] * len(shape), AXIS)

@@ -17,9 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.display import Picture, Shown
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimate(Shown):
     """What :func:`dpjax.simulate` found, for each value separately; NumPy arrays.
 
     The values have the shape ``(rows, ...)``: that of the distribution's batch, or of the statistic without its first axis.
@@ -43,6 +45,20 @@ class Estimate:
     maximum: np.ndarray
     bins: np.ndarray | None
     counts: np.ndarray | None
+
+    def _facts(self) -> dict[str, Any]:
+        bins = {} if self.bins is None else {"bins": self.bins.size - 1}
+        return {"shape": self.mean.shape, "count": self.count, **bins}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The histogram of each row, or without bins the mean against the row."""
+        table = {"mean": self.mean, "standard error": self.standard_error, "minimum": self.minimum, "maximum": self.maximum}
+        if self.bins is None or self.counts is None:
+            mean = self.mean.reshape(1, -1)
+            return table, Picture(np.arange(mean.size).reshape(1, -1), mean, "row", "mean")
+        shares = self.counts.reshape(-1, self.counts.shape[-1])[:rows, 1:-1] / max(self.count, 1)
+        middles = np.broadcast_to((self.bins[1:] + self.bins[:-1]) / 2, shares.shape)
+        return table, Picture(middles, shares, "value", "share of draws in a bin")
 
     @property
     def standard_error(self) -> np.ndarray:

@@ -20,6 +20,8 @@ All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower 
 ``mask``.
 """
 
+from dpjax.numerics.host_call import without_host_calls
+from dpjax.statistics.counts import count, histogram
 from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
 from dpjax.statistics.mean import mean
 from dpjax.statistics.mode import candidate_counts, mode
@@ -33,7 +35,9 @@ from dpjax.statistics.variance import variance
 
 __all__ = [
     "candidate_counts",
+    "count",
     "distinct_count",
+    "histogram",
     "local_sensitivity",
     "maximum",
     "mean",
@@ -50,4 +54,9 @@ __all__ = [
     "triangle_count_of_edges",
     "user_sum",
     "variance",
+    "without_host_calls",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -19,6 +19,7 @@ one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 chang
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -137,23 +138,30 @@ def _read(
     """The counts, int32 ``(..., k)``, and the candidates."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     records, present = present_records(x, count=count, mask=mask)
-    labels = checks.float_array("candidates", candidates).astype(records.dtype)
-    if labels.ndim == 0 or labels.shape[-1] == 0:
-        raise ValueError(f"candidates need a last axis with at least one of them, got shape {labels.shape}.")
-    if not isinstance(candidates, jax.Array):
-        given = np.sort(np.asarray(candidates, np.float64).astype(records.dtype), axis=-1)
-        if not np.all(np.isfinite(given)) or np.any(given[..., 1:] == given[..., :-1]):
-            raise ValueError(f"candidates must be finite and distinct (in {np.dtype(records.dtype).name}), got {candidates}.")
+    labels = candidate_labels(candidates, records.dtype)
     if resolution is None:
-        return _count(records, present, labels), labels
+        return count_labels(records, present, labels), labels
     step = checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
     numbers = to_multiples(labels, step)
     near = jnp.abs(from_multiples(numbers, step) - labels) <= 8 * float(jnp.finfo(labels.dtype).eps) * jnp.abs(labels)
-    return _count(to_multiples(records, step), present, numbers), jnp.where(near, labels, jnp.nan)
+    return count_labels(to_multiples(records, step), present, numbers), jnp.where(near, labels, jnp.nan)
+
+
+def candidate_labels(candidates: ArrayLike, dtype: Any) -> jax.Array:
+    """Public candidates ``(..., k)``; Python and NumPy values that are not finite and distinct are refused."""
+    labels = checks.float_array("candidates", candidates).astype(dtype)
+    if labels.ndim == 0 or labels.shape[-1] == 0:
+        raise ValueError(f"candidates need a last axis with at least one of them, got shape {labels.shape}.")
+    if not isinstance(candidates, jax.Array):
+        given = np.sort(np.asarray(candidates, np.float64).astype(dtype), axis=-1)
+        if not np.all(np.isfinite(given)) or np.any(given[..., 1:] == given[..., :-1]):
+            raise ValueError(f"candidates must be finite and distinct (in {np.dtype(dtype).name}), got {candidates}.")
+    return labels
 
 
 @jax.jit
-def _count(records: jax.Array, present: jax.Array | None, labels: jax.Array) -> jax.Array:
+def count_labels(records: jax.Array, present: jax.Array | None, labels: jax.Array) -> jax.Array:
+    """How many records equal each label, int32 ``(..., k)``."""
     there = records if present is None else jnp.where(present, records, jnp.nan)
     return jnp.vectorize(_counts, signature="(n),(k)->(k)")(there, labels)
 

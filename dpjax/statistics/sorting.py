@@ -18,7 +18,7 @@ import numpy as np
 
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
-from dpjax.numerics.host_call import host_call
+from dpjax.numerics.host_call import allowed, host_call
 
 _BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
@@ -132,7 +132,7 @@ def sort_rows(
         return jax.lax.platform_dependent(*arrays, cpu=host, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
-    found = fast(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
+    found = (fast if allowed() else device)(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
     return SortedRows(found[0], n, low, high, n_max, found if read is not None else ())
 
 

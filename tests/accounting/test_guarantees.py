@@ -143,7 +143,7 @@ def test_every_mechanism_says_what_it_costs():
     spent = (
         dpjax.mechanisms.piecewise_laplace.guarantee(median, 0.5)
         + dpjax.mechanisms.inverse_sensitivity.guarantee(median, 0.5)
-        + dpjax.mechanisms.exponential.guarantee(np.zeros(3), 0.5, neighbors="swap")
+        + dpjax.mechanisms.exponential.guarantee("swap", 0.5)
     )
     assert spent.rho == pytest.approx(3 * 0.25 / 8)
     for name in dpjax.mechanisms.__all__:

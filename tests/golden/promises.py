@@ -50,8 +50,8 @@ def guarantees(quick: bool) -> Values:
             f"duff counts {epsilon}": cost.duff.guarantee(
                 dpjax.mode(d["x"], candidates=floats([30, 40]), neighbors="add_remove"), epsilon
             ),
-            f"laplace {epsilon}": cost.laplace.guarantee(epsilon, neighbors="swap", bounded=False),
-            f"laplace bounded {epsilon}": cost.laplace.guarantee(epsilon, neighbors="swap", bounded=True),
+            f"laplace {epsilon}": cost.laplace.guarantee("swap", epsilon),
+            f"laplace bounded {epsilon}": cost.laplace.guarantee("swap", epsilon, bounded=True),
             f"exponential {epsilon}": cost.exponential.guarantee(counted, epsilon),
             f"permute_and_flip {epsilon}": cost.permute_and_flip.guarantee(counted, epsilon),
             f"noisy_tree epsilon {epsilon}": cost.noisy_tree.guarantee(counted, epsilon=epsilon),
@@ -62,7 +62,7 @@ def guarantees(quick: bool) -> Values:
             f"smooth_cauchy {epsilon}": cost.smooth_cauchy.guarantee(smooth, epsilon),
             f"smooth_laplace {epsilon}": cost.smooth_laplace.guarantee(smooth, epsilon, delta=1e-3),
             f"smooth_laplace_log_normal {epsilon}": cost.smooth_laplace_log_normal.guarantee(smooth, epsilon),
-            f"bounded_noise_laplace {epsilon}": cost.bounded_noise_laplace.guarantee(epsilon, delta=1e-6, neighbors="swap"),
+            f"bounded_noise_laplace {epsilon}": cost.bounded_noise_laplace.guarantee("swap", epsilon, delta=1e-6),
             f"propose_test_release {epsilon}": cost.propose_test_release.guarantee(local, epsilon, delta=1e-6),
             f"never_fail {epsilon}": cost.never_fail.guarantee(
                 dpjax.Guarantee(epsilon, epsilon, "swap"), failure=0.1, attempts=9, fallback="public"

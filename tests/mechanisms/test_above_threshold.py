@@ -203,4 +203,4 @@ def test_hostile_data_and_bad_public_parameters():
         above_threshold(rows, 1.0, threshold=0.0, changes="monotone")
     with pytest.raises(ValueError, match="last axis"):
         above_threshold(0.0, 1.0, threshold=0.0)
-    assert guarantee(0.7, neighbors="swap") == Guarantee(0.7, 1.4, "swap")
+    assert guarantee("swap", 0.7) == Guarantee(0.7, 1.4, "swap")

@@ -195,7 +195,7 @@ def test_guarantees_and_errors():
     infinite = float("inf")
     assert guarantee(jnp.zeros(5), zcdp=0.5, neighbors="swap") == Guarantee(infinite, infinite, "swap", zcdp=0.5)
     assert guarantee(jnp.zeros(1), epsilon=2.0, neighbors="swap").epsilon == 2.0
-    with pytest.raises(ValueError, match="neighbors"):
+    with pytest.raises(TypeError, match="relation"):
         guarantee(jnp.zeros(5), epsilon=0.5)
     for options, match in (
         ({}, "exactly one"),

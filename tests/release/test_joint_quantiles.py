@@ -316,6 +316,8 @@ def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(nei
     found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=2000, **public)
     assert found.coverage == simulated.coverage
     assert found.to_dict()["coverage"] >= 0.6
+    read = release.ReleasedInterval.from_json(found.to_json())
+    assert (read.coverage, read.guarantee, read.values.tolist()) == (found.coverage, found.guarantee, found.values.tolist())
     cdf = np.asarray(simulated.quantiles.marginals().cdf(np.arange(51.0)[:, None]))
     for end in (0, 1):
         counts = np.bincount(found.multiples[:, end], minlength=51)

@@ -1,0 +1,120 @@
+"""How objects show themselves: a short repr, a table with a small picture in notebooks, and a plot by matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_WIDTH, _HEIGHT = 260, 90  # of a picture, in pixels
+_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
+
+
+class Picture(NamedTuple):
+    """Lines through points ``(rows, k)``, one for each row; ``log`` is for the vertical axis."""
+
+    x: np.ndarray
+    y: np.ndarray
+    xlabel: str
+    ylabel: str
+    log: bool = False
+
+
+class Shown:
+    """A mixin: a subclass says its facts, and what it looks like, or leaves out either."""
+
+    def _facts(self) -> dict[str, Any]:
+        """What the repr says."""
+        return {}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """Columns of a table, with a number for each of the first so many rows, and a picture of them."""
+        del rows
+        return {}, None
+
+    def _row_names(self, rows: int) -> list[str]:
+        """What the first so many rows of the table are called."""
+        return [str(row) for row in range(rows)]
+
+    def __repr__(self) -> str:
+        try:
+            facts = ", ".join(f"{name}={fact}" for name, fact in self._facts().items())
+        except (AttributeError, TypeError, ValueError):  # the leaves of a pytree need not be arrays: axes, shardings
+            facts = "..."
+        return f"{type(self).__name__}({facts})"
+
+    def _repr_html_(self) -> str:
+        columns, picture = self._looks(len(_COLORS))
+        cells = {name: np.asarray(column).ravel() for name, column in columns.items()}
+        rows = min([len(_COLORS), *(column.size for column in cells.values())]) if cells else 0
+        lines = [
+            [name, *(_number(column[row]) for column in cells.values())] for row, name in enumerate(self._row_names(rows)[:rows])
+        ]
+        table = [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
+        return f"<div><code>{escape(repr(self))}</code><table>{''.join(table)}</table>{_svg(picture) if picture else ''}</div>"
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw it with matplotlib, of a batch the first ten rows, and return the axes.
+
+        Args:
+            axes: of matplotlib, to draw on; by default new ones.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            TypeError: there is no picture of this kind.
+        """
+        _, picture = self._looks(10)
+        if picture is None:
+            raise TypeError(f"{type(self).__name__} has no picture to plot.")
+        if axes is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as error:
+                raise ImportError('matplotlib is not installed: pip install "dpjax[notebooks]".') from error
+            _, axes = plt.subplots()
+        for x, y in zip(picture.x, picture.y, strict=True):
+            axes.plot(x, y)
+        axes.set(xlabel=picture.xlabel, ylabel=picture.ylabel)
+        if picture.log:
+            axes.set_yscale("log")
+        return axes
+
+
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
+
+
+def _number(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def _svg(picture: Picture) -> str:
+    """The lines, with the ends of both axes in numbers."""
+    kept = np.unique(np.linspace(0, max(picture.x.shape[-1] - 1, 0), 200).astype(int))
+    x, heights = (np.asarray(a, np.float64)[:, kept] for a in picture[:2])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = np.log(heights) if picture.log else heights
+    there = np.isfinite(x) & np.isfinite(y)
+    if not np.any(there):
+        return ""
+
+    def scaled(values: np.ndarray, size: int) -> np.ndarray:
+        low, high = np.min(values[there]), np.max(values[there])
+        return (values - low) / ((high - low) or 1.0) * size
+
+    across, up = scaled(x, _WIDTH), _HEIGHT - scaled(y, _HEIGHT)
+    lines = []
+    for color, seen, horizontal, vertical in zip(_COLORS, there, across, up, strict=False):
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(horizontal[seen], vertical[seen], strict=True))
+        lines.append(f'<polyline fill="none" stroke="{color}" points="{points}"/>')
+    left, right = _number(np.min(x[there])), _number(np.max(x[there]))
+    low, high = (_number(end(heights[there])) for end in (np.min, np.max))
+    label = escape(f"{picture.ylabel} ({low} to {high}) against {picture.xlabel}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 4}" height="{_HEIGHT + 34}" '
+        f'viewBox="-2 -2 {_WIDTH + 4} {_HEIGHT + 34}" font-size="11" fill="currentColor">{"".join(lines)}'
+        f'<text y="{_HEIGHT + 13}">{left}</text><text x="{_WIDTH}" y="{_HEIGHT + 13}" text-anchor="end">{right}</text>'
+        f'<text y="{_HEIGHT + 27}">{label}</text></svg>'
+    )

@@ -1,0 +1,97 @@
+"""Hand over to NumPyro: the distribution of a private draw as one of its own, so that models have its exact likelihood.
+
+Needs the extra ``numpyro``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import inf
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpjax.distributions.discrete_laplace import DiscreteLaplace
+from dpjax.distributions.finite import Finite
+
+
+def to_numpyro(distribution: Any) -> Any:
+    """Return a ``numpyro.distributions.Distribution`` with the draws and the density of one of this library.
+
+    Mostly for what was released, as ``numpyro.sample("released", to_numpyro(...), obs=...)``: the posterior then knows the noise
+    exactly. Parameters, and the records themselves, may be latent; the log-density is differentiable in all of them.
+
+    Args:
+        distribution: any with ``sample`` and ``log_prob``. One on a grid is discrete for NumPyro: to be observed, not sampled by
+            Hamiltonian Monte Carlo.
+
+    Returns:
+        The same distribution, of the same batch and event shape. It takes NumPyro's keys.
+
+    Raises:
+        ImportError: NumPyro is not installed.
+        TypeError: there is no density.
+
+    References:
+        Phan, Pradhan and Jankowiak (2019), for NumPyro; Bernstein and Sheldon (2018), for inference from private draws.
+
+    >>> import pytest
+    >>> _ = pytest.importorskip("numpyro")
+    >>> import dpjax
+    >>> noisy = to_numpyro(dpjax.laplace(2.0, 1.0, sensitivity=1.0))
+    >>> noisy.batch_shape, round(float(noisy.log_prob(2.0)), 4)
+    ((), -0.6931)
+    """
+    if not (hasattr(distribution, "sample") and hasattr(distribution, "log_prob")):
+        raise TypeError(f"to_numpyro takes a distribution with sample and log_prob, got {type(distribution).__name__}.")
+    return _adapter()(distribution)
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> Any:
+    """The class, which NumPyro registers as a pytree once."""
+    try:
+        import numpyro.distributions as of_numpyro
+        from numpyro.distributions import constraints
+    except ImportError as error:
+        raise ImportError('NumPyro is not installed: pip install "dpjax[numpyro]".') from error
+
+    class PrivateDraw(of_numpyro.Distribution):
+        pytree_data_fields = ("distribution",)
+
+        def __init__(self, distribution: Any) -> None:
+            self.distribution = distribution
+            super().__init__(distribution.batch_shape, getattr(distribution, "event_shape", ()))
+
+        @constraints.dependent_property
+        def support(self) -> Any:
+            on_grid = getattr(self.distribution, "resolution", None) is not None
+            if on_grid or isinstance(self.distribution, Finite | DiscreteLaplace):
+                return constraints.independent(constraints.integer_interval(-inf, inf), len(self.event_shape))
+            bounds = getattr(self.distribution, "support", None)
+            inside = constraints.real if bounds is None or self.event_shape else constraints.interval(*bounds)
+            return constraints.independent(inside, len(self.event_shape))
+
+        def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+            typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+            return self.distribution.sample(key if typed else jax.random.wrap_key_data(key), sample_shape)
+
+        def log_prob(self, value: Any) -> jax.Array:
+            return self.distribution.log_prob(value)
+
+        @property
+        def mean(self) -> jax.Array:
+            return self.distribution.mean()
+
+        @property
+        def variance(self) -> jax.Array:
+            return self.distribution.variance()
+
+        def cdf(self, value: Any) -> jax.Array:
+            return self.distribution.cdf(value)
+
+        def icdf(self, q: Any) -> jax.Array:
+            return self.distribution.quantile(q)
+
+    return PrivateDraw

@@ -1,0 +1,56 @@
+"""The neighbour relation that a guarantee holds under: that of what a mechanism takes, or by its name."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
+
+P = ParamSpec("P")
+
+
+def relation_of(statistic: Any, neighbors: str | None = None) -> str:
+    """Return the relation of a statistic (a profile, scores, records, another guarantee), or the one of this name.
+
+    ``neighbors`` is that of an array whose shape matters.
+
+    >>> relation_of("swap"), relation_of(Guarantee(1.0, 1.0, "edge"))
+    ('swap', 'edge')
+    """
+    found = getattr(statistic, "neighbors", statistic if neighbors is None else neighbors)
+    if neighbors not in (None, found):
+        raise ValueError(f"these scores hold under {found} neighbors, not {neighbors}.")
+    if not isinstance(found, str):
+        raise TypeError(
+            "a guarantee takes first what the mechanism takes first, if that knows its neighbour relation, and otherwise the "
+            f"relation itself, such as 'add_remove' or 'swap'; got {type(statistic).__name__}."
+        )
+    return checks.one_of("the neighbour relation", found, checks.RELATIONS)
+
+
+def relation_first(guarantee: Callable[P, Guarantee]) -> Callable[P, Guarantee]:
+    """Let a guarantee take its relation as ``neighbors=`` too, as until version 0.3: ``guarantee(1.0, neighbors="swap")``."""
+
+    @wraps(guarantee)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Guarantee:
+        if "neighbors" not in kwargs:
+            return guarantee(*args, **kwargs)
+        relation: Any = kwargs.pop("neighbors")
+        warnings.warn(
+            f"a guarantee takes its relation first, as guarantee({relation!r}, ...); neighbors= goes in 0.3.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        known = args and hasattr(args[0], "neighbors")
+        if relation is None or (known and relation_of(args[0], relation)):
+            return guarantee(*args, **kwargs)
+        rest = args[1:] if args and np.ndim(args[0]) else args  # type: ignore[arg-type]  # an array of scores said nothing
+        return guarantee(relation, *rest, **kwargs)  # type: ignore[arg-type]
+
+    return call

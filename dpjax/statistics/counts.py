@@ -1,0 +1,130 @@
+"""How many records there are, and how many in each bin: one individual more or less changes one of these counts by 1."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.numerics.multiples import most_multiples
+from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.statistics.mode import candidate_labels, count_labels
+from dpjax.statistics.records import present_records
+
+
+def count(x: ArrayLike, *, count: ArrayLike | None = None, mask: ArrayLike | None = None) -> SensitivityProfile:
+    """Return the sensitivity profile of the number of records.
+
+    Under add/remove only: with swap neighbours the number of records is public. To count those that meet a condition, give it as
+    ``mask``.
+
+    Args:
+        x: float ``(..., n)``; NaN records are not there. This and what is not named here, see :mod:`dpjax.statistics`.
+        count: which records are present.
+        mask: which records are present.
+
+    Returns:
+        A profile of batch shape ``(...)`` with the resolution 1, whose every level costs a step of 1. :func:`dpjax.laplace` makes
+        the geometric mechanism of it.
+
+    Raises:
+        ValueError: more columns than a float can count.
+
+    Privacy:
+        One record more or less changes the count by 1. Public: the shape of ``x``.
+
+    References:
+        Dwork, McSherry, Nissim and Smith (2006); Ghosh, Roughgarden and Sundararajan (2009).
+
+    >>> import jax.numpy as jnp, dpjax
+    >>> ages = jnp.array([31.0, 70.0, 28.0, 81.0])
+    >>> distribution = dpjax.laplace(count(ages, mask=ages >= 65), epsilon=1.0)
+    >>> round(float(distribution.prob(2.0)), 3), round(float(distribution.mean_abs_error(2.0)), 3)
+    (0.462, 0.851)
+    """
+    records, present = present_records(x, count=count, mask=mask)
+    there = ~jnp.isnan(records) if present is None else present & ~jnp.isnan(records)
+    return _counted(jnp.sum(there, axis=-1, dtype=jnp.int32), records)
+
+
+def histogram(
+    x: ArrayLike,
+    *,
+    edges: ArrayLike | None = None,
+    candidates: ArrayLike | None = None,
+    count: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the number of records in each bin, or of those equal to each candidate.
+
+    Args:
+        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`. A record in no bin counts for none.
+        edges: float ``(bins + 1,)``, public, increasing: as in NumPy, each bin holds its lower edge, the last one its upper, too.
+        candidates: float ``(bins,)``, public, finite and distinct, as for :func:`dpjax.mode`: instead of ``edges``.
+        count: which records are present.
+        mask: which records are present.
+
+    Returns:
+        A profile of batch shape ``(..., bins)``, as that of :func:`count`: a distribution, a draw and an error for each bin.
+
+    Raises:
+        ValueError: not one of ``edges`` and ``candidates``; edges that do not increase, candidates that are not finite and
+            distinct; more columns than a float can count.
+
+    Privacy:
+        Add/remove. A record is in one bin only, so that a draw of all bins costs what that of one bin costs (parallel composition,
+        :func:`dpjax.accounting.parallel`). Public: the bins and the shape of ``x``.
+
+    References:
+        Dwork, McSherry, Nissim and Smith (2006); McSherry (2009), Theorem 4.
+
+    >>> import jax, jax.numpy as jnp, dpjax
+    >>> ages = jnp.array([31.0, 70.0, 28.0, 81.0])
+    >>> profile = histogram(ages, edges=[0, 30, 60, 90])
+    >>> profile.value.tolist(), dpjax.laplace(profile, epsilon=1.0).sample(jax.random.key(0)).shape
+    ([1.0, 1.0, 2.0], (3,))
+    >>> print(dpjax.mechanisms.laplace.guarantee(profile, 1.0))
+    1-DP and 2-bounded-range under add_remove neighbors
+    """
+    if (edges is None) == (candidates is None):
+        raise ValueError("a histogram needs edges or candidates: exactly one of them.")
+    records, present = present_records(x, count=count, mask=mask)
+    if candidates is not None:
+        labels = candidate_labels(candidates, records.dtype)
+        return _counted(count_labels(records, present, labels), records)
+    ends = checks.float_array("edges", edges).astype(records.dtype)
+    given = None if isinstance(edges, jax.Array) else np.asarray(edges, np.float64).astype(records.dtype)
+    if ends.ndim != 1 or ends.size < 2 or (given is not None and not np.all(np.diff(given) > 0)):
+        raise ValueError(f"edges must be two or more increasing numbers, got {edges}.")
+    there = records if present is None else jnp.where(present, records, jnp.nan)
+    return _counted(jnp.where(jnp.all(jnp.diff(ends) > 0), _in_bins(there, ends), -1), records)
+
+
+@jax.jit
+def _in_bins(records: jax.Array, edges: jax.Array) -> jax.Array:
+    """How many records are in each bin, int32 ``(..., bins)``."""
+    last = edges.shape[0] - 2
+    place = jnp.searchsorted(edges, records, side="right").astype(jnp.int32) - 1
+    place = jnp.where(records == edges[-1], last, place)
+    inside = (records >= edges[0]) & (records <= edges[-1])
+    batch = records.shape[:-1]
+    flat = (prod(batch), records.shape[-1])
+    number = jnp.arange(flat[0], dtype=jnp.int32)[:, None]
+    found = jnp.zeros((flat[0], last + 1), jnp.int32)
+    found = found.at[number, jnp.clip(place, 0, last).reshape(flat)].add(inside.reshape(flat).astype(jnp.int32))
+    return found.reshape(*batch, last + 1)
+
+
+def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
+    """The profile of counts of records; a negative one stands for bad parameters."""
+    dtype = records.dtype
+    if records.shape[-1] > most_multiples(dtype):
+        raise ValueError(f"{dtype} counts to {most_multiples(dtype)} only: x has {records.shape[-1]} columns. Count in float64.")
+    value = jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None]
+    level = jnp.zeros((1,), dtype)
+    return SensitivityProfile(value, value, level, level, step=jnp.ones((), dtype), neighbors="add_remove", resolution=Fraction(1))

@@ -1,0 +1,76 @@
+"""A private draw in a NumPyro model: the same density and draws, and a posterior that is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpjax
+from dpjax.distributions import to_numpyro
+
+numpyro = pytest.importorskip("numpyro", reason="needs the extra 'numpyro'")
+log_density = numpyro.infer.util.log_density
+
+
+@pytest.fixture(autouse=True)
+def _promotion():
+    """NumPyro's own arithmetic is not strict."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def model(released):
+    theta = numpyro.sample("theta", numpyro.distributions.Normal(0.0, 2.0))
+    numpyro.sample("released", to_numpyro(dpjax.gaussian(theta, 1.0)), obs=released)
+
+
+def test_the_likelihood_is_exact():
+    def joint(theta):
+        return log_density(model, (3.0,), {}, {"theta": theta})[0]
+
+    theta = 0.7
+    wanted = [-(theta**2) / 8 - np.log(2), -((3 - theta) ** 2) / 2]
+    assert float(joint(theta)) == pytest.approx(sum(wanted) - np.log(2 * np.pi), rel=1e-6)
+    assert float(jax.grad(joint)(theta)) == pytest.approx(-theta / 4 + 3 - theta, rel=1e-5)
+
+
+def test_records_may_be_latent():
+    """The density of a released median, of records that are sampled: that of the distribution itself."""
+
+    def of_records(x):
+        return dpjax.piecewise_laplace(dpjax.median(x, lower=-5, upper=5, neighbors="swap"), 2.0)
+
+    def latent():
+        x = numpyro.sample("x", numpyro.distributions.Normal(0.0, 1.0).expand([5]).to_event(1))
+        numpyro.sample("released", to_numpyro(of_records(x)), obs=0.5)
+
+    x = jnp.array([-1.0, 0.1, 0.4, 0.9, 2.0])
+    found = log_density(latent, (), {}, {"x": x})[0]
+    prior = float(jnp.sum(-jnp.square(x) / 2)) - 2.5 * np.log(2 * np.pi)
+    assert float(found) == pytest.approx(prior + float(of_records(x).log_prob(0.5)), rel=1e-5)
+
+
+def test_draws_shapes_and_supports():
+    rows = dpjax.laplace(jnp.zeros(3), 1.0, sensitivity=1.0)
+    of_numpyro = to_numpyro(rows)
+    assert (of_numpyro.batch_shape, of_numpyro.event_shape, of_numpyro.is_discrete) == ((3,), (), False)
+    for key in (jax.random.key(4), jax.random.PRNGKey(4)):
+        assert of_numpyro.sample(key, (2,)).tolist() == rows.sample(jax.random.key(4), (2,)).tolist()
+    assert of_numpyro.icdf(0.25).tolist() == rows.quantile(0.25).tolist()
+    vectors = to_numpyro(dpjax.spherical_gaussian(jnp.zeros((2, 4)), 1.0))
+    assert (vectors.batch_shape, vectors.event_shape, vectors.event_dim) == ((2,), (4,), 1)
+    assert to_numpyro(dpjax.laplace(dpjax.count(jnp.zeros(4)), 1.0)).is_discrete
+    passed = jax.jit(lambda d: d.log_prob(1.0))(of_numpyro)
+    np.testing.assert_allclose(passed, rows.log_prob(1.0), rtol=1e-6)
+    with pytest.raises(TypeError, match="log_prob"):
+        to_numpyro(dpjax.Clamped.of(rows, lower=-1, upper=1))
+
+
+@pytest.mark.slow
+def test_the_posterior_of_a_private_mean():
+    """A normal prior and normal noise: the posterior is N(2.4, 0.8); without the noise's likelihood it would stay N(0, 4)."""
+    sampler = numpyro.infer.MCMC(numpyro.infer.NUTS(model), num_warmup=300, num_samples=2000, progress_bar=False)
+    sampler.run(jax.random.key(0), 3.0)
+    theta = np.asarray(sampler.get_samples()["theta"])
+    assert theta.mean() == pytest.approx(2.4, abs=0.15)
+    assert theta.var() == pytest.approx(0.8, abs=0.2)

@@ -1,0 +1,49 @@
+"""Every guarantee is asked for in the same way: first what says the relation, then the budget; the words of 0.2 work until 0.3."""
+
+import inspect
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpjax
+from dpjax import Guarantee, mechanisms
+
+SCORES = dpjax.CandidateScores(jnp.zeros(3), jnp.arange(3.0), neighbors="swap")
+BY_NAME = {  # with what else each needs
+    **{name: {} for name in ("above_threshold", "confidence_interval", "exponential", "inverse_sensitivity", "laplace")},
+    **{name: {} for name in ("permute_and_flip", "piecewise_laplace", "smooth_cauchy", "unbounded_quantile")},
+    **{name: {"delta": 1e-6} for name in ("bounded_noise_laplace", "propose_test_release", "smooth_laplace", "stand_out")},
+    "gaussian": {"sensitivity": 1.0},
+    "smooth_laplace_log_normal": {},
+}
+
+
+def test_the_first_argument_says_the_relation():
+    for name in mechanisms.__all__:
+        parameters = list(inspect.signature(getattr(mechanisms, name).guarantee).parameters.values())
+        assert parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD, name
+        assert parameters[0].default is inspect.Parameter.empty, name
+        assert not (name in BY_NAME and "neighbors" in inspect.signature(getattr(mechanisms, name).guarantee).parameters), name
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_relation_by_its_name_is_enough(name):
+    guarantee = getattr(mechanisms, name).guarantee
+    assert {guarantee(relation, 0.5, **BY_NAME[name]).neighbors for relation in ("swap", "add_remove")} == {"swap", "add_remove"}
+    with pytest.raises(ValueError, match="the neighbour relation must be one of"):
+        guarantee("replace", 0.5, **BY_NAME[name])
+    with pytest.raises(TypeError, match="takes first what the mechanism takes first"):
+        guarantee(0.5, 0.5, **BY_NAME[name])
+
+
+def test_the_older_form_warns():
+    guarantee = mechanisms.exponential.guarantee
+    with pytest.warns(DeprecationWarning, match=r"guarantee\('swap', ...\)"):
+        assert mechanisms.laplace.guarantee(0.7, neighbors="swap", bounded=True) == Guarantee(0.7, 0.7, "swap")
+    with pytest.warns(DeprecationWarning, match="relation first"):
+        assert mechanisms.gaussian.guarantee(2.0, sensitivity=1.0, neighbors="edge").neighbors == "edge"
+    with pytest.warns(DeprecationWarning, match="relation first"):
+        assert guarantee(np.zeros(2), 0.5, neighbors="edge") == Guarantee(0.5, 0.5, "edge")
+    with pytest.warns(DeprecationWarning, match="relation first"), pytest.raises(ValueError, match="hold under swap"):
+        guarantee(SCORES, 0.5, neighbors="add_remove")
