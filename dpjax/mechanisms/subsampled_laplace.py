@@ -49,10 +49,11 @@ def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: Arr
     return SubsampledLaplace(value.round().clip(0, most), scale, share, most)
 
 
-def guarantee(epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`subsampled_laplace` costs.
+def guarantee(neighbors: str, epsilon: float) -> Guarantee:
+    """Return what one draw of :func:`subsampled_laplace` costs, under ``"add_remove"``, where it is amplified.
 
-    >>> print(guarantee(1.0))
+    >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
+    checks.one_of("the neighbour relation", neighbors, ("add_remove",))
     return Guarantee(checks.concrete_epsilon(epsilon), 2 * epsilon, "add_remove")

@@ -64,7 +64,7 @@ def test_the_loss_exactly(x64, p):
         exact = np.maximum(density[:, 1:] - exp(level) * density[:, :-1], 0).sum(axis=0) * (y[1] - y[0])
         assert exact.max() <= dominating.delta_at(level) * 1.001
         assert exact[0] == pytest.approx(dominating.delta_at(level), rel=0.01)
-    assert mechanisms.subsampled_laplace.guarantee(epsilon).epsilon == epsilon
+    assert mechanisms.subsampled_laplace.guarantee("add_remove", epsilon).epsilon == epsilon
 
 
 def test_draws():
