@@ -52,6 +52,7 @@ from dpjax.distributions import (
     Prior,
     QuantileCdf,
     QuantileMarginals,
+    Radial,
     Rounded,
     SphericalGaussian,
     SubsampledLaplace,
@@ -70,6 +71,7 @@ from dpjax.mechanisms.gaussian import gaussian, spherical_gaussian
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
+from dpjax.mechanisms.k_norm import k_norm
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.never_fail import never_fail
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_shift_for
@@ -95,9 +97,11 @@ from dpjax.sensitivity import (
     SensitivityProfile,
     SmoothSensitivity,
     SortedRecords,
+    VectorProfile,
     from_distances,
     from_local_sensitivity,
     from_radii,
+    from_vector_radii,
 )
 from dpjax.statistics import (
     candidate_counts,
@@ -150,6 +154,7 @@ __all__ = [
     "ProposeTestRelease",
     "QuantileCdf",
     "QuantileMarginals",
+    "Radial",
     "RecursiveQuantiles",
     "Rounded",
     "SensitivityProfile",
@@ -159,6 +164,7 @@ __all__ = [
     "SubsampledLaplace",
     "Tails",
     "Transformed",
+    "VectorProfile",
     "__version__",
     "above_threshold",
     "accounting",
@@ -177,6 +183,7 @@ __all__ = [
     "from_distances",
     "from_local_sensitivity",
     "from_radii",
+    "from_vector_radii",
     "gaussian",
     "histogram",
     "independent_quantiles",
@@ -184,6 +191,7 @@ __all__ = [
     "interval_levels",
     "inverse_sensitivity",
     "joint_quantiles",
+    "k_norm",
     "laplace",
     "local_sensitivity",
     "maximum",
