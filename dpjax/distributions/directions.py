@@ -1,8 +1,8 @@
 """The direction of a vector whose density depends on its L_p norm only: the cone measure on the unit sphere of L_p.
 
 Independent coordinates with the density proportional to exp(-|x|^p), divided by their norm, have it and do not depend on the norm
-(Schechtman and Zinn 1990). For p = infinity the coordinates are uniform in the cube, and one of them, each with the same probability,
-is set to 1 or -1.
+(Schechtman and Zinn 1990). For p = infinity the coordinates are uniform in the cube, and one of them, each with the same
+probability, is set to 1 or -1.
 """
 
 from math import inf, lgamma, log

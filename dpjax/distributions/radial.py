@@ -107,9 +107,9 @@ class Radial(VectorDistribution):
     def _log_density(self, r: jax.Array) -> jax.Array:
         d, unit = self.loc.shape[-1], self._unit()
         shells, start = self._shells()
-        at = r[..., None] / unit
-        above = at - shells.near
-        inside = (above >= 0) & (at < shells.far)
+        passed = ~(r[..., None] < self.radii)  # not of quotients, which may be rounded in two ways; a NaN is beyond all
+        inside = passed & ~concatenate(passed[..., 1:], jnp.zeros((1,), bool))
+        above = jnp.maximum(r[..., None] / unit - shells.near, 0.0)
         cost = jnp.sum(jnp.where(inside, start + shells.slope * above, 0.0), axis=-1)
         whole = jax.nn.logsumexp(self._log_masses(), axis=-1)
         return -cost - whole - d * jnp.log(unit[..., 0]) - (log(d) + log_volume(d, self.p))
@@ -117,14 +117,15 @@ class Radial(VectorDistribution):
     def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
         shells, start = self._shells()
         cut = jnp.clip(r[..., None] / self._unit(), shells.near, shells.far)
-        whole = jax.nn.logsumexp(self._log_masses(), axis=-1)
-        parts = shells.up_to(cut), shells.beyond(cut)
-        below, above = (jnp.exp(jax.nn.logsumexp(part - start, axis=-1) - whole) for part in parts)
+        near, far, cut = jnp.broadcast_arrays(shells.near, shells.far, cut)
+        parts = shells.part(jnp.stack([near, cut]), jnp.stack([cut, far])) - start
+        below, above = jax.nn.softmax(jax.nn.logsumexp(parts, axis=-1), axis=0)
         return below, above
 
     def _norm_moment(self) -> jax.Array:
-        shells, _ = self._shells()
-        return jnp.sum(jax.nn.softmax(self._log_masses(), axis=-1) * shells.mean() * self._unit(), axis=-1)
+        shells, start = self._shells()
+        masses, means = shells.moments()
+        return jnp.sum(jax.nn.softmax(masses - start, axis=-1) * means * self._unit(), axis=-1)
 
     def _norm_bound(self, survival: jax.Array) -> jax.Array:
         """The norm is at most the last radius and a sum of d exponential variates; by Laurent and Massart (2000)."""

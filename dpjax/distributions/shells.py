@@ -31,23 +31,20 @@ class Shell(NamedTuple):
     slope: jax.Array
     power: int
 
+    def moments(self) -> tuple[jax.Array, jax.Array]:
+        """The logarithm of the integral, ``-inf`` for an empty interval, and the mean radius."""
+        log, mean = _integrals(self)
+        empty = self.far <= self.near
+        return jnp.where(empty, -jnp.inf, log), jnp.where(empty, self.near, mean)
+
     def log_mass(self) -> jax.Array:
         """The logarithm of the integral; ``-inf`` for an empty interval."""
-        log, _ = _integrals(self)
-        return jnp.where(self.far <= self.near, -jnp.inf, log)
+        return self.moments()[0]
 
-    def mean(self) -> jax.Array:
-        """The mean radius."""
-        _, mean = _integrals(self)
-        return jnp.where(self.far <= self.near, self.near, mean)
-
-    def up_to(self, r: jax.Array) -> jax.Array:
-        """The logarithm of the integral over the radii below r, which is in the interval."""
-        return self._replace(far=r).log_mass()
-
-    def beyond(self, r: jax.Array) -> jax.Array:
-        """The logarithm of the integral over the radii above r, which is in the interval."""
-        return jnp.where(self.far <= r, -jnp.inf, self._replace(near=r).log_mass() - self.slope * (r - self.near))
+    def part(self, near: jax.Array, far: jax.Array) -> jax.Array:
+        """The logarithm of the integral over a part of the interval."""
+        log = Shell(near, far, self.slope, self.power).log_mass()
+        return jnp.where(log == -jnp.inf, log, log - self.slope * (near - self.near))
 
     def quantile(self, pair: UniformPair) -> jax.Array:
         """The radius with the probability ``pair.value`` below it and ``pair.complement`` above it.
@@ -71,7 +68,7 @@ class Shell(NamedTuple):
         start = jnp.clip(jnp.where(lower, below, above), low, high)
 
         def step(_: int, r: jax.Array) -> jax.Array:
-            found = jnp.where(lower, self._replace(far=r).log_mass(), self.beyond(r))
+            found = self.part(jnp.where(lower, self.near, r), jnp.where(lower, r, self.far))
             move = (target - found) * jnp.exp(found - self._log_density(r))
             return jnp.clip(jnp.where(lower, r * jnp.exp(move / _positive(r)), r - move), low, high)
 

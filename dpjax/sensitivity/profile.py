@@ -299,7 +299,8 @@ def from_radii(
     if min(above.ndim, below.ndim) <= center.ndim:
         raise ValueError(
             f"value of shape {center.shape} and radii of shape {above.shape}: for a statistic with several components "
-            "take from_vector_radii. For a batch of datasets give radii (..., k) with an axis for each axis of value: radii[None] are shared by all."
+            "take from_vector_radii. For a batch of datasets give radii (..., k) with an axis for each axis of value: radii[None] "
+            "are shared by all."
         )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
     size = None if step is None else checks.positive("step", step, center.dtype)
