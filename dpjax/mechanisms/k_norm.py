@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.radial import Radial
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.vectors import vectors
 
 
@@ -52,11 +53,11 @@ def k_norm(value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, p: f
     return Radial(center, jnp.zeros((1,), center.dtype), none, none, rate, step, p=checks.static_number("p", p, 1, inf))
 
 
-def guarantee(epsilon: float, *, neighbors: str) -> Guarantee:
+def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`k_norm` costs.
 
-    >>> print(guarantee(1.0, neighbors="swap"))
+    >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, neighbors)
+    return Guarantee(cost, 2 * cost, relation_of(relation))

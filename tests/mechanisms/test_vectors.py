@@ -110,7 +110,7 @@ def test_k_norm_loses_epsilon_and_no_more(x64):
     distribution = k_norm(value, EPSILON, sensitivity=1.0, p=2)
     assert audit(distribution) == pytest.approx((EPSILON, 2 * EPSILON), rel=1e-6)
     assert audit(k_norm(value, EPSILON, sensitivity=0.8, p=2))[0] > 1.2 * EPSILON
-    assert mechanisms.k_norm.guarantee(EPSILON, neighbors="swap") == Guarantee(EPSILON, 2 * EPSILON, "swap")
+    assert mechanisms.k_norm.guarantee("swap", EPSILON) == Guarantee(EPSILON, 2 * EPSILON, "swap")
     assert float(jnp.log(distribution.prob(value[0])[0])) == pytest.approx(np.log(EPSILON**2 / (2 * np.pi)), rel=1e-12)
 
 
