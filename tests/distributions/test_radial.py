@@ -100,10 +100,11 @@ def test_radii_of_shells_that_are_thin_steep_or_flat(x64):
     """A radius has the probability that it was asked for, down to the smallest uniform where floats can tell."""
     near, far = jnp.array([0.0, 0.99, 0.5, 0.0, 30.0]), jnp.array([0.3, 1.0, 1.0, inf, inf])
     shells = Shell(near, far, jnp.array([2.0, 0.0, 120.0, 1.0, 0.5]), 99)
+    quantile, part, whole = jax.jit(shells.quantile), jax.jit(shells.part), shells.log_mass()
     for p in (2.0**-65, 1e-3, 0.3, 0.5):
         ends = jnp.full(5, p), jnp.full(5, 1 - p)
-        low, high = shells.quantile(UniformPair(*ends)), shells.quantile(UniformPair(*ends[::-1]))
-        below, above = (part - shells.log_mass() for part in (shells.part(near, low), shells.part(high, far)))
+        low, high = quantile(UniformPair(*ends)), quantile(UniformPair(*ends[::-1]))
+        below, above = part(near, low) - whole, part(high, far) - whole
         first, last = (slice(None), slice(None)) if p > 1e-4 else ([0, 3], [3, 4])
         np.testing.assert_allclose(below[first,], np.log(p), rtol=0, atol=1e-9)
         np.testing.assert_allclose(above[last,], np.log(p), rtol=0, atol=1e-9)
