@@ -53,6 +53,7 @@ from dpjax.distributions import (
     Prior,
     QuantileCdf,
     QuantileMarginals,
+    Radial,
     Rounded,
     SphericalGaussian,
     SubsampledLaplace,
@@ -71,6 +72,7 @@ from dpjax.mechanisms.gaussian import gaussian, spherical_gaussian
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
+from dpjax.mechanisms.k_norm import k_norm
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.never_fail import never_fail
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_shift_for
@@ -96,9 +98,11 @@ from dpjax.sensitivity import (
     SensitivityProfile,
     SmoothSensitivity,
     SortedRecords,
+    VectorProfile,
     from_distances,
     from_local_sensitivity,
     from_radii,
+    from_vector_radii,
 )
 from dpjax.statistics import (
     candidate_counts,
@@ -151,6 +155,7 @@ __all__ = [
     "ProposeTestRelease",
     "QuantileCdf",
     "QuantileMarginals",
+    "Radial",
     "RecursiveQuantiles",
     "Rounded",
     "SensitivityProfile",
@@ -160,6 +165,7 @@ __all__ = [
     "SubsampledLaplace",
     "Tails",
     "Transformed",
+    "VectorProfile",
     "__version__",
     "above_threshold",
     "accounting",
@@ -178,6 +184,7 @@ __all__ = [
     "from_distances",
     "from_local_sensitivity",
     "from_radii",
+    "from_vector_radii",
     "gaussian",
     "histogram",
     "independent_quantiles",
@@ -185,6 +192,7 @@ __all__ = [
     "interval_levels",
     "inverse_sensitivity",
     "joint_quantiles",
+    "k_norm",
     "laplace",
     "local_sensitivity",
     "maximum",

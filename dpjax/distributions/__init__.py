@@ -13,6 +13,7 @@ from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.quantile_cdf import QuantileCdf
 from dpjax.distributions.quantile_marginals import QuantileMarginals
+from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.subsampled_laplace import SubsampledLaplace
 from dpjax.distributions.transformed import Transformed
@@ -34,6 +35,7 @@ __all__ = [
     "Prior",
     "QuantileCdf",
     "QuantileMarginals",
+    "Radial",
     "Rounded",
     "SphericalGaussian",
     "SubsampledLaplace",

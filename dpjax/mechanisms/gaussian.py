@@ -16,6 +16,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
 from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.sensitivity.vectors import vectors
 
 
 def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
@@ -71,9 +72,7 @@ def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
     >>> round(float(distribution.mean_norm_error()), 4)
     1.2533
     """
-    center = checks.float_array("value", value)
-    if center.ndim == 0 or center.shape[-1] == 0:
-        raise ValueError(f"value must be vectors, with coordinates on the last axis, got shape {center.shape}.")
+    center = vectors("value", value)
     return SphericalGaussian(center, checks.positive("sigma", sigma, center.dtype))
 
 

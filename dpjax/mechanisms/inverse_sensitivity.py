@@ -7,6 +7,8 @@ Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rh
 
 from __future__ import annotations
 
+from typing import overload
+
 import jax
 import numpy as np
 from jax.typing import ArrayLike
@@ -14,32 +16,46 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.shells import distribution_in_shells
 from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.vectors import VectorProfile
+
+
+@overload
+def inverse_sensitivity(
+    profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+) -> PiecewiseExponential | Rounded: ...
+
+
+@overload
+def inverse_sensitivity(profile: VectorProfile, epsilon: ArrayLike) -> Radial: ...
 
 
 def inverse_sensitivity(
-    profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
-) -> PiecewiseExponential | Rounded:
+    profile: SensitivityProfile | VectorProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+) -> PiecewiseExponential | Rounded | Radial:
     """Return the distribution of the inverse sensitivity mechanism.
 
     For a finite range, such as categories, see :func:`dpjax.from_distances`.
 
     Args:
-        profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels.
+        profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels; or of a vector
+            (:func:`dpjax.from_vector_radii`), whose steps after the last radius have a slope, as in piecewise Laplace.
         epsilon: positive.
         rho: as for :func:`dpjax.piecewise_laplace`.
         support: as for :func:`dpjax.piecewise_laplace`.
 
     Returns:
         A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a resolution a :class:`Rounded`, on its
-        multiples.
+        multiples; for that of a vector a :class:`Radial`.
 
     Raises:
         ValueError: if ``profile`` has fractional levels, or steps whose number is not static; a ``rho`` (also a JAX array of zeros)
-            for a profile that is not interpolable.
+            for a profile that is not interpolable, or that of a vector.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the profile's neighbor relation. Public: epsilon, rho, and what the profile says
@@ -54,6 +70,8 @@ def inverse_sensitivity(
     >>> bool(jnp.isclose(distribution.prob(1.5) / distribution.prob(0.5), jnp.exp(0.5)))
     True
     """
+    if isinstance(profile, VectorProfile):
+        return distribution_in_shells(profile, epsilon, piece_costs=_costs, rho=rho, support=support)
     checks.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
     if not profile.integer_levels:
         raise ValueError("inverse sensitivity needs integer levels: this profile's are fractional. Use piecewise_laplace.")
@@ -74,7 +92,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
     return levels[..., 1:], levels[..., 1:]
 
 
-def guarantee(profile: SensitivityProfile | str, epsilon: float) -> Guarantee:
+def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`inverse_sensitivity` costs.
 
     >>> import jax.numpy as jnp

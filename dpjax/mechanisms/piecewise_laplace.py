@@ -9,25 +9,40 @@ its loss is 1.44 epsilon and its range 2 epsilon.
 
 from __future__ import annotations
 
+from typing import overload
+
 import jax
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.shells import distribution_in_shells
 from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.vectors import VectorProfile
+
+
+@overload
+def piecewise_laplace(
+    profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+) -> PiecewiseExponential | Rounded: ...
+
+
+@overload
+def piecewise_laplace(profile: VectorProfile, epsilon: ArrayLike) -> Radial: ...
 
 
 def piecewise_laplace(
-    profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
-) -> PiecewiseExponential | Rounded:
+    profile: SensitivityProfile | VectorProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+) -> PiecewiseExponential | Rounded | Radial:
     """Return the distribution of the piecewise Laplace mechanism.
 
     Args:
-        profile: the sensitivity profile of a statistic, batch shape ``(...)``.
+        profile: the sensitivity profile of a statistic, batch shape ``(...)``; or of a vector (:func:`dpjax.from_vector_radii`).
         epsilon: positive.
         rho: not negative; puts mass within rho of the value even where the data are tied, the more the more individuals must
             change to move it (``profile.depth``). Chosen without the data. For data with a resolution give that to the statistic.
@@ -36,10 +51,11 @@ def piecewise_laplace(
 
     Returns:
         A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a resolution a :class:`Rounded`, on its
-        multiples.
+        multiples; for that of a vector a :class:`Radial`.
 
     Raises:
-        ValueError: if ``profile`` must not be interpolated; a ``rho`` or a ``support`` for a profile that has a resolution.
+        ValueError: if ``profile`` must not be interpolated; a ``rho`` or a ``support`` for a profile that has a resolution, or that
+            of a vector.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and Proposition 2). Public: epsilon,
@@ -47,8 +63,8 @@ def piecewise_laplace(
         Float draws are simulations.
 
     References:
-        Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Section 4.2 (rho-smooth). Theorem 2 (never a larger error
-        than inverse sensitivity) does not extend to rho > 0.
+        Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2 (rho-smooth). Theorem 2
+        (never a larger error than inverse sensitivity) does not extend to rho > 0.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median
@@ -56,6 +72,8 @@ def piecewise_laplace(
     >>> round(float(distribution.mean_abs_error(50.0)), 2)
     1.0
     """
+    if isinstance(profile, VectorProfile):
+        return distribution_in_shells(profile, epsilon, piece_costs=_costs, rho=rho, support=support)
     checks.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
     if not profile.interpolable:
         raise ValueError(
@@ -68,7 +86,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
     return levels[..., :-1] + 1, levels[..., 1:] + 1
 
 
-def guarantee(profile: SensitivityProfile | str, epsilon: float) -> Guarantee:
+def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`piecewise_laplace` costs.
 
     >>> import jax.numpy as jnp

@@ -11,9 +11,9 @@ which the scales do not include: it has to be small beside them. Give large coun
 count above 2^40 is taken as 2^40, and the guarantee ends there; a query whose largest |value| is outside 1e-26 to 1e19 in float32
 has no answer (NaN).
 
-The ``guarantee`` of a mechanism's module (``laplace``, ``exponential``, ``small_database``, ``multiplicative_weights``) says what
-one draw costs, and checks that the metric allows the queries. Laplace noise has a range of twice its budgets, a selection of no
-more than its budgets.
+The ``guarantee`` of a mechanism's module (``laplace``, ``planar_laplace``, ``exponential``, ``small_database``,
+``multiplicative_weights``) says what one draw costs, and checks that the metric allows the queries. Laplace noise has a range of
+twice its budgets, a selection of no more than its budgets.
 """
 
 import warnings
@@ -29,6 +29,7 @@ from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.means import FittedMeans, fit_marginals, fit_statistics
 from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
 from dpjax.metric_privacy.multiplicative_weights import mwem
+from dpjax.metric_privacy.planar_laplace import nearest_point, planar_laplace
 from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.preprocessing import FittedQueries, fit_queries
 from dpjax.metric_privacy.scales import (
@@ -73,9 +74,11 @@ __all__ = [
     "metric_laplace",
     "mismatch",
     "mwem",
+    "nearest_point",
     "noise_scales",
     "optimal_scales",
     "parameter_selection",
+    "planar_laplace",
     "point_metric",
     "product",
     "range_queries",

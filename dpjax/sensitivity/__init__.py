@@ -6,6 +6,7 @@ from dpjax.sensitivity.profile import SensitivityProfile, from_local_sensitivity
 from dpjax.sensitivity.scores import CandidateScores, from_distances
 from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.sensitivity.vectors import VectorProfile, from_vector_radii
 
 __all__ = [
     "CandidateScores",
@@ -14,9 +15,11 @@ __all__ = [
     "SensitivityProfile",
     "SmoothSensitivity",
     "SortedRecords",
+    "VectorProfile",
     "from_distances",
     "from_local_sensitivity",
     "from_radii",
+    "from_vector_radii",
     "local_sensitivity_bound",
 ]
 

@@ -245,9 +245,10 @@ def from_radii(
 ) -> SensitivityProfile:
     """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, and so on.
 
-    Every element of ``value`` is the real statistic of a dataset of its own. A statistic with several components has no profile:
-    each row would spend epsilon, d times epsilon for d components of one dataset. An array of values with one list of radii looks
-    like that and is refused; a batch says so by its radii, which have an axis for each axis of ``value``.
+    Every element of ``value`` is the real statistic of a dataset of its own. For a statistic with several components see
+    :func:`from_vector_radii`: here each row would spend epsilon, d times epsilon for d components of one dataset. An array of
+    values with one list of radii looks like that and is refused; a batch says so by its radii, which have an axis for each axis of
+    ``value``.
 
     Args:
         value: float ``(...)``, the statistic f(x) of each dataset.
@@ -297,8 +298,9 @@ def from_radii(
         raise ValueError("radii need an axis of levels (the last one); for one radius write [radius].")
     if min(above.ndim, below.ndim) <= center.ndim:
         raise ValueError(
-            f"value of shape {center.shape} and radii of shape {above.shape}: a statistic with several components has no profile. "
-            "For a batch of datasets give radii (..., k) with an axis for each axis of value: radii[None] are shared by all."
+            f"value of shape {center.shape} and radii of shape {above.shape}: for a statistic with several components "
+            "take from_vector_radii. For a batch of datasets give radii (..., k) with an axis for each axis of value: radii[None] "
+            "are shared by all."
         )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
     size = None if step is None else checks.positive("step", step, center.dtype)

@@ -160,9 +160,9 @@ def test_a_value_with_several_components_is_no_batch():
     """Three rows of one dataset would cost three epsilon; a batch says that it is one by the axes of its radii."""
     vector = jnp.array([1.0, 2.0, 3.0])
     for radii in ({"radii": [1.0, 2.0]}, {"radii": np.ones((3, 2)), "radii_below": [1.0, 2.0]}):
-        with pytest.raises(ValueError, match="several components has no profile"):
+        with pytest.raises(ValueError, match="several components take from_vector_radii"):
             from_radii(vector, neighbors="swap", step=4.0, **radii)
-    with pytest.raises(ValueError, match="several components has no profile"):
+    with pytest.raises(ValueError, match="several components take from_vector_radii"):
         from_local_sensitivity(vector, lambda k: 1.0, num_levels=2, neighbors="swap", step=4.0)
     shared, own = (from_radii(vector, np.ones((rows, 2)), neighbors="swap", step=4.0) for rows in (1, 3))
     np.testing.assert_array_equal(shared.upper, own.upper)
