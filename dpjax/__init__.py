@@ -16,11 +16,11 @@ Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 Statistics
     median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum, user_sum,
     distinct_count; mode, candidate_counts; triangle_count, triangle_count_of_edges; on_scale; local_sensitivity,
-    smooth_sensitivity; and of your own from_radii, from_local_sensitivity, from_distances
+    smooth_sensitivity; and of your own from_radii, from_vector_radii, from_local_sensitivity, from_distances
 Mechanisms (what a draw costs: dpjax.mechanisms.NAME.guarantee)
     of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
-    subsampled_laplace; among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold,
-    decomposable_exponential
+    subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
+    among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
     several quantiles: private_quantiles, joint_quantiles, recursive_quantiles, independent_quantiles, private_cdf
     confidence_interval, unbounded_quantile, shifted_inverse, noisy_binary_search, never_fail, propose_test_release,
     bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal

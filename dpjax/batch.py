@@ -68,8 +68,9 @@ class Batch(Shown):
             split = max(len(shape) - axes, 0)
             if split == 0:
                 return leaf
-            own = np.broadcast_to(np.arange(prod(shape[:split])).reshape(shape[:split]), batch).reshape(-1)[numbers]
-            return leaf.reshape(-1, *shape[split:])[own]
+            rows = prod(shape[:split])
+            own = np.broadcast_to(np.arange(rows).reshape(shape[:split]), batch).reshape(-1)[numbers]
+            return leaf.reshape(rows, *shape[split:])[own]
 
         return jax.tree_util.tree_map_with_path(some, self, is_leaf=lambda leaf: leaf is not self and isinstance(leaf, Batch))
 

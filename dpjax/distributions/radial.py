@@ -63,6 +63,9 @@ class Radial(VectorDistribution):
     step: jax.Array
     p: float = field(default=2.0, metadata={"static": True})
 
+    _event_axes = ("loc", "radii", "cost_near", "cost_far")
+    _parameters = ("rate",)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all parameters, without the axis of coordinates."""

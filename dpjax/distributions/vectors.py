@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ class VectorDistribution(Batch):
     """
 
     p = 2.0
-    _event_axes = ("loc",)
+    _event_axes: ClassVar[tuple[str, ...]] = ("loc",)
     _parameters = ("scale",)
 
     if TYPE_CHECKING:  # declared, not defined

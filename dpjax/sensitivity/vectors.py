@@ -11,13 +11,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate, fits
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class VectorProfile:
+@dataclass(frozen=True, repr=False)
+class VectorProfile(Batch):
     """Around f(x) in R^d, the radii of balls in an L_p norm.
 
     The privacy of every mechanism rests on one property (Durfee 2025, before Lemma 5.1): for neighbouring x and x', the ball of
@@ -36,6 +37,8 @@ class VectorProfile:
     step: jax.Array
     p: float = field(metadata={"static": True})
     neighbors: Neighbors = field(metadata={"static": True})
+
+    _event_axes = ("value", "radii")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
