@@ -53,3 +53,8 @@ def test_the_table_names_everything_public():
     }
     for name in set(dpjax.__all__) - modules - {"__version__", "Guarantee", "SensitivityProfile", "Tails"}:
         assert f"`{name}" in README, name
+
+
+def test_the_citation_has_the_version():
+    citation = (pathlib.Path(__file__).parent.parent / "CITATION.cff").read_text()
+    assert f"\nversion: {dpjax.__version__}\n" in citation
