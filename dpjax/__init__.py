@@ -129,7 +129,7 @@ from dpjax.statistics import (
 from dpjax.version import __version__
 
 if TYPE_CHECKING:
-    from dpjax import auditing, bounds, metric_privacy, release, simulation
+    from dpjax import auditing, bounds, frames, metric_privacy, release, simulation
     from dpjax.simulation import sharded_sample, simulate
 
 __all__ = [
@@ -181,6 +181,7 @@ __all__ = [
     "distributions",
     "duff",
     "exponential",
+    "frames",
     "from_distances",
     "from_local_sensitivity",
     "from_radii",
@@ -245,7 +246,7 @@ __all__ = [
 
 
 # Imported when they are first asked for: they take as long as all the others together.
-_LATER = ("auditing", "bounds", "metric_privacy", "release", "simulation")
+_LATER = ("auditing", "bounds", "frames", "metric_privacy", "release", "simulation")
 _RENAMED = ("profiles", "utility")  # in 0.2; each warns
 
 

@@ -56,6 +56,7 @@ def float_dtype(*values: Any) -> Any:
 
 def host_floats(name: str, value: Any) -> np.ndarray:
     """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
+    refuse_frame(name, value)
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array, whose mask would be lost: give {name}.filled(np.nan), or a mask where one is taken."
@@ -68,6 +69,19 @@ def host_floats(name: str, value: Any) -> np.ndarray:
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
     return value
+
+
+def refuse_frame(name: str, value: Any) -> None:
+    """Raise for a data frame or a table, whose rows would count as datasets.
+
+    Raises:
+        TypeError: if it is one.
+    """
+    if hasattr(value, "columns"):
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, whose rows would be taken for datasets: give one of its columns, as an array, or "
+            "the whole to dpjax.frames.simulate or dpjax.frames.release, which take columns by name, and groups."
+        )
 
 
 def _nearest_float(number: float) -> float:

@@ -114,6 +114,7 @@ SLOW_DOCTESTS = {
     "bounds.duff.level_measure",
     "distributions.intervals.sample_intervals",
     "distributions.piecewise.PiecewiseExponential",
+    "frames.simulate.simulate",
     "mechanisms.best_of.best_of",
     "mechanisms.bounded_loss.bounded_loss",
     "mechanisms.bounded_loss.bounded_loss_distribution",

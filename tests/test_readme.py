@@ -43,6 +43,7 @@ def test_the_table_names_everything_public():
         "auditing",
         "bounds",
         "distributions",
+        "frames",
         "mechanisms",
         "metric_privacy",
         "random",

@@ -114,7 +114,7 @@ class Floats:
 
         Infinite ones are nearest to the ends.
         """
-        records, values = _as_floats(x, -(10**308), 10**308), _floats(self)
+        records, values = as_floats(x), _floats(self)
         present = ~np.isnan(records)
         halfway = values[:-1] + (values[1:] - values[:-1]) / 2
         return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(np.int32), present
@@ -156,7 +156,7 @@ def to_multiples(x: Any, grid: Multiples) -> tuple[np.ndarray, np.ndarray]:
     >>> to_multiples([0.04, 0.07, 0.29, 1e300, float("nan")], Multiples.between(0, 0.3, 0.1))[0].tolist()
     [0, 1, 3, 3, 0]
     """
-    records = _as_floats(x, math.floor(grid.lower) - 1, math.ceil(grid.upper) + 1)
+    records = as_floats(x, math.floor(grid.lower) - 1, math.ceil(grid.upper) + 1)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         present = ~np.isnan(records)
         inside = np.clip(np.where(present, records, grid.lower), grid.lower, grid.upper)
@@ -166,7 +166,7 @@ def to_multiples(x: Any, grid: Multiples) -> tuple[np.ndarray, np.ndarray]:
     return cells.astype(np.int32), present
 
 
-def _as_floats(x: Any, low: int, high: int) -> np.ndarray:
+def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
     """Real numbers as float64; integers, which may be larger than that holds, are clipped. None warns."""
     array = as_reals(x)
     if array.dtype.kind in "iu":
@@ -191,9 +191,10 @@ def as_array(x: Any) -> np.ndarray:
     its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32.
 
     Raises:
-        TypeError: a masked array, or a list of them: their mask would be lost.
+        TypeError: a masked array, or a list of them: their mask would be lost; a data frame.
         ValueError: rows of different lengths.
     """
+    checks.refuse_frame("x", x)
     if _is_masked(x):
         raise TypeError("masked arrays are refused, since their mask would be lost: pass NaN (.filled(np.nan)) or mask=.")
     if isinstance(getattr(x, "dtype", None), np.dtype):

@@ -121,7 +121,8 @@ def draw_lanes(
         raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
     entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
     found = np.zeros((draws, rows, *event), np.int64)
-    many_rows = max(min(rows, _PIECES // pieces), 1)
+    chunk = _PIECES // pieces
+    many_rows = min(rows, 1 << max(chunk.bit_length() - 1, 0))  # a power of two: one program does for as many rows
     for first in range(0, rows, many_rows):
         some = slice(first, min(first + many_rows, rows))
         many_draws = max(min(draws, _WORDS // max(words, 32) // (some.stop - first)), 1)

@@ -1,0 +1,99 @@
+"""Groups that nobody knows beforehand: those whose noisy size reaches a threshold.
+
+To each group that has a record an exact discrete Laplace number Z is added, P(Z = z) = tanh(epsilon/2) e^(-epsilon abs(z)); groups
+with n + Z >= T are kept, with that number. One record more in a group that has some changes n by 1: epsilon-DP. One in a new group
+makes an output possible that was not, with probability
+
+    P(1 + Z >= T) = e^(-epsilon (T - 1)) / (1 + e^-epsilon),
+
+which is delta exactly; T is the least integer that keeps it within what is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import expm1, inf, log, log1p, nextafter
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting import Guarantee
+from dpjax.frames.grouping import power
+from dpjax.release.discrete_laplace import draw_discrete_laplace
+from dpjax.release.tables import Enclosure, exact_epsilon, exponential
+
+_BITS = 128
+
+
+@dataclass(frozen=True)
+class PrivateGroups:
+    """Groups that are found in the data, under (epsilon, delta)-DP for one record more or less, which is in one group.
+
+    Attributes:
+        epsilon: from 2^-30 to 64, for the choice of the groups and their noisy sizes together.
+        delta: for groups of one record, between 0 and 1; far below one over the number of people.
+
+    References:
+        Korolova, Kenthapadi, Mishra and Ntoulas (2009); Wilson et al. (2020), with discrete noise.
+
+    >>> groups = PrivateGroups(epsilon=1.0, delta=1e-6)
+    >>> groups.threshold, groups.guarantee.delta <= 1e-6
+    (15, True)
+    >>> np.round(groups.probability_kept([1, 10, 15, 20]), 7).tolist()
+    [6e-07, 0.0049258, 0.7310586, 0.9981879]
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check what is public.
+
+        Raises:
+            ValueError: an epsilon or a delta outside its range.
+        """
+        exact_epsilon(self.epsilon)
+        if not 0 < checks.concrete_delta(self.delta) < 1:
+            raise ValueError(f"delta must be between 0 and 1, got {self.delta}.")
+
+    @property
+    def threshold(self) -> int:
+        """The least T >= 1 whose delta is not above the one that is asked."""
+        rate = float(self.epsilon)
+        least = max(int((-log(self.delta) - log1p(expm1(-rate) + 1)) / rate) - 1, 1)
+        while not _at_most(_delta_of(exact_epsilon(self.epsilon), least), Fraction(self.delta)):
+            least += 1
+        return least
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the choice of groups and their noisy sizes cost, with the exact delta, rounded up."""
+        exact = _delta_of(exact_epsilon(self.epsilon), self.threshold)
+        return Guarantee(self.epsilon, inf, "add_remove", delta=nextafter(exact.high / 2**exact.scale, 1.0))
+
+    def probability_kept(self, sizes: object) -> np.ndarray:
+        """The exact probability that groups of so many records are kept, float64: not private, for evaluation."""
+        beyond = self.threshold - np.asarray(sizes, np.float64)
+        with np.errstate(over="ignore"):
+            tail = np.exp(-self.epsilon * np.where(beyond > 0, beyond, 1 - beyond)) / (1 + np.exp(-self.epsilon))
+        return np.where(beyond > 0, tail, 1 - tail)
+
+    def release(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Choose groups by the sizes of those that have a record: which are kept, and their noisy sizes, int64."""
+        padded = np.zeros(power(sizes.size), np.int64)
+        padded[: sizes.size] = sizes
+        noisy = padded + draw_discrete_laplace([exact_epsilon(self.epsilon)], padded.size, 1)[0, :, 0]
+        kept = np.flatnonzero(noisy[: sizes.size] >= self.threshold)
+        return kept, noisy[kept]
+
+
+def _delta_of(rate: Fraction, threshold: int) -> Enclosure:
+    """Enclose e^(-rate (T - 1)) / (1 + e^-rate)."""
+    one = exponential(rate, _BITS)
+    total = Enclosure((1 << one.scale) + one.low, (1 << one.scale) + one.high, one.scale)
+    return exponential(rate * (threshold - 1), _BITS).over(total, _BITS)
+
+
+def _at_most(number: Enclosure, limit: Fraction) -> bool:
+    return Fraction(number.high, 2**number.scale) <= limit

@@ -1,0 +1,107 @@
+"""The release of statistics of a frame's columns, by groups: exact draws, and nothing else of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpjax import release as exact
+from dpjax.checks import Neighbors
+from dpjax.frames.private_groups import PrivateGroups
+from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
+from dpjax.statistics.quantiles import level_of
+
+STATISTICS = (
+    *(exact.median, exact.quantile, exact.joint_quantiles, exact.recursive_quantiles, exact.mode),
+    *(exact.maximum, exact.nonnegative_sum, exact.sum, exact.mean),
+)
+
+
+def release(
+    frame: Any,
+    columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]],
+    *,
+    statistic: Callable[..., exact.Release] = exact.median,
+    by: str | Sequence[str] | None = None,
+    groups: Iterable[Any] | PrivateGroups | None = None,
+    neighbors: Neighbors,
+    **options: Any,
+) -> FrameResult:
+    """Release a statistic of columns of a frame, of every group, drawn exactly.
+
+    Args:
+        frame: of pandas, Polars or PyArrow, or a relation of DuckDB; a row is a record of one person.
+        columns: a name, or several; or a mapping from names to options of their own, such as bounds. Each costs its epsilon.
+        statistic: a function of :mod:`dpjax.release`: ``median``, ``quantile`` with ``q=0.9``, ``joint_quantiles`` or
+            ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``, ``sum`` or ``mean``.
+        by: the column of the group, or several.
+        groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not; or
+            :class:`PrivateGroups`.
+        neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
+        options: those of the statistic: ``epsilon``, ``lower``, ``upper``, ``resolution`` and so on, all public.
+
+    Returns:
+        A :class:`FrameResult`. The frame has the columns ``by``, of private groups ``noisy_size``, ``column``, of several
+        quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``released``, ``epsilon`` and ``guarantee``, what this
+        value costs (of several quantiles, all of them together).
+
+    Raises:
+        ImportError: narwhals is not installed.
+        TypeError: no frame, a column that does not hold numbers, or a statistic that is none of :mod:`dpjax.release`.
+        ValueError: columns that are not there, ``groups`` without ``by`` or the other way round, ``by`` under swap, or a bad
+            public parameter. Records never raise.
+
+    Privacy:
+        What ``guarantee`` says, for one row more or less, or replaced. Public: names and dtypes of columns, the groups, and all
+        options; of private groups those that are kept are released. See :func:`dpjax.release.median` for what is not covered.
+
+    References:
+        McSherry (2009), Theorem 4: groups share no record, so all of them cost what one costs.
+
+    >>> import pytest  # narwhals and pandas may not be there
+    >>> _ = pytest.importorskip("narwhals")
+    >>> pandas = pytest.importorskip("pandas")
+    >>> people = pandas.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
+    >>> ages = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
+    >>> found = release(people, "age", by="region", groups=["north", "south", "west"], **ages)
+    >>> found.frame[["region", "released"]].shape
+    (3, 2)
+    >>> print(found.guarantee)
+    1-DP and 1-bounded-range under add_remove neighbors
+    """
+    if statistic not in STATISTICS:
+        there = ", ".join(known.__name__ for known in STATISTICS)
+        raise TypeError(f"statistic must be one of these functions of dpjax.release: {there}; got {statistic!r}.")
+    if (by is None) != (groups is None):
+        raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
+    asked = asked_columns(columns, options)
+    private, named = (groups, None) if isinstance(groups, PrivateGroups) else (None, groups)
+    table = read_frame(frame, asked, by, named, neighbors)
+    grouping, costs, sizes = table.grouping, [], None
+    if private:
+        kept, sizes = private.release(grouping.sizes)
+        grouping = grouping.only(kept)
+        costs.append(private.guarantee)
+    batches = grouping.batches() if neighbors == "add_remove" else [grouping.whole()]
+    values: dict[tuple[str, int], np.ndarray] = {}  # (draws,) or (draws, quantiles)
+    spent: dict[str, Any] = {}  # Guarantee, as no statistic here has a metric
+    for batch in batches:
+        for column, own in asked.items():
+            found = statistic(batch.padded(table.columns[column]), neighbors=neighbors, **own)
+            spent[column] = found.guarantee
+            values |= {(column, group): found.values[:, row] for row, group in enumerate(batch.groups.tolist())}
+    rows: list[dict[str, Any]] = []
+    for column, own in asked.items():
+        known = {"epsilon": spent[column].epsilon, "guarantee": str(spent[column])}
+        for group, label in enumerate(grouping.labels):
+            place = dict(zip(table.by, label, strict=True)) | ({} if sizes is None else {"noisy_size": int(sizes[group])})
+            for entry, value in np.ndenumerate(values[column, group]):
+                draw = {"draw": entry[0] + 1} if len(values[column, group]) > 1 else {}
+                level = {"quantile": float(level_of(own["qs"][entry[1]]))} if entry[1:] else {}
+                rows.append(place | {"column": column} | level | draw | {"released": float(value)} | known)
+    several = ["quantile"] * any("qs" in own for own in asked.values())
+    draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
+    names = [*table.by, *["noisy_size"] * (sizes is not None), "column", *several, *draws, "released", "epsilon", "guarantee"]
+    return FrameResult(table.frame_of(rows, names), total_of([*costs, *spent.values()]))

@@ -1,0 +1,174 @@
+"""Frames of any kind as arrays, and results as a frame of the same kind, by narwhals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting import Composition, Guarantee
+from dpjax.frames.grouping import Grouping, codes_of, natural_order
+from dpjax.release.grid import as_floats
+
+_CHUNK = 2**20  # labels that are Python objects at a time
+
+
+class FrameResult(NamedTuple):
+    """What came of a frame.
+
+    Attributes:
+        frame: of the kind that was given, a row for each group, column, epsilon and quantile.
+        guarantee: what all of it costs together.
+    """
+
+    frame: Any
+    guarantee: Guarantee | Composition
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a frame that are asked for.
+
+    Attributes:
+        columns: float64 ``(n,)`` each, NaN where a value is missing.
+        by: the names of the columns of groups.
+        grouping: which group each row is in; one group of all without ``by``.
+        kind: what made it, by narwhals, to make another: the module, the backend, and whether it was lazy.
+    """
+
+    columns: dict[str, np.ndarray]
+    by: tuple[str, ...]
+    grouping: Grouping
+    kind: tuple[ModuleType, Any, bool]
+
+    def frame_of(self, rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Any:
+        """Return a frame of the kind of the one that was read, with these columns."""
+        narwhals, kind, lazy = self.kind
+        duckdb = str(kind) == "duckdb"
+        made = narwhals.from_dict({name: [row.get(name) for row in rows] for name in names}, backend="pyarrow" if duckdb else kind)
+        return narwhals.to_native(made.lazy("duckdb" if duckdb else None) if lazy else made)
+
+
+def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]], shared: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of each column: those of its own over the shared ones.
+
+    Raises:
+        ValueError: no column, or one twice.
+    """
+    if isinstance(columns, Mapping):
+        return {name: shared | dict(own) for name, own in columns.items()}
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"columns must be one or more different names, got {columns!r}.")
+    return {name: dict(shared) for name in names}
+
+
+def read_frame(
+    frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | None, neighbors: str
+) -> Table:
+    """Read columns of numbers, and the groups.
+
+    Args:
+        frame: of pandas, Polars or PyArrow, or a relation of DuckDB.
+        columns: names.
+        by: the names of the columns of groups, or None.
+        groups: their labels (of several columns as tuples), or None for all that the frame has, in order.
+        neighbors: the relation.
+
+    Raises:
+        ImportError: narwhals is not installed.
+        TypeError: no frame, or a column that does not hold numbers.
+        ValueError: columns that are not there, labels that do not fit ``by``, or ``by`` under swap.
+    """
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    keys = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    if keys and neighbors == "swap":
+        raise ValueError("by needs neighbors='add_remove': a replaced record can move from one group to another.")
+    narwhals = _narwhals()
+    try:
+        known = narwhals.from_native(frame)
+    except TypeError as error:
+        raise TypeError(f"frame must be of pandas, Polars or PyArrow, or a DuckDB relation, got {type(frame).__name__}.") from error
+    names, there = tuple(columns), known.collect_schema()
+    missing = [name for name in (*names, *keys) if name not in there]
+    if missing:
+        raise ValueError(f"the frame has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}.")
+    lazy = isinstance(known, narwhals.LazyFrame)
+    kind = narwhals, known.implementation, lazy
+    known = known.select(*dict.fromkeys((*names, *keys)))
+    known = known.collect() if lazy else known
+    numbers = {name: _numbers(known[name], name) for name in names}
+    return Table(numbers, keys, _grouping(known, keys, groups), kind)
+
+
+def total_of(costs: Sequence[Guarantee]) -> Guarantee | Composition:
+    """Return what mechanisms on the same records cost together."""
+    total: Guarantee | Composition = costs[0]
+    for cost in costs[1:]:
+        total = total + cost
+    return total
+
+
+def _narwhals() -> ModuleType:
+    try:
+        import narwhals
+    except ImportError as error:
+        raise ImportError("dpjax.frames needs narwhals: pip install 'dpjax[frames]'.") from error
+    return narwhals
+
+
+def _numbers(series: Any, name: str) -> np.ndarray:
+    kind = series.dtype
+    if not (kind.is_numeric() or str(kind) == "Boolean"):
+        raise TypeError(f"column {name!r} must have a dtype of numbers: convert it before.")
+    return as_floats(series.to_numpy())
+
+
+def _grouping(known: Any, keys: tuple[str, ...], groups: Iterable[Any] | None) -> Grouping:
+    if not keys:
+        if groups is not None:
+            raise ValueError("groups need by, the column that they are in.")
+        return Grouping(np.zeros(len(known), np.int32), [()])
+    index: dict[Any, int] = {}
+    for label in groups or ():
+        one = tuple(label) if len(keys) > 1 and isinstance(label, tuple | list) else (label,)
+        if len(one) != len(keys):
+            raise ValueError(f"a group by {', '.join(keys)} must have {len(keys)} labels, got {label!r}.")
+        for part, key in zip(one, keys, strict=True):
+            if isinstance(part, str) and known[key].dtype.is_numeric():
+                raise ValueError(f"column {key!r} holds numbers, so no group is {part!r}.")
+        one = tuple(str(part) if _is_mixed(known[key]) else part for part, key in zip(one, keys, strict=True))
+        name = one if len(keys) > 1 else one[0]
+        if name in index:
+            raise ValueError(f"groups name {label!r} twice.")
+        index[name] = len(index)
+    parts = []
+    for start in range(0, len(known), _CHUNK):
+        cells = [_labels(known[key][start : start + _CHUNK]) for key in keys]
+        parts.append(codes_of(list(zip(*cells, strict=True)) if len(keys) > 1 else cells[0], index, grow=groups is None))
+    labels = list(index) if len(keys) > 1 else [(name,) for name in index]
+    found = Grouping(np.concatenate([np.zeros(0, np.int32), *parts]), labels)
+    if groups is not None:
+        return found
+    named = [k for k, label in enumerate(found.labels) if not any(_is_missing(part) for part in label)]
+    return found.only(np.array(sorted(named, key=lambda k: [natural_order(part) for part in found.labels[k]]), np.int64))
+
+
+def _labels(series: Any) -> list[Any]:
+    """As Python objects that compare by their value; those of mixed kinds become text."""
+    if series.dtype.is_float():
+        return list((series.to_numpy() + 0.0).tolist())  # there is one zero
+    found: list[Any] = series.to_list()
+    return [None if _is_missing(label) else str(label) for label in found] if _is_mixed(series) else found
+
+
+def _is_mixed(series: Any) -> bool:
+    return str(series.dtype) == "Object"
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label != label

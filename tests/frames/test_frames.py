@@ -1,0 +1,243 @@
+"""Frames of every kind in and out, against arrays; what one row more can change; and what is refused."""
+
+from collections import Counter
+
+import jax
+import numpy as np
+import pytest
+
+import dpjax
+from dpjax import frames, release
+from dpjax.frames.grouping import Grouping
+from dpjax.frames.tables import read_frame
+
+narwhals = pytest.importorskip("narwhals")
+pandas = pytest.importorskip("pandas")
+
+REGIONS = ["north", "south", "north", None, "south", "north", "east"]
+AGES = [34.0, 51.0, 34.0, 9.0, None, 34.0, 70.0]
+BOUNDS = {"lower": 0, "upper": 120, "resolution": 1, "neighbors": "add_remove"}
+CERTAIN = BOUNDS | {"epsilon": 64.0}
+
+
+def many(values):
+    return [value for value in values for _ in range(8)]
+
+
+def from_pandas(**columns):
+    return pandas.DataFrame(columns)
+
+
+def from_nullable_pandas(**columns):
+    ages = pandas.array([None if age is None else int(age) for age in columns["age"]], dtype="Int64")
+    return pandas.DataFrame({"region": pandas.Categorical(columns["region"]), "age": ages})
+
+
+def from_polars(**columns):
+    return pytest.importorskip("polars").DataFrame(columns)
+
+
+def from_lazy_polars(**columns):
+    return pytest.importorskip("polars").LazyFrame(columns)
+
+
+def from_pyarrow(**columns):
+    return pytest.importorskip("pyarrow").table(columns)
+
+
+def from_duckdb(**columns):
+    table = from_pyarrow(**columns)
+    return pytest.importorskip("duckdb").from_arrow(table)
+
+
+KINDS = [from_pandas, from_nullable_pandas, from_polars, from_lazy_polars, from_pyarrow, from_duckdb]
+
+
+def rows_of(frame):
+    known = narwhals.from_native(frame)
+    return (known.collect() if isinstance(known, narwhals.LazyFrame) else known).rows(named=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_frame_of_the_same_kind_comes_back(kind):
+    people = kind(region=many(REGIONS), age=many(AGES))
+    found = frames.release(people, "age", by="region", groups=["south", "north"], **CERTAIN)
+    assert type(found.frame) is type(people)
+    promise = "64-DP and 64-bounded-range under add_remove neighbors"
+    common = {"column": "age", "epsilon": 64.0, "guarantee": promise}
+    assert rows_of(found.frame) == [
+        {"region": "south", "released": 51.0} | common,
+        {"region": "north", "released": 34.0} | common,
+    ]
+    assert str(found.guarantee) == promise
+    simulated = rows_of(frames.simulate(jax.random.key(0), people, "age", by="region", **CERTAIN).frame)
+    seen = [(row["region"], row["records"], row["missing"], row["value"], row["simulated"]) for row in simulated]
+    assert seen == [("east", 8, 0, 70.0, 70.0), ("north", 24, 0, 34.0, 34.0), ("south", 16, 8, 51.0, 51.0)]
+
+
+def test_several_columns_groups_and_options_of_their_own():
+    people = from_pandas(region=many("abab"), sex=many([1, 1, 2, 2]), x=many([1.0, 2, 3, 4]), y=many([10.0, 20, 30, 40]))
+    columns = {"x": {"upper": 120, "resolution": 1}, "y": {"upper": 240, "resolution": 10, "epsilon": 32.0}}
+    options = {"lower": 0, "epsilon": 64.0, "neighbors": "add_remove"}
+    found = frames.release(people, columns, by=["sex", "region"], groups=[(2, "b"), (1, "a")], **options)
+    rows = [(row["sex"], row["region"], row["column"], row["released"], row["epsilon"]) for row in rows_of(found.frame)]
+    assert rows == [(2, "b", "x", 4.0, 64.0), (1, "a", "x", 1.0, 64.0), (2, "b", "y", 40.0, 32.0), (1, "a", "y", 10.0, 32.0)]
+    assert found.guarantee.epsilon == 96.0
+
+
+@pytest.mark.slow
+def test_a_simulation_has_the_numbers_of_the_arrays():
+    rng = np.random.default_rng(0)
+    groups = {name: rng.uniform(0, 100, size) for name, size in (("b", 40), ("a", 7), ("c", 64))}
+    people = from_pandas(g=np.repeat(list(groups), [len(x) for x in groups.values()]), x=np.concatenate([*groups.values()]))
+    options = {"lower": 0, "upper": 100, "neighbors": "add_remove"}
+    found = frames.simulate(jax.random.key(1), people, "x", by="g", epsilon=[0.5, 2.0], **options)
+    rows = rows_of(found.frame)
+    assert [(row["g"], row["epsilon"]) for row in rows] == [(g, e) for g in "abc" for e in (0.5, 2.0)]
+    padded = np.stack([np.pad(groups[g], (0, 64 - len(groups[g])), constant_values=np.nan) for g in "abc"])
+    profile = dpjax.median(padded, **options)
+    exact = dpjax.piecewise_laplace(profile, np.array([[0.5], [2.0]]))
+    bars = [exact.mean_abs_error(profile.value), *exact.interval(0.95)]
+    for name, bar in zip(("mean_abs_error", "lower95", "upper95"), bars, strict=True):
+        np.testing.assert_allclose([row[name] for row in rows], np.asarray(bar).T.ravel(), rtol=1e-5)
+    for row in rows:
+        assert row["value"] == pytest.approx(np.median(groups[row["g"]]), rel=1e-6)
+        assert 0 <= row["simulated"] <= 100
+    assert found.guarantee.epsilon == 2.5
+    again = frames.simulate(jax.random.key(1), people, "x", by="g", epsilon=[0.5, 2.0], **options)
+    assert rows_of(again.frame) == rows
+    other = frames.simulate(jax.random.key(2), people, "x", by="g", epsilon=[0.5, 2.0], **options)
+    assert rows_of(other.frame) != rows
+
+
+def test_several_quantiles_under_one_epsilon_and_several_draws():
+    people = from_pandas(x=np.arange(101.0))
+    options = {"lower": 0, "upper": 200, "resolution": 1, "neighbors": "swap"}
+    found = frames.release(people, "x", statistic=release.joint_quantiles, qs=[0.25, "1/2"], epsilon=60.0, draws=2, **options)
+    rows = [(row["quantile"], row["draw"], row["released"]) for row in rows_of(found.frame)]
+    assert rows == [(0.25, 1, 25.0), (0.5, 1, 50.0), (0.25, 2, 25.0), (0.5, 2, 50.0)]
+    assert found.guarantee.epsilon == 120.0
+
+
+@pytest.mark.slow
+def test_simulated_quantiles_have_the_bars_of_their_marginals():
+    people = from_pandas(x=np.arange(40.0))
+    options = {"lower": 0, "upper": 200, "neighbors": "add_remove"}
+    found = frames.simulate(
+        jax.random.key(0), people, "x", statistic=dpjax.quantiles, qs=[0.25, 0.5], epsilon=[1.0, 4.0], **options
+    )
+    rows = rows_of(found.frame)
+    asked = dpjax.quantiles(np.pad(np.arange(40.0), (0, 24), constant_values=np.nan), [0.25, 0.5], **options)
+    for i, epsilon in enumerate((1.0, 4.0)):
+        exact = dpjax.joint_quantiles(asked, epsilon).marginals().mean_abs_error(asked.value)
+        part = rows[2 * i : 2 * i + 2]
+        assert [(row["quantile"], row["value"], row["epsilon"]) for row in part] == [(0.25, 9.75, epsilon), (0.5, 19.5, epsilon)]
+        np.testing.assert_allclose([row["mean_abs_error"] for row in part], exact, rtol=1e-3)
+    assert found.guarantee.epsilon == 5.0  # all quantiles cost one epsilon
+
+
+@pytest.mark.parametrize("sizes", [[0], [1, 0, 7], [64] * 5, [3, 100, 5000], list(range(600)), [600_000, 5, 70, 2000]])
+def test_every_record_is_in_its_group_once_and_shapes_are_few(sizes):
+    rng = np.random.default_rng(len(sizes))
+    codes = rng.permutation(np.concatenate([np.repeat(np.arange(len(sizes)), sizes), np.full(9, -1)])).astype(np.int32)
+    grouping = Grouping(codes, list(range(len(sizes))))
+    np.testing.assert_array_equal(grouping.sizes, sizes)
+    number, shapes, seen = np.arange(codes.size, dtype=float), set(), []
+    for batch in grouping.batches():
+        padded = batch.padded(number)
+        shapes.add(padded.shape)
+        assert all(side & (side - 1) == 0 for side in padded.shape)
+        for row, group in enumerate(batch.groups):
+            seen.append(group)
+            members = padded[row][~np.isnan(padded[row])]
+            assert len(members) == batch.sizes[row] == sizes[group]
+            np.testing.assert_array_equal(np.sort(members), np.flatnonzero(codes == group))
+        assert np.all(np.isnan(padded[len(batch.groups) :]))
+    assert sorted(seen) == list(range(len(sizes)))
+    assert len(shapes) <= 3
+    assert sum(a * b for a, b in shapes) <= 2 * 2**22
+
+
+NASTY = [("north", None), (None, 3.0), ("north", float("nan")), ("north", float("inf")), ("", -1e300), ("east", 5.0), (7, 2.0)]
+
+
+@pytest.mark.parametrize("row", NASTY)
+@pytest.mark.parametrize("named", [["north", "south"], None])
+def test_one_row_more_adds_one_record_to_one_group(row, named):
+    def records(rows):
+        table = read_frame(
+            from_pandas(region=[r for r, _ in rows], age=[a for _, a in rows]), ["age"], "region", named, "add_remove"
+        )
+        batches = [(batch, batch.padded(table.columns["age"])) for batch in table.grouping.batches()]
+        return {
+            table.grouping.labels[group]: Counter(str(value) for value in padded[i, : batch.sizes[i]])
+            for batch, padded in batches
+            for i, group in enumerate(batch.groups)
+        }
+
+    people = [("north", 1.0), ("south", 2.0), ("north", 3.0), ("south", None)]
+    before = records(people)
+    for place in range(len(people) + 1):
+        after = records([*people[:place], row, *people[place:]])
+        assert set(before) <= set(after)
+        more = [after[group] - before.get(group, Counter()) for group in after]
+        assert all(not before[group] - after[group] for group in before)
+        assert sum(count for part in more for count in part.values()) <= 1
+
+
+@pytest.mark.parametrize("statistic", [dpjax.median, dpjax.mean, dpjax.quantiles, release.median, release.sum])
+@pytest.mark.parametrize("kind", [from_pandas, from_polars, from_pyarrow])
+def test_a_frame_is_refused_where_an_array_belongs(kind, statistic):
+    asked = {"qs": [0.5]} if statistic is dpjax.quantiles else {}
+    asked |= {"epsilon": 1.0, "resolution": 1} if "release" in statistic.__module__ else {}
+    with pytest.raises(TypeError, match=r"whose rows would be taken for datasets: give one of its columns.*dpjax\.frames"):
+        statistic(kind(a=[1.0, 2.0], b=[3.0, 4.0]), lower=0, upper=9, neighbors="swap", **asked)
+
+
+PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"columns": "height"}, "no column 'height'; its columns are region, age, code"),
+        ({"columns": ["age", "age"]}, "different names"),
+        ({"columns": "region"}, "column 'region' must have a dtype of numbers"),
+        ({"by": "state"}, "no column 'state'"),
+        ({"groups": None}, "by and groups go together"),
+        ({"groups": ["a", "a"]}, "'a' twice"),
+        ({"by": ["region", "code"]}, "must have 2 labels, got 'a'"),
+        ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
+        ({"neighbors": "swap"}, "by needs neighbors='add_remove'"),
+        ({"statistic": dpjax.median}, "statistic must be one of these functions of dpjax.release: median, quantile"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"lower": 0.5}, "multiple"),
+        ({"frame": [[1.0]]}, "frame must be of pandas, Polars or PyArrow, or a DuckDB relation, got list"),
+    ],
+)
+def test_mistakes_name_what_is_wrong(changes, message):
+    asked = (
+        {"frame": from_pandas(**PEOPLE), "columns": "age", "by": "region", "groups": ["a"]} | BOUNDS | {"epsilon": 1.0} | changes
+    )
+    with pytest.raises((TypeError, ValueError), match=message):
+        frames.release(asked.pop("frame"), asked.pop("columns"), **asked)
+
+
+def test_mistakes_in_a_simulation_are_found_before_anything_is_drawn():
+    people, key = from_pandas(**PEOPLE), jax.random.key(0)
+    for changes, message in (
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"upper": -1}, "lower must be below upper"),
+        ({"resolution": 7}, "multiple"),
+        ({"groups": ["a"]}, "groups need by"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            frames.simulate(key, people, "age", **(BOUNDS | {"epsilon": 1.0} | changes))
+    with pytest.raises(TypeError, match="epsilon is missing"):
+        frames.simulate(key, people, "age", **BOUNDS)
+
+
+def test_without_narwhals_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "narwhals", None)
+    with pytest.raises(ImportError, match=r"pip install 'dpjax\[frames\]'"):
+        frames.release(from_pandas(**PEOPLE), "age", **CERTAIN)

@@ -1,0 +1,83 @@
+"""Groups by a threshold on noisy sizes: its exact (epsilon, delta), what is kept, and that nothing else is seen."""
+
+from itertools import pairwise
+from math import exp, tanh
+
+import numpy as np
+import pytest
+
+from dpjax import frames
+from dpjax.frames import PrivateGroups
+from tests.support.statistics import assert_counts_follow, assert_counts_rejected
+
+PUBLIC = [(1.0, 1e-6), (0.1, 1e-4), (3.0, 0.01), (0.5, 0.9), (20.0, 1e-9)]
+
+
+def outcomes(size, epsilon, threshold, most):
+    """The probability of "not kept", then of each noisy size from the threshold on; the last one is the rest."""
+    if size == 0:
+        return np.array([1.0, *[0.0] * (most - threshold + 1)])
+    noisy = np.arange(threshold, most)
+    mass = tanh(epsilon / 2) * np.exp(-epsilon * abs(noisy - size))
+    rest = exp(-epsilon * (most - size)) / (1 + exp(-epsilon))
+    return np.array([1 - mass.sum() - rest, *mass, rest])
+
+
+def worst_delta(epsilon, threshold):
+    """The largest hockey-stick divergence of sizes n and n + 1, both ways."""
+    most = threshold + 40
+    rows = [outcomes(size, epsilon, threshold, most) for size in range(threshold + 20)]
+    pairs = [pair for a, b in pairwise(rows) for pair in ((a, b), (b, a))]
+    return max(np.sum(np.maximum(p - exp(epsilon) * q, 0)) for p, q in pairs)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), PUBLIC)
+def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
+    groups = PrivateGroups(epsilon, delta)
+    found = worst_delta(epsilon, groups.threshold)
+    assert found == pytest.approx(groups.guarantee.delta, rel=1e-9, abs=1e-14)
+    assert groups.guarantee.delta <= delta
+    assert groups.guarantee.epsilon == epsilon
+    if groups.threshold > 1:  # a lower threshold would not do, and neither would half the noise
+        assert worst_delta(epsilon, groups.threshold - 1) > delta
+        p, q = (outcomes(groups.threshold - less, 2 * epsilon, groups.threshold, groups.threshold + 40) for less in (0, 1))
+        assert np.sum(np.maximum(p - exp(epsilon) * q, 0)) > delta
+
+
+def test_the_probability_to_be_kept_is_that_of_the_noise():
+    groups = PrivateGroups(0.7, 1e-3)
+    sizes = np.arange(1, 25)
+    exact = [1 - outcomes(size, 0.7, groups.threshold, groups.threshold + 60)[0] for size in sizes]
+    np.testing.assert_allclose(groups.probability_kept(sizes), exact, rtol=1e-9)
+
+
+def test_groups_are_kept_as_often_as_they_should_be():
+    groups, size = PrivateGroups(0.7, 1e-3), 8
+    kept, noisy = groups.release(np.full(20_000, size))
+    assert np.all(noisy >= groups.threshold)
+    counts = np.bincount(np.minimum(noisy, groups.threshold + 10) - groups.threshold, minlength=11)
+    counts = np.array([20_000 - kept.size, *counts])
+    assert_counts_follow(counts, outcomes(size, 0.7, groups.threshold, groups.threshold + 10))
+    assert_counts_rejected(counts, outcomes(size, 0.85, groups.threshold, groups.threshold + 10))
+
+
+def test_groups_that_are_not_kept_leave_no_trace():
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("narwhals")
+    regions = ["big"] * 60 + ["rare secret"] + [None] * 60
+    people = pandas.DataFrame({"region": pandas.Categorical(regions), "age": [34.0] * 121})
+    options = {"lower": 0, "upper": 120, "resolution": 1, "neighbors": "add_remove"}
+    found = frames.release(people, "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options)
+    assert found.frame[["region", "released"]].to_numpy().tolist() == [["big", 34.0]]
+    assert abs(found.frame["noisy_size"][0] - 60) < 40
+    assert found.frame["region"].dtype != people["region"].dtype  # whose categories are all that there are
+    assert (found.guarantee.epsilon, found.guarantee.delta) == (66.0, PrivateGroups(2.0, 1e-12).guarantee.delta)
+    none = frames.release(people[60:], "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options)
+    assert none.frame.shape == (0, 6)
+    assert none.guarantee == found.guarantee
+
+
+def test_bad_public_numbers():
+    for epsilon, delta in ((0.0, 0.1), (100.0, 0.1), (1.0, 0.0), (1.0, 1.0), (1.0, float("nan"))):
+        with pytest.raises(ValueError, match=r"epsilon|delta"):
+            PrivateGroups(epsilon, delta)
