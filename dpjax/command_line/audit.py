@@ -28,7 +28,8 @@ from dpjax.command_line.audited import (
     budgets,
     family_of,
 )
-from dpjax.command_line.text import UserError, aligned, as_json, promised, versions, versions_line, words_of, wrapped
+from dpjax.command_line.errors import UserError
+from dpjax.command_line.text import aligned, as_json, promised, versions, versions_line, words_of, wrapped
 from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.metric_privacy import MetricGuarantee
 from dpjax.numerics.batching import broadcast_rows

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.accounting import Guarantee
+from dpjax.command_line.errors import UserError
 from dpjax.command_line.estimate import bounds_of, distribution_of, guarantee_of
 from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.table import LARGEST
-from dpjax.command_line.text import SIMULATION, UserError, aligned, as_json, promised, versions, versions_line, words_of, wrapped
+from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped
 from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import median

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal
+from itertools import product
+from math import lcm
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,18 +20,20 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting import Guarantee
+from dpjax.command_line.errors import UserError
 from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.programs import run_kept
-from dpjax.command_line.table import LARGEST, Table, read_table
-from dpjax.command_line.text import SIMULATION, UserError, aligned, as_json, promised, total_epsilon, versions, words_of, wrapped
+from dpjax.command_line.table import LARGEST, read_table, source_of
+from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, report, rounded_up, versions, words_of, wrapped
 from dpjax.distributions import PiecewiseExponential, Rounded
-from dpjax.mechanisms import inverse_sensitivity, laplace, piecewise_laplace
+from dpjax.mechanisms import inverse_sensitivity, joint_quantiles, laplace, piecewise_laplace
 from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity import SensitivityProfile
-from dpjax.statistics import quantile
+from dpjax.statistics import quantile, quantiles
 
 TIED_SHARE = 0.1  # from this share of the records on, a row says that its statistic is tied
-_LEAST = 64  # places for records; twice as many where they do not do, so that few programs serve all sizes
+JOINT = "joint_quantiles"  # of several quantiles together
+_LEVELS = 2**22  # from so many changes on, a profile is the bound: their weight is below e^(-2^21 epsilon)
 
 
 def distribution_of(
@@ -47,12 +51,14 @@ def distribution_of(
     return piecewise_laplace.piecewise_laplace(profile, epsilon)
 
 
-def guarantee_of(mechanism: str, profile: SensitivityProfile, epsilon: float) -> Guarantee:
+def guarantee_of(mechanism: str, profile: Any, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
     if mechanism == "laplace":
         return laplace.guarantee(profile, epsilon, bounded=True)
     if mechanism == "inverse_sensitivity":
         return inverse_sensitivity.guarantee(profile, epsilon)
+    if mechanism == JOINT:
+        return joint_quantiles.guarantee(profile, epsilon)
     return piecewise_laplace.guarantee(profile, epsilon)
 
 
@@ -61,25 +67,31 @@ class Row:
     """One distribution: a column, a group (None without grouping), a mechanism and an epsilon.
 
     Attributes:
-        n: records in the group, with or without a value.
-        missing: how many of them have none.
+        quantile: which one.
+        present: records of the group that have a value.
+        missing: records of the group that have none.
+        infinite: how many of the present ones are; they count as the bounds.
+        value: the statistic itself.
         draws: float ``(draws,)``.
         mean_abs_error: E|draw - statistic|, exact.
         measured_error: the mean of |draw - statistic| over ``draws``.
         interval95: the exact central interval that holds 95 % of the draws.
         tied_share: share of the records that equal the statistic.
         tied: whether that share is large enough to spoil the distribution.
-        guarantee: of one draw.
+        guarantee: of one draw, for several quantiles of all of them together.
     """
 
     column: str
     group: str | None
-    n: int
+    quantile: Fraction
+    present: int
     missing: int
+    infinite: int
     mechanism: str
     epsilon: float
     lower: float
     upper: float
+    value: np.floating
     draws: np.ndarray
     mean_abs_error: np.floating
     measured_error: float
@@ -94,31 +106,47 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     for column in asked.column or ():
         if asked.column.count(column) > 1:
             raise UserError(f"--column names {column!r} twice.")
-    table = read_table(asked.file, columns=asked.column, by=asked.by, delimiter=asked.delimiter, header=not asked.no_header)
-    asked.quantile = asked.quantile if asked.command == "quantile" else Fraction(1, 2)
-    asked.mechanism, asked.epsilon = list(dict.fromkeys(asked.mechanism)), list(dict.fromkeys(asked.epsilon))
-    asked.definition = asked.definition or ("linear" if asked.resolution is None else "lower")
-    asked.seed = secrets.randbits(32) if asked.seed is None else asked.seed
-    bounds = bounds_of(asked.lower, asked.upper, table.columns)
-    groups, sweep = len(table.groups), len(asked.epsilon)
-    total = len(table.columns) * groups * len(asked.mechanism) * sweep
+    _complete(asked)
+    table = read_table(source_of(asked), columns=asked.column, by=asked.by)
+    bounds = bounds_of(asked.lower, asked.upper, list(table.columns))
+    groups, sweep = len(table.grouping.labels), len(asked.epsilon)
+    total = len(bounds) * groups * len(asked.mechanism) * sweep * len(asked.quantile)
     if asked.draws * total > LARGEST:
         raise UserError(f"{asked.draws} draws for each of {total} rows are too many: at most {LARGEST} in all.")
-    if groups * table.records.shape[-1] * sweep > LARGEST:
+    if sweep > 1 and table.grouping.codes.size * sweep > LARGEST:
         raise UserError(f"{sweep} epsilons are too many for a table of this size: give fewer at a time.")
     try:
         dtype = jnp.result_type(float)
         for pair in bounds if asked.resolution is not None else ():
-            refined = 1 if asked.definition == "lower" else asked.quantile.denominator
+            refined = 1 if asked.definition == "lower" else lcm(*(q.denominator for q in asked.quantile))
             checks.resolution(asked.resolution, pair, most_multiples(dtype) // refined)
         # Under a trace, public numbers are checked and nothing is computed.
         jax.eval_shape(
             lambda: [checks.bounds(*pair, dtype) for pair in bounds] + [checks.positive("epsilon", asked.epsilon, dtype)]
         )
-        rows = [row for column in range(len(table.columns)) for row in _rows_of_column(table, column, *bounds[column], asked)]
+        rows: dict[tuple[int, int], list[Row]] = {}
+        for number, batch in enumerate(table.grouping.batches()):
+            for place, (column, values) in enumerate(table.columns.items()):
+                answers = _answers(batch.padded(values), batch.sizes, place + number * len(bounds), *bounds[place], asked)
+                for row, group in enumerate(batch.groups.tolist()):
+                    label = ", ".join(table.grouping.labels[group]) if asked.by else None
+                    rows[place, group] = list(_rows(answers, row, column, label, *bounds[place], asked))
     except ValueError as error:  # the library speaks of public parameters only: data never raises
         raise UserError(str(error)) from error
-    return (_json(rows, asked) if asked.json else _text(rows, asked)), 0
+    ordered = [row for place in range(len(bounds)) for group in range(groups) for row in rows[place, group]]
+    return report(asked, ordered, _json, _text, _record), 0
+
+
+def _complete(asked: argparse.Namespace) -> None:
+    """Fill in what was not asked, and refuse what does not fit."""
+    asked.quantile = sorted(set(asked.quantile)) if asked.command == "quantile" else [Fraction(1, 2)]
+    asked.mechanism, asked.epsilon = list(dict.fromkeys(asked.mechanism)), list(dict.fromkeys(asked.epsilon))
+    if len(asked.quantile) > 1:
+        if asked.mechanism != [MECHANISMS[0]] or asked.definition:
+            raise UserError("several quantiles are drawn together, by joint quantiles: without --mechanism and --definition.")
+        asked.mechanism = [JOINT]
+    asked.definition = asked.definition or ("linear" if asked.resolution is None else "lower")
+    asked.seed = secrets.randbits(32) if asked.seed is None else asked.seed
 
 
 def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) -> list[tuple[float, float]]:
@@ -133,70 +161,96 @@ def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) ->
     return bounds
 
 
-def _rows_of_column(table: Table, column: int, lower: float, upper: float, asked: argparse.Namespace) -> Iterator[Row]:
-    # Clamped in float64, so that no record overflows in float32. NaN stays.
-    records = np.clip(table.records[column], lower, upper)
-    answers = {name: _answer(name, records, table.count, column, lower, upper, asked) for name in asked.mechanism}
-    profile, value = next(iter(answers.values()))[:2]
+class _Answers(NamedTuple):
+    """Of one column and the groups of a batch: what is the same for all mechanisms, and what each of them found.
+
+    Attributes:
+        counts: how many records are present, missing and infinite, and the share and the number of those that are tied, each
+            ``(groups,)``, the last two ``(groups, quantiles)``.
+        profile: of one row or more, for the guarantee.
+        found: by mechanism: values ``(groups, quantiles)``, draws ``(draws, epsilons, groups, quantiles)``, and without the axis of
+            draws errors and both ends of intervals.
+    """
+
+    counts: tuple[np.ndarray, ...]
+    profile: Any
+    found: dict[str, list[np.ndarray]]
+
+
+def _answers(
+    records: np.ndarray, count: np.ndarray, stream: int, lower: float, upper: float, asked: argparse.Namespace
+) -> _Answers:
+    missing = count - np.sum(~np.isnan(records), axis=-1)
+    infinite = np.sum(np.isinf(records), axis=-1)
+    records = np.clip(records, lower, upper, out=records)  # in float64: no record overflows in float32. NaN stays.
+    found = {name: _answer(name, records, count, stream, lower, upper, asked) for name in asked.mechanism}
+    profile, value = next(iter(found.values()))[:2]
     if asked.resolution is not None:
         records = np.rint(records * asked.resolution.denominator / asked.resolution.numerator)
         records = records * asked.resolution.numerator / asked.resolution.denominator
-    share, number = _ties(records, table.count, value, lower if asked.neighbors == "swap" else None)
-    missing = table.missing[column]
-    for group, label in enumerate(table.groups):
-        for mechanism, (_, _, draws, exact, low, high) in answers.items():
-            spoiled = asked.resolution is None and share[group] >= TIED_SHARE and number[group] > 1
-            for i, epsilon in enumerate(asked.epsilon):
-                distance = np.abs(draws[:, i, group] - value[group])
-                yield Row(
-                    column=table.columns[column],
-                    group=label,
-                    n=int(table.count[group]),
-                    missing=int(missing[group]),
-                    mechanism=mechanism,
-                    epsilon=epsilon,
-                    lower=lower,
-                    upper=upper,
-                    draws=draws[:, i, group],
-                    mean_abs_error=exact[i, group],
-                    measured_error=float(np.mean(distance, dtype=np.float64)),
-                    interval95=(low[i, group], high[i, group]),
-                    tied_share=float(share[group]),
-                    tied=bool(spoiled) and mechanism != "laplace",
-                    guarantee=guarantee_of(mechanism, profile, epsilon),
-                )
+    tied = _ties(records, count, value, lower if asked.neighbors == "swap" else None)
+    return _Answers((count - missing, missing, infinite, *tied), profile, {name: answer[1:] for name, answer in found.items()})
+
+
+def _rows(
+    answers: _Answers, group: int, column: str, label: str | None, lower: float, upper: float, asked: argparse.Namespace
+) -> Iterator[Row]:
+    present, missing, infinite, share, number = (part[group] for part in answers.counts)
+    for mechanism, (value, draws, exact, low, high) in answers.found.items():
+        for (i, epsilon), (k, q) in product(enumerate(asked.epsilon), enumerate(asked.quantile)):
+            at = i, group, k
+            spoiled = asked.resolution is None and share[k] >= TIED_SHARE and number[k] > 1
+            yield Row(
+                column=column,
+                group=label,
+                quantile=q,
+                present=int(present),
+                missing=int(missing),
+                infinite=int(infinite),
+                mechanism=mechanism,
+                epsilon=epsilon,
+                lower=lower,
+                upper=upper,
+                value=value[group, k],
+                draws=draws[:, *at],
+                mean_abs_error=exact[at],
+                measured_error=float(np.mean(np.abs(draws[:, *at] - value[group, k]), dtype=np.float64)),
+                interval95=(low[at], high[at]),
+                tied_share=float(share[k]),
+                tied=bool(spoiled) and mechanism != "laplace",
+                guarantee=guarantee_of(mechanism, answers.profile, epsilon),
+            )
 
 
 def _answer(
-    mechanism: str, records: np.ndarray, count: np.ndarray, column: int, lower: float, upper: float, asked: argparse.Namespace
-) -> tuple[Any, ...]:
-    """The profile of every group, its value, draws ``(draws, epsilons, groups)``; then errors and both ends of intervals."""
-    n = records.shape[-1]
-    places = max(_LEAST, 2 ** (n - 1).bit_length())
-    if asked.quantile.denominator * (places + 2) < 2**31:  # otherwise its ranks would not be exact
-        records = np.pad(records, [(0, 0), (0, places - n)], constant_values=np.nan)
+    mechanism: str, records: np.ndarray, count: np.ndarray, stream: int, lower: float, upper: float, asked: argparse.Namespace
+) -> list[Any]:
+    """The profile of every group; then, with an axis of quantiles, what :class:`_Answers` says."""
     numbers = {
         "seed": np.uint32(asked.seed),
-        "column": np.uint32(column),
+        "stream": np.uint32(stream),
         # A mechanism's key goes by its own number: its draws are the same whichever others are asked for.
-        "number": np.uint32(MECHANISMS.index(mechanism)),
+        "number": np.uint32(MECHANISMS.index(mechanism) if mechanism in MECHANISMS else len(MECHANISMS)),
         "lower": jnp.result_type(float).type(lower),
         "upper": jnp.result_type(float).type(upper),
         "epsilon": np.array(asked.epsilon)[:, None],
     }
-    options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")} | {"q": asked.quantile}
-    profile, *found = run_kept(asked.programs, _program, records, count, numbers, mechanism=mechanism, **options)
-    return profile, *map(np.asarray, found)
+    options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")}
+    records = records.astype(numbers["lower"].dtype)
+    profile, *found = run_kept(
+        asked.programs, _program, records, count, numbers, mechanism=mechanism, qs=tuple(asked.quantile), **options
+    )
+    return [profile, *(np.asarray(part) if mechanism == JOINT else np.asarray(part)[..., None] for part in found)]
 
 
-@partial(jax.jit, static_argnames=("mechanism", "q", "neighbors", "definition", "resolution", "draws"))
+@partial(jax.jit, static_argnames=("mechanism", "qs", "neighbors", "definition", "resolution", "draws"))
 def _program(
     records: jax.Array,
     count: jax.Array,
     numbers: dict[str, jax.Array],
     *,
     mechanism: str,
-    q: Fraction,
+    qs: tuple[Fraction, ...],
     neighbors: checks.Neighbors,
     definition: Literal["linear", "lower"],
     resolution: Fraction | None,
@@ -204,44 +258,61 @@ def _program(
 ) -> tuple[Any, ...]:
     """One program for everything, to be kept as one."""
     lower, upper = numbers["lower"], numbers["upper"]
-    options: Any = {"neighbors": neighbors, "resolution": resolution, "definition": definition, "count": count}
-    profile = quantile(records, q, lower=lower, upper=upper, **options)
+    options: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "resolution": resolution, "count": count}
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(numbers["seed"]), numbers["stream"]), numbers["number"])
+    if mechanism == JOINT:
+        asked = quantiles(records, qs, **options)
+        joint = joint_quantiles.joint_quantiles(asked, numbers["epsilon"])
+        drawn, bars = joint.sample(key, (draws,)), joint.marginals()
+        return asked, asked.value, drawn, bars.mean_abs_error(asked.value), *bars.interval(0.95)
+    profile = quantile(records, qs[0], definition=definition, truncate=_LEVELS if records.shape[-1] > _LEVELS else None, **options)
     distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(numbers["seed"]), numbers["column"]), numbers["number"])
     drawn = distribution.sample(key, (draws,))
     return profile, profile.value, drawn, distribution.mean_abs_error(profile.value), *distribution.interval(0.95)
 
 
 def _ties(records: np.ndarray, count: np.ndarray, value: np.ndarray, missing: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """How many of each group's records equal the statistic, as a share and as a number; where records are ``missing``, this is."""
+    """How many of each group's records equal each of its statistics, as a share and as a number; NaN counts as ``missing``."""
     present = np.arange(records.shape[-1]) < count[:, None]
     if missing is not None:
         records = np.where(np.isnan(records), missing, records)
     present &= ~np.isnan(records)
-    tied = np.sum(present & (records.astype(value.dtype) == value[:, None]), axis=-1)
-    return tied / np.maximum(np.sum(present, axis=-1), 1), tied
+    records = records.astype(value.dtype)
+    tied = np.stack([np.sum(present & (records == value[:, k, None]), axis=-1) for k in range(value.shape[1])], axis=-1)
+    return tied / np.maximum(np.sum(present, axis=-1), 1)[:, None], tied
 
 
 def _json(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     def cost(row: Row) -> dict[str, object]:
-        total = {"total_epsilon": total_epsilon(row.guarantee.epsilon, asked.draws)}
+        total = {"total_epsilon": rounded_up(Fraction(row.guarantee.epsilon) * asked.draws)}
         return {
             "epsilon": row.guarantee.epsilon,
             "bounded_range": row.guarantee.bounded_range,
             "neighbors": asked.neighbors,
         } | total
 
-    names = [name for name in Row.__dataclass_fields__ if name not in ("measured_error", "tied", "guarantee")]
     answer = {
         "simulation": True,
         "statistic": asked.command,
-        "quantile": float(asked.quantile),
+        "quantiles": [float(q) for q in asked.quantile],
         **{name: getattr(asked, name) for name in ("neighbors", "definition", "seed")},
         "resolution": None if asked.resolution is None else str(asked.resolution),
         **versions(),
-        "rows": [{name: getattr(row, name) for name in names} | {"guarantee": cost(row)} for row in rows],
+        "rows": [_fields(row) | {"guarantee": cost(row)} for row in rows],
     }
     return as_json(answer)
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    names = [name for name in Row.__dataclass_fields__ if name not in ("measured_error", "tied", "guarantee")]
+    return {name: getattr(row, name) for name in names} | {"quantile": float(row.quantile)}
+
+
+def _record(row: Row) -> dict[str, Any]:
+    """A line of a CSV file: one for each draw."""
+    fields = _fields(row)
+    low, high = fields.pop("interval95")
+    return fields | {"lower95": low, "upper95": high, "guarantee": words_of(row.guarantee)}
 
 
 def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
@@ -255,16 +326,19 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     def point(row: Row, value: float | np.floating) -> str:
         if asked.resolution is None or row.mechanism == "laplace":
             return fixed(row, value)
-        return f"{float(value):.{_places(asked.resolution / (1 if asked.definition == 'lower' else asked.quantile.denominator))}f}"
+        return f"{float(value):.{_places(asked.resolution / (1 if asked.definition == 'lower' else row.quantile.denominator))}f}"
 
     table = aligned(
         {
             "column": [row.column for row in rows] if several else None,
-            "group": [row.group or "(empty)" for row in rows] if asked.by is not None else None,
-            "n": [str(row.n) for row in rows],
+            "group": [row.group or "(empty)" for row in rows] if asked.by else None,
+            "quantile": [f"{float(row.quantile):g}" for row in rows] if len(asked.quantile) > 1 else None,
+            "present": [str(row.present) for row in rows],
             "missing": [str(row.missing) for row in rows] if any(row.missing for row in rows) else None,
+            "infinite": [str(row.infinite) for row in rows] if any(row.infinite for row in rows) else None,
             "mechanism": [row.mechanism for row in rows],
             "epsilon": [promised(row.epsilon) for row in rows],
+            "value": [point(row, row.value) for row in rows],
             "first draw" if many else "draw": [point(row, row.draws[0]) for row in rows],
             "mean |error|": [fixed(row, row.mean_abs_error) for row in rows],
             "measured": [fixed(row, row.measured_error) for row in rows] if many else None,
@@ -280,9 +354,10 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
 
 def _header(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
     columns = {row.column: row for row in rows}
-    groups = {row.group: row.n for row in rows}
-    name = asked.command.capitalize() + (f" {float(asked.quantile):g}" if asked.command == "quantile" else "")
-    grouped = "" if asked.by is None else f" by {asked.by} ({len(groups)} groups)"
+    groups = {row.group: row.present + row.missing for row in rows}
+    levels = ", ".join(f"{float(q):g}" for q in asked.quantile)
+    name = "Median" if asked.command == "median" else f"Quantile{'s' if len(asked.quantile) > 1 else ''} {levels}"
+    grouped = f" by {', '.join(asked.by)} ({len(groups)} groups)" if asked.by else ""
     missing = sum({(row.column, row.group): row.missing for row in rows}.values())
     treatment = "absent" if asked.neighbors == "add_remove" else "counted as the lower bound"
     bounds = {column: f"[{row.lower:.12g}, {row.upper:.12g}]" for column, row in columns.items()}
@@ -298,7 +373,8 @@ def _header(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
 
 
 def _legend(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
-    lines = ["mean |error|: exact expected distance of a draw from the statistic. 95 % interval: holds 95 % of all draws."]
+    lines = ["value: the statistic itself. mean |error|: exact expected distance of a draw from it."]
+    lines[0] += " 95 % interval: holds 95 % of all draws."
     if asked.draws > 1:
         lines.append(f"measured: the distance from the statistic, averaged over the {asked.draws} draws.")
     if asked.resolution is not None:
@@ -323,11 +399,13 @@ def _costs(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
     lines = ["Guarantee of one draw:"]
     lines += [f"  epsilon {promised(epsilon)}: {promise} ({', '.join(names)})" for (epsilon, promise), names in by_promise.items()]
     if asked.draws > 1:
-        totals = ", ".join(f"{promised(epsilon, asked.draws)}-DP" for epsilon in asked.epsilon)
+        totals = ", ".join(f"{promised(epsilon, times=asked.draws)}-DP" for epsilon in asked.epsilon)
         lines.append(f"{asked.draws} draws from the same data cost {asked.draws} times that: {totals} in total.")
+    if len(asked.quantile) > 1:
+        lines.append("All quantiles of one draw cost that together.")
     if len({(row.column, row.mechanism, row.epsilon) for row in rows}) > 1:
         lines.append("Every further column, mechanism or epsilon asked of the same records adds its own cost.")
-    if asked.by is not None:
+    if asked.by:
         shared = (
             "Groups share no record: all of them together cost the maximum over groups, not the sum (parallel composition)."
             if asked.neighbors == "add_remove"

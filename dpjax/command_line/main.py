@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from dpjax.command_line.errors import UserError
 from dpjax.command_line.parser import parser
-from dpjax.command_line.text import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

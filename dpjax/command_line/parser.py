@@ -8,10 +8,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from dpjax import checks
-from dpjax.command_line.text import UserError
+from dpjax.command_line.errors import UserError
 from dpjax.version import __version__
 
+NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load JAX
 MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
 EXACT_MECHANISMS = ("piecewise_laplace", "permute_and_flip")  # of a release
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
@@ -20,6 +20,7 @@ _EXAMPLES = {
     "median": """
   dpjax median people.csv --column age --by region --lower 0 --upper 100 --neighbors add_remove
   dpjax median people.csv --column hours --lower 0 --upper 80 --neighbors swap --resolution 1 --epsilon 0.5 1 2
+  dpjax median people.parquet --column age --by region sex --lower 0 --upper 100 --neighbors add_remove --output medians.csv
   cut -f 2 people.tsv | dpjax median - --lower 0 --upper 100 --neighbors swap
 """,
     "quantile": """
@@ -29,8 +30,8 @@ _EXAMPLES = {
 """,
     "release": """
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove
-  dpjax release people.csv --column income --quantile 0.9 --lower 0 --upper 1048576 --resolution 64 --neighbors add_remove \\
-      --by region --groups north south --epsilon 0.5
+  dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
+      --neighbors add_remove --by region --groups north south --epsilon 0.5 --output found.csv
 """,
     "demo": """
   dpjax demo
@@ -88,15 +89,14 @@ def parser() -> Parser:
     _add_estimate_options(add)
     add(
         "--quantile",
+        nargs="+",
         type=_quantile,
         required=True,
         metavar="Q",
-        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3.",
+        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3. Several are drawn "
+        "together, under one epsilon.",
     )
-    note = (
-        "Records that cannot be read count as missing, and nothing is said of them. A file of more than some 8 million lines\n"
-        "is refused, which tells that it has more."
-    )
+    note = "Records that cannot be read count as missing, and nothing is said of them."
     _add_release_options(command("release", "release", "Release private medians or quantiles of the columns of a file.", note))
     _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
     summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and what draws show."
@@ -117,7 +117,12 @@ def _add_common_options(add: Callable[..., Any]) -> None:
 
 
 def _add_file_options(add: Callable[..., Any]) -> None:
-    add("file", metavar="FILE", help="Delimited text in UTF-8; - reads standard input. Give it before the options.")
+    add(
+        "file",
+        metavar="FILE",
+        help="Delimited text, gzipped or not, or Parquet (needs narwhals, and Polars or PyArrow); - reads standard input. "
+        "Give it before the options.",
+    )
     add(
         "--delimiter",
         type=_delimiter,
@@ -125,8 +130,17 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         metavar="D",
         help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on any run of blanks.",
     )
+    add("--encoding", default="utf-8", metavar="NAME", help="Of the text, such as latin-1 or utf-16 (default utf-8).")
+    add(
+        "--missing",
+        nargs="+",
+        default=[],
+        metavar="WORD",
+        help="Words for a missing value, in upper or lower case, besides an empty cell, NA and nan.",
+    )
+    add("--output", metavar="PATH", help="Write the rows to this file: JSON if it ends with .json, and CSV otherwise.")
     add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
-    add("--neighbors", choices=checks.NEIGHBORS, required=True, help=_NEIGHBORS)
+    add("--neighbors", choices=NEIGHBORS, required=True, help=_NEIGHBORS)
     add(
         "--definition",
         choices=("linear", "lower"),
@@ -146,7 +160,13 @@ def _add_file_options(add: Callable[..., Any]) -> None:
 def _add_estimate_options(add: Callable[..., Any]) -> None:
     _add_file_options(add)
     add("--column", nargs="+", metavar="NAME", help="Columns of numbers, one dataset each. Needed if the file has several columns.")
-    add("--by", metavar="NAME", help="Cut every column into groups by the text of this column: one dataset for each group.")
+    add(
+        "--by",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="Cut every column into groups by the text of this column, or of several: one dataset for each group.",
+    )
     add(
         "--lower",
         nargs="+",
@@ -185,13 +205,49 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
 def _add_release_options(add: Callable[..., Any]) -> None:
     _add_file_options(add)
     add("--column", nargs="+", required=True, metavar="NAME", help="Columns of numbers; each costs epsilon.")
-    add("--by", metavar="NAME", help="Cut the columns into the groups that --groups names, by the text of this column.")
-    add("--groups", nargs="+", metavar="LABEL", help="The groups: public, not read from the file; other records are left out.")
-    add("--quantile", type=_quantile, default=Fraction(1, 2), metavar="Q", help="Which quantile (default 1/2, the median).")
-    add("--lower", type=_finite, required=True, metavar="A", help="Lower bound, a multiple of the resolution; public.")
-    add("--upper", type=_finite, required=True, metavar="B", help="Upper bound, a multiple of the resolution; public.")
-    add("--resolution", "--grid-step", type=_resolution, required=True, metavar="R", help=_RESOLUTION)
-    add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one value (default 1).")
+    add(
+        "--by", nargs="+", default=[], metavar="NAME", help="Cut the columns into groups by the text of this column, or of several."
+    )
+    add(
+        "--groups",
+        nargs="+",
+        metavar="LABEL",
+        help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women.",
+    )
+    add("--group-epsilon", type=_positive, metavar="E", help="Find the groups instead, those whose noisy size reaches a threshold.")
+    add("--group-delta", type=_positive, metavar="D", help="How likely a group of one record is found at most, such as 1e-8.")
+    add(
+        "--quantile",
+        nargs="+",
+        type=_quantile,
+        default=[Fraction(1, 2)],
+        metavar="Q",
+        help="Which quantile (default 1/2, the median). Several are drawn together, under one epsilon.",
+    )
+    several = "one for all columns or one for each."
+    add(
+        "--lower", nargs="+", type=_finite, required=True, metavar="A", help=f"Lower bound, a multiple of the resolution, {several}"
+    )
+    add(
+        "--upper", nargs="+", type=_finite, required=True, metavar="B", help=f"Upper bound, a multiple of the resolution, {several}"
+    )
+    add(
+        *("--resolution", "--grid-step"),
+        nargs="+",
+        type=_resolution,
+        required=True,
+        metavar="R",
+        help=f"{_RESOLUTION} One for all columns or one for each.",
+    )
+    add(
+        "--epsilon",
+        nargs="+",
+        type=_positive,
+        default=[1.0],
+        metavar="E",
+        help="Privacy of one value (default 1); of several each costs its own.",
+    )
+    add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
     add(
         "--mechanism",
         choices=EXACT_MECHANISMS,
@@ -207,7 +263,7 @@ def _add_demo_options(add: Callable[..., Any]) -> None:
     add("--datasets", type=_integer(2, None), default=4096, metavar="N", help="How many datasets (default 4096).")
     add("--points", type=_integer(1, None), default=1001, metavar="N", help="How many records in each (default 1001).")
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one draw (default 1).")
-    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
+    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
     add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
     add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
     add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the data and of the draws (default 0).")
@@ -216,7 +272,7 @@ def _add_demo_options(add: Callable[..., Any]) -> None:
 def _add_audit_options(add: Callable[..., Any]) -> None:
     _add_common_options(add)
     add("--epsilon", type=_positive, default=1.0, metavar="E", help="The epsilon that every mechanism is asked for (default 1).")
-    add("--neighbors", choices=checks.NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
+    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
     add(
         "--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each dataset of a pair (default 100000)."
     )

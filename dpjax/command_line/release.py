@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpjax.command_line.table import content_of, name_of, number, padded
-from dpjax.command_line.text import UserError, aligned, as_json, promised, total_epsilon, versions, wrapped
-from dpjax.release import quantile
+from dpjax.command_line.errors import UserError
+from dpjax.command_line.estimate import bounds_of
+from dpjax.command_line.table import check_public, read_records, source_of
+from dpjax.command_line.text import aligned, as_json, promised, report, rounded_up, versions, wrapped
+from dpjax.frames.private_groups import PrivateGroups
+from dpjax.release import exact_distribution, joint_quantiles, quantile
 
-_LEAST = 16  # places for records: their number shows, roughly, in the running time
+
+class Row(NamedTuple):
+    """One quantile of a column and a group, ``(draws,)``; the noisy size of a group that was found."""
+
+    column: str
+    group: str | None
+    quantile: Fraction
+    epsilon: float
+    released: np.ndarray
+    noisy_size: int | None
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
@@ -24,125 +34,180 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     Raises:
         UserError: a mistake in the arguments, or a file that cannot be opened. No record raises.
     """
-    asked.definition = asked.definition or "lower"
-    if (asked.by is None) != (asked.groups is None):
-        raise UserError("--by and --groups go together: the groups are public, and not read from the file.")
-    if asked.by is not None and asked.neighbors == "swap":
-        raise UserError("--by needs --neighbors add_remove: a replaced record can move from one group to another.")
-    groups = [None] if asked.groups is None else list(dict.fromkeys(label.strip() for label in asked.groups))  # as the cells are
-    records = read(asked.file, asked.column, asked.by, groups, asked.delimiter, not asked.no_header)
-    if asked.neighbors == "swap" and records.shape[-1] == 0:
-        raise UserError("under swap neighbors the number of records is public, and there is none.")
-    if asked.neighbors == "add_remove":
-        size = max(_LEAST, 2 ** max(records.shape[-1] - 1, 0).bit_length())
-        records = np.pad(records, [(0, 0), (0, 0), (0, size - records.shape[-1])], constant_values=np.nan)
+    _complete(asked)
+    source = source_of(asked)
+    options = _options_of(asked)
     try:
-        found = quantile(
-            records,
-            asked.quantile,
-            lower=asked.lower,
-            upper=asked.upper,
-            resolution=asked.resolution,
-            epsilon=asked.epsilon,
-            neighbors=asked.neighbors,
-            definition=asked.definition,
-            mechanism=asked.mechanism,
-            draws=asked.draws,
-        )
+        private = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta)
+        for column in asked.column:  # all that is public is checked before a record is read
+            for epsilon in asked.epsilon:
+                _draw(np.full((1, 1), np.nan), asked, options[column] | {"epsilon": epsilon}, check=True)
+        if asked.dry_run:
+            check_public(source, [*asked.column, *asked.by])
+            return _plan(asked, private), 0
+        groups = None if private else [tuple(group) for group in asked.groups] if asked.by else None
+        table = read_records(source, columns=asked.column, by=asked.by, groups=groups)
+        grouping, sizes = table.grouping, None
+        if private:
+            kept, sizes = private.release(grouping.sizes)
+            grouping = grouping.only(kept)
+        if asked.neighbors == "swap" and not grouping.codes.size:
+            raise UserError("under swap neighbors the number of records is public, and there is none.")
+        found: dict[tuple[str, float, int], np.ndarray] = {}
+        for batch in grouping.batches() if asked.neighbors == "add_remove" else [grouping.whole()]:
+            for column in asked.column:
+                records = batch.padded(table.columns[column])
+                for epsilon in asked.epsilon:
+                    values = _draw(records, asked, options[column] | {"epsilon": epsilon}).values
+                    values = values.reshape(asked.draws, len(records), len(asked.quantile))
+                    found |= {(column, epsilon, group): values[:, row] for row, group in enumerate(batch.groups.tolist())}
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
-    values = found.values.reshape(asked.draws, len(asked.column) * len(groups)).T
-    places = [(column, group) for column in asked.column for group in groups]
-    rows = [(column, group, released) for (column, group), released in zip(places, values, strict=True)]
-    return (_json if asked.json else _text)(asked, rows), 0
+    rows = [
+        Row(column, ", ".join(label) if asked.by else None, q, epsilon, found[column, epsilon, group][:, k], size)
+        for column in asked.column
+        for group, label in enumerate(grouping.labels)
+        for size in [None if sizes is None else int(sizes[group])]
+        for k, q in enumerate(asked.quantile)
+        for epsilon in asked.epsilon
+    ]
+    return report(asked, rows, _json, _text, _record), 0
 
 
-def read(
-    path: str, columns: Sequence[str], by: str | None, groups: Sequence[str | None], delimiter: str, header: bool
-) -> np.ndarray:
-    """Return the records of the groups that are asked for, float64 ``(columns, groups, n)`` padded with NaN.
-
-    Every line is a record of its own, blank or not, so that none can change how another is read: a quoted cell cannot go on in the
-    next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere.
-
-    Raises:
-        UserError: a file that cannot be opened, or a column that its first line does not name.
-    """
-    lines = _cells(content_of(path).decode("utf-8-sig", errors="replace"), delimiter)
-    asked = [*columns, *([] if by is None else [by])]
-    names = next(lines, []) if header else None
-    places = [_place(column, names, path) for column in asked]
-    place_by = None if by is None else places.pop()
-    found: dict[str | None, list[list[float]]] = {label: [] for label in groups}
-    for cells in lines:
-        label = None if place_by is None else cells[place_by] if place_by < len(cells) else ""
-        if label in found:
-            found[label].append([_number(cells[place]) if place < len(cells) else math.nan for place in places])
-    return padded([found[label] for label in groups], len(columns))
-
-
-def _cells(text: str, delimiter: str) -> Iterator[list[str]]:
-    """The cells of each line; none of a line that cannot be split."""
-    for line in io.StringIO(text, newline=None):
-        if delimiter == " ":
-            yield line.split()
-            continue
-        try:
-            yield [cell.strip() for cell in next(csv.reader([line.rstrip("\n")], delimiter=delimiter, skipinitialspace=True), [])]
-        except csv.Error:
-            yield []
+def _complete(asked: argparse.Namespace) -> None:
+    """Fill in what was not asked, and refuse what does not fit."""
+    asked.quantile, asked.epsilon = sorted(set(asked.quantile)), list(dict.fromkeys(asked.epsilon))
+    if len(asked.quantile) > 1 and (asked.definition == "linear" or asked.mechanism == "permute_and_flip"):
+        raise UserError("several quantiles are drawn together, by joint quantiles: without --mechanism and --definition.")
+    asked.definition = asked.definition or "lower"
+    if len(set(asked.column)) < len(asked.column):
+        raise UserError("--column names a column twice.")
+    if (asked.group_epsilon is None) != (asked.group_delta is None):
+        raise UserError("--group-epsilon and --group-delta go together.")
+    if bool(asked.by) != (asked.groups is not None or asked.group_epsilon is not None):
+        raise UserError(
+            "--by and --groups go together: the groups are public, and not read from the file. Or they are found, with "
+            "--group-epsilon and --group-delta in the place of --groups."
+        )
+    if asked.groups is not None and asked.group_epsilon is not None:
+        raise UserError("--groups are public, or found with --group-epsilon and --group-delta: not both.")
+    if asked.by and asked.neighbors == "swap":
+        raise UserError("--by needs --neighbors add_remove: a replaced record can move from one group to another.")
+    # As the cells are: without blanks around them.
+    labels = [[part.strip() for part in (group.split(",") if len(asked.by) > 1 else [group])] for group in asked.groups or ()]
+    asked.groups = [list(label) for label in dict.fromkeys(map(tuple, labels))]
+    for label in asked.groups:
+        if len(label) != len(asked.by):
+            raise UserError(
+                f"a group by {len(asked.by)} columns is named by {len(asked.by)} labels with commas, got {','.join(label)}."
+            )
 
 
-def _place(column: str, names: list[str] | None, path: str) -> int:
-    if names is None:
-        if not column.isdecimal() or int(column) < 1:
-            raise UserError(f"with --no-header columns are called 1, 2, 3, ...; got {column!r}.")
-        return int(column) - 1
-    if names.count(column) != 1:
-        raise UserError(f"the first line of {name_of(path)} does not name {column!r} once.")
-    return names.index(column)
+def _options_of(asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The bounds and the resolution of each column."""
+    steps = asked.resolution
+    if len(steps) not in (1, len(asked.column)):
+        raise UserError(f"--resolution has {len(steps)} values for {len(asked.column)} columns: give one, or one for each.")
+    steps = steps * (len(asked.column) // len(steps))
+    bounds = bounds_of(asked.lower, asked.upper, asked.column)
+    return {
+        column: {"lower": low, "upper": high, "resolution": step}
+        for column, (low, high), step in zip(asked.column, bounds, steps, strict=True)
+    }
 
 
-def _number(cell: str) -> float:
-    try:
-        return number(cell)
-    except ValueError:
-        return math.nan
+def _draw(records: np.ndarray, asked: argparse.Namespace, options: dict[str, Any], *, check: bool = False) -> Any:
+    """Draw; or only check what is public, on a dataset without a record."""
+    options = options | {"neighbors": asked.neighbors}
+    if len(asked.quantile) > 1:
+        return joint_quantiles(records, asked.quantile, draws=1 if check else asked.draws, **options)
+    options |= {"definition": asked.definition, "mechanism": asked.mechanism}
+    if check:
+        return exact_distribution(quantile, records[0], asked.quantile[0], **options)
+    return quantile(records, asked.quantile[0], draws=asked.draws, **options)
 
 
-def _text(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarray]]) -> str:
+def _record(row: Row) -> dict[str, Any]:
+    """A line of a CSV file: one for each draw."""
+    size = {} if row.noisy_size is None else {"noisy_size": row.noisy_size}
+    known = {"column": row.column, "group": row.group} | size | {"quantile": float(row.quantile), "epsilon": row.epsilon}
+    return known | {"draws": row.released}
+
+
+def _costs(asked: argparse.Namespace) -> list[str]:
+    times, ranges = len(asked.column) * asked.draws, 2 if asked.mechanism == "permute_and_flip" else 1
+    total, spread = promised(*asked.epsilon, times=times), promised(*asked.epsilon, times=ranges * times)
+    many = times * len(asked.epsilon) > 1
+    each = f"Each {'draw of all quantiles' if len(asked.quantile) > 1 else 'value'} costs epsilon"
+    each += f" = {promised(asked.epsilon[0])}" if len(asked.epsilon) == 1 else ""
+    groups = " Groups share it: one record is in one of them." if asked.by else ""
+    promise = f"is {total}-DP and {spread}-bounded-range for one record under {asked.neighbors} neighbors.{groups}"
+    lines = [f"{each}; all of it {promise}" if many else f"This {promise}"]
+    if asked.group_epsilon is not None:
+        private = PrivateGroups(asked.group_epsilon, asked.group_delta)
+        lines.append(
+            f"To find the groups costs ({promised(private.epsilon)}, {promised(private.guarantee.delta)})-DP more. Groups are "
+            f"those whose noisy size reaches {private.threshold}; noisy_size is that number."
+        )
+    return lines
+
+
+def _plan(asked: argparse.Namespace, private: PrivateGroups | None) -> str:
+    """What a dry run says: nothing of any record."""
+    groups = "the groups that are found" if private else f"{len(asked.groups)} groups" if asked.by else "all records"
+    sizes = f"a table for {', '.join(asked.column)}, of {groups}, {len(asked.quantile)} quantiles, {len(asked.epsilon)} epsilons"
+    said = (
+        f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be"
+    )
+    return wrapped(f"{said} {sizes} and {asked.draws} draws of each.", *_costs(asked))
+
+
+def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     table = aligned(
         {
-            "column": [column for column, _, _ in rows],
-            "group": [group or "(empty)" for _, group, _ in rows] if asked.by is not None else None,
-            "released": [", ".join(f"{value:.15g}" for value in values) for _, _, values in rows],
+            "column": [row.column for row in rows],
+            "group": [row.group or "(empty)" for row in rows] if asked.by else None,
+            "noisy_size": [str(row.noisy_size) for row in rows] if asked.group_epsilon is not None else None,
+            "quantile": [f"{float(row.quantile):g}" for row in rows] if len(asked.quantile) > 1 else None,
+            "epsilon": [promised(row.epsilon) for row in rows] if len(asked.epsilon) > 1 else None,
+            "released": [", ".join(f"{value:.15g}" for value in row.released) for row in rows],
         },
         left=("column", "group"),
     )
-    what = "Median" if asked.quantile == Fraction(1, 2) else f"Quantile {asked.quantile}"
-    times, ranges = len(asked.column) * asked.draws, 2 if asked.mechanism == "permute_and_flip" else 1
-    total, spread = promised(asked.epsilon, times), promised(asked.epsilon, ranges * times)
-    all_of_it = f"Each value costs epsilon = {promised(asked.epsilon)}; all of it" if times > 1 else "This"
-    groups = " Groups share it: one record is in one of them." if asked.by else ""
-    promise = wrapped(
-        f"{all_of_it} is {total}-DP and {spread}-bounded-range for one record under {asked.neighbors} neighbors.{groups}",
+    levels = ", ".join(map(str, asked.quantile))
+    what = "Median" if asked.quantile == [Fraction(1, 2)] else f"Quantile{'s' if len(asked.quantile) > 1 else ''} {levels}"
+    ranges = {name: f"{o['resolution']}, from {o['lower']:.15g} to {o['upper']:.15g}" for name, o in _options_of(asked).items()}
+    said = f"multiples of {next(iter(ranges.values()))}"
+    if len(set(ranges.values())) > 1:
+        said = "multiples of a resolution: " + "; ".join(f"{name} {words}" for name, words in ranges.items())
+    notes = wrapped(
+        *_costs(asked),
         "The values were drawn exactly, with entropy of the operating system. Not covered: running time, memory, and options that "
         "were chosen by looking at the data (bounds, grid, groups, epsilon).",
     )
-    bounds = f"from {asked.lower:.15g} to {asked.upper:.15g}"
-    head = f"{what} ({asked.definition}) of records that are multiples of {asked.resolution}, {bounds}."
-    return "\n\n".join([wrapped(head), table, promise])
+    return "\n\n".join([wrapped(f"{what} ({asked.definition}) of records that are {said}."), table, notes])
 
 
-def _json(asked: argparse.Namespace, rows: list[tuple[str, str | None, np.ndarray]]) -> str:
+def _json(rows: Sequence[Row], asked: argparse.Namespace) -> str:
+    private = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta)
+    total = sum(map(Fraction, asked.epsilon)) * asked.draws * len(asked.column) + Fraction(asked.group_epsilon or 0)
+    ranges = {
+        name: {"lower": o["lower"], "upper": o["upper"], "resolution": str(o["resolution"])}
+        for name, o in _options_of(asked).items()
+    }
     answer = {
         "simulation": False,
-        "quantile": float(asked.quantile),
-        **{name: getattr(asked, name) for name in ("definition", "mechanism", "neighbors", "lower", "upper")},
-        "resolution": str(asked.resolution),
+        "quantiles": [float(q) for q in asked.quantile],
+        **{name: getattr(asked, name) for name in ("definition", "mechanism", "neighbors")},
+        "columns": ranges,
         "epsilon_of_each": asked.epsilon,
-        "epsilon_of_all": total_epsilon(asked.epsilon, asked.draws * len(asked.column)),
+        "epsilon_of_all": rounded_up(total),
+        "delta": private.guarantee.delta if private else 0.0,
         **versions(),
-        "rows": [{"column": column, "group": group, "released": values} for column, group, values in rows],
+        "rows": [
+            {name: value for name, value in row._asdict().items() if name != "noisy_size" or value is not None}
+            | {"quantile": float(row.quantile)}
+            for row in rows
+        ],
     }
     return as_json(answer)

@@ -1,163 +1,230 @@
-"""From a delimited file to padded groups of records."""
+"""From a file to the numbers of its columns and the group of each record."""
 
 from __future__ import annotations
 
-import csv
-import io
-import itertools
+import argparse
 import math
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from dpjax.command_line.text import UserError
+from dpjax.command_line import parquet
+from dpjax.command_line.cells import Block, Cell, cells_of, split_by_line, split_strictly
+from dpjax.command_line.errors import UserError
+from dpjax.command_line.files import Source, Table, texts
+from dpjax.command_line.parser import DELIMITERS
+from dpjax.frames.grouping import Grouping, codes_of, natural_order
 
 MISSING = ("", "na", "nan")
-LARGEST = 50_000_000  # cells of a padded table, and draws of an answer: 3 to 7 GB at the peak
+LARGEST = 50_000_000  # draws of an answer
 
 
-@dataclass(frozen=True)
-class Table:
-    """The numeric columns of a file, cut into groups and padded to the largest group.
-
-    Attributes:
-        columns: the names, one for each entry on the first axis of ``records``.
-        groups: the labels, sorted, one for each entry on the second axis; ``(None,)`` without grouping.
-        records: float64 ``(columns, groups, n)``; NaN where a cell is missing and in the padding.
-        count: int32 ``(groups,)``, how many leading records of each group are there.
-    """
-
-    columns: tuple[str, ...]
-    groups: tuple[str | None, ...]
-    records: np.ndarray
-    count: np.ndarray
-
-    @property
-    def missing(self) -> np.ndarray:
-        """How many records of each group have no value, int ``(columns, groups)``."""
-        return self.count - np.sum(~np.isnan(self.records), axis=-1)
+def source_of(asked: argparse.Namespace) -> Source:
+    """Return the file of a command line."""
+    return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, tuple(asked.missing))
 
 
-def name_of(path: str) -> str:
-    """Return what messages call a file."""
-    return "standard input" if path == "-" else path
+def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = ()) -> Table:
+    """Read a file strictly, for a simulation: what keeps it from being read is named, with its line.
 
-
-def content_of(path: str) -> bytes:
-    """Return the bytes of a file, of standard input for ``"-"``; a :class:`UserError` if it cannot be read."""
-    try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {name_of(path)}: {getattr(error, 'strerror', None) or error}.") from error
-
-
-def read_table(path: str, *, columns: Sequence[str] | None, by: str | None, delimiter: str = ",", header: bool = True) -> Table:
-    """Read a file of delimited text in UTF-8.
-
-    Empty lines are skipped. An empty cell, ``NA`` and ``nan`` are missing, in upper or lower case.
+    Empty lines are skipped. An empty cell, ``NA``, ``nan`` and the words of ``source.missing`` are missing, in any case.
 
     Args:
-        path: the file, or ``"-"`` for standard input.
+        source: the file.
         columns: the names to read, numeric; None if the file has only one.
-        by: the column whose text names each record's group, or None for one group.
-        delimiter: one character; a blank stands for any run of blanks.
-        header: whether the first line names the columns. Without it they are called 1, 2, 3, ...
+        by: the columns whose text names each record's group; none for one group.
 
     Raises:
-        UserError: anything that keeps the file from being read as numbers, with its line.
+        UserError: anything that keeps the file from being read as numbers.
     """
-    name = name_of(path)
-    try:
-        text = content_of(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 text (byte {error.start + 1}).") from error
-    lines = _split(text, delimiter, name)
-    first = next(lines, None)
-    if first is None:
-        raise UserError(f"{name} is empty.")
-    names = first[1] if header else [str(i) for i in range(1, len(first[1]) + 1)]
-    if not header:
-        lines = itertools.chain([first], lines)
+    if source.is_parquet:
+        return parquet.read(source, columns, by, None)
+    blocks = texts(source, strict=True)
+    names, line, rest = _first_line(source, blocks)
     for repeated in names:
         if names.count(repeated) > 1:
-            raise UserError(f"{name} names the column {repeated!r} twice in its header.")
+            raise UserError(f"{source.name} names the column {repeated!r} twice in its header.")
     if columns is None:
         if len(names) > 1:
-            raise UserError(f"{name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
+            raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
         columns = names
-    for column in [*columns, *([] if by is None else [by])]:
+    for column in (*columns, *by):
         if column not in names:
-            raise UserError(f"{name} has no column {column!r}; its columns are {', '.join(names)}.")
-    places = [names.index(column) for column in columns]
-    place_by = None if by is None else names.index(by)
-    groups: dict[str | None, list[list[float]]] = {}
-    for number, cells in lines:
-        if len(cells) != len(names):
-            raise UserError(f"{name}, line {number}: {len(cells)} fields where the first line has {len(names)}.")
-        record = [_number(cells[place], names[place], number, name) for place in places]
-        groups.setdefault(None if place_by is None else cells[place_by], []).append(record)
-    if not groups:
-        raise UserError(f"{name} has a header and no records.")
-    labels = sorted(groups, key=_order)
-    count = np.array([len(groups[label]) for label in labels], np.int32)
-    if len(columns) * len(labels) * int(count.max()) > LARGEST:
-        raise UserError(
-            f"{len(labels)} groups padded to the largest, {count.max()} records, are too many: group by something coarser."
-        )
-    records = padded([groups[label] for label in labels], len(columns))
-    return Table(tuple(columns), tuple(labels), records, count)
+            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{_hint(names, source)}")
+    places = [names.index(column) for column in (*columns, *by)]
+    split = split_strictly(rest, source.delimiter, places, len(names), line, source.name)
+
+    def numbers(cells: list[Cell], column: str, lines: Sequence[int]) -> np.ndarray:
+        found, wrong = numbers_of(cells, source.missing)
+        if wrong:
+            where = f"{source.name}, line {lines[wrong[0]]}, column {column!r}"
+            raise UserError(
+                f"{where}: {_text(cells[wrong[0]])[:40]!r} is not a number; if it means a missing value, give --missing."
+            )
+        return found
+
+    table = _table(split, columns, len(by), numbers, None)
+    if not table.grouping.codes.size:
+        raise UserError(f"{source.name} has a header and no records.")
+    order = sorted(range(len(table.grouping.labels)), key=lambda k: [natural_order(part) for part in table.grouping.labels[k]])
+    return Table(table.columns, table.grouping.only(np.array(order, np.int64)))
 
 
-def _split(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines that are not empty, as their number and their cells."""
-    if delimiter == " ":
-        for number, line in enumerate(io.StringIO(text, newline=None), start=1):
-            if cells := line.split():
-                yield number, cells
-        return
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    try:
-        for fields in reader:
-            if fields:
-                yield reader.line_num, [field.strip() for field in fields]
-    except csv.Error as error:
-        raise UserError(f"{name}, line {reader.line_num}: {error}.") from error
+def read_records(source: Source, *, columns: Sequence[str], by: Sequence[str], groups: Sequence[tuple[str, ...]] | None) -> Table:
+    """Read a file by lines, for a release: no record raises.
 
+    Every line is a record of its own, blank or not, so that none can change how another is read: a quoted cell cannot go on in the
+    next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere.
 
-def _number(cell: str, column: str, line: int, name: str) -> float:
-    try:
-        return math.nan if cell.lower() in MISSING else number(cell)
-    except ValueError:
-        raise UserError(f"{name}, line {line}, column {column!r}: {cell[:40]!r} is not a number.") from None
+    Args:
+        source: the file.
+        columns: the names to read.
+        by: the columns of groups.
+        groups: their labels; None for all, each with a label that is not empty.
 
-
-def number(cell: str) -> float:
-    """Read a number; a ``ValueError`` for what is none, also for 1_000, which Python's float takes."""
-    if "_" in cell:
-        raise ValueError
-    return float(cell)
-
-
-def padded(groups: Sequence[Sequence[Sequence[float]]], columns: int) -> np.ndarray:
-    """Return records ``(columns, groups, n)`` from the records of each group, padded with NaN to the largest."""
-    records = np.full((columns, len(groups), max(map(len, groups))), np.nan)
-    for i, group in enumerate(groups):
-        records[:, i, : len(group)] = np.reshape(group, (len(group), columns)).T
-    return records
-
-
-def _order(label: str | None) -> tuple[bool, float, str]:
-    """Numbers first and by value, then text.
-
-    >>> sorted(["10", "b", "9", "a"], key=_order)
-    ['9', '10', 'a', 'b']
+    Raises:
+        UserError: a file that cannot be opened, or a column that its first line does not name.
     """
-    text = label or ""
+    if source.is_parquet:
+        return parquet.read(source, columns, by, groups)
+    names, rest = _header(source, [*columns, *by])
+    places = [_place(column, names) for column in (*columns, *by)]
+    split = split_by_line(rest, source.delimiter, places)
+    table = _table(split, columns, len(by), lambda cells, *_: numbers_of(cells, source.missing)[0], groups)
+    if groups is not None:
+        return table
+    named = [k for k, label in enumerate(table.grouping.labels) if all(label)]
+    return Table(table.columns, table.grouping.only(np.array(sorted(named, key=lambda k: table.grouping.labels[k]), np.int64)))
+
+
+def check_public(source: Source, names: Sequence[str]) -> None:
+    """Look at what is public of a file: that it can be read, and its columns.
+
+    Raises:
+        UserError: as :func:`read_records`.
+    """
+    if source.is_parquet:
+        parquet.scanned(source, names)
+    else:
+        _header(source, names)
+
+
+def _header(source: Source, asked: Sequence[str]) -> tuple[list[str] | None, Iterator[str]]:
+    """The names of the first line, None without one, and the text after it; no record is looked at."""
+    blocks = texts(source, strict=False)
+    if not source.header:
+        for column in asked:
+            if not column.isdecimal() or int(column) < 1:
+                raise UserError(f"with --no-header columns are called 1, 2, 3, ...; got {column!r}.")
+        return None, blocks
+    first = next(blocks, "")
+    if not first:
+        raise UserError(f"{source.name} is empty.")
+    line, _, rest = first.partition("\n")
+    names = cells_of(line, source.delimiter)
+    for column in asked:
+        if names.count(column) != 1:
+            raise UserError(f"the first line of {source.name} does not name {column!r} once.{_hint(names, source)}")
+    return names, chain([rest] if rest else [], blocks)
+
+
+def _place(column: str, names: list[str] | None) -> int:
+    return int(column) - 1 if names is None else names.index(column)
+
+
+def _first_line(source: Source, blocks: Iterator[str]) -> tuple[list[str], int, Iterator[str]]:
+    """The names of the columns, the number of the first line of records, and the text from there on."""
+    line = 1
+    for text in blocks:
+        kept = text.lstrip("\n") if source.delimiter != " " else text.lstrip()
+        line += text[: len(text) - len(kept)].count("\n")
+        if not kept:
+            continue
+        if not source.header:
+            return (
+                [str(i) for i in range(1, len(cells_of(kept.partition("\n")[0], source.delimiter)) + 1)],
+                line,
+                chain([kept], blocks),
+            )
+        first, _, rest = kept.partition("\n")
+        return cells_of(first, source.delimiter), line + 1, chain([rest] if rest else [], blocks)
+    raise UserError(f"{source.name} is empty.")
+
+
+def _hint(names: Sequence[str], source: Source) -> str:
+    """Another delimiter that the first line has, where it has only one column."""
+    other = [name for name, mark in DELIMITERS.items() if len(names) == 1 and mark != source.delimiter and mark in names[0]]
+    return f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?" if other else ""
+
+
+Numbers = Callable[[list[Cell], str, Sequence[int]], np.ndarray]
+
+
+def _table(
+    blocks: Iterable[Block], columns: Sequence[str], keys: int, numbers: Numbers, groups: Sequence[tuple[str, ...]] | None
+) -> Table:
+    """Join blocks, whose last columns are those of the groups."""
+    found: list[list[np.ndarray]] = [[np.zeros(0)] for _ in columns]
+    codes = [np.zeros(0, np.int32)]
+    index = {} if groups is None else {label: number for number, label in enumerate(groups)}
+    cells_seen: dict[Any, int] = {}  # from cells as they are, which may have blanks around them
+    for block in blocks:
+        for k, column in enumerate(columns):
+            found[k].append(numbers(block.columns[k], column, block.lines))
+        cells: list[Any] = list(zip(*block.columns[len(columns) :], strict=True)) if keys > 1 else block.columns[-1]
+        for parts in dict.fromkeys(cells) if keys else ():
+            label = tuple(_text(part) for part in (parts if keys > 1 else (parts,)))
+            if parts not in cells_seen:
+                cells_seen[parts] = index.setdefault(label, len(index)) if groups is None else index.get(label, -1)
+        codes.append(codes_of(cells, cells_seen, grow=False) if keys else np.zeros(len(block.lines), np.int32))
+    values = {column: np.concatenate(parts) for column, parts in zip(columns, found, strict=True)}
+    return Table(values, Grouping(np.concatenate(codes), list(index) if keys else [()]))
+
+
+def numbers_of(cells: list[Cell], missing: Sequence[str] = ()) -> tuple[np.ndarray, list[int]]:
+    """Read cells as numbers, float64, NaN for missing ones and for those that are none, whose places come second.
+
+    >>> numbers_of(["1.5", " 2e1", "NA", "1_000", "x"])
+    (array([ 1.5, 20. ,  nan,  nan,  nan]), [3, 4])
+    """
+    words = {*MISSING, *(word.strip().lower() for word in missing)}
+    if not any(_is_number(word) for word in words - {"nan"}) and not _has_underscore(cells):
+        spelled: dict[Any, Any] = {
+            form: "nan" for word in words for form in (word, word.upper(), word.encode(), word.upper().encode())
+        }
+        try:
+            return np.array(list(map(float, map(spelled.get, cells, cells))), np.float64), []
+        except ValueError:
+            pass
+    found, wrong = np.full(len(cells), math.nan), []
+    for i, cell in enumerate(cells):
+        text = _text(cell)
+        if text.lower() not in words:
+            if _is_number(text):
+                found[i] = float(text)
+            else:
+                wrong.append(i)
+    return found, wrong
+
+
+def _has_underscore(cells: list[Cell]) -> bool:
+    if cells and isinstance(cells[0], bytes):
+        return b"_" in b"".join(cells)  # type: ignore[arg-type]  # all of a block are
+    return "_" in "".join(cells)  # type: ignore[arg-type]
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is a number; 1_000 is none, which Python's float takes."""
+    if "_" in text:
+        return False
     try:
-        value = float(text)
+        float(text)
     except ValueError:
-        value = math.nan
-    return math.isnan(value), 0.0 if math.isnan(value) else value, text
+        return False
+    return True
+
+
+def _text(cell: Cell) -> str:
+    return (cell.decode() if isinstance(cell, bytes) else cell).strip()

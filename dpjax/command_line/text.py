@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import csv
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -15,6 +17,7 @@ import jax
 import numpy as np
 
 from dpjax.accounting import Guarantee
+from dpjax.command_line.errors import UserError
 from dpjax.version import __version__
 
 SIMULATION = (
@@ -23,8 +26,44 @@ SIMULATION = (
 )
 
 
-class UserError(Exception):
-    """A mistake in the arguments or in the file: one line on standard error and the exit code 2, never a traceback."""
+def report(
+    asked: argparse.Namespace,
+    rows: Sequence[Any],
+    as_object: Callable[[Sequence[Any], argparse.Namespace], str],
+    as_text: Callable[[Sequence[Any], argparse.Namespace], str],
+    record: Callable[[Any], dict[str, Any]],
+) -> str:
+    """Return what a command prints: its text, or JSON, or, with a file for them, where the rows are now.
+
+    Args:
+        asked: with ``json`` and ``output``.
+        rows: of the answer.
+        as_object: JSON of the rows.
+        as_text: a table of them, and what is to be said.
+        record: the fields of a row, for CSV; one with ``draws`` becomes a line for each.
+
+    Raises:
+        UserError: a file that cannot be written.
+    """
+    if asked.output is None:
+        return (as_object if asked.json else as_text)(rows, asked)
+    try:
+        with open(asked.output, "w", encoding="utf-8", newline="") as file:
+            if asked.output.lower().endswith(".json"):
+                file.write(as_object(rows, asked) + "\n")
+            else:
+                lines = [line for row in rows for line in _by_draw(record(row))]
+                writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(lines)
+    except OSError as error:
+        raise UserError(f"cannot write {asked.output}: {error.strerror}.") from error
+    return f"Wrote {asked.output}."
+
+
+def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    draws = fields.pop("draws")
+    return [_plain(fields) | {"draw": number, "drawn": _plain(value)} for number, value in enumerate(draws, start=1)]
 
 
 def as_json(answer: dict[str, Any]) -> str:
@@ -63,28 +102,29 @@ def versions_line() -> str:
     return "Device {device}; dpjax {dpjax_version}; JAX {jax_version}.".format(**versions())
 
 
-def total_epsilon(epsilon: float, times: int) -> float:
-    """Return what so many draws cost together: the product, rounded up.
+def rounded_up(total: Fraction) -> float:
+    """Return the least float that is not below a cost.
 
-    >>> total_epsilon(0.1, 3) >= 3 * Fraction(0.1)
+    >>> rounded_up(3 * Fraction(0.1)) >= 3 * Fraction(0.1)
     True
     """
-    total = epsilon * times
-    return total if Fraction(total) >= Fraction(epsilon) * times else math.nextafter(total, math.inf)
+    return float(total) if Fraction(float(total)) >= total else math.nextafter(float(total), math.inf)
 
 
-def promised(epsilon: float, times: int = 1) -> str:
-    """Return a privacy parameter as text of at most six digits, so many times, rounded up: no promise is printed too small.
+def promised(*epsilons: float, times: int = 1) -> str:
+    """Return a privacy parameter, or the sum of several, so many times, as text of at most six digits, rounded up.
 
-    The parameter is read as the shortest decimal that stands for it, so that 0.1 stays 0.1, and three times 0.1 is 0.3.
+    No promise is printed too small. A parameter is read as the shortest decimal that stands for it, so that 0.1 stays 0.1, and
+    three times 0.1 is 0.3.
 
-    >>> promised(0.5), promised(0.1, 3), promised(0.12345649), promised(0.33333349, 3), promised(1e-7), promised(float("inf"))
-    ('0.5', '0.3', '0.123457', '1.00001', '1e-07', 'inf')
+    >>> promised(0.5), promised(0.1, times=3), promised(0.12345649), promised(0.1, 0.2), promised(1e-7), promised(float("inf"))
+    ('0.5', '0.3', '0.123457', '0.3', '1e-07', 'inf')
     """
-    if not math.isfinite(epsilon):
-        return f"{epsilon:g}"
-    exact = Context(prec=60).multiply(Decimal(repr(float(epsilon))), times)
-    return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(exact)):g}"
+    if not math.isfinite(sum(epsilons)):
+        return f"{sum(epsilons):g}"
+    exact = sum(Fraction(Decimal(repr(float(epsilon)))) for epsilon in epsilons) * times
+    total = Context(prec=60, rounding=ROUND_CEILING).divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(total)):g}"
 
 
 def words_of(guarantee: Guarantee) -> str:

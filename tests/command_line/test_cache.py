@@ -15,6 +15,7 @@ import pytest
 from dpjax import median
 from dpjax.command_line import estimate, main, programs
 from dpjax.command_line.programs import run_kept
+from dpjax.frames.grouping import Grouping
 from dpjax.numerics import host_call
 
 
@@ -95,15 +96,16 @@ def programs_of(monkeypatch, records, **changes):
     program = estimate._program
     with monkeypatch.context() as patch:
         patch.setattr(estimate, "_program", lower)
-        asked = {"quantile": estimate.Fraction(1, 2), "neighbors": "add_remove", "definition": "linear", "draws": 1}
+        asked = {"quantile": [estimate.Fraction(1, 2)], "neighbors": "add_remove", "definition": "linear", "draws": 1}
         asked |= {"seed": 0, "epsilon": [1.0], "resolution": None, "programs": None} | changes
+        batch = next(Grouping(np.zeros(records.size, np.int32), [()]).batches())
         with pytest.raises(StopIteration):
-            estimate._answer("laplace", records, np.array([records.size], np.int32), 0, 0.0, 100.0, argparse.Namespace(**asked))
+            estimate._answer("laplace", batch.padded(records), batch.sizes, 0, 0.0, 100.0, argparse.Namespace(**asked))
     return texts
 
 
 def test_a_program_depends_on_nothing_but_the_number_of_records_rounded_up(monkeypatch):
-    one, other = np.arange(10.0)[None], np.random.default_rng(0).uniform(0, 100, (1, 33))
+    one, other = np.arange(10.0), np.random.default_rng(0).uniform(0, 100, 33)
     first = programs_of(monkeypatch, one)
     assert programs_of(monkeypatch, other, seed=7, epsilon=[0.5]) == first
     assert programs_of(monkeypatch, one, draws=2) != first

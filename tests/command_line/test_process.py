@@ -28,4 +28,7 @@ def test_standard_input_and_a_label_that_the_terminal_cannot_show():
 def test_a_mistake_has_no_traceback():
     done = dpjax("median", "-", *BOUNDS, input="x\n1\ntwo\n")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "dpjax: error: standard input, line 3, column 'x': 'two' is not a number.\n"
+    assert (
+        done.stderr
+        == "dpjax: error: standard input, line 3, column 'x': 'two' is not a number; if it means a missing value, give --missing.\n"
+    )

@@ -20,7 +20,7 @@ def padded(values, labels, order):
 
 def assert_rows_are_the_distribution(rows, profile, count):
     distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
-    np.testing.assert_array_equal([row["n"] for row in rows], count)
+    np.testing.assert_array_equal([row["present"] for row in rows], count)
     # Another program, which may round otherwise in the last places of float32.
     np.testing.assert_allclose([row["mean_abs_error"] for row in rows], distribution.mean_abs_error(profile.value)[0], rtol=1e-6)
     ends = np.transpose([row["interval95"] for row in rows])

@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpjax.command_line import release
+from dpjax.command_line.files import Source
 from dpjax.command_line.main import main
+from dpjax.command_line.table import read_records
 
 NASTY = [
     '"51,south',
@@ -32,24 +33,25 @@ NASTY = [
 LINES = ["34,north", "28,north", "40,south", "61,south"]
 
 
-def records_of(tmp_path, lines, **options):
+def records_of(tmp_path, lines, groups=None):
     path = tmp_path / "data.csv"
     path.write_bytes("\n".join(["age,region", *lines, ""]).encode("utf-8", "surrogateescape"))
-    found = release.read(str(path), ["age"], options.get("by"), options.get("groups", [None]), ",", True)
-    return [Counter("nan" if np.isnan(v) else v for v in row) for row in found[0]], found.shape
+    by = () if groups is None else ("region",)
+    found = read_records(Source(str(path)), columns=["age"], by=by, groups=groups)
+    parts = [found.columns["age"][found.grouping.codes == k] for k in range(len(found.grouping.labels))]
+    return [Counter("nan" if np.isnan(v) else v for v in part) for part in parts]
 
 
 @pytest.mark.parametrize("line", [*NASTY, "\udcff,north"])
 def test_a_line_adds_at_most_one_record_and_changes_no_other(tmp_path, line):
-    for grouping in ({}, {"by": "region", "groups": ["north", "south"]}):
-        before, _ = records_of(tmp_path, LINES, **grouping)
+    for groups in (None, [("north",), ("south",)]):
+        before = records_of(tmp_path, LINES, groups)
         for place in range(len(LINES) + 1):
-            after, _ = records_of(tmp_path, [*LINES[:place], line, *LINES[place:]], **grouping)
+            after = records_of(tmp_path, [*LINES[:place], line, *LINES[place:]], groups)
             more = [new - old for new, old in zip(after, before, strict=True)]
             gone = [old - new for new, old in zip(after, before, strict=True)]
-            # Padding is NaN too, and may be more or less of it.
-            assert sum(count for part in more for value, count in part.items() if value != "nan") <= 1, line
-            assert all(value == "nan" for part in gone for value in part), line
+            assert sum(count for part in more for count in part.values()) <= 1, line
+            assert not any(gone), line
 
 
 def run(capsys, path, *options):
@@ -87,8 +89,8 @@ def test_json_has_the_release_and_nothing_of_the_data(capsys, tmp_path):
     assert [row["column"] for row in answer["rows"]] == ["age", "income"]
     assert all(0 <= v <= 65536 and v % 16 == 0 for row in answer["rows"] for v in row["released"])
     assert set(answer) == {
-        *("simulation", "quantile", "definition", "mechanism", "neighbors", "lower", "upper", "resolution"),
-        *("epsilon_of_each", "epsilon_of_all", "rows"),
+        *("simulation", "quantiles", "definition", "mechanism", "neighbors", "columns"),
+        *("epsilon_of_each", "epsilon_of_all", "delta", "rows"),
         *("dpjax_version", "jax_version", "device"),
     }
 
@@ -130,8 +132,8 @@ def test_blank_lines_are_records_too(tmp_path):
     path = tmp_path / "data.csv"
     for blank in ("", " ", "\t"):
         path.write_text(f"1\n{blank}\n5\n")
-        found = release.read(str(path), ["1"], None, [None], ",", False)
-        np.testing.assert_array_equal(found, [[[1.0, np.nan, 5.0]]])
+        found = read_records(Source(str(path), header=False), columns=["1"], by=(), groups=None)
+        np.testing.assert_array_equal(found.columns["1"], [1.0, np.nan, 5.0])
 
 
 def test_what_a_release_costs_is_never_printed_too_small(capsys, tmp_path):
@@ -157,3 +159,112 @@ def test_negative_numbers_as_people_write_them(capsys, tmp_path, groups):
     # Labels are compared without blanks around them, like the cells.
     _, out, _ = run(capsys, path, "--column", "age", *GRID, "--by", "region", "--groups", *groups, "--json")
     assert [row["group"] for row in json.loads(out)["rows"]] == list(groups)
+
+
+@pytest.mark.parametrize("start", ["PAR1", "\x1f\x8b", "\0\0"])
+def test_without_a_header_the_first_line_is_a_record_whatever_it_holds(tmp_path, start):
+    path = tmp_path / "data.csv"
+    path.write_bytes(f"{start}\n5\n".encode("latin-1"))
+    found = read_records(Source(str(path), header=False), columns=["1"], by=(), groups=None)
+    np.testing.assert_array_equal(found.columns["1"], [np.nan, 5.0])
+
+
+def table_of(out):
+    return [line.split() for line in out.split("\n\n")[1].splitlines()[1:]]
+
+
+PEOPLE = [f"{region},{sex},{age},{10 * age}" for region in "ns" for sex in "fm" for age in [34 if sex == "f" else 51] * 30]
+
+
+def test_columns_quantiles_groups_and_epsilons_in_one_call(capsys, tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(["region,sex,age,pay", *PEOPLE, "n,f,n/a,340"]))
+    columns = ("--column", "age", "pay", "--lower", "0", "--upper", "100", "1000", "--resolution", "1", "10")
+    several = ("--quantile", "0.5", "1/4", "--epsilon", "64", "32", "--by", "region", "sex", "--groups", "s,m", "n,f")
+    code, out, err = run(capsys, path, *columns, *several)
+    assert (code, err) == (0, "")
+    rows = [row for group, age in (("s, m", 51), ("n, f", 34)) for row in [(group, age)] * 4]
+    assert [(" ".join(row[1:3]), row[0], float(row[-1])) for row in table_of(out)] == [
+        *((group, "age", age) for group, age in rows),
+        *((group, "pay", 10 * age) for group, age in rows),
+    ]
+    assert [tuple(row[3:5]) for row in table_of(out)[:4]] == [("0.25", "64"), ("0.25", "32"), ("0.5", "64"), ("0.5", "32")]
+    assert "all of it is 192-DP and 192-bounded-range" in " ".join(out.split())
+    target = tmp_path / "found.csv"
+    code, out, _ = run(capsys, path, *columns, *several, "--output", str(target))
+    assert (code, out) == (0, f"Wrote {target}.\n")
+    lines = target.read_text().splitlines()
+    assert lines[:2] == ["column,group,quantile,epsilon,draw,drawn", 'age,"s, m",0.25,64.0,1,51.0']
+    assert len(lines) == 17
+    code, out, _ = run(capsys, path, *columns, *several, "--output", str(tmp_path / "found.json"))
+    answer = json.loads((tmp_path / "found.json").read_text())
+    assert (answer["epsilon_of_all"], answer["delta"], len(answer["rows"])) == (192.0, 0.0, 16)
+    assert run(capsys, path, *columns, *several, "--output", str(tmp_path / "no" / "found.csv"))[0] == 2
+
+
+def test_groups_that_are_found(capsys, tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(["region,age", *["north,34"] * 60, "secret,9", ",9", *[",34"] * 60]))
+    command = ("--column", "age", *GRID, "--epsilon", "64", "--by", "region", "--group-epsilon", "2", "--group-delta", "1e-12")
+    code, out, err = run(capsys, path, *command)
+    assert (code, err) == (0, "")
+    ((column, group, size, released),) = table_of(out)
+    assert (column, group, released) == ("age", "north", "34")
+    assert abs(int(size) - 60) < 40
+    assert "To find the groups costs (2, " in " ".join(out.split())
+    answer = json.loads(run(capsys, path, *command, "--json")[1])
+    assert answer["epsilon_of_all"] == 66.0
+    assert 0 < answer["delta"] <= 1e-12
+
+
+def test_a_dry_run_reads_what_is_public_only(capsys, tmp_path):
+    path = tmp_path / "people.csv"
+    outcomes = set()
+    for records in (LINES, ["99,south"], [], ["\0" * 10, "1,2,3,4"]):
+        path.write_text("\n".join(["age,region", *records]))
+        outcomes.add(run(capsys, path, "--column", "age", *GRID, "--dry-run"))
+    ((code, out, err),) = outcomes
+    assert (code, err) == (0, "")
+    assert "Dry run: no record was read, and nothing is spent." in out
+    assert "is 1-DP and 1-bounded-range for one record" in " ".join(out.split())
+    assert "released" not in out
+    for options in (("--column", "height", *GRID), ("--column", "age", *GRID, "--epsilon", "100")):
+        assert run(capsys, path, *options, "--dry-run")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"age;region\n1;2\n", "is the --delimiter semicolon?"),
+        ("age,region\n1,2\n".encode("utf-16"), "give --encoding utf-16"),
+        (b"PAR1\0\0", "is a Parquet file"),
+        (b"\x7fELF\0\0\0\n", "is binary"),
+    ],
+)
+def test_a_file_that_is_something_else(capsys, tmp_path, content, message):
+    path = tmp_path / "data.csv"
+    path.write_bytes(content)
+    code, out, err = run(capsys, path, "--column", "age", *GRID)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--by", "region", "--groups", "a", "--group-epsilon", "1", "--group-delta", "0.1"), "not both"),
+        (("--by", "region", "--group-epsilon", "1"), "go together"),
+        (("--by", "region", "age", "--groups", "a"), "named by 2 labels"),
+        (("--by", "region", "--group-epsilon", "1", "--group-delta", "2"), "delta"),
+        (("--quantile", "0.1", "0.2", "--mechanism", "permute_and_flip"), "by joint quantiles"),
+        (("--resolution", "1", "2"), "--resolution has 2 values for 1 columns"),
+    ],
+)
+def test_options_that_do_not_fit(capsys, tmp_path, options, message):
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["age,region", *LINES, ""]))
+    code, out, err = run(capsys, path, "--column", "age", *GRID, *options)
+    assert (code, out) == (2, "")
+    assert message in err

@@ -26,7 +26,7 @@ def test_the_text_agrees_with_json(run, answer, ages):
     assert len(outcome.table) == len(found["rows"]) == 12
     for text, row in zip(outcome.table, found["rows"], strict=True):
         assert [text[name] for name in ("group", "mechanism")] == [row["group"], row["mechanism"]]
-        assert (int(text["n"]), float(text["epsilon"])) == (row["n"], row["epsilon"])
+        assert (int(text["present"]), float(text["epsilon"])) == (row["present"], row["epsilon"])
         assert float(text["first draw"]) == pytest.approx(row["draws"][0], abs=1e-2)
         assert float(text["mean |error|"]) == pytest.approx(row["mean_abs_error"], abs=1e-2)
         assert text["95 % interval"] == pytest.approx(row["interval95"], abs=1e-2)
@@ -66,14 +66,27 @@ def test_json_says_everything_it_was_asked(answer, ten):
     assert found == {
         "simulation": True,
         "statistic": "median",
-        "quantile": 0.5,
+        "quantiles": [0.5],
         "neighbors": "add_remove",
         "definition": "lower",
         "resolution": None,
         "seed": 9,
     }
     assert set(rows[0]) == {
-        *("column", "group", "n", "missing", "mechanism", "epsilon", "lower", "upper", "draws"),
+        *(
+            "column",
+            "group",
+            "quantile",
+            "present",
+            "missing",
+            "infinite",
+            "mechanism",
+            "epsilon",
+            "lower",
+            "upper",
+            "value",
+            "draws",
+        ),
         *("mean_abs_error", "interval95", "tied_share", "guarantee"),
     }
     assert (rows[0]["column"], rows[0]["group"]) == ("x", None)
@@ -83,7 +96,7 @@ def test_json_says_everything_it_was_asked(answer, ten):
 def test_one_column_without_groups_has_a_short_table(run, answer, ten):
     outcome, found = run("median", ten(), *TEN, "--seed", 1), answer("median", ten(), *TEN, "--seed", 1)
     (text,), (row,) = outcome.table, found["rows"]
-    assert list(text) == ["n", "mechanism", "epsilon", "draw", "mean |error|", "95 % interval", "tied"]
+    assert list(text) == ["present", "mechanism", "epsilon", "value", "draw", "mean |error|", "95 % interval", "tied"]
     assert float(text["draw"]) == pytest.approx(row["draws"][0], abs=1e-2)
     assert float(text["mean |error|"]) == pytest.approx(row["mean_abs_error"], abs=1e-2)
     for absent in ("missing", "tied", "groups", "measured", "in total", "adds its own cost"):
@@ -118,7 +131,7 @@ def test_one_record_is_no_tie(run, ten):
 def test_missing_cells_are_counted(run, ten, neighbors, treatment):
     outcome = run("median", ten(["NA", "nan", *range(8)]), "--lower", 0, "--upper", 9, "--neighbors", neighbors)
     assert f"10 records, 2 missing ({treatment})." in outcome.words
-    assert [(row["n"], row["missing"]) for row in outcome.table] == [("10", "2")]
+    assert [(row["present"], row["missing"]) for row in outcome.table] == [("8", "2")]
 
 
 @pytest.mark.slow
@@ -132,10 +145,10 @@ def test_promises_are_never_printed_too_small():
     for epsilon in (0.1, 0.5, 0.3, 1.0, 2.0**-30, 64.0, 1e-5, 0.012345, 123456.0):
         assert promised(epsilon) == f"{epsilon:g}" or float(promised(epsilon)) > epsilon
     assert [promised(e) for e in (0.1, 0.123456, 100.0, 1e6)] == ["0.1", "0.123456", "100", "1e+06"]
-    assert [promised(0.1, times) for times in (3, 7, 10)] == ["0.3", "0.7", "1"]  # 3 * 0.1 is above 0.3 in floats
+    assert [promised(0.1, times=times) for times in (3, 7, 10)] == ["0.3", "0.7", "1"]  # 3 * 0.1 is above 0.3 in floats
     for epsilon in np.random.default_rng(0).uniform(0, 3, 300).tolist():
         for times in (1, 3, 1000):
-            printed, exact = promised(epsilon, times), Fraction(repr(epsilon)) * times
+            printed, exact = promised(epsilon, times=times), Fraction(repr(epsilon)) * times
             assert exact <= Fraction(printed) <= exact * (1 + Fraction(1, 10**5))
             assert len(printed.lstrip("0.").replace(".", "")) <= 6
     assert words_of(Guarantee(1 / 3, float("inf"), "swap")) == "0.333334-DP under swap neighbors"
@@ -157,11 +170,11 @@ def test_guarantees_and_totals_are_rounded_up(run, answer, ten):
 def test_draws_on_a_resolution_have_its_decimals(run, ten):
     command = ("median", ten([0.25] * 8 + [0.5] * 2), *TEN, "--seed", 3, "--mechanism", *MECHANISMS)
     lines = run(*command, "--resolution", "0.25").out.splitlines()
-    (head,) = (line for line in lines if " n  " in line or line.startswith("n "))
+    (head,) = (line for line in lines if line.startswith("present "))
     assert head.split()[-1] == "tied"
     rows = {line.split()[1]: line for line in lines if line.split()[:1] == ["10"]}
     for mechanism in MECHANISMS:
         assert rows[mechanism].endswith("80 %")
-        draw = rows[mechanism].split()[3]
+        draw = rows[mechanism].split()[4]
         assert (len(draw.partition(".")[2]) == 2) == (mechanism != "laplace")
     assert "tied: the share of the records that equal the statistic." in lines

@@ -1,5 +1,6 @@
 """Every mistake of the user ends in one line that names it, with the exit code 2 and nothing on standard output."""
 
+import gzip
 import io
 
 import pytest
@@ -32,11 +33,23 @@ def assert_one_line(outcome, *parts):
         ("g,x,y\na,1,2\nb,3\n", {}, ["data.csv, line 3: 2 fields where the first line has 3."]),
         ("g,x,y\na,1,2\nb,3,4,5\n", {}, ["data.csv, line 3: 4 fields where the first line has 3."]),
         ('g,x,y\n"a\nb",1,2\nc,3\n', {}, ["line 4: 2 fields"]),
-        ("g,x,y\na,1,2\nb,three,4\n", {}, ["data.csv, line 3, column 'x': 'three' is not a number."]),
-        ("g,x,y\na,1_000,2\n", {}, ["line 2, column 'x': '1_000' is not a number."]),
-        (f"g,x,y\na,{'long' * 99},2\n", {}, [f"'{'long' * 10}' is not a number."]),
-        (b"g,x,y\na,1,2\n\xe9,3,4\n", {}, ["data.csv is not UTF-8 text (byte 13)."]),
-        (GOOD + "c," + "1" * 200_000 + ",2\n", {}, ["line 4: field larger than field limit"]),
+        ("g,x,y\na,1,2\nb,three,4\n", {}, ["data.csv, line 3, column 'x': 'three' is not a number"]),
+        ("g,x,y\na,1_000,2\n", {}, ["line 2, column 'x': '1_000' is not a number"]),
+        (f"g,x,y\na,{'long' * 99},2\n", {}, [f"'{'long' * 10}' is not a number"]),
+        (b"g,x,y\na,1,2\n\xe9,3,4\n", {}, ["data.csv is not UTF-8 text (byte 13): give its --encoding"]),
+        (GOOD + 'c,"' + "1" * 200_000 + '",2\n', {}, ["line 4: field larger than field limit"]),
+        (
+            "g;x;y\na;1;2\n",
+            {},
+            ["has no column 'x'; its columns are g;x;y. Its first line is 'g;x;y': is the --delimiter semicolon?"],
+        ),
+        (GOOD.encode("utf-16"), {}, ["data.csv begins as UTF-16 text does: give --encoding utf-16."]),
+        (GOOD.encode("utf-16-le"), {}, ["data.csv is binary, or text in UTF-16"]),
+        (b"PAR1" + bytes(100), {}, ["data.csv is a Parquet file: it must be named .parquet"]),
+        (gzip.compress(GOOD.encode())[:-9], {}, ["cannot read", "data.csv"]),
+        (b"\x1f\x8bno gzip", {}, ["cannot read"]),
+        (GOOD, {"--encoding": ["klingon"]}, ["--encoding klingon is not known"]),
+        ("g,x,y\na,n/a,2\n", {}, ["'n/a' is not a number; if it means a missing value, give --missing."]),
         (GOOD, {"--column": ["z"]}, ["has no column 'z'; its columns are g, x, y."]),
         (GOOD, {"--column": ["x", "y", "x"]}, ["--column names 'x' twice."]),
         (GOOD, {"--by": ["z"]}, ["has no column 'z'; its columns are g, x, y."]),
@@ -105,18 +118,12 @@ def test_no_such_file(run, tmp_path):
 
 def test_mistakes_in_standard_input_name_it(run, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n1\ntwo\n")))
-    assert_one_line(run("median", "-", *options({})), "standard input, line 3, column 'x': 'two' is not a number.")
+    assert_one_line(run("median", "-", *options({})), "standard input, line 3, column 'x': 'two' is not a number")
 
 
 def test_no_command_or_an_unknown_one(run):
     assert_one_line(run(), "the following arguments are required: COMMAND")
     assert_one_line(run("mean"), "invalid choice: 'mean'", "median")
-
-
-def test_groups_that_would_not_fit(run, write, monkeypatch):
-    monkeypatch.setattr("dpjax.command_line.table.LARGEST", 5)
-    file = write("g,x\na,1\na,1\nb,1\nc,1\n")
-    assert_one_line(run("median", file, *options({"--by": ["g"]})), "3 groups padded to the largest, 2 records, are too many")
 
 
 def test_a_sweep_that_would_not_fit(run, write, monkeypatch):
