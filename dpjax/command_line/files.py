@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.command_line.errors import UserError
-from dpjax.frames.grouping import Grouping
+from dpjax.statistics.grouping import Grouping
 
 _BLOCK = 2**21  # bytes at a time
 _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source, Table
-from dpjax.frames.grouping import Grouping
 from dpjax.frames.tables import read_frame
+from dpjax.statistics.grouping import Grouping
 
 
 def scanned(source: Source, names: Sequence[str] | None) -> tuple[Any, list[str]]:

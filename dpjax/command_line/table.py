@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from dpjax.command_line import parquet
 from dpjax.command_line.cells import Block, Cell, cells_of, split_by_line, split_strictly
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source, Table, texts
 from dpjax.command_line.parser import DELIMITERS
-from dpjax.frames.grouping import Grouping, codes_of, natural_order
+from dpjax.statistics.grouping import Grouping, codes_of, natural_order
 
 MISSING = ("", "na", "nan")
 LARGEST = 50_000_000  # draws of an answer
@@ -40,7 +40,7 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
         UserError: anything that keeps the file from being read as numbers.
     """
     if source.is_parquet:
-        return parquet.read(source, columns, by, None)
+        return import_module("dpjax.command_line.parquet").read(source, columns, by, None)
     blocks = texts(source, strict=True)
     names, line, rest = _first_line(source, blocks)
     for repeated in names:
@@ -88,7 +88,7 @@ def read_records(source: Source, *, columns: Sequence[str], by: Sequence[str], g
         UserError: a file that cannot be opened, or a column that its first line does not name.
     """
     if source.is_parquet:
-        return parquet.read(source, columns, by, groups)
+        return import_module("dpjax.command_line.parquet").read(source, columns, by, groups)
     names, rest = _header(source, [*columns, *by])
     places = [_place(column, names) for column in (*columns, *by)]
     split = split_by_line(rest, source.delimiter, places)
@@ -106,7 +106,7 @@ def check_public(source: Source, names: Sequence[str]) -> None:
         UserError: as :func:`read_records`.
     """
     if source.is_parquet:
-        parquet.scanned(source, names)
+        import_module("dpjax.command_line.parquet").scanned(source, names)
     else:
         _header(source, names)
 

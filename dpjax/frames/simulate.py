@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.checks import Neighbors
-from dpjax.frames.grouping import Batch
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
 from dpjax.mechanisms import joint_quantiles, piecewise_laplace
 from dpjax.sensitivity import SortedRecords
 from dpjax.statistics import median
+from dpjax.statistics.grouping import Batch
 
 _BARS = ("simulated", "mean_abs_error", "lower95", "upper95")
 _DYNAMIC = ("lower", "upper", "epsilon")  # a program serves all of them

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
-from dpjax.frames.grouping import Grouping, codes_of, natural_order
 from dpjax.release.grid import as_floats
+from dpjax.statistics.grouping import Grouping, codes_of, natural_order
 
 _CHUNK = 2**20  # labels that are Python objects at a time
 
