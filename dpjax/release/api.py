@@ -122,7 +122,9 @@ def median(
     It is the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
     exactly that distribution if the operating system's entropy is uniform and ChaCha20 is: no float, no truncated table and no
     rounding takes part in the choice of a value (in permute and flip, floats rule out what has certainly lost). There is no key and
-    no seed; two calls never give the same draws.
+    no seed; two calls never give the same draws. In rows of more than 4096 records, and more than 512 / epsilon, the profile is
+    taken to be at the bounds after as many changes, as with ``truncate=`` in :func:`dpjax.median`: what differs has a probability
+    below e^-128 times the number of multiples.
     :func:`exact_distribution` gives the probabilities.
 
     Args:
@@ -464,11 +466,17 @@ def grid_of(lower: float | None, upper: float | None, resolution: Resolution | N
 
 
 def _release_ranks(records: Records, ranks: Ranks, grid: Multiples | Floats, asked: Asked) -> Release:
-    statistic = partial(integer_profiles.order_statistic, ranks=ranks, count_is_public=records.neighbors == "swap")
+    options: Any = {"count_is_public": records.neighbors == "swap", "most": _most_levels(asked.epsilon)}
+    statistic = partial(integer_profiles.order_statistic, ranks=ranks, **options)
     refined = ranks.refinement
     if isinstance(grid, Floats):
         return _release(records, statistic, grid, asked)
     return _release(records, statistic, grid, asked, unit=_unit(grid, refined, grid.resolution / refined))
+
+
+def _most_levels(epsilon: float) -> int:
+    """After how many changes a quantile's profile counts as the ends of the range: their weight is below e^-128 then."""
+    return max(2**12, 1 << int(256 / exact_epsilon(epsilon)).bit_length())
 
 
 def _unit(grid: Multiples, times: int, resolution: Fraction) -> tuple[Fraction, int, int]:

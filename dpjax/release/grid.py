@@ -17,6 +17,7 @@ import numpy as np
 from dpjax import checks
 
 _LARGEST = 2**31 - 2
+_AT_A_TIME = 2**22  # records, so that what is computed between takes no memory to speak of
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,12 @@ def to_multiples(x: Any, grid: Multiples) -> tuple[np.ndarray, np.ndarray]:
     >>> to_multiples([0.04, 0.07, 0.29, 1e300, float("nan")], Multiples.between(0, 0.3, 0.1))[0].tolist()
     [0, 1, 3, 3, 0]
     """
+    if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:
+        found = np.empty(x.size, np.int32), np.empty(x.size, np.bool_)
+        for start in range(0, x.size, _AT_A_TIME):
+            some = slice(start, start + _AT_A_TIME)
+            found[0][some], found[1][some] = to_multiples(x.reshape(-1)[some], grid)
+        return found[0].reshape(x.shape), found[1].reshape(x.shape)
     records = as_floats(x, math.floor(grid.lower) - 1, math.ceil(grid.upper) + 1)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         present = ~np.isnan(records)

@@ -26,7 +26,9 @@ class IntegerProfile(NamedTuple):
     upper: np.ndarray
 
 
-def order_statistic(cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, high: int, count_is_public: bool) -> IntegerProfile:
+def order_statistic(
+    cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, high: int, count_is_public: bool, most: int | None = None
+) -> IntegerProfile:
     """Return the profile of an order statistic or a quantile, in refined cells.
 
     Args:
@@ -35,6 +37,7 @@ def order_statistic(cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, hig
         ranks: where to read, as in ``dpjax.statistics``.
         high: the largest value; 0 is the smallest.
         count_is_public: whether all rows have n records, whatever ``present`` says (swap).
+        most: after how many changes the profile is taken to be at the ends of the range, public; None for its own.
 
     Raises:
         ValueError: a refined range beyond 2^31 - 1, or a denominator too large for exact ranks.
@@ -49,22 +52,28 @@ def order_statistic(cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, hig
     if high * refined >= 2**31:
         instead = "" if refined <= 2 else ", or a q with a smaller denominator, such as Fraction(1, 3) for 0.3333"
         raise ValueError(f"{high} cells refined by {refined} are more than 2^31 - 1: take a coarser grid{instead}.")
-    ordered = np.sort(np.where(present, cells, high).astype(np.int64), axis=-1)
-    edge = np.zeros((*cells.shape[:-1], 1), np.int64)
-    x = np.concatenate([edge, ordered, edge + high], axis=-1)
+    ordered = np.sort(np.where(present, cells, np.int32(high)).astype(np.int32), axis=-1)
+    edge = np.zeros((*cells.shape[:-1], 1), np.int32)
+    x = np.concatenate([edge, ordered, edge + np.int32(high)], axis=-1)
     n = np.full(edge.shape, n_max) if count_is_public else np.sum(present, axis=-1, keepdims=True, dtype=np.int64)
-    down, up = ranks.levels(n_max)
+    all_down, all_up = ranks.levels(n_max)
+    down, up = (all_down, all_up) if most is None else (min(all_down, most), min(all_up, most))
     numerator = n * ranks.per_record + ranks.constant + np.arange(-down, up + 1) * ranks.step
 
     def read(rank: np.ndarray) -> np.ndarray:
-        return np.take_along_axis(x, np.clip(rank, 0, n_max + 1), axis=-1)
+        return np.take_along_axis(x, np.clip(rank, 0, n_max + 1), axis=-1).astype(np.int64)
 
     if ranks.definition == "lower":
         values = read(-(-numerator // ranks.denominator))
     else:
         whole, part = np.divmod(numerator, ranks.denominator)
         values = ranks.denominator * read(whole) + part * (read(whole + 1) - read(whole))
-    return _profile(np.flip(values[..., : down + 1], -1), values[..., down:])
+    lower, upper, end = np.flip(values[..., : down + 1], -1), values[..., down:], edge.astype(np.int64)
+    if down < all_down:
+        lower = np.concatenate([lower, end], axis=-1)
+    if up < all_up:
+        upper = np.concatenate([upper, end + high * refined], axis=-1)
+    return _profile(lower, upper)
 
 
 def sum_of_records(cells: np.ndarray, *, high: int) -> IntegerProfile:

@@ -71,7 +71,7 @@ class Grouping:
         if not sizes.size:
             nothing = np.zeros(0, np.int64)
             yield Batch(nothing, np.zeros(1, np.int32), np.zeros((1, LEAST), bool), nothing)
-        by_group = np.argsort(self.codes, kind="stable")
+        by_group = np.argsort(self.codes, kind="stable").astype(np.int32)
         starts = len(self.codes) - sizes[::-1].cumsum()[::-1]  # where each group starts among them
         rest = np.argsort(-sizes, kind="stable")
         while rest.size:
@@ -81,7 +81,7 @@ class Grouping:
             of_shape, rest = np.split(rest, [max(alike, 1)])
             rows = min(power(of_shape.size), max(_CELLS // places, 1))
             for start in range(0, of_shape.size, rows):
-                groups = of_shape[start : start + rows]
+                groups = np.sort(of_shape[start : start + rows])
                 padded = np.zeros(rows, np.int32)
                 padded[: groups.size] = sizes[groups]
                 present = np.arange(places) < padded[:, None]

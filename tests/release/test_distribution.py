@@ -54,9 +54,10 @@ def profiles_of(cells, present, statistic, neighbors):
     if statistic == "second":
         ranks = ranks_of_order_statistic(2, cells.shape[-1])
     else:
-        q, definition = RANKS[statistic]
+        q, definition = RANKS[statistic.removesuffix(" cut")]
         ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    return integer_profiles.order_statistic(cells, present, ranks, high=TOP, count_is_public=neighbors == "swap")
+    most = 1 if statistic.endswith(" cut") else None
+    return integer_profiles.order_statistic(cells, present, ranks, high=TOP, count_is_public=neighbors == "swap", most=most)
 
 
 def profile_of(data, statistic, neighbors, n_max=4):
@@ -96,7 +97,7 @@ def worst_of(found, pairs, epsilon):
     return np.abs(ratio).max() / epsilon, spread.max() / epsilon
 
 
-NAMES = ("median", "lower quantile", "quantile", "second", "maximum", "total", "distinct")
+NAMES = ("median", "median cut", "lower quantile", "quantile", "quantile cut", "second", "maximum", "total", "distinct")
 CASES = [(s, r) for r in ("add_remove", "swap") for s in NAMES] + [("sum", "swap")]
 
 
@@ -107,6 +108,16 @@ def test_loss_and_range_of_all_neighbours(statistic, neighbors):
     assert 0.3 < spread <= 1 + 1e-12
     _, found = distributions_of(statistic, neighbors)
     np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-12)
+
+
+def test_a_profile_that_is_cut_must_end_at_the_ends_of_the_range():
+    def within(profile, epsilon, cells):
+        return log_pmf(IntegerProfile(profile.lower[:-1], profile.upper[:-1]), epsilon, cells)
+
+    every = datasets(range(4))
+    found = np.stack([within(profile_of(data, "median cut", "add_remove"), EPSILON, np.arange(2 * TOP + 1)) for data in every])
+    loss, _ = worst_of(found, pairs_of(every, "add_remove"), EPSILON)
+    assert loss == np.inf
 
 
 def with_own_cost(change):
