@@ -30,11 +30,11 @@ from dpjax.mechanisms import inverse_sensitivity, joint_quantiles, laplace, piec
 from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import quantile, quantiles
+from dpjax.statistics.records import levels_needed
 
 TIED_SHARE = 0.1  # from this share of the records on, a row says that its statistic is tied
 JOINT = "joint_quantiles"  # of several quantiles together
 _AT_A_TIME = 2**22  # records of each group
-_LEVELS = 2**22  # from so many changes on, a profile is the bound: their weight is below e^(-2^21 epsilon)
 
 
 def distribution_of(
@@ -234,6 +234,7 @@ def _answer(
         "epsilon": np.array(asked.epsilon)[:, None],
     }
     options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")}
+    options["most"] = levels_needed(min(asked.epsilon))  # as a release does
     records = records.astype(numbers["lower"].dtype)
     profile, *found = run_kept(
         asked.programs, _program, records, count, numbers, mechanism=mechanism, qs=tuple(asked.quantile), **options
@@ -241,7 +242,7 @@ def _answer(
     return [profile, *(np.asarray(part) if mechanism == JOINT else np.asarray(part)[..., None] for part in found)]
 
 
-@partial(jax.jit, static_argnames=("mechanism", "qs", "neighbors", "definition", "resolution", "draws"))
+@partial(jax.jit, static_argnames=("mechanism", "qs", "neighbors", "definition", "resolution", "draws", "most"))
 def _program(
     records: jax.Array,
     count: jax.Array,
@@ -253,6 +254,7 @@ def _program(
     definition: Literal["linear", "lower"],
     resolution: Fraction | None,
     draws: int,
+    most: int,
 ) -> tuple[Any, ...]:
     """One program for everything, to be kept as one."""
     lower, upper = numbers["lower"], numbers["upper"]
@@ -263,7 +265,7 @@ def _program(
         joint = joint_quantiles.joint_quantiles(asked, numbers["epsilon"])
         drawn, bars = joint.sample(key, (draws,)), joint.marginals()
         return asked, asked.value, drawn, bars.mean_abs_error(asked.value), *bars.interval(0.95)
-    profile = quantile(records, qs[0], definition=definition, truncate=_LEVELS if records.shape[-1] > _LEVELS else None, **options)
+    profile = quantile(records, qs[0], definition=definition, truncate=most, **options)
     distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper)
     drawn = distribution.sample(key, (draws,))
     return profile, profile.value, drawn, distribution.mean_abs_error(profile.value), *distribution.interval(0.95)

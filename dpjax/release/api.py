@@ -29,6 +29,7 @@ from dpjax.release.tables import exact_epsilon, level_weights, public_tables
 from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.down import check_shift
 from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
+from dpjax.statistics.records import levels_needed
 
 if TYPE_CHECKING:
     from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -466,17 +467,12 @@ def grid_of(lower: float | None, upper: float | None, resolution: Resolution | N
 
 
 def _release_ranks(records: Records, ranks: Ranks, grid: Multiples | Floats, asked: Asked) -> Release:
-    options: Any = {"count_is_public": records.neighbors == "swap", "most": _most_levels(asked.epsilon)}
+    options: Any = {"count_is_public": records.neighbors == "swap", "most": levels_needed(exact_epsilon(asked.epsilon))}
     statistic = partial(integer_profiles.order_statistic, ranks=ranks, **options)
     refined = ranks.refinement
     if isinstance(grid, Floats):
         return _release(records, statistic, grid, asked)
     return _release(records, statistic, grid, asked, unit=_unit(grid, refined, grid.resolution / refined))
-
-
-def _most_levels(epsilon: float) -> int:
-    """After how many changes a quantile's profile counts as the ends of the range: their weight is below e^-128 then."""
-    return max(2**12, 1 << int(256 / exact_epsilon(epsilon)).bit_length())
 
 
 def _unit(grid: Multiples, times: int, resolution: Fraction) -> tuple[Fraction, int, int]:

@@ -1,5 +1,7 @@
 """What is printed is what the library says, what an oracle says of each group alone, and what one can compute by hand."""
 
+import csv
+import json
 import math
 import os
 import re
@@ -227,3 +229,43 @@ def test_a_reader_that_goes_away(ten, monkeypatch, capfd):
         monkeypatch.setattr("sys.stdout", stdout)
         assert main(["median", ten(), *map(str, TEN)]) == 1
     assert capfd.readouterr().err == ""
+
+
+def test_rows_go_to_a_file(run, answer, ten, tmp_path):
+    command = ("median", ten(), *TEN, "--seed", 1)
+    found = answer(*command)
+    assert run(*command, "--output", tmp_path / "found.csv").out == f"Wrote {tmp_path / 'found.csv'}.\n"
+    (line,) = csv.DictReader((tmp_path / "found.csv").read_text().splitlines())
+    (row,) = found["rows"]
+    for name in ("value", "mean_abs_error", "epsilon", "present", "lower", "quantile"):
+        assert float(line[name]) == row[name]
+    assert [float(line["lower95"]), float(line["upper95"])] == row["interval95"]
+    assert [float(line["drawn"])] == row["draws"]
+    run(*command, "--output", tmp_path / "found.json")
+    assert json.loads((tmp_path / "found.json").read_text()) == found
+    outcome = run(*command, "--output", tmp_path / "nowhere" / "found.csv")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "cannot write" in outcome.err
+
+
+@pytest.mark.slow
+def test_several_quantiles_are_joint_ones(run, answer, write):
+    file = write("g,h,x\n" + "".join(f"{'ab'[i % 2]},u,{i % 13}\n" for i in range(60)))
+    bounds = ("--lower", 0, "--upper", 20, "--neighbors", "add_remove", "--resolution", 1, "--epsilon", 1, 4)
+    command = ("quantile", file, "--column", "x", "--by", "h", "g", "--quantile", 0.75, 0.25, *bounds, "--seed", 3)
+    rows, outcome = answer(*command)["rows"], run(*command)
+    assert [(row["group"], row["epsilon"], row["quantile"]) for row in rows] == [
+        (group, epsilon, q) for group in ("u, a", "u, b") for epsilon in (1, 4) for q in (0.25, 0.75)
+    ]
+    records = np.full((2, 64), np.nan)
+    records[:, :30] = np.arange(60).reshape(30, 2).T % 13
+    options = {"lower": 0, "upper": 20, "neighbors": "add_remove", "resolution": 1}
+    asked = dpjax.quantiles(records, [0.25, 0.75], **options)
+    marginals = dpjax.joint_quantiles(asked, np.array([[1.0], [4.0]])).marginals()
+    expected = np.asarray(marginals.mean_abs_error(asked.value)).swapaxes(0, 1).ravel()
+    np.testing.assert_allclose([row["mean_abs_error"] for row in rows], expected, rtol=1e-4)
+    assert [row["value"] for row in rows] == np.asarray(asked.value).repeat(2, axis=0).ravel().tolist()
+    assert outcome.out.startswith("Quantiles 0.25, 0.75 (definition lower) of column x by h, g (2 groups), 60 records.\n")
+    assert "All quantiles of one draw cost that together." in outcome.words
+    wrong = run(*command, "--mechanism", "laplace")
+    assert "several quantiles are drawn together, by joint quantiles" in wrong.err
