@@ -39,11 +39,11 @@ def split_strictly(
     """Yield the cells of the columns at ``places``, from line ``start`` on, of lines that must have ``width`` cells."""
     blocks = iter(texts)
     for text in blocks:
-        if delimiter == " " or not _is_plain(text, delimiter):
+        raw = _plain(text, delimiter)
+        if raw is None:
             lines = chain.from_iterable(map(_lines, chain([text], blocks)))
             yield from _by_reader(lines, delimiter, places, width, start, name)
             return
-        raw = text.encode()
         starts, sizes, cells = _separated(raw, delimiter)
         number = start + np.arange(sizes.size)
         filled = (sizes > 0) | (cells[starts + 1] - cells[starts] > 1)  # not empty lines
@@ -58,14 +58,14 @@ def split_by_line(texts: Iterable[str], delimiter: str, places: Sequence[int]) -
     """Yield the cells of the columns at ``places`` of every line."""
     start = 1
     for text in texts:
-        if delimiter == " " or not _is_plain(text, delimiter):
+        raw = _plain(text, delimiter)
+        if raw is None:
             rows = [cells_of(line, delimiter) for line in _lines(text)]
             yield Block(
                 [[row[place] if place < len(row) else "" for row in rows] for place in places], range(start, start + len(rows))
             )
             start += len(rows)
             continue
-        raw = text.encode()
         starts, sizes, cells = _separated(raw, delimiter)
         columns: list[list[Cell]] = []
         for place in places:
@@ -98,8 +98,22 @@ def _lines(text: str) -> list[str]:
     return [f"{line}\n" for line in text.removesuffix("\n").split("\n")]
 
 
-def _is_plain(text: str, delimiter: str) -> bool:
-    return delimiter.isascii() and '"' not in text and "\0" not in text
+def _plain(text: str, delimiter: str) -> bytes | None:
+    """The bytes of lines whose cells are what is between delimiters, but for quotes around whole cells; None of other lines."""
+    if delimiter == " " or not delimiter.isascii() or "\0" in text:
+        return None
+    raw = text.encode(errors="replace")
+    if '"' not in text:
+        return raw
+    data = np.frombuffer(raw, np.uint8)
+    quotes, marks = np.flatnonzero(data == ord('"')), (data == ord(delimiter)) | (data == ord("\n"))
+    if quotes.size % 2:
+        return None
+    first, last, passed = quotes[::2], quotes[1::2], np.cumsum(marks)
+    line_before, line_after = (first == 0) | (data[first - 1] == ord("\n")), data[last + 1] == ord("\n")
+    whole = (line_before | marks[first - 1]) & marks[last + 1] & (passed[first] == passed[last])
+    empty = line_before & line_after & (last == first + 1)  # a line of one empty cell, which is no empty line
+    return data[data != ord('"')].tobytes() if np.all(whole & ~empty) else None
 
 
 def _by_reader(lines: Iterator[str], delimiter: str, places: Sequence[int], width: int, start: int, name: str) -> Iterator[Block]:

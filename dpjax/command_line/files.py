@@ -110,6 +110,7 @@ def texts(source: Source, *, strict: bool) -> Iterator[str]:
 
 def _decoder(source: Source, strict: bool) -> codecs.IncrementalDecoder:
     try:
+        b"".decode(source.encoding)  # not all of Python's codecs are of text
         return codecs.getincrementaldecoder(source.encoding)("strict" if strict else "replace")
     except LookupError as error:
         raise UserError(f"--encoding {source.encoding} is not known to Python.") from error

@@ -134,8 +134,8 @@ def _grouping(known: Any, keys: tuple[str, ...], groups: Iterable[Any] | None) -
             raise ValueError("groups need by, the column that they are in.")
         return Grouping(np.zeros(len(known), np.int32), [()])
     index: dict[Any, int] = {}
-    for label in groups or ():
-        one = tuple(label) if len(keys) > 1 and isinstance(label, tuple | list) else (label,)
+    for label in () if groups is None else groups:
+        one = tuple(label) if len(keys) > 1 and not isinstance(label, str) else (label,)
         if len(one) != len(keys):
             raise ValueError(f"a group by {', '.join(keys)} must have {len(keys)} labels, got {label!r}.")
         for part, key in zip(one, keys, strict=True):

@@ -1,5 +1,6 @@
 """The shapes a file can have: delimiters, headers, quotes, byte order marks, standard input, the order of groups."""
 
+import csv
 import gzip
 import importlib
 import io
@@ -7,9 +8,10 @@ import io
 import numpy as np
 import pytest
 
+from dpjax.command_line import cells
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source
-from dpjax.command_line.table import read_records, read_table
+from dpjax.command_line.table import _text, read_records, read_table
 
 
 def read(path, columns=("x",), by=("g",), **options):
@@ -37,6 +39,7 @@ PLAIN = {("a",): [[1, 3.5]], ("b",): [[20]]}
         ("\n\ng,x\ra,1\rb,20\ra,3.5", ","),
         (b"\xef\xbb\xbfg,x\na,1\nb,20\na,3.5", ","),
         (gzip.compress(b"g,x\na,1\nb,20\na,3.5\n"), ","),
+        ('"g","x","note"\n"a","1","one"\nb,"20",""\n"a",3.5,\n', ","),
         ('"g","x","note"\n"a","1","one, two"\nb,20,"a ""quoted""\nword"\na,3.5,\n', ","),
         ("x,unused,g\n1,text,a\n2e1,,b\n+3.5,NA,a\n", ","),
     ],
@@ -91,6 +94,27 @@ def test_blocks_are_joined_wherever_they_end(write, monkeypatch, quoted):
     monkeypatch.setattr("dpjax.command_line.files._BLOCK", 100)
     with pytest.raises(UserError, match="line 302: 2 fields where the first line has 3"):
         read(bad)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_cells_are_those_of_the_csv_module(delimiter):
+    """Of random lines, most of them split by NumPy."""
+    rng = np.random.default_rng(1)
+    lines = ["".join(rng.choice(list('ab" \t;,;,'), rng.integers(1, 9))) + "\n" for _ in range(3000)]
+    lines += [f'"{a}"{delimiter}"{b}"\n' for a in ("", "x", "1,5") for b in ("", "y")] + ['""\n']
+    fast = 0
+    for text in lines:
+        if text.count('"') % 2:
+            continue
+        ((*expected,),) = csv.reader([text.rstrip("\n")], delimiter=delimiter, skipinitialspace=True)
+        expected = [[cell.strip()] for cell in expected]
+        fast += cells._plain(text, delimiter) is not None
+        places = range(len(expected))
+        (strict,) = cells.split_strictly([text], delimiter, places, len(expected), 1, "")
+        (by_line,) = cells.split_by_line([text], delimiter, places)
+        for block in (strict, by_line):
+            assert [[_text(cell) for cell in column] for column in block.columns] == expected, text
+    assert 1000 < fast < 2900
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])

@@ -79,7 +79,7 @@ def test_several_columns_groups_and_options_of_their_own():
     people = from_pandas(region=many("abab"), sex=many([1, 1, 2, 2]), x=many([1.0, 2, 3, 4]), y=many([10.0, 20, 30, 40]))
     columns = {"x": {"upper": 120, "resolution": 1}, "y": {"upper": 240, "resolution": 10, "epsilon": 32.0}}
     options = {"lower": 0, "epsilon": 64.0, "neighbors": "add_remove"}
-    found = frames.release(people, columns, by=["sex", "region"], groups=[(2, "b"), (1, "a")], **options)
+    found = frames.release(people, columns, by=["sex", "region"], groups=np.array([(2, "b"), (1, "a")], object), **options)
     rows = [(row["sex"], row["region"], row["column"], row["released"], row["epsilon"]) for row in rows_of(found.frame)]
     assert rows == [(2, "b", "x", 4.0, 64.0), (1, "a", "x", 1.0, 64.0), (2, "b", "y", 40.0, 32.0), (1, "a", "y", 10.0, 32.0)]
     assert found.guarantee.epsilon == 96.0
