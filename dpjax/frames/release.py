@@ -15,7 +15,7 @@ from dpjax.statistics.quantiles import level_of
 
 STATISTICS = (
     *(exact.median, exact.quantile, exact.joint_quantiles, exact.recursive_quantiles, exact.mode),
-    *(exact.maximum, exact.nonnegative_sum, exact.sum, exact.mean),
+    *(exact.maximum, exact.nonnegative_sum, exact.sum, exact.mean, exact.count),
 )
 
 
@@ -35,7 +35,8 @@ def release(
         frame: of pandas, Polars or PyArrow, or a relation of DuckDB; a row is a record of one person.
         columns: a name, or several; or a mapping from names to options of their own, such as bounds. Each costs its epsilon.
         statistic: a function of :mod:`dpjax.release`: ``median``, ``quantile`` with ``q=0.9``, ``joint_quantiles`` or
-            ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``, ``sum`` or ``mean``.
+            ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``, ``count`` (of the
+            values that are not missing; under add/remove) or, under swap, ``sum`` and ``mean``.
         by: the column of the group, or several.
         groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not; or
             :class:`PrivateGroups`.
@@ -74,6 +75,9 @@ def release(
     if statistic not in STATISTICS:
         there = ", ".join(known.__name__ for known in STATISTICS)
         raise TypeError(f"statistic must be one of these functions of dpjax.release: {there}; got {statistic!r}.")
+    if statistic is exact.count and neighbors == "swap":
+        raise ValueError("under swap neighbors the number of records is public: count needs neighbors='add_remove'.")
+    relation = {} if statistic is exact.count else {"neighbors": neighbors}
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
     asked = asked_columns(columns, options)
@@ -89,7 +93,7 @@ def release(
     spent: dict[str, Any] = {}  # Guarantee, as no statistic here has a metric
     for batch in batches:
         for column, own in asked.items():
-            found = statistic(batch.padded(table.columns[column]), neighbors=neighbors, **own)
+            found = statistic(batch.padded(table.columns[column]), **relation, **own)
             spent[column] = found.guarantee
             values |= {(column, group): found.values[:, row] for row, group in enumerate(batch.groups.tolist())}
     rows: list[dict[str, Any]] = []

@@ -119,6 +119,16 @@ def test_several_quantiles_under_one_epsilon_and_several_draws():
     assert found.guarantee.epsilon == 120.0
 
 
+def test_counts_of_values():
+    people = from_pandas(g=list("aab"), x=[1.0, None, 2.0])
+    found = frames.release(
+        people, "x", statistic=release.count, by="g", groups=["b", "a", "c"], neighbors="add_remove", epsilon=64.0
+    )
+    assert found.frame["released"].tolist() == [1.0, 1.0, 0.0]
+    with pytest.raises(ValueError, match="count needs"):
+        frames.release(people, "x", statistic=release.count, neighbors="swap", epsilon=1.0)
+
+
 @pytest.mark.slow
 def test_simulated_quantiles_have_the_bars_of_their_marginals():
     people = from_pandas(x=np.arange(40.0))
