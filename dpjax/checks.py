@@ -147,7 +147,7 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
         a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
         with np.errstate(over="ignore"):
             if np.any(a >= b):
-                raise ValueError(f"lower must be below upper, got lower={lower}, upper={upper}.")
+                raise ValueError(f"lower must be below upper, got lower={lower}, upper={upper} (in {low.dtype}).")
             if not np.all((b - a >= 1 / most) & (b - a <= most)):
                 raise ValueError(
                     f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got lower={lower}, upper={upper}."
