@@ -39,7 +39,20 @@ from typing import TYPE_CHECKING, Any
 from dpjax.version import __version__
 
 if TYPE_CHECKING:
-    from dpjax import accounting, auditing, bounds, distributions, frames, mechanisms, metric_privacy, random, release, sensitivity, simulation, statistics
+    from dpjax import (
+        accounting,
+        auditing,
+        bounds,
+        distributions,
+        frames,
+        mechanisms,
+        metric_privacy,
+        random,
+        release,
+        sensitivity,
+        simulation,
+        statistics,
+    )
     from dpjax.names import *
     from dpjax.simulation import sharded_sample, simulate
 
