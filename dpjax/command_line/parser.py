@@ -31,7 +31,7 @@ _EXAMPLES = {
     "release": """
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove
   dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
-      --neighbors add_remove --by region --groups north south --epsilon 0.5 --output found.csv
+      --neighbors add_remove --n-max 10000 --by region --groups north south --epsilon 0.5 --output found.csv
 """,
     "demo": """
   dpjax demo
@@ -222,7 +222,13 @@ def _add_release_options(add: Callable[..., Any]) -> None:
         type=_quantile,
         default=[Fraction(1, 2)],
         metavar="Q",
-        help="Which quantile (default 1/2, the median). Several are drawn together, under one epsilon.",
+        help="Which quantile (default 1/2, the median). Several are drawn together, under one epsilon; add_remove needs --n-max.",
+    )
+    add(
+        "--n-max",
+        type=int,
+        metavar="N",
+        help="A guess of the most records of a group: public, for several quantiles under add_remove, and not read from the file.",
     )
     several = "one for all columns or one for each."
     add(

@@ -15,6 +15,7 @@ from dpjax.command_line.table import check_public, read_records, source_of
 from dpjax.command_line.text import aligned, as_json, promised, report, rounded_up, versions, wrapped
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release import exact_distribution, joint_quantiles, quantile
+from dpjax.release.joint_quantiles import reach_for
 
 
 class Row(NamedTuple):
@@ -79,6 +80,12 @@ def _complete(asked: argparse.Namespace) -> None:
     asked.quantile, asked.epsilon = sorted(set(asked.quantile)), list(dict.fromkeys(asked.epsilon))
     if len(asked.quantile) > 1 and (asked.definition == "linear" or asked.mechanism == "permute_and_flip"):
         raise UserError("several quantiles are drawn together, by joint quantiles: without --mechanism and --definition.")
+    joint = len(asked.quantile) > 1 and asked.neighbors == "add_remove"
+    if joint != (asked.n_max is not None):
+        raise UserError(
+            "--n-max, a public guess of the most records of a group, goes with several quantiles under add_remove: what is drawn "
+            "may not depend on how many records the file has."
+        )
     asked.definition = asked.definition or "lower"
     if len(set(asked.column)) < len(asked.column):
         raise UserError("--column names a column twice.")
@@ -120,6 +127,8 @@ def _draw(records: np.ndarray, asked: argparse.Namespace, options: dict[str, Any
     """Draw; or only check what is public, on a dataset without a record."""
     options = options | {"neighbors": asked.neighbors}
     if len(asked.quantile) > 1:
+        if asked.n_max is not None:
+            options["reach"] = reach_for(asked.quantile, asked.n_max, **options)
         return joint_quantiles(records, asked.quantile, draws=1 if check else asked.draws, **options)
     options |= {"definition": asked.definition, "mechanism": asked.mechanism}
     if check:

@@ -11,6 +11,7 @@ from dpjax import release as exact
 from dpjax.checks import Neighbors
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
+from dpjax.release.joint_quantiles import reach_for
 from dpjax.statistics.quantiles import level_of
 
 STATISTICS = (
@@ -41,7 +42,8 @@ def release(
         groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not; or
             :class:`PrivateGroups`.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
-        options: those of the statistic: ``epsilon``, ``lower``, ``upper``, ``resolution`` and so on, all public.
+        options: those of the statistic: ``epsilon``, ``lower``, ``upper``, ``resolution`` and so on, all public. With
+            ``joint_quantiles`` under add/remove also ``n_max``, a guess of the most records of a group.
 
     Returns:
         A :class:`FrameResult`. The frame has the columns ``by``, of private groups ``noisy_size``, ``column``, of several
@@ -80,7 +82,7 @@ def release(
     relation = {} if statistic is exact.count else {"neighbors": neighbors}
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
-    asked = asked_columns(columns, options)
+    asked = {name: _without_sizes(statistic, own, neighbors) for name, own in asked_columns(columns, options).items()}
     private, named = (groups, None) if isinstance(groups, PrivateGroups) else (None, groups)
     table = read_frame(frame, asked, by, named, neighbors)
     grouping, costs, sizes = table.grouping, [], None
@@ -109,3 +111,20 @@ def release(
     draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
     names = [*table.by, *["noisy_size"] * (sizes is not None), "column", *several, *draws, "released", "epsilon", "guarantee"]
     return FrameResult(table.frame_of(rows, names), total_of([*costs, *spent.values()]))
+
+
+def _without_sizes(statistic: Callable[..., exact.Release], own: dict[str, Any], neighbors: Neighbors) -> dict[str, Any]:
+    """Options with which nothing depends on what a group is padded to: that says how large it is, which is private."""
+    if statistic is not exact.joint_quantiles:
+        if "n_max" in own:
+            raise ValueError("n_max is for joint_quantiles: other statistics do not need it.")
+        return own
+    if neighbors == "swap":
+        return own
+    if "n" in own or "n_max" not in own:
+        raise ValueError(
+            "joint_quantiles needs n_max=, a public guess of the most records of a group, and not n=: sizes are private. "
+            "recursive_quantiles needs neither."
+        )
+    rest = {name: value for name, value in own.items() if name != "n_max"}
+    return {"reach": reach_for(n_max=own["n_max"], **rest)} | rest

@@ -50,6 +50,7 @@ def joint_quantiles(
     n_max: int | None = None,
     mask: Any = None,
     n: Any = None,
+    reach: int | None = None,
     terms: int = 32,
     draws: int = 1,
 ) -> Release:
@@ -72,7 +73,9 @@ def joint_quantiles(
         mask: which records are present.
         n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or what is
             known of it. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not need it to be right.
-        terms: how many terms there are otherwise, at least 2. How far they reach is said at :func:`dpjax.joint_quantiles`.
+        reach: how far from the number of records the terms go, public; by default as :func:`dpjax.joint_quantiles` says, for rows
+            of ``n_max`` records.
+        terms: how many terms there are otherwise, at least 2.
         draws: how many from each row; each costs epsilon.
 
     Returns:
@@ -83,7 +86,8 @@ def joint_quantiles(
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. What is not covered: see
-        :func:`median`. A draw that floats do not decide takes as long as a thousand others; it is one in 10^9, or each from a row
+        :func:`median`. The width of ``x`` is public: where it comes from a private number of records, give ``reach`` and no ``n``.
+        A draw that floats do not decide takes as long as a thousand others; it is one in 10^9, or each from a row
         where the best tuple has a cost above about 600 / (epsilon / 2), since many records share few values.
 
     References:
@@ -102,7 +106,8 @@ def joint_quantiles(
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     public = None if n is None else _public_sizes(n, records)
     exact, size = exact_epsilon(epsilon), values.size
-    law = law_of(levels, exact, neighbors, size, public is not None, default_reach(levels, exact, size, records.size), terms)
+    far = default_reach(levels, exact, size, records.size) if reach is None else checks.static_integer("reach", reach, 0)
+    law = law_of(levels, exact, neighbors, size, public is not None, far, terms)
     return draw_quantiles(law, records, values, public, epsilon, draws)
 
 
@@ -112,6 +117,23 @@ def _public_sizes(n: Any, records: Records) -> np.ndarray:
     if sizes.dtype.kind not in "iu" or np.any(sizes < 0):
         raise ValueError(f"n must be integers that are not negative, got {n}.")
     return np.broadcast_to(np.minimum(sizes, records.size), records.batch).reshape(-1).astype(np.int64)
+
+
+def reach_for(
+    qs: Iterable[float | Fraction | str],
+    n_max: int,
+    *,
+    epsilon: float,
+    lower: float | None = None,
+    upper: float | None = None,
+    resolution: Resolution | None = None,
+    grid: Floats | None = None,
+    **rest: Any,
+) -> int:
+    """The ``reach`` of :func:`joint_quantiles` for up to ``n_max`` records, where rows are padded to sizes that are private."""
+    del rest
+    size = grid_of(lower, upper, resolution, grid).size
+    return default_reach(levels_of(qs), exact_epsilon(epsilon), size, checks.static_integer("n_max", n_max, 1))
 
 
 def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_max: int) -> int:

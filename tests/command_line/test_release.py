@@ -180,7 +180,22 @@ def test_columns_quantiles_groups_and_epsilons_in_one_call(capsys, tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("\n".join(["region,sex,age,pay", *PEOPLE, "n,f,n/a,340"]))
     columns = ("--column", "age", "pay", "--lower", "0", "--upper", "100", "1000", "--resolution", "1", "10")
-    several = ("--quantile", "0.5", "1/4", "--epsilon", "64", "32", "--by", "region", "sex", "--groups", "s,m", "n,f")
+    several = (
+        "--n-max",
+        "100",
+        "--quantile",
+        "0.5",
+        "1/4",
+        "--epsilon",
+        "64",
+        "32",
+        "--by",
+        "region",
+        "sex",
+        "--groups",
+        "s,m",
+        "n,f",
+    )
     code, out, err = run(capsys, path, *columns, *several)
     assert (code, err) == (0, "")
     rows = [row for group, age in (("s, m", 51), ("n, f", 34)) for row in [(group, age)] * 4]
@@ -259,6 +274,8 @@ def test_a_file_that_is_something_else(capsys, tmp_path, content, message):
         (("--by", "region", "age", "--groups", "a"), "named by 2 labels"),
         (("--by", "region", "--group-epsilon", "1", "--group-delta", "2"), "delta"),
         (("--quantile", "0.1", "0.2", "--mechanism", "permute_and_flip"), "by joint quantiles"),
+        (("--quantile", "0.1", "0.2"), "may not depend on how many records the file has"),
+        (("--n-max", "100"), "goes with several quantiles under add_remove"),
         (("--resolution", "1", "2"), "--resolution has 2 values for 1 columns"),
     ],
 )

@@ -1,6 +1,7 @@
 """Frames of every kind in and out, against arrays; what one row more can change; and what is refused."""
 
 from collections import Counter
+from fractions import Fraction
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import dpjax
 from dpjax import frames, release
 from dpjax.frames.tables import read_frame
+from dpjax.release.joint_quantiles import default_reach, reach_for
 from dpjax.statistics.grouping import Grouping
 
 narwhals = pytest.importorskip("narwhals")
@@ -108,6 +110,20 @@ def test_a_simulation_has_the_numbers_of_the_arrays():
     assert rows_of(again.frame) == rows
     other = frames.simulate(jax.random.key(2), people, "x", by="g", epsilon=[0.5, 2.0], **options)
     assert rows_of(other.frame) != rows
+
+
+def test_joint_quantiles_do_not_depend_on_what_groups_are_padded_to():
+    options = {"qs": [0.25, 0.5], "epsilon": 1.0, "lower": 0, "upper": 200, "resolution": 1, "neighbors": "add_remove"}
+    for statistic, wrong in ((release.joint_quantiles, {}), (release.joint_quantiles, {"n": 50}), (release.mode, {"n_max": 9})):
+        with pytest.raises(ValueError, match="n_max"):
+            frames.release(from_pandas(x=np.arange(9.0)), "x", statistic=statistic, **options, **wrong)
+    levels, rate, size = [Fraction(1, 4), Fraction(1, 2)], Fraction(1), 201
+    reach = reach_for(n_max=100, **options)
+    assert reach == default_reach(levels, rate, size, 100)
+    assert reach < default_reach(levels, rate, size, 128)  # control: padding would tell n = 65 from n = 64
+    people = from_pandas(x=np.arange(101.0))
+    found = frames.release(people, "x", statistic=release.joint_quantiles, n_max=100, **options | {"epsilon": 60.0})
+    assert [row["released"] for row in rows_of(found.frame)] == [25.0, 50.0]
 
 
 def test_several_quantiles_under_one_epsilon_and_several_draws():
