@@ -64,7 +64,9 @@ def piecewise_laplace(
 
     References:
         Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2 (rho-smooth). Theorem 2
-        (never a larger error than inverse sensitivity) does not extend to rho > 0.
+        (never a larger error than inverse sensitivity) does not extend to rho > 0. The paper calls smoothing generally
+        unnecessary; so it is without ties. For 100 equal records in [0, 100] and epsilon 0.1 under add/remove, the error is 28.5
+        without it, 0.384 with rho = 1/2, and 0.137 with ``resolution=1`` in the statistic.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median

@@ -168,7 +168,10 @@ class SensitivityProfile(Batch):
             j <= l. The minimum of interleaving sequences interleaves: for j >= 1 V(j) <= V'(j+1), and V(0) <= V'(0) + step.
 
         References:
-            Durfee (2025), Section 5.2.
+            Durfee (2025), Section 5.2. Its k = O(1/epsilon) hides log(range/gap): a piece that reaches to the bound has to weigh
+            nothing. On 1001 normal records the error is 1 % larger at k = 4 log(range/gap)/epsilon, or a few levels more: 38 levels
+            at epsilon 1 and a range of 20, 84 at 2 million, under swap. At k = 10/epsilon it is 800 times as large
+            (``benchmarks/experiments/approximations.py``).
 
         >>> import jax.numpy as jnp
         >>> from dpjax import median
@@ -360,7 +363,9 @@ def from_local_sensitivity(
         distance l where l-1 does: private too, but with more noise. LS(x) at every distance is not private: cost sensitivity 3.
 
     References:
-        Durfee (2025), Corollary 5.1; Nissim, Raskhodnikova and Smith (2007), for the local sensitivity at distance k.
+        Durfee (2025), Corollary 5.1; Nissim, Raskhodnikova and Smith (2007), for the local sensitivity at distance k. Easier to
+        compute, and not for free: on the median of 1001 normal records the error is that of the exact profile times 12, 6 and 3
+        at epsilon 0.5, 1 and 2 under swap, times 24, 12 and 5 under add/remove (``benchmarks/experiments/approximations.py``).
 
     >>> profile = from_local_sensitivity(5.0, lambda k: 1.0 + k, neighbors="swap", num_levels=2, lower=0, upper=10)
     >>> profile.upper.tolist()
