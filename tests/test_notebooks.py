@@ -54,7 +54,7 @@ def test_the_first_cell_installs_what_is_missing(monkeypatch):
     monkeypatch.setattr(subprocess, "run", run)
     exec(install, {})
     exec(install.replace('REPOSITORY = ""', 'REPOSITORY = "https://somewhere"'), {})
-    assert calls == ["dpjax", "dpjax @ git+https://somewhere"]
+    assert calls == ["dpjax", "git+https://somewhere"]
     code = 1
     with pytest.raises(ImportError, match=r"set REPOSITORY above[\s\S]*No matching distribution"):
         exec(install, {})
