@@ -89,6 +89,8 @@ ANSWERS = {
     "small": lambda eps: mp.small_db(COUNTS, mp.lipschitz_queries(QUERIES, line(eps)), size=3).probabilities(),
     "selection scale": lambda eps: mp.selection_scale(QUERIES, line(eps)),
     "strategies": lambda eps: mp.noise_scales(QUERIES, line(eps), strategy="common"),
+    "planar laplace": lambda eps: mp.planar_laplace(WHERE[:, :2], eps).mean_norm_error(),
+    "nearest point": lambda eps: mp.nearest_point(mp.planar_laplace(WHERE[:, :2], eps).sample(jax.random.key(0)), WHERE[:, :2]),
     "fit (8)": lambda eps: mp.fit_lipschitz_queries(QUERIES, line(eps), num_records=100, price=np.array(2.0)).values,
     "fit (6)": lambda eps: mp.fit_queries(QUERIES[:1], line(eps), num_records=100).scales,
     "fit (13)": lambda eps: mp.fit_statistics(WHERE.T, line(eps), num_records=100).scales,
