@@ -65,7 +65,7 @@ def test_the_citation_has_the_version():
 
 
 def missing_in(row):
-    """What a row of the table of sources names and is not there; names that none of its tests has; places with none of the names."""
+    """What a row of the table of sources names that is not there, names that none of its tests has, places with none of them."""
     names = re.findall(r"`(dpjax\.[\w.]+)`", row)
     last = [re.compile(rf"\b{name.rpartition('.')[2]}\b") for name in names]
     paths = [f"tests/{path}" for path in re.findall(r"`((?:\w+/)?test_\w+\.py)`", row)]
