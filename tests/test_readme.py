@@ -1,15 +1,18 @@
-"""The README: its examples run as pasted, the numbers in them are right, and its two commands are single lines that CI can find."""
+"""The README: its examples run as pasted, the numbers in them are right; and what ``tests/README.md`` names is there."""
 
 import contextlib
 import io
 import pathlib
+import pkgutil
 import re
 
 import pytest
 
 import dpjax
 
-README = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+SOURCES = (ROOT / "tests" / "README.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
@@ -57,5 +60,45 @@ def test_the_table_names_everything_public():
 
 
 def test_the_citation_has_the_version():
-    citation = (pathlib.Path(__file__).parent.parent / "CITATION.cff").read_text()
+    citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {dpjax.__version__}\n" in citation
+
+
+def missing_in(row):
+    """What a row of the table of sources names that is not there, names that none of its tests has, places with none of them."""
+    names = re.findall(r"`(dpjax\.[\w.]+)`", row)
+    last = [re.compile(rf"\b{name.rpartition('.')[2]}\b") for name in names]
+    paths = [f"tests/{path}" for path in re.findall(r"`((?:\w+/)?test_\w+\.py)`", row)]
+    places = [f"benchmarks/{path}" for path in re.findall(r"`(experiments/\w+\.py)`", row)]
+    places += [f"notebooks/{number}_*.ipynb" for number in re.findall(r"notebook (\d\d)", row)]
+    text = {path: "".join(found.read_text() for found in ROOT.glob(path)) for path in paths + places}
+    tests = "".join(text[path] for path in paths)
+    found = [path for path in text if not text[path]]
+    found += [name for name in names if not _resolves(name)]
+    found += [f"{name} in its tests" for name, word in zip(names, last, strict=True) if not word.search(tests)]
+    return found + [f"any name in {path}" for path in places if names and not any(word.search(text[path]) for word in last)]
+
+
+def _resolves(name):
+    with contextlib.suppress(ImportError, AttributeError):
+        pkgutil.resolve_name(name)
+        return True
+    return False
+
+
+def test_every_source_has_its_names_tests_and_places():
+    rows = [line for line in SOURCES.splitlines() if re.match(r"\| .*(`dpjax|test_\w+\.py|experiments/)", line)]
+    assert len(rows) > 80
+    assert {row: missing for row in rows if (missing := missing_in(row))} == {}
+
+
+def test_control_what_is_not_there_is_missing():
+    assert missing_in("| `dpjax.median_of` | `mechanisms/test_line.py` |") == ["dpjax.median_of", "dpjax.median_of in its tests"]
+    gone = ["tests/mechanisms/test_gone.py", "benchmarks/experiments/gone.py", "notebooks/99_*.ipynb"]
+    assert missing_in("| `mechanisms/test_gone.py` | `experiments/gone.py`, notebook 99 |") == gone
+    assert missing_in("| `dpjax.mode` | `mechanisms/test_duff.py` | notebook 06 |") == ["any name in notebooks/06_*.ipynb"]
+
+
+def test_every_folder_of_tests_is_described():
+    for folder in {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}:
+        assert f"`tests/{folder}`" in SOURCES, folder

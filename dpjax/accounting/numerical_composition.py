@@ -49,7 +49,7 @@ class Product:
     def __init__(self, parts: Sequence[tuple[np.ndarray, np.ndarray, float, float, int]]) -> None:
         self.parts = [(losses[masses > 0], masses[masses > 0], width, count) for losses, masses, _, width, count in parts]
         kept = [count * log1p(-alone) if alone < 1 else -inf for _, _, alone, _, count in parts]
-        self.infinite = -expm1(sum(kept))
+        self.infinite = 0.0 - expm1(sum(kept))  # not -0.0
         self.count = sum(count for *_, count in self.parts)
         self.largest = sum(count * float(losses.max(initial=0.0)) for losses, _, _, count in self.parts)
         self.smallest = sum(count * float(losses.min(initial=0.0)) for losses, _, _, count in self.parts)

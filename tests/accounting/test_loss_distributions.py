@@ -175,6 +175,7 @@ def test_approximate_mechanisms_keep_their_delta():
 
 def test_what_is_refused():
     step = LossDistribution.pure(1.0)
+    assert str(step.delta_at(2.0)) == "0.0"
     for call, message in (
         (lambda: step.compose(2).poisson_subsample(0.1), "one mechanism"),
         (lambda: step.poisson_subsample(0.0), "probability"),

@@ -32,6 +32,12 @@ def test_steps_of_pure_budgets():
         steps_within(Guarantee(0.0, 0.0, "swap"), epsilon=1.0, delta=1e-6)
 
 
+def test_losses_admit_steps_where_renyi_divergences_admit_none():
+    by_renyi = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1.0), probability=0.01)
+    by_loss = LossDistribution.gaussian(1.0).poisson_subsample(0.01)
+    assert [steps_within(each, epsilon=1.0, delta=1e-6) for each in (by_renyi, by_loss)] == [0, 120]
+
+
 def test_the_least_noise():
     def training(sigma):
         return 64 * Guarantee(inf, inf, "swap", gdp=1 / sigma)
