@@ -31,6 +31,7 @@ class Source(NamedTuple):
         delimiter: one character; a blank stands for any run of blanks.
         header: whether the first line names the columns. Without it they are called 1, 2, 3, ...
         missing: words for a missing value, besides those that always are.
+        decimal: the decimal mark, a point or a comma.
     """
 
     path: str
@@ -38,6 +39,7 @@ class Source(NamedTuple):
     delimiter: str = ","
     header: bool = True
     missing: tuple[str, ...] = ()
+    decimal: str = "."
 
     @property
     def name(self) -> str:

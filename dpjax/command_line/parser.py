@@ -130,6 +130,14 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         metavar="D",
         help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on any run of blanks.",
     )
+    add(
+        "--decimal",
+        type=lambda text: {"point": ".", "comma": ","}.get(text, text),
+        choices=(".", ","),
+        default=".",
+        metavar="MARK",
+        help="The decimal mark: point (default) or comma.",
+    )
     add("--encoding", default="utf-8", metavar="NAME", help="Of the text, such as latin-1 or utf-16 (default utf-8).")
     add(
         "--missing",

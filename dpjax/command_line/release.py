@@ -164,11 +164,13 @@ def _costs(asked: argparse.Namespace) -> list[str]:
 def _plan(asked: argparse.Namespace, private: PrivateGroups | None) -> str:
     """What a dry run says: nothing of any record."""
     groups = "the groups that are found" if private else f"{len(asked.groups)} groups" if asked.by else "all records"
-    sizes = f"a table for {', '.join(asked.column)}, of {groups}, {len(asked.quantile)} quantiles, {len(asked.epsilon)} epsilons"
+    sizes = f"a table for {', '.join(asked.column)}, of {groups}, quantile {', '.join(map(str, asked.quantile))}"
     said = (
         f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be"
     )
-    return wrapped(f"{said} {sizes} and {asked.draws} draws of each.", *_costs(asked))
+    return wrapped(
+        f"{said} {sizes}, epsilon {', '.join(map(promised, asked.epsilon))}; draws of each: {asked.draws}.", *_costs(asked)
+    )
 
 
 def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
@@ -191,8 +193,9 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         said = "multiples of a resolution: " + "; ".join(f"{name} {words}" for name, words in ranges.items())
     notes = wrapped(
         *_costs(asked),
-        "The values were drawn exactly, with entropy of the operating system. Not covered: running time, memory, and options that "
-        "were chosen by looking at the data (bounds, grid, groups, epsilon).",
+        "The values were drawn exactly, with entropy of the operating system. Records that are no numbers are left out, and a "
+        "group without records gets a value, too: nothing here says so. Not covered: running time, memory, and options that were "
+        "chosen by looking at the data (bounds, grid, groups, epsilon).",
     )
     return "\n\n".join([wrapped(f"{what} ({asked.definition}) of records that are {said}."), table, notes])
 

@@ -23,7 +23,7 @@ LARGEST = 50_000_000  # draws of an answer
 
 def source_of(asked: argparse.Namespace) -> Source:
     """Return the file of a command line."""
-    return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, tuple(asked.missing))
+    return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, tuple(asked.missing), asked.decimal)
 
 
 def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = ()) -> Table:
@@ -57,12 +57,12 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
     split = split_strictly(rest, source.delimiter, places, len(names), line, source.name)
 
     def numbers(cells: list[Cell], column: str, lines: Sequence[int]) -> np.ndarray:
-        found, wrong = numbers_of(cells, source.missing)
+        found, wrong = numbers_of(cells, source.missing, source.decimal)
         if wrong:
-            where = f"{source.name}, line {lines[wrong[0]]}, column {column!r}"
-            raise UserError(
-                f"{where}: {_text(cells[wrong[0]])[:40]!r} is not a number; if it means a missing value, give --missing."
-            )
+            where, cell = f"{source.name}, line {lines[wrong[0]]}, column {column!r}", _text(cells[wrong[0]])
+            comma = source.decimal == "." and _is_number(cell.replace(",", ".", 1))
+            hint = "give --decimal comma" if comma else "if it means a missing value, give --missing"
+            raise UserError(f"{where}: {cell[:40]!r} is not a number; {hint}.")
         return found
 
     table = _table(split, columns, len(by), numbers, None)
@@ -92,7 +92,7 @@ def read_records(source: Source, *, columns: Sequence[str], by: Sequence[str], g
     names, rest = _header(source, [*columns, *by])
     places = [_place(column, names) for column in (*columns, *by)]
     split = split_by_line(rest, source.delimiter, places)
-    table = _table(split, columns, len(by), lambda cells, *_: numbers_of(cells, source.missing)[0], groups)
+    table = _table(split, columns, len(by), lambda cells, *_: numbers_of(cells, source.missing, source.decimal)[0], groups)
     if groups is not None:
         return table
     named = [k for k, label in enumerate(table.grouping.labels) if all(label)]
@@ -183,12 +183,16 @@ def _table(
     return Table(values, Grouping(np.concatenate(codes), list(index) if keys else [()]))
 
 
-def numbers_of(cells: list[Cell], missing: Sequence[str] = ()) -> tuple[np.ndarray, list[int]]:
+def numbers_of(cells: list[Cell], missing: Sequence[str] = (), decimal: str = ".") -> tuple[np.ndarray, list[int]]:
     """Read cells as numbers, float64, NaN for missing ones and for those that are none, whose places come second.
 
     >>> numbers_of(["1.5", " 2e1", "NA", "1_000", "x"])
     (array([ 1.5, 20. ,  nan,  nan,  nan]), [3, 4])
+    >>> numbers_of(["1,5", "1.500,5"], decimal=",")
+    (array([1.5, nan]), [1])
     """
+    if decimal == ",":
+        cells, missing = [_with_point(cell) for cell in cells], [str(_with_point(word)) for word in missing]
     words = {*MISSING, *(word.strip().lower() for word in missing)}
     if not any(_is_number(word) for word in words - {"nan"}) and not _has_underscore(cells):
         spelled: dict[Any, Any] = {
@@ -207,6 +211,11 @@ def numbers_of(cells: list[Cell], missing: Sequence[str] = ()) -> tuple[np.ndarr
             else:
                 wrong.append(i)
     return found, wrong
+
+
+def _with_point(cell: Cell) -> Cell:
+    """A cell with a decimal point for a comma; a point, which would separate thousands, makes it no number."""
+    return cell.translate(bytes.maketrans(b",.", b"._")) if isinstance(cell, bytes) else cell.translate(str.maketrans(",.", "._"))
 
 
 def _has_underscore(cells: list[Cell]) -> bool:

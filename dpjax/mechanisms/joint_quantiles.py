@@ -47,6 +47,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.joint_quantiles import JointQuantiles
+from dpjax.mechanisms.relations import relation_of
 from dpjax.numerics.batching import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
@@ -197,7 +198,7 @@ def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
     return woven(left, x), woven(between, at)
 
 
-def guarantee(asked: SortedRecords, epsilon: float) -> Guarantee:
+def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`joint_quantiles` costs, for all quantiles together.
 
     >>> import jax.numpy as jnp
@@ -206,4 +207,4 @@ def guarantee(asked: SortedRecords, epsilon: float) -> Guarantee:
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, asked.neighbors)
+    return Guarantee(cost, cost, relation_of(asked))

@@ -80,6 +80,7 @@ def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") 
     >>> print(guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap"), 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
+    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on how many there are")
     rooms = {"joint": joint, "recursive": recursive, "independent": independent}
     return rooms[_chosen(asked, method)].guarantee(asked, epsilon)
 

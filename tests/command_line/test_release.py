@@ -169,6 +169,18 @@ def test_without_a_header_the_first_line_is_a_record_whatever_it_holds(tmp_path,
     np.testing.assert_array_equal(found.columns["1"], [np.nan, 5.0])
 
 
+def test_decimal_commas(capsys, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("age\n" + "34,0\n" * 50 + '"51,5"\n1.000,5\n' * 10)
+    arguments = ("--column", "age", *GRID, "--epsilon", "64", "--delimiter", "semicolon")
+    code, out, _ = run(capsys, path, *arguments, "--decimal", "comma")
+    assert (code, table_of(out)[0][-1]) == (0, "34")
+    read = read_records(Source(str(path), delimiter=";", decimal=","), columns=["age"], by=(), groups=None).columns["age"]
+    assert Counter(read[~np.isnan(read)].tolist()) == {34.0: 50, 51.5: 10}  # and no thousands
+    without = read_records(Source(str(path), delimiter=";"), columns=["age"], by=(), groups=None).columns["age"]
+    assert np.isnan(without).all()  # what it takes to read them
+
+
 def table_of(out):
     return [line.split() for line in out.split("\n\n")[1].splitlines()[1:]]
 

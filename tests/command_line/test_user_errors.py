@@ -49,6 +49,7 @@ def assert_one_line(outcome, *parts):
         (gzip.compress(GOOD.encode())[:-9], {}, ["cannot read", "data.csv"]),
         (b"\x1f\x8bno gzip", {}, ["cannot read"]),
         (GOOD, {"--encoding": ["klingon"]}, ["--encoding klingon is not known"]),
+        ("g;x;y\na;1,5;2\n", {"--delimiter": [";"]}, ["'1,5' is not a number; give --decimal comma."]),
         ("g,x,y\na,n/a,2\n", {}, ["'n/a' is not a number; if it means a missing value, give --missing."]),
         (GOOD, {"--column": ["z"]}, ["has no column 'z'; its columns are g, x, y."]),
         (GOOD, {"--column": ["x", "y", "x"]}, ["--column names 'x' twice."]),
