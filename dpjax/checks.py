@@ -61,7 +61,10 @@ def host_floats(name: str, value: Any) -> np.ndarray:
         raise TypeError(
             f"{name} is a masked array, whose mask would be lost: give {name}.filled(np.nan), or a mask where one is taken."
         )
-    value = np.asarray(value)
+    try:
+        value = np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} has rows of different lengths: pad them with NaN, or give count=.") from error
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)
     elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits

@@ -70,6 +70,8 @@ def simulate(
     >>> found[["region", "records", "value"]].to_numpy().tolist()
     [['north', 40, 34.0], ['south', 30, 34.0]]
     """
+    if not callable(statistic):
+        raise TypeError(f"statistic must be a function such as dpjax.median, got {statistic!r}.")
     asked = asked_columns(columns, options)
     private, named = (groups, None) if isinstance(groups, PrivateGroups) else (None, groups)
     table = read_frame(frame, asked, by, named, neighbors)

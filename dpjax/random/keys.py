@@ -34,7 +34,9 @@ def check_key(key: Any) -> jax.Array:
     ()
     """
     if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
-        raise TypeError("key must be a typed key, such as jax.random.key(seed); of raw words jax.random.wrap_key_data makes one.")
+        raise TypeError(
+            "key must be a typed key: jax.random.key(seed), not PRNGKey(seed). jax.random.wrap_key_data makes one of raw words."
+        )
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"key must be a typed key such as jax.random.key(0), got {type(key).__name__}.")
     if key.shape != ():

@@ -256,14 +256,20 @@ def ranks_of_order_statistic(rank: int, n: int) -> Ranks:
 
 
 def level_of(q: Any) -> Fraction:
-    """Return the level of a quantile as a fraction, or raise for one that is not static or not in (0, 1)."""
+    """Return the level of a quantile as a fraction, or raise for one that is not static or not in (0, 1).
+
+    Floats are read to 15 digits, so that three times 0.1 is 3/10.
+
+    >>> level_of(0.1 + 0.2), level_of("1/3")
+    (Fraction(3, 10), Fraction(1, 3))
+    """
     if isinstance(q, jax.Array):
-        raise TypeError("q must be a static number or Fraction, not a JAX array: ranks are computed exactly.")
-    fraction = checks.exact(q)
+        raise TypeError("a level must be a static number or Fraction, not a JAX array: ranks are computed exactly.")
+    fraction = checks.exact(f"{q:.15g}" if isinstance(q, float) else q)
     if fraction is None:
-        raise ValueError(f"q must be a number or a Fraction, got {q!r}.")
+        raise ValueError(f"a level must be a number or a Fraction, got {q!r}; dpjax.quantiles takes several.")
     if not 0 < fraction < 1:
-        raise ValueError(f"q must be strictly between 0 and 1, got {q}.")
+        raise ValueError(f"a level must be strictly between 0 and 1, got {q}.")
     return fraction
 
 
