@@ -19,6 +19,7 @@ from dpjax.command_line.errors import UserError
 Cell = str | bytes  # bytes of UTF-8
 _WIDE = 64  # bytes of a cell from which on it is copied alone
 _ROWS = 2**16
+csv.field_size_limit(2**31 - 1)  # so that a line is read alike whether the csv module splits it or not
 
 
 class Block(NamedTuple):

@@ -19,6 +19,7 @@ from dpjax.command_line.errors import UserError
 from dpjax.statistics.grouping import Grouping
 
 _BLOCK = 2**21  # bytes at a time
+_ACROSS_LINES = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")  # what one line does to the decoder may stay for the next
 _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
@@ -113,6 +114,11 @@ def texts(source: Source, *, strict: bool) -> Iterator[str]:
 def _decoder(source: Source, strict: bool) -> codecs.IncrementalDecoder:
     try:
         b"".decode(source.encoding)  # not all of Python's codecs are of text
+        if not strict and codecs.lookup(source.encoding).name.startswith(_ACROSS_LINES):
+            raise UserError(
+                f"in --encoding {source.encoding} a line can change how the next ones are read, so a release does not read it: "
+                "convert the file to UTF-8."
+            )
         return codecs.getincrementaldecoder(source.encoding)("strict" if strict else "replace")
     except LookupError as error:
         raise UserError(f"--encoding {source.encoding} is not known to Python.") from error

@@ -97,6 +97,9 @@ def read_frame(
     missing = [name for name in (*names, *keys) if name not in there]
     if missing:
         raise ValueError(f"the frame has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}.")
+    for key in keys:
+        if there[key].is_nested():
+            raise TypeError(f"column {key!r} holds {there[key]}, which cannot name a group.")
     lazy = isinstance(known, narwhals.LazyFrame)
     kind = narwhals, known.implementation, lazy
     known = known.select(*dict.fromkeys((*names, *keys)))
@@ -159,15 +162,17 @@ def _grouping(known: Any, keys: tuple[str, ...], groups: Iterable[Any] | None) -
 
 
 def _labels(series: Any) -> list[Any]:
-    """As Python objects that compare by their value; those of mixed kinds become text."""
+    """As Python objects that compare by their value, None for missing ones."""
     if series.dtype.is_float():
-        return list((series.to_numpy() + 0.0).tolist())  # there is one zero
-    found: list[Any] = series.to_list()
-    return [None if _is_missing(label) else str(label) for label in found] if _is_mixed(series) else found
+        with np.errstate(invalid="ignore"):
+            return list((series.to_numpy() + 0.0).tolist())  # there is one zero
+    text, missing = _is_mixed(series), series.is_null().to_list()
+    return [None if gone else str(label) if text else label for label, gone in zip(series.to_list(), missing, strict=True)]
 
 
 def _is_mixed(series: Any) -> bool:
-    return str(series.dtype) == "Object"
+    """Whether labels may be of several kinds, and become text: by the dtype and never by what the column holds."""
+    return str(series.dtype) == "Object" or str(getattr(series.to_native(), "dtype", "")) == "object"
 
 
 def _is_missing(label: Any) -> bool:

@@ -44,10 +44,10 @@ def order_statistic(
     """
     n_max = cells.shape[-1]
     refined = ranks.refinement
-    if ranks.denominator * (n_max + 2) >= 2**31:
+    if ranks.denominator >= 2**31:  # whatever the number of records, which may be private: ranks are 64-bit integers
         raise ValueError(
-            f"q has the denominator {ranks.denominator}, too large for exact ranks of {n_max} records; "
-            "give a short decimal or a Fraction such as Fraction(1, 3)."
+            f"q has the denominator {ranks.denominator}, too large for exact ranks: give a short decimal or a Fraction such as "
+            "Fraction(1, 3)."
         )
     if high * refined >= 2**31:
         instead = "" if refined <= 2 else ", or a q with a smaller denominator, such as Fraction(1, 3) for 0.3333"

@@ -169,10 +169,10 @@ def draw_quantiles(
     """Draw all quantiles of all rows; ``public`` are numbers of records, int64 ``(rows,)``."""
     number, rows, m = checks.static_integer("draws", draws, 1), prod(records.batch), law.quantiles
     slots = 2 * records.size + 1
-    if law.whole * (records.size + 4) >= 2**27:
+    if law.whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
         raise ValueError(
-            f"qs have the common denominator {law.whole}, too large for exact ranks of {records.size} records; "
-            "give short decimals or Fractions such as Fraction(1, 3)."
+            f"qs have the common denominator {law.whole}, too large for exact ranks: give short decimals or Fractions such as "
+            "Fraction(1, 3)."
         )
 
     @lru_cache(maxsize=1)

@@ -169,6 +169,24 @@ def test_without_a_header_the_first_line_is_a_record_whatever_it_holds(tmp_path,
     np.testing.assert_array_equal(found.columns["1"], [np.nan, 5.0])
 
 
+def test_no_line_changes_how_long_fields_are_read(tmp_path):
+    long = ['"a",5,' + "x" * 140_000] * 5
+    for more in ('a,5,x"y', "a,5,\0"):
+        path = tmp_path / "data.csv"
+        path.write_text("\n".join([*long, more, ""]))
+        found = read_records(Source(str(path), header=False), columns=["2"], by=(), groups=None).columns["2"]
+        assert found.tolist() == [5.0] * 6
+
+
+@pytest.mark.parametrize("encoding", ["iso2022_jp", "hz", "utf-16-le", "utf-32", "utf-7"])
+def test_encodings_whose_lines_depend_on_each_other(capsys, tmp_path, encoding):
+    path = tmp_path / "data.csv"
+    path.write_bytes("age\n34\n".encode(encoding))
+    code, out, err = run(capsys, path, "--column", "age", *GRID, "--encoding", encoding)
+    assert (code, out) == (2, "")
+    assert "convert the file to UTF-8" in err
+
+
 def test_decimal_commas(capsys, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("age\n" + "34,0\n" * 50 + '"51,5"\n1.000,5\n' * 10)

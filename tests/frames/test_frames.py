@@ -267,3 +267,39 @@ def test_without_narwhals_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "narwhals", None)
     with pytest.raises(ImportError, match=r"pip install 'dpjax\[frames\]'"):
         frames.release(from_pandas(**PEOPLE), "age", **CERTAIN)
+
+
+def test_an_object_column_is_text_whatever_is_in_it_first():
+    options = {"statistic": release.count, "neighbors": "add_remove", "epsilon": 60.0, "by": "g"}
+    sizes = []
+    for cells in (["x"] * 100 + [7] * 300, [7] + ["x"] * 100 + [7] * 299):
+        people = pandas.DataFrame({"g": pandas.Series(cells, dtype=object), "a": 1.0})
+        sizes.append([row["released"] for row in rows_of(frames.release(people, "a", groups=["7", "x"], **options).frame)])
+    assert sizes == [[300.0, 100.0]] * 2
+    unknown = frames.PrivateGroups(epsilon=30.0, delta=1e-6)
+    for labels in (["x"] * 50 + [None], ["x"] * 50 + [pandas.NA]):
+        for dtype in ("string", object):
+            people = pandas.DataFrame({"g": pandas.Series(labels, dtype=dtype), "a": 1.0})
+            found = frames.release(people, "a", groups=unknown, **options)
+            assert [(row["g"], row["released"]) for row in rows_of(found.frame)] == [("x", 50.0)]
+    numbers = pandas.DataFrame({"g": pandas.Series([3] * 50 + [None], dtype="Int64"), "a": 1.0})
+    assert [row["g"] for row in rows_of(frames.release(numbers, "a", groups=unknown, **options).frame)] == [3]
+
+
+def test_what_is_refused_depends_on_dtypes_and_not_on_records():
+    polars = pytest.importorskip("polars")
+    for cells in ([None] * 3, [None, None, [1]]):
+        people = polars.DataFrame({"g": polars.Series(cells, dtype=polars.List(polars.Int64)), "a": [1.0, 2.0, 3.0]})
+        with pytest.raises(TypeError, match="cannot name a group"):
+            frames.release(people, "a", by="g", groups=[1], statistic=release.count, neighbors="add_remove", epsilon=1.0)
+
+
+@pytest.mark.parametrize("n", [2048, 2049])  # padded to 2048 and 4096
+def test_levels_are_refused_or_not_at_every_size(n):
+    people, options = from_pandas(x=np.full(n, 3.0)), {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
+    found = frames.release(people, "x", statistic=release.quantile, q=0.999999, epsilon=64.0, **options)
+    assert rows_of(found.frame)[0]["released"] == 3.0
+    fine = {"statistic": release.joint_quantiles, "qs": [0.00001, 0.5], "n_max": 9, "epsilon": 64.0}
+    assert len(rows_of(frames.release(people, "x", **fine, **options).frame)) == 2
+    with pytest.raises(ValueError, match="too large for exact ranks"):
+        frames.release(people, "x", statistic=release.quantile, q="0.9999999999", epsilon=1.0, **options)

@@ -277,7 +277,7 @@ def test_bad_parameters_and_traces_are_refused():
         ({"definition": "continuous"}, "definition"),
         ({"draws": 0}, "draws"),
         ({"q": 1.5}, "between 0 and 1"),
-        ({"q": Fraction(1, 2**28 + 1), **bounds(99)}, "denominator"),
+        ({"q": Fraction(1, 2**31 + 1), **bounds(99)}, "denominator"),
         ({"q": Fraction(1, 2**20 + 1), **bounds(2**12 - 1), "definition": "linear"}, "2\\^31.*smaller denominator"),
         ({"n_max": 9}, "add_remove"),
         ({"neighbors": "add_remove", "n_max": 3}, "n_max"),

@@ -300,7 +300,7 @@ def test_data_never_raise_and_bad_parameters_do():
         {"n": 2},
         {"terms": 1},
     )
-    for one in (*bad, {"n": 0.5, "neighbors": "add_remove"}, {"n": -1, "neighbors": "add_remove"}, {"qs": [Fraction(1, 2**26)]}):
+    for one in (*bad, {"n": 0.5, "neighbors": "add_remove"}, {"n": -1, "neighbors": "add_remove"}, {"qs": [Fraction(1, 2**27)]}):
         options = {"x": [1, 2], "qs": [0.5], "epsilon": 1.0, "neighbors": "swap"} | GRID | one
         with pytest.raises(ValueError, match=r"qs|epsilon|draws|multiples|n is|n must|terms"):
             release.joint_quantiles(**options)
