@@ -7,12 +7,13 @@ draws exactly (:mod:`dpjax.release`), and says nothing else of the data.
 **Groups.** One row of the frame is one record of one person, and it is in one group: one person more or less changes one group, so
 that all groups together cost what one costs (parallel composition). Who has several rows must keep one before. Under swap
 neighbours a person could leave one group for another: ``by`` needs ``"add_remove"``. Groups are public and named by the caller, or
-found by a private threshold on their size (:class:`PrivateGroups`); a row of no group that is asked for counts nowhere, and so does
-one whose group is missing. Labels in columns that pandas calls ``object`` are compared as text. Missing values are as everywhere: absent under add/remove, the lower bound under swap.
+found by a private threshold on their size (:class:`PrivateGroups`); a row of no group that is asked for counts nowhere, and so
+does one whose group is missing. Labels in columns that pandas calls ``object`` are compared as text. Missing values are as
+everywhere: absent under add/remove, the lower bound under swap.
 
 **Ragged groups** are padded to powers of two, and groups of nearby sizes share one shape, so that a frame compiles a few programs
-whatever its sizes are. So running time and the compilation cache tell the sizes of groups roughly, which are not covered. Neither is
-that ``recursive_quantiles``, ``maximum`` and ``nonnegative_sum`` raise for groups of more than eight million records.
+whatever its sizes are. So running time and the compilation cache tell the sizes of groups roughly, which are not covered. Neither
+is that ``recursive_quantiles``, ``maximum`` and ``nonnegative_sum`` raise for groups of more than eight million records.
 """
 
 from dpjax.frames.private_groups import PrivateGroups
