@@ -244,7 +244,7 @@ GOOD = {"q": 0.5, "epsilon": 5.0, "neighbors": "swap", "ties": 2} | GRID
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"q": 1.0}, "q must"),
+        ({"q": 1.0}, "a level must"),
         ({"q": "0.123456789"}, "denominator"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": 0.01}, "largest is 0"),

@@ -210,7 +210,7 @@ def test_data_never_raise_and_bad_parameters_do():
     with pytest.raises(TypeError, match="SortedRecords"):
         dpjax.joint_quantiles(dpjax.median(wild, **options), 1.0)
     for levels in ([], ["0.5", "0.5"], ["0.5", "0.2"], [0.0], [1.5]):
-        with pytest.raises(ValueError, match=r"qs|q must"):
+        with pytest.raises(ValueError, match=r"qs|a level must"):
             dpjax.quantiles(wild, levels, **options)
     with pytest.raises(TypeError, match="static"):
         dpjax.quantiles(wild, [jnp.asarray(0.5)], **options)
