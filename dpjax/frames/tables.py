@@ -166,8 +166,11 @@ def _labels(series: Any) -> list[Any]:
     if series.dtype.is_float():
         with np.errstate(invalid="ignore"):
             return list((series.to_numpy() + 0.0).tolist())  # there is one zero
-    text, missing = _is_mixed(series), series.is_null().to_list()
-    return [None if gone else str(label) if text else label for label, gone in zip(series.to_list(), missing, strict=True)]
+    found, text, missing = series.to_list(), _is_mixed(series), series.is_null()
+    if not text and not missing.any():
+        return list(found)
+    both = zip(found, missing.to_list(), strict=True)
+    return [None if gone else str(label) if text else label for label, gone in both]
 
 
 def _is_mixed(series: Any) -> bool:
