@@ -417,4 +417,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     1-DP and 1-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(relation))
+    return Guarantee(cost, cost, relation_of(relation, known=checks.NEIGHBORS))

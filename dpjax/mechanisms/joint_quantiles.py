@@ -207,4 +207,4 @@ def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(asked))
+    return Guarantee(cost, cost, relation_of(asked, known=checks.NEIGHBORS))

@@ -15,10 +15,10 @@ from dpjax.accounting.guarantee import Guarantee
 P = ParamSpec("P")
 
 
-def relation_of(statistic: Any, neighbors: str | None = None) -> str:
+def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[str, ...] = checks.RELATIONS) -> str:
     """Return the relation of a statistic (a profile, scores, records, another guarantee), or the one of this name.
 
-    ``neighbors`` is that of an array whose shape matters.
+    ``neighbors`` is that of an array whose shape matters; ``known`` are those that the mechanism is private under.
 
     >>> relation_of("swap"), relation_of(Guarantee(1.0, 1.0, "edge"))
     ('swap', 'edge')
@@ -31,7 +31,7 @@ def relation_of(statistic: Any, neighbors: str | None = None) -> str:
             "a guarantee takes first what the mechanism takes first, if that knows its neighbour relation, and otherwise the "
             f"relation itself, such as 'add_remove' or 'swap'; got {type(statistic).__name__}."
         )
-    return checks.one_of("the neighbour relation", found, checks.RELATIONS)
+    return checks.one_of("the neighbour relation", found, known)
 
 
 def relation_first(guarantee: Callable[P, Guarantee]) -> Callable[P, Guarantee]:

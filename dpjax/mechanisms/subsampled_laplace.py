@@ -12,6 +12,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.subsampling import epsilon_before_sampling
 from dpjax.distributions.subsampled_laplace import SubsampledLaplace
+from dpjax.mechanisms.relations import relation_of
 
 
 def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: ArrayLike, most: int) -> SubsampledLaplace:
@@ -49,11 +50,11 @@ def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: Arr
     return SubsampledLaplace(value.round().clip(0, most), scale, share, most)
 
 
-def guarantee(neighbors: str, epsilon: float) -> Guarantee:
+def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`subsampled_laplace` costs, under ``"add_remove"``, where it is amplified.
 
     >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
-    checks.one_of("the neighbour relation", neighbors, ("add_remove",))
-    return Guarantee(checks.concrete_epsilon(epsilon), 2 * epsilon, "add_remove")
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, 2 * cost, relation_of(relation, known=("add_remove",)))

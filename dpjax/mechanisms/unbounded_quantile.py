@@ -204,4 +204,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     1-DP and 2-bounded-range under add_remove neighbors
     """
     cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation))
+    return Guarantee(cost, 2 * cost, relation_of(relation, known=checks.NEIGHBORS))

@@ -107,6 +107,11 @@ def test_what_must_fail():
 
     assert largest() <= 1 + 1e-9
     assert largest(flat=False) > 1.1
+    # A "public" n that follows the data: every dataset aims at quantiles of its own number of records.
+    own = np.array([reference(row, LEVELS[2], 1.0, 1, number=len(row) - 1) for row in rows])
+    assert max(losses(own - np.log(np.exp(own).sum(-1, keepdims=True)), found)) > 1.1
+    with pytest.raises(ValueError, match="neighbour relation"):
+        guarantee("edge", 1.0)
     # Without tuples that share a slot of the line, the support is that of the data: records that are equal leave no room.
     some = dpjax.quantiles(np.array([[0.0, 1, 1, 1], [0, 1, 1, 2]]), ["0.25", "0.75"], lower=0, upper=3, neighbors="add_remove")
     widths = np.asarray(dpjax.joint_quantiles(some, 1.0).width)
