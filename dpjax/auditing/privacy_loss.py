@@ -67,22 +67,22 @@ class PrivacyLoss:
     @property
     def epsilon(self) -> jax.Array:
         """The least epsilon of pure differential privacy, sup abs(log p/q), of shape ``batch_shape``; inf on unequal supports."""
-        return jnp.maximum(*_suprema(self.segments))
+        return jnp.maximum(*suprema(self.segments))
 
     @property
     def forward(self) -> jax.Array:
         """Sup log p/q, which is the Renyi divergence of infinite order, of shape ``batch_shape``."""
-        return _suprema(self.segments)[0]
+        return suprema(self.segments)[0]
 
     @property
     def backward(self) -> jax.Array:
         """Sup log q/p, of shape ``batch_shape``."""
-        return _suprema(self.segments)[1]
+        return suprema(self.segments)[1]
 
     @property
     def bounded_range(self) -> jax.Array:
         """Sup log p/q minus inf log p/q (Durfee and Rogers 2019), of shape ``batch_shape``."""
-        return sum(_suprema(self.segments))
+        return sum(suprema(self.segments))
 
     def reverse(self) -> PrivacyLoss:
         """Return the loss of Q against P."""
@@ -100,7 +100,7 @@ class PrivacyLoss:
             Float of the broadcast shape; at epsilon 0, the total variation distance.
         """
         at = self._points("epsilon", checks.nonnegative("epsilon", epsilon, self.dtype))
-        return _delta(self, at, direction=_direction(direction))
+        return delta_of_loss(self, at, direction=_direction(direction))
 
     def epsilon_at(self, delta: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """The least epsilon of (epsilon, delta)-differential privacy, the inverse of :meth:`delta`.
@@ -196,7 +196,7 @@ def _direction(direction: str) -> str:
 
 
 @jax.jit
-def _suprema(s: Segments) -> tuple[jax.Array, jax.Array]:
+def suprema(s: Segments) -> tuple[jax.Array, jax.Array]:
     """The suprema of log p/q and of log q/p, which are below 0 by rounding only."""
     nowhere = ~s.wide | (s.log_p == -jnp.inf) & (s.log_q == -jnp.inf)
     forward = jnp.max(jnp.where(nowhere, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1)
@@ -225,7 +225,7 @@ def _change(s: Segments) -> jax.Array:
 
 
 @_directed
-def _delta(s: Segments, epsilon: jax.Array) -> jax.Array:
+def delta_of_loss(s: Segments, epsilon: jax.Array) -> jax.Array:
     """The integral of max(p - e^epsilon q, 0)."""
     epsilon = epsilon[..., None]
     there, alone = ~(s.log_p == -jnp.inf), s.log_q == -jnp.inf
@@ -252,21 +252,21 @@ def _delta(s: Segments, epsilon: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnames=("direction",))
 def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: str) -> jax.Array:
     fixed = jax.lax.stop_gradient(loss)
-    forward, backward = _suprema(fixed.segments)
+    forward, backward = suprema(fixed.segments)
     top = {"forward": forward, "backward": backward, "both": jnp.maximum(forward, backward)}[direction]
     top = jnp.broadcast_to(top, jnp.broadcast_shapes(top.shape, delta.shape))
     # The bracket is one of log(1 + epsilon): relative for a large epsilon, absolute for a small one.
     reach = jnp.log1p(jnp.where(jnp.isinf(top), jnp.sqrt(jnp.finfo(delta.dtype).max), top))
 
     def too_small(at: jax.Array) -> jax.Array:
-        return ~(_delta(fixed, jnp.expm1(at), direction=direction) <= jax.lax.stop_gradient(delta))
+        return ~(delta_of_loss(fixed, jnp.expm1(at), direction=direction) <= jax.lax.stop_gradient(delta))
 
     low, high = bisect(too_small, jnp.zeros_like(reach), reach, _BISECTIONS)
     epsilon = jnp.where(high >= reach, top, jnp.where(low <= 0, 0.0, jnp.expm1(high)))
     # A step of Newton's method of length 0, for the derivative.
     inner = (low > 0) & (high < reach)
     at = jax.lax.stop_gradient(jnp.where(inner, epsilon, 0.0))
-    value, slope = jax.jvp(lambda e: _delta(loss, e, direction=direction), (at,), (jnp.ones_like(at),))
+    value, slope = jax.jvp(lambda e: delta_of_loss(loss, e, direction=direction), (at,), (jnp.ones_like(at),))
     slope = jax.lax.stop_gradient(jnp.where(inner & (slope < 0), slope, 1.0))
     step = (_without_value(delta) - _without_value(value)) / slope
     return jnp.where(jnp.isnan(delta) | jnp.isnan(top), jnp.nan, jax.lax.stop_gradient(epsilon) + jnp.where(inner, step, 0.0))

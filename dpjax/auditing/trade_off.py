@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.privacy_loss import Direction, PrivacyLoss, _delta, _suprema
+from dpjax.auditing.privacy_loss import Direction, PrivacyLoss, delta_of_loss, suprema
 from dpjax.numerics.batching import fits
 from dpjax.numerics.bisection import bisect
 
@@ -58,13 +58,13 @@ def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direct
 
 @jax.jit
 def _trade_off(loss: PrivacyLoss, rate: jax.Array) -> jax.Array:
-    forward, backward = _suprema(loss.segments)
+    forward, backward = suprema(loss.segments)
     shape = jnp.broadcast_shapes(forward.shape, rate.shape)
     low = -jnp.minimum(forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))  # below, the bound is at most t
     high = jnp.minimum(backward, -jnp.log(rate))  # beyond 1/a the bound is negative
 
     def bound(at: jax.Array) -> jax.Array:
-        return 1 - _delta(loss, at, direction="backward") - jnp.exp(at) * rate
+        return 1 - delta_of_loss(loss, at, direction="backward") - jnp.exp(at) * rate
 
     def rises(at: jax.Array) -> jax.Array:
         return jax.jvp(bound, (at,), (jnp.ones_like(at),))[1] > 0
