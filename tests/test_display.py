@@ -116,6 +116,7 @@ def test_rows_of_what_has_further_axes():
     vectors = dpjax.from_vector_radii(np.arange(6.0).reshape(3, 2), np.ones((3, 4)), p=2, step=5, neighbors="swap")
     for radial in (dpjax.piecewise_laplace(vectors, 1.0), dpjax.k_norm(vectors.value, 1.0, sensitivity=1, p=2)):
         assert radial[1].loc.tolist() == [2, 3]
+        assert repr(radial[1]).startswith("Radial(batch_shape=(), event_shape=(2,)")
         np.testing.assert_array_equal(radial[1].radii, jnp.broadcast_to(radial.radii, (3, radial.radii.shape[-1]))[1])
     assert vectors[2].value.tolist() == [4, 5]
     assert len(list(GAUSSIAN)) == 4
