@@ -106,7 +106,6 @@ class _Peak(NamedTuple):
         falling = jnp.where(steep, slope, 1.0)
         unit = jax.lax.stop_gradient(jnp.where(endless, jnp.maximum(near, (power + 1) / falling), far))
         start, width, slope = near / unit, (jnp.where(endless, 0.0, far) - near) / unit, slope * unit
-        room = jnp.where(endless, jnp.inf, width)
         free = jnp.where(steep, power / jnp.where(steep, slope, 1.0), jnp.inf)
         end = jnp.where(endless, start, far / unit)
         room = jax.lax.stop_gradient(jnp.where(endless, jnp.inf, width))

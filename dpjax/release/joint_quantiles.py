@@ -130,7 +130,10 @@ def reach_for(
     grid: Floats | None = None,
     **rest: Any,
 ) -> int:
-    """The ``reach`` of :func:`joint_quantiles` for up to ``n_max`` records, where rows are padded to sizes that are private."""
+    """The ``reach`` of :func:`joint_quantiles` for up to ``n_max`` records, where rows are padded to sizes that are private.
+
+    It takes all options of the release, and reads those that matter.
+    """
     del rest
     size = grid_of(lower, upper, resolution, grid).size
     return default_reach(levels_of(qs), exact_epsilon(epsilon), size, checks.static_integer("n_max", n_max, 1))
