@@ -29,6 +29,9 @@ class Row(NamedTuple):
     noisy_size: int | None
 
 
+_HEADER = ("column", "group", "noisy_size", "quantile", "epsilon", "draw", "drawn")  # where no group was found
+
+
 def run(asked: argparse.Namespace) -> tuple[str, int]:
     """Return the report and the exit code.
 
@@ -72,7 +75,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         for k, q in enumerate(asked.quantile)
         for epsilon in asked.epsilon
     ]
-    return report(asked, rows, _json, _text, _record), 0
+    return report(asked, rows, _json, _text, _record, _HEADER), 0
 
 
 def _complete(asked: argparse.Namespace) -> None:

@@ -32,6 +32,7 @@ def report(
     as_object: Callable[[Sequence[Any], argparse.Namespace], str],
     as_text: Callable[[Sequence[Any], argparse.Namespace], str],
     record: Callable[[Any], dict[str, Any]],
+    header: Sequence[str] = (),
 ) -> str:
     """Return what a command prints: its text, or JSON, or, with a file for them, where the rows are now.
 
@@ -41,6 +42,7 @@ def report(
         as_object: JSON of the rows.
         as_text: a table of them, and what is to be said.
         record: the fields of a row, for CSV; one with ``draws`` becomes a line for each.
+        header: their names, where there may be no row.
 
     Raises:
         UserError: a file that cannot be written.
@@ -53,7 +55,7 @@ def report(
                 file.write(as_object(rows, asked) + "\n")
             else:
                 lines = [line for row in rows for line in _by_draw(record(row))]
-                writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
+                writer = csv.DictWriter(file, list(lines[0]) if lines else header, lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(lines)
     except OSError as error:

@@ -187,6 +187,14 @@ def test_encodings_whose_lines_depend_on_each_other(capsys, tmp_path, encoding):
     assert "convert the file to UTF-8" in err
 
 
+def test_no_group_is_large_enough(capsys, tmp_path):
+    path, target = tmp_path / "data.csv", tmp_path / "found.csv"
+    path.write_text("age,region\n34,a\n")
+    private = ("--by", "region", "--group-epsilon", "1", "--group-delta", "1e-8", "--output", str(target))
+    assert run(capsys, path, "--column", "age", *GRID, *private)[0] == 0
+    assert target.read_text() == "column,group,noisy_size,quantile,epsilon,draw,drawn\n"
+
+
 def test_decimal_commas(capsys, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("age\n" + "34,0\n" * 50 + '"51,5"\n1.000,5\n' * 10)
