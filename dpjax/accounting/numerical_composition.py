@@ -79,7 +79,7 @@ class Product:
         window = _Window(self, start, epsilon)
         upper = window.upper(epsilon)
         # Rounding moved a sum of losses by more than this with probability tau only (Hoeffding's inequality).
-        tau = 1e-4 * upper
+        tau = 1e-4 * min(upper, 1.0)
         narrow = [(count, (window.step + width) ** 2) for *_, width, count in self.parts]
         drift = sum(count * square for count, square in narrow) / 8
         moved = drift + sqrt(sum(count * square for count, square in narrow) / 2 * -log(max(tau, 1e-300))) + 1e-14 * self.count
@@ -148,7 +148,7 @@ class _Window:
             bound *= np.exp(count * np.log(magnitude))
             spectrum *= _power(transform, count)
             sharpest += count * (8 + float(np.max(np.abs(self.tilt * values))) + abs(own))
-        self.slop = exp(8 * _UNIT * (sharpest + abs(self.log_scale)))  # of exponentials, relative to each mass
+        self.slop = exp(min(8 * _UNIT * (sharpest + abs(self.log_scale)), 700.0))  # of exponentials, relative to each mass
         self.wrong = 2 * sqrt(2 * float(np.sum((bound * relative) ** 2)) / size) + 16 * levels * _UNIT
         self.masses = np.roll(np.fft.irfft(spectrum, size), -(first % size)).clip(0.0)
         if not whole:

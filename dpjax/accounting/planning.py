@@ -22,9 +22,9 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     By doubling and bisection: the number that is returned fits, one more does not.
 
     Args:
-        each: what one step costs; a :class:`LossDistribution` for numerical composition. On subsamples a guarantee composes Renyi
-            divergences, which is loose for few steps: of Gaussian noise of sensitivity 1 and standard deviation 1 on 1 % of the
-            records, none is (1, 1e-6)-DP by them, and 120 are by their losses.
+        each: what one step costs; a :class:`LossDistribution` for numerical composition. On subsamples the guarantee of other than
+            Gaussian noise composes Renyi divergences, which is loose for few steps: of Gaussian noise of sensitivity 1 and
+            standard deviation 1 on 1 % of the records, none would be (1, 1e-6)-DP by them, and 120 are by their losses.
         epsilon: of the whole, positive.
         delta: of the whole, in [0, 1).
 
@@ -38,11 +38,11 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
         As :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by Subsampling" (2025) for epochs.
 
     >>> noise = Guarantee(inf, inf, "add_remove", gdp=0.5)
-    >>> steps_within(noise, epsilon=3.0, delta=1e-5)
-    2
+    >>> steps_within(noise, epsilon=2.0, delta=1e-5)
+    1
     >>> from dpjax.accounting import poisson_subsample
-    >>> steps_within(poisson_subsample(noise, probability=0.01), epsilon=3.0, delta=1e-5)
-    15447
+    >>> steps_within(poisson_subsample(noise, probability=0.05), epsilon=2.0, delta=1e-5)
+    321
     """
     budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
