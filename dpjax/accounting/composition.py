@@ -330,7 +330,7 @@ def _check_relation(relations: set[str]) -> None:
 
 
 def _losses_of(part: Guarantee) -> LossDistribution | None:
-    """Those of the pair that dominates a mechanism, if it is known: Gaussian noise, on a subsample or not, or randomised response."""
+    """Those of the pair that dominates a mechanism, if known: Gaussian noise, on a subsample or not, or randomised response."""
     mu, probability = part.sampled_gdp if part.sampled_gdp[0] < inf else (part.gdp, 1.0)
     if mu < inf:
         within = 1e-3 <= mu <= 10 and probability >= 1e-6  # beyond, cells of losses are coarse, or underflow
