@@ -142,9 +142,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     checks.instance("poisson_subsample", whole, Composition, "a sum of guarantees, or one of them")
     if whole.neighbors != "add_remove":
         raise ValueError(f"Poisson subsampling amplifies under add_remove neighbors, this guarantee is under {whole.neighbors}.")
-    p = float(probability)
-    if not 0 < p <= 1:
-        raise ValueError(f"probability must be above 0 and at most 1, got {probability}.")
+    p = checks.concrete_proportion("probability", probability)
     given = spent if isinstance(spent, Guarantee) else whole.guarantee()
     if p == 1:
         return given

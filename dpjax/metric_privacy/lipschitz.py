@@ -199,8 +199,7 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
     >>> round(unit_price("small_db", 3, 3, 0.05), 4), round(unit_price("mwem", 3, 3, 0.05), 4)
     (3.2924, 7.2825)
     """
-    if not 0 < failure < 1:
-        raise ValueError(f"failure must be between 0 and 1, got {failure}.")
+    failure = checks.concrete_probability("failure", failure)
     if mechanism == "small_db":
         choices = max(log(num_queries), log(2 * num_queries) / 2)
         return float((16 * log(num_elements) * choices + 4 * log(num_elements) + 4 * log(1 / failure)) ** (1 / 3))

@@ -106,12 +106,11 @@ def fit_queries(
     """
     checks.one_of("loss", loss, LOSSES)
     checks.one_of("bias", bias, BIASES)
-    if not 0 < float(failure) < 1:
-        raise ValueError(f"failure must be between 0 and 1, got {failure}.")
+    failure = checks.concrete_probability("failure", failure)
     values, known = with_public_n(queries, metric)
     n = checks.positive("num_records", num_records, values.dtype)
     bias = "worst_element" if loss == "maximum" else bias  # one and the same
-    return _fit(values, known, n, loss, bias, float(failure))
+    return _fit(values, known, n, loss, bias, failure)
 
 
 def with_public_n(queries: ArrayLike, metric: Metric) -> tuple[jax.Array, Metric]:

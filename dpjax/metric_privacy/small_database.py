@@ -10,7 +10,7 @@ small database has 2, against 1.92 where the best has 1. Here y is scaled to n r
 """
 
 from itertools import combinations_with_replacement
-from math import ceil, comb, inf, log
+from math import ceil, comb, log
 
 import jax
 import jax.numpy as jnp
@@ -113,9 +113,7 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     (10, 2)
     """
     num_queries = checks.static_integer("num_queries", num_queries, 1)
-    for name, value in (("alpha", alpha), ("spread", spread)):
-        if not 0 < value < inf:
-            raise ValueError(f"{name} must be finite and positive, got {value}.")
+    alpha, spread = checks.concrete_positive("alpha", alpha), checks.concrete_positive("spread", spread)
     return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * (spread / alpha) ** 2))
 
 
