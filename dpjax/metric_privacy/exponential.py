@@ -25,7 +25,7 @@ from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import prepared, ratio
 from dpjax.metric_privacy.metrics import Metric, fold_rows, itself
 from dpjax.numerics.batching import fits
-from dpjax.numerics.double_float import Pair
+from dpjax.numerics.double_float import DoubleFloat
 
 _CELLS = 2**20  # changes of scores in a block of rows
 
@@ -144,13 +144,13 @@ def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.A
 
 
 @jax.jit
-def _distribution(scores: Pair, labels: jax.Array, scale: jax.Array) -> Finite:
+def _distribution(scores: DoubleFloat, labels: jax.Array, scale: jax.Array) -> Finite:
     ok = scale > 0  # NaN and 0 give NaN; infinity the uniform distribution
     return Finite(labels, below_best(scores), jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
 
 
 @jax.jit
-def _linear_distribution(counts: Pair, weights: jax.Array, labels: jax.Array, metric: Metric) -> Finite:
+def _linear_distribution(counts: DoubleFloat, weights: jax.Array, labels: jax.Array, metric: Metric) -> Finite:
     own, dtype = counts.high.shape[-1], counts.high.dtype
     scores = linear_answers(weights[..., :own].astype(dtype), counts)
     return _distribution(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
