@@ -32,6 +32,8 @@ from math import exp, expm1, inf, log, log1p, sqrt
 
 import numpy as np
 
+from dpjax.numerics.bisection import bisect_numbers
+
 _UNIT = 2.0**-53
 _HUGE = 1e15  # a sum of losses that no lattice resolves: then delta is at most 1, and epsilon the sum
 _NATS = 45.0  # of what may lie outside the window, after the tilt
@@ -99,15 +101,11 @@ class Product:
         start = int(np.argmin(needed))
         guess = min(max(float(needed[start]), 0.0), self.largest)
         window = _Window(self, start, 0.0)
-        low, high = 0.0, guess
-        if window.upper(low) <= remaining:
+        if window.upper(0.0) <= remaining:
             return 0.0
-        if window.upper(high) > remaining:  # by rounding only
+        if window.upper(guess) > remaining:  # by rounding only
             return self.largest
-        while high - low > 1e-7 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if window.upper(middle) <= remaining else (middle, high)
-        return high
+        return bisect_numbers(lambda epsilon: window.upper(epsilon) > remaining, 0.0, guess, 1e-7)[1]
 
 
 class _Window:

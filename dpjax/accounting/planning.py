@@ -12,6 +12,7 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.loss_distributions import LossDistribution
+from dpjax.numerics.bisection import bisect_numbers
 
 Spent = Guarantee | Composition | LossDistribution
 
@@ -98,10 +99,7 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
         low, high = low / 2, low
         if low < 2**-50:
             raise ValueError(f"any noise down to 2^-50 meets epsilon={epsilon} at delta={delta}.")
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_numbers(lambda noise: not enough(noise), low, high, 1e-6)[1]
 
 
 def _epsilon(spent: Spent, delta: float) -> float:

@@ -28,7 +28,7 @@ from dpjax.numerics.batching import fits, take
 Neighbors = Literal["swap", "add_remove"]
 NEIGHBORS = ("swap", "add_remove")
 Carry = TypeVar("Carry")
-_CELLS = 2**20  # budgets in a block of rows: 4 to 8 MB
+BLOCK_CELLS = 2**20  # numbers in a block of rows: 4 to 8 MB, little enough for a cache
 
 
 @jax.tree_util.register_dataclass
@@ -255,7 +255,7 @@ def fold_rows(
     """
     size = metric.size
     if count is None:
-        count = _CELLS // (size * max(prod(metric.batch_shape), 1))
+        count = BLOCK_CELLS // (size * max(prod(metric.batch_shape), 1))
     block = -(-size // -(-size // min(max(count, 1), size)))  # as many blocks, and all of one size
 
     def body(number: jax.Array, carry: Carry) -> Carry:
