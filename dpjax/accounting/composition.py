@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from math import exp, expm1, fsum, hypot, inf, log, log1p, prod, sqrt
 from sys import float_info
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +17,10 @@ from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
 from dpjax.accounting.guarantee import Guarantee, points_of, profile_of, promising
+from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.display import Picture, Shown
+
+_MOST_KINDS, _MOST_MECHANISMS = 16, 100_000  # that are composed by their losses: each kind takes transforms of its own
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,17 +50,40 @@ class Composition(Shown):
         for guarantee, count in self.parts:
             checks.instance("Composition", guarantee, Guarantee, "what one mechanism costs")
             together[guarantee] = together.get(guarantee, 0) + checks.static_integer("a number of mechanisms", count, 1)
-        relations = sorted({guarantee.neighbors for guarantee in together})
-        if len(relations) > 1:
-            raise ValueError(
-                f"guarantees under {' and '.join(relations)} neighbors do not compose: state them all for one relation."
-            )
+        _check_relation({guarantee.neighbors for guarantee in together})
         object.__setattr__(self, "parts", tuple(together.items()))
 
     def __add__(self, other: Guarantee | Composition) -> Composition:
         if isinstance(other, Guarantee):
             other = Composition(((other, 1),))
-        return Composition(self.parts + other.parts) if isinstance(other, Composition) else NotImplemented
+        if not isinstance(other, Composition):
+            return NotImplemented
+        _check_relation({self.neighbors, other.neighbors})
+        # The parts are put together when they are asked for: a sum() of many would do it anew for each of them.
+        whole = object.__new__(Composition)
+        vars(whole).update(neighbors=self.neighbors, _terms=(self, other))
+        return whole
+
+    if not TYPE_CHECKING:  # a type checker would believe that every attribute is there
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "parts":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            parts: list[tuple[Guarantee, int]] = []
+            left = [self]
+            while left:
+                one = left.pop()
+                terms = vars(one).get("_terms")
+                if terms is None:
+                    parts += vars(one)["parts"]
+                else:
+                    left += reversed(terms)
+            Composition.__init__(self, tuple(parts))
+            vars(self).pop("_terms", None)  # after the parts are there, for other threads
+            return self.parts
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"parts": self.parts}  # without the terms of a sum, and theirs
 
     def __radd__(self, other: int) -> Composition:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
@@ -104,7 +131,7 @@ class Composition(Shown):
         """How many mechanisms."""
         return sum(count for _, count in self.parts)
 
-    @property
+    @cached_property
     def neighbors(self) -> str:
         """The relation of all of them."""
         return self.parts[0][0].neighbors
@@ -174,7 +201,9 @@ class Composition(Shown):
         ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
         ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
         Renyi divergences (zCDP among them), each the tightest of its mechanism. ``"gaussian"``: the exact epsilon of all parts of
-        Gaussian DP together, and the sum of the other epsilons, if they have one. The parts' deltas are taken off ``delta`` first.
+        Gaussian DP together, and the sum of the other epsilons, if they have one. ``"losses"``: where Gaussian noise on subsamples
+        is among the parts, the privacy losses composed by :class:`LossDistribution`, with randomised response for parts that are
+        (epsilon, delta)-DP only; up to 16 kinds of mechanisms and 100,000 of them. The parts' deltas are taken off ``delta`` first.
 
         Args:
             delta: in (0, 1).
@@ -191,6 +220,8 @@ class Composition(Shown):
         mu, others, kept = self._gaussian()
         if others < inf and -expm1(kept) < target:
             found["gaussian"] = others + epsilon_of_gdp(mu, delta=-expm1(log1p(-target) - kept))
+        if self._losses is not None:
+            found["losses"] = self._losses.epsilon_at(target)
         if self.slack >= target:
             return found
         if (one := self._one_range()) is not None:
@@ -228,6 +259,8 @@ class Composition(Shown):
         if others <= target:
             gaussian = delta_of_gdp(mu, epsilon=target - others)
             found.append(-expm1(kept + log1p(-gaussian)) if gaussian < 1 else 1.0)
+        if self._losses is not None:
+            found.append(self._losses.delta_at(target))
         if (one := self._one_range()) is not None:
             found.append(composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive"))
         if self._has_curve():
@@ -251,6 +284,16 @@ class Composition(Shown):
         mu = self._gdp(gaussian)
         epsilon = _total(guarantee.epsilon * count for guarantee, count in others) if 0 < mu < inf else inf
         return mu, epsilon, _total(count * log1p(-guarantee.delta) for guarantee, count in others)
+
+    @cached_property
+    def _losses(self) -> LossDistribution | None:
+        """The losses of what dominates all parts, if Gaussian noise on subsamples is among them and the numbers are not extreme."""
+        sampled = any(part.sampled_gdp[0] < inf for part, _ in self.parts)
+        if not sampled or len(self.parts) > _MOST_KINDS or self.count > _MOST_MECHANISMS:
+            return None
+        each = [_losses_of(part) for part, _ in self.parts]
+        known = [losses.compose(count) for losses, (_, count) in zip(each, self.parts, strict=True) if losses is not None]
+        return sum(known[1:], start=known[0]) if len(known) == len(each) else None
 
     @staticmethod
     def _gdp(parts: tuple[tuple[Guarantee, int], ...]) -> float:
@@ -277,6 +320,22 @@ class Composition(Shown):
         one = min(ranges)
         pure = not any(guarantee.delta for guarantee, _ in self.parts)
         return one if pure and len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
+
+
+def _check_relation(relations: set[str]) -> None:
+    if len(relations) > 1:
+        raise ValueError(
+            f"guarantees under {' and '.join(sorted(relations))} neighbors do not compose: state them all for one relation."
+        )
+
+
+def _losses_of(part: Guarantee) -> LossDistribution | None:
+    """Those of the pair that dominates a mechanism, if known: Gaussian noise, on a subsample or not, or randomised response."""
+    mu, probability = part.sampled_gdp if part.sampled_gdp[0] < inf else (part.gdp, 1.0)
+    if mu < inf:
+        within = 1e-3 <= mu <= 10 and probability >= 1e-6  # beyond, cells of losses are coarse, or underflow
+        return LossDistribution.gaussian(mu).poisson_subsample(probability) if within else None
+    return LossDistribution.approximate(part.epsilon, part.delta) if part.epsilon <= 400 else None
 
 
 def _total(numbers: Iterable[float]) -> float:

@@ -21,6 +21,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.bounded_ranges import worst_divergences
 from dpjax.accounting.loss_distributions import LossDistribution
+from dpjax.numerics.bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
 MOST_OUTCOMES = 2_000_000  # of randomised responses with several epsilons
@@ -219,8 +220,4 @@ def _smallest(delta: Callable[[float], float], target: float, most: float) -> fl
         return most
     if delta(0.0) <= target:
         return 0.0
-    low, high = 0.0, most
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta(middle) <= target else (middle, high)
-    return high
+    return bisect_numbers(lambda epsilon: delta(epsilon) > target, 0.0, most, 1e-15)[1]

@@ -177,9 +177,7 @@ def attempts_for(failure: float, *, leftover: float) -> int:
     >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6), attempts_for(0.0, leftover=0.5)
     (20, 132, 1)
     """
-    beta = checks.concrete_fraction("failure", failure)
-    if not 0 < leftover < 1:
-        raise ValueError(f"leftover must be strictly between 0 and 1, got {leftover}.")
+    beta, leftover = checks.concrete_fraction("failure", failure), checks.concrete_probability("leftover", leftover)
     count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1  # from one below: the quotient of the logarithms rounds
     while beta**count > leftover:
         count += 1

@@ -69,16 +69,6 @@ def rdp_of_bounded_range(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     return xp.minimum(xp.where(far, epsilon, found), xp.minimum(epsilon, order * epsilon * epsilon / 8))
 
 
-def kl_of_bounded_range(epsilon: Any, xp: ModuleType) -> Any:
-    """The limit of the same at order 1: log_sinhc(eps/2) + (eps/2) coth(eps/2) - 1."""
-    half = epsilon / 2
-    near = half < 0.1
-    small, large = xp.where(near, half, xp.zeros_like(half)), xp.where(near, xp.ones_like(half), half)
-    square = small * small
-    series = square / 3 * (1 - square / 15 * (1 - 2 * square / 21 * (1 - square / 10)))
-    return log_sinhc(half, xp) + xp.where(near, series, large / xp.tanh(large) - 1)
-
-
 def rdp_of_laplace(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     """log(a/(2a-1) e^((a-1) eps) + (a-1)/(2a-1) e^(-a eps)) / (a-1)."""
     above, twice = order - 1, 2 * order - 1

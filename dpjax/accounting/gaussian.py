@@ -18,6 +18,7 @@ from math import exp, inf, log, pi, sqrt
 from sys import float_info
 
 from dpjax import checks
+from dpjax.numerics.bisection import bisect_numbers
 
 _FEW_ULPS = 2.0**-50
 
@@ -107,12 +108,7 @@ def _log_target(delta: float) -> float:
 
 
 def _crossing(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Halve [low, high], after it grew until its upper end is not below, to 15 digits."""
+    """Both ends of where it stops to be below, to 15 digits, after the upper one has grown to be beyond it."""
     while is_below(high):
         low, high = high, 2 * high
-    while high - low > 1e-15 * high:
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if is_below(middle) else (low, middle)
-    return low, high
+    return bisect_numbers(is_below, low, high, 1e-15)

@@ -36,6 +36,8 @@ class Guarantee(Shown):
             is known that is below what the other promises imply; :meth:`with_curve` makes them of a function.
         gdp: mu of Gaussian differential privacy (Dong, Roth and Su 2022), which Gaussian noise of standard deviation
             ``sensitivity / mu`` attains. It implies ``mu**2 / 2``-zCDP, and says more: the exact delta at every epsilon.
+        sampled_gdp: mu of Gaussian DP of a mechanism, and the probability of the Poisson subsample that it runs on
+            (:func:`dpjax.accounting.poisson_subsample`), from which the privacy losses follow.
 
     Guarantees of one relation add up, and multiply: ``g + h`` and ``100 * g`` are a :class:`Composition`.
 
@@ -52,6 +54,7 @@ class Guarantee(Shown):
     zcdp: float = inf
     renyi: tuple[tuple[float, float], ...] = ()
     gdp: float = inf
+    sampled_gdp: tuple[float, float] = (inf, 1.0)
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "bounded_range", "delta", "zcdp", "gdp"):
@@ -70,6 +73,10 @@ class Guarantee(Shown):
         if not (ordered and np.all(np.isfinite(points)) and np.all(orders > 1) and np.all(divergences >= 0)):
             raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
         object.__setattr__(self, "renyi", points)
+        mu, probability = (float(number) for number in self.sampled_gdp)
+        if not (mu > 0 and 0 < probability <= 1):
+            raise ValueError(f"sampled_gdp must be a positive mu and a probability up to 1, got {self.sampled_gdp}.")
+        object.__setattr__(self, "sampled_gdp", (mu, probability if mu < inf else 1.0))
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
 
     def __str__(self) -> str:
@@ -82,6 +89,8 @@ class Guarantee(Shown):
             promises.append(f"{self.zcdp:g}-zCDP")
         if self.gdp < inf:
             promises.append(f"{self.gdp:g}-GDP")
+        if self.sampled_gdp[0] < inf:
+            promises.append("{:g}-GDP on subsamples of probability {:g}".format(*self.sampled_gdp))
         if self.renyi:
             promises.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
         return f"{' and '.join(promises) or 'no promise'} under {self.neighbors} neighbors"
@@ -210,7 +219,8 @@ class Guarantee(Shown):
 
 def promising(guarantee: Guarantee) -> Guarantee:
     """Return it, if it promises anything; raise otherwise."""
-    if not guarantee.renyi and min(guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.gdp) == inf:
+    promises = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.gdp, guarantee.sampled_gdp[0]
+    if not guarantee.renyi and min(promises) == inf:
         raise ValueError(
             "nothing is promised: no epsilon with a delta below 1, no range, and no zCDP or Renyi divergence is finite."
         )

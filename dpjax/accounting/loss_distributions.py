@@ -190,7 +190,7 @@ class LossDistribution:
         >>> round(LossDistribution.bounded_range(0.5, **step).epsilon_at(1e-6), 2)
         0.76
         """
-        r, share = checks.concrete_epsilon(bounded_range), _probability(probability)
+        r, share = checks.concrete_epsilon(bounded_range), checks.concrete_proportion("probability", probability)
         times = checks.static_integer("count", count, 1)
         width = float(np.ptp(mixed_losses(np.array([r, -r]), share)))
         if r > _WIDEST or not width > 0:
@@ -208,7 +208,7 @@ class LossDistribution:
         Privacy:
             Under add/remove neighbours, with P of the dataset with the individual; who was taken stays secret.
         """
-        share = _probability(probability)
+        share = checks.concrete_proportion("probability", probability)
         if self.count != 1:
             raise ValueError(f"poisson_subsample takes one mechanism, got {self.count}: subsample each one, then compose.")
         return _one(self.parts[0][0].subsampled(share))
@@ -255,13 +255,6 @@ class LossDistribution:
 
 def _one(pair: _Pair) -> LossDistribution:
     return LossDistribution(((pair, 1),))
-
-
-def _probability(probability: float) -> float:
-    share = float(probability)
-    if not 0 < share <= 1:
-        raise ValueError(f"probability must be above 0 and at most 1, got {probability}.")
-    return share
 
 
 def _normal(places: np.ndarray) -> np.ndarray:

@@ -32,6 +32,8 @@ from math import exp, expm1, inf, log, log1p, sqrt
 
 import numpy as np
 
+from dpjax.numerics.bisection import bisect_numbers
+
 _UNIT = 2.0**-53
 _HUGE = 1e15  # a sum of losses that no lattice resolves: then delta is at most 1, and epsilon the sum
 _NATS = 45.0  # of what may lie outside the window, after the tilt
@@ -79,7 +81,7 @@ class Product:
         window = _Window(self, start, epsilon)
         upper = window.upper(epsilon)
         # Rounding moved a sum of losses by more than this with probability tau only (Hoeffding's inequality).
-        tau = 1e-4 * upper
+        tau = 1e-4 * min(upper, 1.0)
         narrow = [(count, (window.step + width) ** 2) for *_, width, count in self.parts]
         drift = sum(count * square for count, square in narrow) / 8
         moved = drift + sqrt(sum(count * square for count, square in narrow) / 2 * -log(max(tau, 1e-300))) + 1e-14 * self.count
@@ -99,15 +101,11 @@ class Product:
         start = int(np.argmin(needed))
         guess = min(max(float(needed[start]), 0.0), self.largest)
         window = _Window(self, start, 0.0)
-        low, high = 0.0, guess
-        if window.upper(low) <= remaining:
+        if window.upper(0.0) <= remaining:
             return 0.0
-        if window.upper(high) > remaining:  # by rounding only
+        if window.upper(guess) > remaining:  # by rounding only
             return self.largest
-        while high - low > 1e-7 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if window.upper(middle) <= remaining else (middle, high)
-        return high
+        return bisect_numbers(lambda epsilon: window.upper(epsilon) > remaining, 0.0, guess, 1e-7)[1]
 
 
 class _Window:
@@ -148,7 +146,7 @@ class _Window:
             bound *= np.exp(count * np.log(magnitude))
             spectrum *= _power(transform, count)
             sharpest += count * (8 + float(np.max(np.abs(self.tilt * values))) + abs(own))
-        self.slop = exp(8 * _UNIT * (sharpest + abs(self.log_scale)))  # of exponentials, relative to each mass
+        self.slop = exp(min(8 * _UNIT * (sharpest + abs(self.log_scale)), 700.0))  # of exponentials, relative to each mass
         self.wrong = 2 * sqrt(2 * float(np.sum((bound * relative) ** 2)) / size) + 16 * levels * _UNIT
         self.masses = np.roll(np.fft.irfft(spectrum, size), -(first % size)).clip(0.0)
         if not whole:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf, log, pi, sqrt
 
+from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.filters import Sums, costs_of, delta_for_rules, public_orders
 from dpjax.accounting.guarantee import Guarantee
@@ -57,8 +58,7 @@ class PrivacyOdometer:
     def __post_init__(self) -> None:
         self.orders = public_orders(self.orders)
         self._share = delta_for_rules(self.delta, self.mechanism_delta, self.neighbors)
-        if not 0 < self.first < inf:
-            raise ValueError(f"first must be finite and positive, got {self.first}.")
+        checks.concrete_positive("first", self.first)
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
         """Add a mechanism; nothing is refused.

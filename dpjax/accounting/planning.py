@@ -12,6 +12,7 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.loss_distributions import LossDistribution
+from dpjax.numerics.bisection import bisect_numbers
 
 Spent = Guarantee | Composition | LossDistribution
 
@@ -22,9 +23,9 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     By doubling and bisection: the number that is returned fits, one more does not.
 
     Args:
-        each: what one step costs; a :class:`LossDistribution` for numerical composition. On subsamples a guarantee composes Renyi
-            divergences, which is loose for few steps: of Gaussian noise of sensitivity 1 and standard deviation 1 on 1 % of the
-            records, none is (1, 1e-6)-DP by them, and 120 are by their losses.
+        each: what one step costs; a :class:`LossDistribution` for numerical composition. On subsamples the guarantee of other than
+            Gaussian noise composes Renyi divergences, which is loose for few steps: of Gaussian noise of sensitivity 1 and
+            standard deviation 1 on 1 % of the records, none would be (1, 1e-6)-DP by them, and 120 are by their losses.
         epsilon: of the whole, positive.
         delta: of the whole, in [0, 1).
 
@@ -38,11 +39,11 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
         As :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by Subsampling" (2025) for epochs.
 
     >>> noise = Guarantee(inf, inf, "add_remove", gdp=0.5)
-    >>> steps_within(noise, epsilon=3.0, delta=1e-5)
-    2
+    >>> steps_within(noise, epsilon=2.0, delta=1e-5)
+    1
     >>> from dpjax.accounting import poisson_subsample
-    >>> steps_within(poisson_subsample(noise, probability=0.01), epsilon=3.0, delta=1e-5)
-    15447
+    >>> steps_within(poisson_subsample(noise, probability=0.05), epsilon=2.0, delta=1e-5)
+    321
     """
     budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
@@ -98,10 +99,7 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
         low, high = low / 2, low
         if low < 2**-50:
             raise ValueError(f"any noise down to 2^-50 meets epsilon={epsilon} at delta={delta}.")
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_numbers(lambda noise: not enough(noise), low, high, 1e-6)[1]
 
 
 def _epsilon(spent: Spent, delta: float) -> float:

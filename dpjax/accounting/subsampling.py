@@ -117,7 +117,8 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP, of range log(1 + p (e^epsilon - 1)) -
         log(1 - p (1 - e^-epsilon)), and with a Renyi curve and zCDP where there are any. A small range of the mechanism does not
         carry over, since different subsamples have different losses; its Renyi divergence does. Noise without an epsilon has no
-        zCDP below its own: on a subsample its divergence still grows like that of the whole.
+        zCDP below its own: on a subsample its divergence still grows like that of the whole. Of Gaussian DP alone the mechanism's
+        mu and the probability are kept, from which :class:`Composition` composes the privacy losses themselves.
 
     Raises:
         ValueError: also for another relation than add/remove, or where neither epsilon nor a Renyi divergence is known.
@@ -141,23 +142,22 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     checks.instance("poisson_subsample", whole, Composition, "a sum of guarantees, or one of them")
     if whole.neighbors != "add_remove":
         raise ValueError(f"Poisson subsampling amplifies under add_remove neighbors, this guarantee is under {whole.neighbors}.")
-    p = float(probability)
-    if not 0 < p <= 1:
-        raise ValueError(f"probability must be above 0 and at most 1, got {probability}.")
+    p = checks.concrete_proportion("probability", probability)
     given = spent if isinstance(spent, Guarantee) else whole.guarantee()
     if p == 1:
         return given
     curve = () if whole.slack else _subsampled_curve(whole, p)
+    sampled = (given.gdp or inf, p)
     if given.epsilon == inf:
         if not curve:
             raise ValueError(f"subsampling amplifies epsilon, zCDP and Renyi divergences, none of which is known here: {given}.")
-        return Guarantee(inf, inf, "add_remove", renyi=curve)
+        return Guarantee(inf, inf, "add_remove", renyi=curve, sampled_gdp=sampled)
     most = log1p(p * expm1(given.epsilon)) if given.epsilon < 700 else given.epsilon
     least = -log1p(p * expm1(-given.epsilon))
     if given.epsilon:
         most, least = max(most, float_info.min), max(least, float_info.min)  # a product that underflows
     zcdp = inf if given.delta else _zcdp(whole, p, curve, most, min(least, given.epsilon))
-    return Guarantee(most, inf if given.delta else most + least, "add_remove", p * given.delta, zcdp, renyi=curve)
+    return Guarantee(most, inf if given.delta else most + least, "add_remove", p * given.delta, zcdp, curve, sampled_gdp=sampled)
 
 
 def _zcdp(whole: Composition, p: float, curve: Curve, most: float, least: float) -> float:

@@ -70,6 +70,4 @@ def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, j
     >>> [float(end) for end in shifted_interval(maximum(jnp.arange(100.0), lower=0, upper=999), tau=10)]
     [79.0, 99.0]
     """
-    if not 0 < tau < float("inf"):
-        raise ValueError(f"tau must be finite and positive, got {tau}.")
-    return down.at(floor(2 * tau)), down.value
+    return down.at(floor(2 * checks.concrete_positive("tau", tau))), down.value

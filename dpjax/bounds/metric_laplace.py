@@ -85,13 +85,9 @@ def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
     [6.0, 4.2103, 3.6667]
     """
     checks.one_of("norm", norm, ("sum", "euclidean", "maximum"))
-    c = checks.nonnegative("scales", scales, checks.float_array("scales", scales).dtype)
-    if c.ndim == 0 or c.shape[-1] == 0:
-        raise ValueError(f"scales must be of shape (..., K) with K >= 1, got {c.shape}.")
+    c, share, largest = _shares(scales)
     if norm == "sum":
         return jnp.sum(c, axis=-1)
-    largest = jnp.max(c, axis=-1)
-    share = c / jnp.where(largest > 0, largest, 1.0)[..., None]
     # Panels from 2^-16 to 2^10 of the largest scale: the densities of small scales are steep near 0.
     ends = np.concatenate([[0.0], 2.0 ** np.arange(-16, _DOUBLINGS - 15)])
     nodes = jnp.asarray(((ends[1:] + ends[:-1]) / 2 + np.diff(ends) / 2 * _NODES[:, None]).ravel(), c.dtype)
@@ -138,12 +134,9 @@ def sum_tail(scales: ArrayLike, *, failure: ArrayLike) -> TailBound:
     >>> round(float(bound.threshold), 3)  # (1 + t) e^-t = 0.05
     4.744
     """
-    c = checks.nonnegative("scales", scales, checks.float_array("scales", scales).dtype)
-    if c.ndim == 0 or c.shape[-1] == 0:
-        raise ValueError(f"scales must be of shape (..., K) with K >= 1, got {c.shape}.")
+    c, share, largest = _shares(scales)
     chance = checks.proportion("failure", failure, c.dtype)
-    largest, k = jnp.max(c, axis=-1), c.shape[-1]
-    share = c / jnp.where(largest > 0, largest, 1.0)[..., None]
+    k = c.shape[-1]
     chance = jnp.broadcast_to(chance, jnp.broadcast_shapes(largest.shape, chance.shape))
     s = jnp.asarray(np.concatenate([np.geomspace(1e-3, 0.5, 100), 1 - np.geomspace(0.5, 1e-3, 100)]), c.dtype)
     whole = -jnp.sum(jnp.log1p(-s * share[..., None]), axis=-2)  # (..., 200)
@@ -209,6 +202,15 @@ def theorem_11_maximum(values: ArrayLike, scales: ArrayLike, *, answered: ArrayL
     0.5496
     """
     return theorem_2_maximum(values, scales, answered=answered, num_records=1.0, failure=failure)
+
+
+def _shares(scales: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The scales ``(..., K)``, what they are of the largest, and the largest."""
+    c = checks.nonnegative("scales", scales, checks.float_array("scales", scales).dtype)
+    if c.ndim == 0 or c.shape[-1] == 0:
+        raise ValueError(f"scales must be of shape (..., K) with K >= 1, got {c.shape}.")
+    largest = jnp.max(c, axis=-1)
+    return c, c / jnp.where(largest > 0, largest, 1.0)[..., None], largest
 
 
 def _worst(errors: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ Where the paper's statement fails, the repaired one is here, and why. All are ab
     mismatch                       the largest |q - c q'| (or |u - u'|), where values c q' are used for values q
 """
 
-from math import ceil, comb, floor, inf, log, sqrt
+from math import ceil, comb, floor, log, sqrt
 
 from dpjax import checks
 from dpjax.metric_privacy.lipschitz import unit_price
@@ -146,5 +146,9 @@ def _check(**numbers: float) -> None:
     for name, value in numbers.items():
         if name in ("num_elements", "num_queries", "num_candidates", "num_best", "size", "rounds"):
             checks.static_integer(name, value, 1)
-        elif not (0 < value < (1 if name == "failure" else inf) or (name == "mismatch" and value == 0)):
-            raise ValueError(f"{name} must be {'between 0 and 1' if name == 'failure' else 'finite and positive'}, got {value}.")
+        elif name == "failure":
+            checks.concrete_probability(name, value)
+        elif name == "mismatch":
+            checks.concrete_nonnegative(name, value)
+        else:
+            checks.concrete_positive(name, value)

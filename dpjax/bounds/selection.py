@@ -6,7 +6,7 @@ of ones in the candidate's index. The exponential mechanism loses at most (2 sen
 is worth to it, and permute and flip no more.
 """
 
-from math import e, inf, log, sqrt
+from math import e, log, sqrt
 
 from dpjax import checks
 from dpjax.mechanisms.decisions import noise_of
@@ -31,7 +31,11 @@ def noisy_tree_excess(
     (10.75, 36.79)
     """
     noise, budget = noise_of(epsilon, zcdp)
-    rounds, cost, unit = tree_rounds(num_candidates), checks.concrete_epsilon(budget), _positive(sensitivity)
+    rounds, cost, unit = (
+        tree_rounds(num_candidates),
+        checks.concrete_epsilon(budget),
+        checks.concrete_positive("sensitivity", sensitivity),
+    )
     if noise == "gaussian":
         return 2 * rounds * sqrt(rounds / (2 * cost)) * GAUSSIAN_WORST * unit
     return 2 * rounds * (rounds / cost) * LAPLACE_WORST * unit
@@ -46,10 +50,4 @@ def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: floa
     13.86
     """
     size = checks.static_integer("num_candidates", num_candidates, 1)
-    return 2 * _positive(sensitivity) / checks.concrete_epsilon(epsilon) * log(size)
-
-
-def _positive(sensitivity: float) -> float:
-    if not 0 < sensitivity < inf:
-        raise ValueError(f"sensitivity must be finite and positive, got {sensitivity}.")
-    return float(sensitivity)
+    return 2 * checks.concrete_positive("sensitivity", sensitivity) / checks.concrete_epsilon(epsilon) * log(size)

@@ -12,7 +12,7 @@ from dpjax.checks import Neighbors
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
 from dpjax.release.joint_quantiles import reach_for
-from dpjax.statistics.quantiles import level_of
+from dpjax.statistics.ranks import level_of
 
 STATISTICS = (
     *(exact.median, exact.quantile, exact.joint_quantiles, exact.recursive_quantiles, exact.mode),

@@ -52,7 +52,7 @@ from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
 from dpjax.mechanisms.relations import relation_first, relation_of
-from dpjax.statistics.quantiles import level_of
+from dpjax.statistics.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
 
 _FLAT = 20.0  # the flat term has about exp(-20) of the probability

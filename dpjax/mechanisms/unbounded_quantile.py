@@ -49,7 +49,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.above_threshold import stopping_cost
 from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.numerics.batching import broadcast_rows, fits
-from dpjax.statistics.quantiles import ranks_of_quantile
+from dpjax.statistics.ranks import ranks_of_quantile
 from dpjax.statistics.records import present_records
 
 _REACH = 1e12

@@ -10,7 +10,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.metrics import Metric, budget_array
+from dpjax.metric_privacy.budgets import budget_array
+from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import from_points, from_smallest
 from dpjax.numerics.batching import fits, take
 

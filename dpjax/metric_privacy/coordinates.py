@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.numerics.batching import take
-from dpjax.numerics.double_float import Pair, single
+from dpjax.numerics.double_float import DoubleFloat, single
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
 DISTANCES = ("euclidean", "manhattan", "chebyshev", "hamming", "great_circle")
@@ -22,7 +22,7 @@ class _Elements(NamedTuple):
     """Elements of the universe along the last axis: their numbers, coordinates ``(D, ..., n)`` and budgets of absence."""
 
     number: jax.Array
-    places: Pair
+    places: DoubleFloat
     absence: jax.Array | None
 
 
@@ -42,7 +42,7 @@ class Points:
         form: static; see :func:`policy`.
     """
 
-    places: Pair
+    places: DoubleFloat
     epsilon: jax.Array
     weights: jax.Array | None = None
     threshold: jax.Array | None = None
@@ -77,7 +77,7 @@ class Points:
         every = self._elements()
 
         def chosen(index: jax.Array) -> _Elements:
-            places = Pair(*(jax.vmap(partial(take, index=index))(part) for part in every.places))
+            places = DoubleFloat(*(jax.vmap(partial(take, index=index))(part) for part in every.places))
             return _Elements(index, places, None if every.absence is None else take(every.absence, index))
 
         return self._between(chosen(first), chosen(second), axes=1)
@@ -85,10 +85,10 @@ class Points:
     def _elements(self) -> _Elements:
         """All, the null record last, which has some place."""
         number = jnp.arange(self.shape[-1], dtype=jnp.int32)
-        places = Pair(*(jnp.moveaxis(part, -1, 0) for part in self.places))
+        places = DoubleFloat(*(jnp.moveaxis(part, -1, 0) for part in self.places))
         if self.absence is None:
             return _Elements(number, places, None)
-        places = Pair(*(jnp.concatenate([part, part[..., :1]], axis=-1) for part in places))
+        places = DoubleFloat(*(jnp.concatenate([part, part[..., :1]], axis=-1) for part in places))
         return _Elements(number, places, jnp.concatenate([self.absence, jnp.zeros_like(self.absence[..., :1])], axis=-1))
 
     def _between(self, one: _Elements, other: _Elements, axes: int) -> jax.Array:
@@ -129,7 +129,7 @@ def policy(apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form
     return jnp.where(wrong, jnp.nan, jnp.where(same, 0.0, budgets))
 
 
-def _distances(one: Pair, other: Pair, weights: jax.Array | None, distance: Distance) -> jax.Array:
+def _distances(one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, distance: Distance) -> jax.Array:
     """The distances of places ``(D, ...)`` that broadcast."""
     if distance == "great_circle":
         return _great_circle(one, other)
@@ -138,7 +138,7 @@ def _distances(one: Pair, other: Pair, weights: jax.Array | None, distance: Dist
         shape = list(jnp.broadcast_shapes(tuple(shape), weights.shape[1:]))
 
     def over(combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        def step(total: jax.Array, at: tuple[Pair, Pair, jax.Array | None]) -> tuple[jax.Array, None]:
+        def step(total: jax.Array, at: tuple[DoubleFloat, DoubleFloat, jax.Array | None]) -> tuple[jax.Array, None]:
             difference = jnp.abs(_difference(at[0], at[1]))
             if distance == "hamming":
                 difference = jnp.where(jnp.isnan(difference), jnp.nan, (difference != 0).astype(total.dtype))
@@ -159,13 +159,13 @@ def _distances(one: Pair, other: Pair, weights: jax.Array | None, distance: Dist
     return jnp.where(same, 0.0, unit * jnp.sqrt(jnp.where(same, 1.0, squares)))
 
 
-def _difference(one: Pair, other: Pair) -> jax.Array:
+def _difference(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
     return (one.high - other.high) + (one.low - other.low)
 
 
-def _great_circle(one: Pair, other: Pair) -> jax.Array:
+def _great_circle(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
     """The haversine formula, a little below the distance rather than above it."""
-    latitudes, longitudes = ([Pair(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1))
+    latitudes, longitudes = ([DoubleFloat(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1))
     rise, around = _difference(*latitudes), longitudes[0].minus(longitudes[1])
     turn = around.minus(single(360 * jnp.round(around.high / 360))).value  # one meridian can have two names
     # The cosines of the latitudes, without the rounding of a pole's.

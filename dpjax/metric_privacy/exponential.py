@@ -23,11 +23,9 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers, linear_answers
 from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import prepared, ratio
-from dpjax.metric_privacy.metrics import Metric, fold_rows, itself
+from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows, itself
 from dpjax.numerics.batching import fits
-from dpjax.numerics.double_float import Pair
-
-_CELLS = 2**20  # changes of scores in a block of rows
+from dpjax.numerics.double_float import DoubleFloat
 
 
 def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayLike, candidates: ArrayLike | None = None) -> Finite:
@@ -144,13 +142,13 @@ def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.A
 
 
 @jax.jit
-def _distribution(scores: Pair, labels: jax.Array, scale: jax.Array) -> Finite:
+def _distribution(scores: DoubleFloat, labels: jax.Array, scale: jax.Array) -> Finite:
     ok = scale > 0  # NaN and 0 give NaN; infinity the uniform distribution
     return Finite(labels, below_best(scores), jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
 
 
 @jax.jit
-def _linear_distribution(counts: Pair, weights: jax.Array, labels: jax.Array, metric: Metric) -> Finite:
+def _linear_distribution(counts: DoubleFloat, weights: jax.Array, labels: jax.Array, metric: Metric) -> Finite:
     own, dtype = counts.high.shape[-1], counts.high.dtype
     scores = linear_answers(weights[..., :own].astype(dtype), counts)
     return _distribution(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
@@ -183,7 +181,7 @@ def _scale_of_weights(weights: jax.Array, metric: Metric) -> jax.Array:
 def _largest_ratio(metric: Metric, change: Callable[[jax.Array], jax.Array], batch: tuple[int, ...], scores: int) -> jax.Array:
     """The largest ``change(index)``, ``(..., count, N)`` between some elements and all, over the budgets; made of many scores."""
     batch = jnp.broadcast_shapes(batch, metric.batch_shape)
-    count = _CELLS // max(1, prod(batch) * scores * metric.size)
+    count = BLOCK_CELLS // max(1, prod(batch) * scores * metric.size)
 
     def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
         return jnp.maximum(most, jnp.max(ratio(change(index), rows), axis=(-2, -1)))

@@ -20,13 +20,13 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
-from dpjax.numerics.double_float import Pair, exact_product, prefix_sums, product, single, split, sum_of
+from dpjax.numerics.double_float import DoubleFloat, exact_product, prefix_sums, product, single, split, sum_of
 
 MOST_RECORDS = 2.0**40
 _CELLS = 2**22  # of queries and elements, over the whole batch, that are in work at once
 
 
-def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> Pair:
+def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> DoubleFloat:
     """Return data without rounding, in the wider of their own dtype and ``dtype``: integers too, up to 2^48 in float32."""
     rounded = checks.float_array(name, value)
     dtype = jnp.promote_types(rounded.dtype, dtype)
@@ -40,7 +40,7 @@ def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> Pair:
     return single((wide >> 12).astype(dtype) * 4096).plus(single((wide & 4095).astype(dtype)))
 
 
-def counts_of(x: ArrayLike, dtype: Any) -> Pair:
+def counts_of(x: ArrayLike, dtype: Any) -> DoubleFloat:
     """Return counts ``(..., N)`` without rounding, in the wider of the dtypes of the data and ``dtype``.
 
     A count that is negative, infinite or NaN is 0, and one above 2^40 is that: sums of counts are exact up to 2^48 records.
@@ -50,13 +50,13 @@ def counts_of(x: ArrayLike, dtype: Any) -> Pair:
         raise ValueError("x must be histograms with a last axis of elements, got a number.")
     there = (counts.high > 0) & (counts.high < jnp.inf)
     least = (counts.high < MOST_RECORDS) | ((counts.high == MOST_RECORDS) & (counts.low <= 0))
-    return Pair(
+    return DoubleFloat(
         jnp.where(there, jnp.where(least, counts.high, MOST_RECORDS), 0.0),
         jnp.where(there & least, counts.low, 0.0),
     )
 
 
-def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: ArrayLike | None) -> tuple[Pair, jax.Array]:
+def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: ArrayLike | None) -> tuple[DoubleFloat, jax.Array]:
     """Return counts of all elements, the null record among them, and their public sum: ``(..., size)`` and ``(...)``.
 
     Under swap the sum is public and counted, unless it is given. Under add/remove it is a public ``total``, and the rest of it are
@@ -73,11 +73,11 @@ def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: 
     public = checks.positive("total", total, counts.high.dtype)
     if neighbors == "add_remove":
         null = single(public).minus(sum_of(counts))
-        counts = Pair(*(concatenate(part, rest[..., None]) for part, rest in zip(counts, null, strict=True)))
+        counts = DoubleFloat(*(concatenate(part, rest[..., None]) for part, rest in zip(counts, null, strict=True)))
     return counts, public
 
 
-def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
+def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
     """Return ``<q, x>`` for queries ``(..., K, N)`` and counts ``(..., N)`` of one dtype, as ``(..., K)``; batches broadcast.
 
     To about twice the digits of a float relative to n max |q|. NaN for a query whose largest |value| is so large that the answers
@@ -89,37 +89,37 @@ def linear_answers(queries: jax.Array, counts: Pair) -> Pair:
     sound = (most == 0) | ((most > float(limits.tiny) * 2.0**40) & (most < float(limits.max) * 2.0**-62))
     queries = jnp.where(sound[..., None], queries, jnp.nan)
 
-    def one(query: jax.Array) -> Pair:
+    def one(query: jax.Array) -> DoubleFloat:
         order = jnp.argsort(query, axis=-1)
         values = jnp.take_along_axis(query, order, axis=-1)
         gaps = single(values[..., 1:]).minus(single(values[..., :-1]))
         if prod(query.shape[:-1]) == 1:
-            ranked = Pair(*(part[..., order.reshape(size)] for part in counts))
+            ranked = DoubleFloat(*(part[..., order.reshape(size)] for part in counts))
         else:
-            ranked = Pair(*(take(part, broadcast_rows(order, batch)) for part in counts))
+            ranked = DoubleFloat(*(take(part, broadcast_rows(order, batch)) for part in counts))
         sums = prefix_sums(ranked)
-        whole = Pair(*(part[..., -1] for part in sums))
+        whole = DoubleFloat(*(part[..., -1] for part in sums))
         return _times(single(values[..., -1]), whole).minus(sum_of(_times(gaps, sums.at(slice(1, size)))))
 
     if prod(batch) == 0:
         return single(jnp.zeros((*batch, queries.shape[-2]), queries.dtype))
     at_once = max(1, _CELLS // max(1, prod(batch) * size))
     found = jax.lax.map(one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2]))
-    return Pair(*(jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1) for part in found))
+    return DoubleFloat(*(jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1) for part in found))
 
 
-def _times(a: Pair, b: Pair) -> Pair:
+def _times(a: DoubleFloat, b: DoubleFloat) -> DoubleFloat:
     crossed = product(a.high, b.low) + product(a.low, b.high)
     return exact_product(a.high, b.high).plus(single(crossed))
 
 
-def below_best(scores: Pair) -> jax.Array:
+def below_best(scores: DoubleFloat) -> jax.Array:
     """Return how far scores ``(..., R)`` are below the highest: rounded once, relative to that distance; ``inf`` for ``-inf``."""
     best = jnp.argmax(scores.value, axis=-1, keepdims=True)
-    top = Pair(*(jnp.take_along_axis(part, best, axis=-1) for part in scores))
+    top = DoubleFloat(*(jnp.take_along_axis(part, best, axis=-1) for part in scores))
     none = scores.high == -jnp.inf
     far = jnp.isfinite(top.high) & jnp.isinf(top.high - scores.high)  # too far for a pair, which would be NaN
-    below = top.minus(Pair(jnp.where(none | far, 0.0, scores.high), scores.low)).value
+    below = top.minus(DoubleFloat(jnp.where(none | far, 0.0, scores.high), scores.low)).value
     return jnp.where(none, jnp.inf, jnp.where(far, jnp.finfo(below.dtype).max, below))
 
 

@@ -23,7 +23,7 @@ from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
 from dpjax.numerics.batching import fits
-from dpjax.numerics.double_float import Pair
+from dpjax.numerics.double_float import DoubleFloat
 
 
 @jax.tree_util.register_dataclass
@@ -190,7 +190,7 @@ def metric_laplace(
 
 
 @jax.jit
-def _answers(counts: Pair, queries: jax.Array, scales: jax.Array) -> LaplaceAnswers:
+def _answers(counts: DoubleFloat, queries: jax.Array, scales: jax.Array) -> LaplaceAnswers:
     if counts.high.shape[-1:] != queries.shape[-1:]:
         raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a histogram of shape {counts.high.shape}.")
     values, rest = linear_answers(queries.astype(counts.high.dtype), counts)

@@ -24,6 +24,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.metric_privacy.envelopes import allowed, nearest_function
 from dpjax.metric_privacy.histograms import evaluate
 from dpjax.metric_privacy.loads import prepared, scales_alone
 from dpjax.metric_privacy.metrics import Metric
@@ -199,8 +200,7 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
     >>> round(unit_price("small_db", 3, 3, 0.05), 4), round(unit_price("mwem", 3, 3, 0.05), 4)
     (3.2924, 7.2825)
     """
-    if not 0 < failure < 1:
-        raise ValueError(f"failure must be between 0 and 1, got {failure}.")
+    failure = checks.concrete_probability("failure", failure)
     if mechanism == "small_db":
         choices = max(log(num_queries), log(2 * num_queries) / 2)
         return float((16 * log(num_elements) * choices + 4 * log(num_elements) + 4 * log(1 / failure)) ** (1 / 3))
@@ -278,16 +278,9 @@ def _at_least(values: jax.Array, scale: jax.Array, metric: Metric) -> LipschitzQ
 @jax.jit
 def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> LipschitzQueries:
     closed = metric.closure()
-    budgets = closed.budgets
-    allowed = jnp.where(budgets == 0, 0.0, scale[..., None, None] * budgets)
-    allowed = jnp.where(budgets == jnp.inf, jnp.inf, allowed)[..., None, :, :]  # for a scale of 0 too
-    above = jnp.min(values[..., None, :] + allowed, axis=-1)
-    below = jnp.max(values[..., None, :] - allowed, axis=-1)
-    middle = (above + below) / 2
-    # Elements without any budget between them share one value exactly, however their rows were rounded.
-    first = jnp.broadcast_to(jnp.argmax(budgets == 0, axis=-1)[..., None, :], middle.shape)
-    middle = jnp.take_along_axis(middle, first, axis=-1)
-    return _at_least(middle, jnp.maximum(scale, _needed(middle, closed)), metric)
+    budgets = closed.budgets[..., None, :, :]
+    nearest = nearest_function(values, allowed(scale[..., None, None, None], budgets), budgets)
+    return _at_least(nearest, jnp.maximum(scale, _needed(nearest, closed)), metric)
 
 
 @jax.jit

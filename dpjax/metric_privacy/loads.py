@@ -15,9 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.metrics import Metric, fold_rows
-
-_CELLS = 2**20  # differences of query values in a block of rows: little enough for a cache
+from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows
 
 
 def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
@@ -108,7 +106,7 @@ def fold_pairs(values: jax.Array, metric: Metric, initial: Any, step: Callable[[
         apart = jnp.where(own == other, 0.0, jnp.maximum(jnp.abs(own - other), tiny))
         return step(carry, index, apart, rows)
 
-    return fold_rows(metric, initial, block, count=max(1, min(metric.size, _CELLS // max(lanes, 1))))
+    return fold_rows(metric, initial, block, count=BLOCK_CELLS // max(lanes, 1))
 
 
 def largest_of(

@@ -13,14 +13,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.metric_privacy.envelopes import allowed, nearest_function
 from dpjax.metric_privacy.loads import one_query
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.preprocessing import (
     FittedQueries,
     Loss,
-    alike,
-    allowed,
-    envelopes,
     fit_queries,
     scale_worth_its_noise,
     with_public_n,
@@ -126,8 +124,7 @@ def _fit_marginals(u: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
 
     closed = scale_of(u)
     c = scale_worth_its_noise(u, reach, jnp.ones_like(closed), closed, "worst_element")[..., None, None]
-    above, below = envelopes(u, allowed(c, reach))
-    fitted = alike((above + below) / 2, metric.budgets)
+    fitted = nearest_function(u, allowed(c, reach), metric.budgets)
     scale = scale_of(fitted)
 
     objective = jnp.max(jnp.abs(fitted - u), axis=-1) + scale

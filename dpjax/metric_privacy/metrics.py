@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.display import Shown
+from dpjax.metric_privacy.budgets import budget_array, even, first_wrong, nan_where_any, nan_where_missing, square_array
 from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.numerics.batching import fits, take
@@ -28,7 +29,7 @@ from dpjax.numerics.batching import fits, take
 Neighbors = Literal["swap", "add_remove"]
 NEIGHBORS = ("swap", "add_remove")
 Carry = TypeVar("Carry")
-_CELLS = 2**20  # budgets in a block of rows: 4 to 8 MB
+BLOCK_CELLS = 2**20  # numbers in a block of rows: 4 to 8 MB, little enough for a cache
 
 
 @jax.tree_util.register_dataclass
@@ -209,9 +210,9 @@ def from_budgets(budgets: ArrayLike) -> Metric:
     2
     """
     given = square_array("budgets", budgets)
-    if not isinstance(budgets, jax.Array) and (wrong := _first_wrong(np.asarray(budgets, np.float64), given.dtype)):
+    if not isinstance(budgets, jax.Array) and (wrong := first_wrong(np.asarray(budgets, np.float64), given.dtype)):
         raise ValueError(f"budgets must be symmetric, not negative and 0 on the diagonal: {wrong}.")
-    return Metric(_even(given))
+    return Metric(even(given))
 
 
 def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
@@ -255,7 +256,7 @@ def fold_rows(
     """
     size = metric.size
     if count is None:
-        count = _CELLS // (size * max(prod(metric.batch_shape), 1))
+        count = BLOCK_CELLS // (size * max(prod(metric.batch_shape), 1))
     block = -(-size // -(-size // min(max(count, 1), size)))  # as many blocks, and all of one size
 
     def body(number: jax.Array, carry: Carry) -> Carry:
@@ -268,35 +269,6 @@ def fold_rows(
 def itself(index: jax.Array, size: int) -> jax.Array:
     """Which of all elements is the one of each row, ``(count, N)``."""
     return index[:, None] == jnp.arange(size, dtype=index.dtype)
-
-
-def budget_array(name: str, value: ArrayLike) -> jax.Array:
-    """Return budgets that may be infinite; negative ones and NaN raise, or in a JAX array become NaN."""
-    array = checks.float_array(name, value)
-    if isinstance(value, jax.Array):
-        return jnp.where(array >= 0, array, jnp.nan)
-    if not np.all(np.asarray(value, np.float64) >= 0):
-        raise ValueError(f"{name} must not be negative or NaN, got {value}.")
-    return array
-
-
-def square_array(name: str, value: ArrayLike) -> jax.Array:
-    """Return floats ``(..., N, N)``."""
-    array = checks.float_array(name, value)
-    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] == 0:
-        raise ValueError(f"{name} must be square, (..., N, N) with N >= 1, got shape {array.shape}.")
-    return array
-
-
-def nan_where_any(array: jax.Array, wrong: jax.Array | None = None) -> jax.Array:
-    """NaN for every batch element with something wrong (NaN, unless it is given) in its last two axes."""
-    wrong = jnp.isnan(array) if wrong is None else wrong
-    return jnp.where(jnp.any(wrong, axis=(-2, -1), keepdims=True), jnp.nan, array)
-
-
-def nan_where_missing(epsilon: jax.Array, needed: jax.Array) -> jax.Array:
-    """NaN for the batch elements that have NaN among the ``needed`` ``(..., k)``."""
-    return jnp.where(jnp.any(jnp.isnan(needed), axis=-1), jnp.nan, epsilon)
 
 
 @jax.jit
@@ -324,28 +296,3 @@ def _scaled(metric: Metric, factor: jax.Array) -> Metric:
         return Metric(nan_where_any(own * factor[..., None, None]), metric.neighbors)
     absence = None if own.absence is None else own.absence * factor[..., None]
     return Metric(replace(own, epsilon=own.epsilon * factor, absence=absence), metric.neighbors)
-
-
-@jax.jit
-def _even(budgets: jax.Array) -> jax.Array:
-    return nan_where_any(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), _faults(budgets, budgets.dtype, jnp))
-
-
-def _faults(budgets: Any, dtype: Any, xp: Any) -> Any:
-    """Where budgets break what is asked of them: bool ``(..., N, N)``."""
-    mirrored = xp.swapaxes(budgets, -1, -2)
-    finite = xp.isfinite(budgets) & xp.isfinite(mirrored)
-    one, other = xp.where(finite, budgets, 0), xp.where(finite, mirrored, 0)
-    gap = xp.abs(one - other) > 16 * float(np.finfo(dtype).eps) * xp.maximum(one, other)
-    uneven = xp.where(finite, gap, budgets != mirrored)
-    return uneven | ~(budgets >= 0) | (xp.eye(budgets.shape[-1], dtype=bool) & (budgets != 0))
-
-
-def _first_wrong(budgets: np.ndarray, dtype: Any) -> str:
-    faults = np.argwhere(_faults(budgets, dtype, np))
-    if not faults.size:
-        return ""
-    *at, i, j = (int(k) for k in faults[0])
-    where = f" in batch element {tuple(at)}" if at else ""
-    other = "" if i == j else f" and d({j}, {i}) = {budgets[(*at, j, i)]:g}"
-    return f"d({i}, {j}) = {budgets[(*at, i, j)]:g}{other}{where}"

@@ -31,7 +31,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee, times
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.double_float import Pair, single
+from dpjax.numerics.double_float import DoubleFloat, single
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
 from dpjax.random.noise import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
@@ -51,7 +51,7 @@ class _Problem(NamedTuple):
     """
 
     values: jax.Array
-    answers: Pair
+    answers: DoubleFloat
     scale: jax.Array
     total: jax.Array
 
@@ -141,7 +141,7 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
 @partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))
 def _run(
     key: jax.Array,
-    counts: Pair,
+    counts: DoubleFloat,
     total: jax.Array,
     queries: LipschitzQueries,
     rounds: int,
@@ -175,7 +175,7 @@ def _run(
     return sum_y / rounds if output == "average" else problem.total * jax.nn.softmax(log_y, axis=-1)
 
 
-def _problem(counts: Pair, total: jax.Array, queries: LipschitzQueries) -> _Problem:
+def _problem(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries) -> _Problem:
     dtype = counts.high.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
     fits = (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
@@ -189,7 +189,7 @@ def _exponents(problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="rounds")
-def _first_exponents(counts: Pair, total: jax.Array, queries: LipschitzQueries, y: jax.Array, rounds: int) -> jax.Array:
+def _first_exponents(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, y: jax.Array, rounds: int) -> jax.Array:
     return _exponents(_problem(counts, total, queries), y, rounds)
 
 

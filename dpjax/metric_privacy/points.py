@@ -9,8 +9,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.metric_privacy.budgets import nan_where_any, nan_where_missing
 from dpjax.metric_privacy.coordinates import DISTANCES, Distance, Points
-from dpjax.metric_privacy.metrics import Metric, nan_where_any, nan_where_missing
+from dpjax.metric_privacy.metrics import Metric
 from dpjax.numerics.batching import fits
 from dpjax.numerics.double_float import single, split
 

@@ -18,10 +18,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.metric_privacy.envelopes import allowed
 from dpjax.metric_privacy.loads import prepared
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import common_scales, smallest_scales
-from dpjax.metric_privacy.shortest_paths import shortest_paths
+from dpjax.metric_privacy.splitting import bias_of, nearest_queries
 from dpjax.numerics.bisection import bisect
 
 Loss = Literal["squared", "absolute", "maximum"]
@@ -34,7 +35,6 @@ _GRIDS = (  # each around the best scales so far
     (1.0, 0.5, 0.57, 0.65, 0.74, 0.86, 0.93, 1.08, 1.15, 1.3, 1.5, 1.75),
     (1.0, 0.94, 0.955, 0.97, 0.98, 0.99, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06),
 )
-_SWEEPS = 200  # of the splitting method for G
 
 
 class FittedQueries(NamedTuple):
@@ -106,12 +106,11 @@ def fit_queries(
     """
     checks.one_of("loss", loss, LOSSES)
     checks.one_of("bias", bias, BIASES)
-    if not 0 < float(failure) < 1:
-        raise ValueError(f"failure must be between 0 and 1, got {failure}.")
+    failure = checks.concrete_probability("failure", failure)
     values, known = with_public_n(queries, metric)
     n = checks.positive("num_records", num_records, values.dtype)
     bias = "worst_element" if loss == "maximum" else bias  # one and the same
-    return _fit(values, known, n, loss, bias, float(failure))
+    return _fit(values, known, n, loss, bias, failure)
 
 
 def with_public_n(queries: ArrayLike, metric: Metric) -> tuple[jax.Array, Metric]:
@@ -124,21 +123,12 @@ def with_public_n(queries: ArrayLike, metric: Metric) -> tuple[jax.Array, Metric
 
 def _bound(residual: jax.Array, scales: jax.Array, n: jax.Array, loss: str, bias: str, failure: float) -> jax.Array:
     """The objective, for residuals ``(..., K, N)``."""
-    off = _bias(residual, loss, bias)
+    off = bias_of(residual, loss, bias)
     if loss == "squared":
         return jnp.square(n) * off + 2 * jnp.sum(jnp.square(scales), axis=-1)
     if loss == "absolute":
         return n * off + jnp.sum(scales, axis=-1)
     return n * off + float(np.log(scales.shape[-1] / failure)) * jnp.max(scales, axis=-1)
-
-
-def _bias(residual: jax.Array, loss: str, bias: str) -> jax.Array:
-    """Of one record, to the power of the loss."""
-    size = jnp.abs(residual)
-    if loss == "maximum":
-        return jnp.max(size, axis=(-2, -1))
-    total = jnp.sum if bias == "all_elements" else jnp.max
-    return total(jnp.sum(jnp.square(size) if loss == "squared" else size, axis=-2), axis=-1)
 
 
 @partial(jax.jit, static_argnames=("loss", "bias", "failure"))
@@ -176,7 +166,7 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
         """The scales with the smallest bound, of those along the first axis."""
 
         def bound(c: jax.Array) -> jax.Array:
-            return objective(*settled(_nearest(target, c, metric, loss, bias), c))
+            return objective(*settled(nearest_queries(target, c, metric, loss, bias), c))
 
         at = jnp.argmin(jax.lax.map(bound, candidates), axis=0)[None, ..., None]
         return jnp.take_along_axis(candidates, at, axis=0)[0]
@@ -194,7 +184,7 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
 
     def turn(carry: tuple, _: None) -> tuple[tuple, None]:
         found, c_found, least, c = carry
-        g, c = settled(_nearest(target, jnp.where(noisy, c, 1.0), metric, loss, bias), c)
+        g, c = settled(nearest_queries(target, jnp.where(noisy, c, 1.0), metric, loss, bias), c)
         c = scales_of(g)
         bound = objective(g, c)
         better = bound < least
@@ -233,135 +223,3 @@ def scale_worth_its_noise(values: jax.Array, budgets: jax.Array, price: jax.Arra
     # Where a pair of budget 0 is told apart, `most` may be infinite; noise above all error is never worth it.
     top = jnp.minimum(most, jnp.sum(jnp.max(apart, axis=-1), axis=-1) / price)
     return bisect(worth_it, jnp.zeros_like(top), top, 2 * int(np.finfo(values.dtype).nmant))[1]
-
-
-def envelopes(values: jax.Array, reach: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The two envelopes of values ``(..., N)``: the functions min and max over j of values_j +- d(i, j) for a metric d."""
-    return jnp.min(values[..., None, :] + reach, axis=-1), jnp.max(values[..., None, :] - reach, axis=-1)
-
-
-def alike(values: jax.Array, reach: jax.Array) -> jax.Array:
-    """The same values, bitwise equal where the metric is 0."""
-    one = jnp.argmax(reach == 0, axis=-1).astype(jnp.int32)
-    return jnp.take_along_axis(values, jnp.broadcast_to(one, values.shape), axis=-1)
-
-
-def allowed(c: jax.Array, budgets: jax.Array) -> jax.Array:
-    """C d, for c = 0 too; infinite without a budget limit."""
-    return jnp.where(budgets == jnp.inf, jnp.inf, c * jnp.where(budgets == jnp.inf, 0.0, budgets))
-
-
-def _nearest(target: jax.Array, scales: jax.Array, metric: Metric, loss: str, bias: str) -> jax.Array:
-    """The G nearest to the target within the budgets, for given scales, by splitting (ADMM) in x = G / c.
-
-    Every pair has its own copy of x_i - x_j, projected on the L1 ball of radius d(i, j); sums over all pairs are a complete graph,
-    whose Laplacian N I - 1 1' is inverted by hand. What the copies still disagree about is removed by :func:`_within`.
-    """
-    c = scales[..., None]
-    t = target / c
-    t = t - jnp.mean(t, axis=-1, keepdims=True)
-    unit = jnp.maximum(jnp.max(jnp.abs(t), axis=(-2, -1), keepdims=True), float(np.finfo(t.dtype).tiny))
-    t = t / unit
-    radius = metric.budgets / unit
-    n = t.shape[-1]
-    # Residuals of x weigh c^2 (squared) or c; the others are split off too, and meet the pairs with weight 1.
-    weight = jnp.square(c / jnp.max(c, axis=-2, keepdims=True)) if loss == "squared" else c / jnp.max(c, axis=-2, keepdims=True)
-    pull = weight * n**0.5 if loss == "squared" else jnp.ones_like(weight) * n**0.5
-    threshold = weight * n**-0.5
-    balls = radius[..., None, :, :]
-
-    def sweep(_: jax.Array, carry: tuple) -> tuple:
-        _, copies, prices, residual, price = carry
-        wanted = pull * (t + residual - price) + jnp.sum(copies - prices, axis=-1)
-        x = (wanted + jnp.sum(wanted, axis=-1, keepdims=True) / pull) / (pull + n)
-        apart = x[..., :, None] - x[..., None, :] + prices
-        copies = _on_ball(apart, balls)
-        if loss != "squared":
-            off = x - t + price
-            residual = _soft(off, threshold) if loss == "absolute" else off - _on_cube_dual(off, threshold)
-            price = off - residual
-        return x, copies, apart - copies, residual, price
-
-    zeros = jnp.zeros_like(t)
-    copies = _on_ball(t[..., :, None] - t[..., None, :], balls)
-    x, *_ = jax.lax.fori_loop(0, _SWEEPS, sweep, (t, copies, jnp.zeros_like(copies), zeros, zeros))
-
-    def centered(x: jax.Array) -> jax.Array:
-        g = _within(x, radius) * unit * c
-        offset = target - g
-        if bias == "worst_element":
-            return g + _center(offset, loss)[..., None]
-        middle = jnp.mean if loss == "squared" else jnp.median
-        return g + middle(offset, axis=-1, keepdims=True)
-
-    found = centered(x)
-    if bias == "all_elements":
-        return found
-    at_once = centered(t)  # the best for K = 1, where splitting is slow
-    better = _bias(at_once - target, loss, bias) < _bias(found - target, loss, bias)
-    return jnp.where(better[..., None, None], at_once, found)
-
-
-def _center(points: jax.Array, loss: str) -> jax.Array:
-    """A point ``(..., K)`` whose farthest of the points ``(..., K, N)`` is near.
-
-    From the middle of each coordinate, the best for K = 1 and for "maximum", in shorter and shorter steps towards the farthest.
-    """
-    middle = (jnp.max(points, axis=-1) + jnp.min(points, axis=-1)) / 2
-    if loss == "maximum" or points.shape[-2] == 1:
-        return middle
-
-    def step(number: jax.Array, carry: tuple) -> tuple:
-        at, best, least = carry
-        away = points - at[..., None]
-        apart = jnp.sum(jnp.square(away) if loss == "squared" else jnp.abs(away), axis=-2)
-        most = jnp.max(apart, axis=-1, keepdims=True)
-        better = most < least
-        towards = jnp.take_along_axis(away, jnp.argmax(apart, axis=-1)[..., None, None], axis=-1)[..., 0]
-        return at + towards / (number + 3), jnp.where(better, at, best), jnp.minimum(most, least)
-
-    return jax.lax.fori_loop(0, 60, step, (middle, middle, jnp.full((*middle.shape[:-1], 1), jnp.inf, middle.dtype)))[1]
-
-
-def _within(x: jax.Array, budgets: jax.Array) -> jax.Array:
-    """Functions ``(..., K, N)`` near x with sum_k |x_ki - x_kj| <= d(i, j), however small d is beside what x exceeds it by.
-
-    Each pair's budget is dealt out to the K functions, where x keeps within it by what they need; the middle of the envelopes is
-    within the closure of what each has, and off by no more than x exceeds the budgets along a path. Elements so close that a
-    float cannot tell the difference from 0 become one.
-    """
-    apart = jnp.abs(x[..., :, None] - x[..., None, :])
-    total = jnp.sum(apart, axis=-3, keepdims=True)
-    finest = 64 * float(np.finfo(x.dtype).eps) * jnp.sum(jnp.max(jnp.abs(x), axis=-1), axis=-1)
-    d = jnp.where(budgets <= finest[..., None, None], 0.0, budgets)[..., None, :, :]
-    spare = jnp.maximum(d - total, 0.0) / x.shape[-2]
-    reach = shortest_paths(jnp.where(total > d, apart * (d / jnp.where(total > d, total, 1.0)), apart + spare))
-    above, below = envelopes(x, reach)
-    return alike((above + below) / 2, reach)
-
-
-def _soft(x: jax.Array, threshold: jax.Array) -> jax.Array:
-    return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0.0)
-
-
-def _on_ball(x: jax.Array, radius: jax.Array) -> jax.Array:
-    """Project on the L1 ball along the third axis from the end; K Newton steps find the threshold exactly."""
-    size = jnp.abs(x)
-    cut = jnp.zeros_like(jnp.sum(size, axis=-3, keepdims=True))
-    for _ in range(min(x.shape[-3], 8)):
-        above = size > cut
-        count = jnp.sum(above, axis=-3, keepdims=True, dtype=x.dtype)
-        cut = jnp.maximum((jnp.sum(jnp.where(above, size, 0.0), axis=-3, keepdims=True) - radius) / jnp.maximum(count, 1.0), cut)
-    return _soft(x, cut)
-
-
-def _on_cube_dual(x: jax.Array, radius: jax.Array) -> jax.Array:
-    """Project on the L1 ball over the last two axes, by bisection."""
-    size, radius = jnp.abs(x), jnp.max(radius, axis=(-2, -1), keepdims=True)
-
-    def outside(cut: jax.Array | float) -> jax.Array:
-        return jnp.sum(jnp.maximum(size - cut, 0.0), axis=(-2, -1), keepdims=True) > radius
-
-    top = jnp.max(size, axis=(-2, -1), keepdims=True)
-    _, cut = bisect(outside, jnp.zeros_like(top), top, 30)
-    return jnp.where(outside(0.0), _soft(x, cut), x)

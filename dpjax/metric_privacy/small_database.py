@@ -10,7 +10,7 @@ small database has 2, against 1.92 where the best has 1. Here y is scaled to n r
 """
 
 from itertools import combinations_with_replacement
-from math import ceil, comb, inf, log
+from math import ceil, comb, log
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.double_float import Pair, larger, single
+from dpjax.numerics.double_float import DoubleFloat, larger, single
 
 MOST_DATABASES = 200_000
 
@@ -113,9 +113,7 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     (10, 2)
     """
     num_queries = checks.static_integer("num_queries", num_queries, 1)
-    for name, value in (("alpha", alpha), ("spread", spread)):
-        if not 0 < value < inf:
-            raise ValueError(f"{name} must be finite and positive, got {value}.")
+    alpha, spread = checks.concrete_positive("alpha", alpha), checks.concrete_positive("spread", spread)
     return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * (spread / alpha) ** 2))
 
 
@@ -136,21 +134,23 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
 
 
 @jax.jit
-def _distribution(counts: Pair, total: jax.Array, queries: LipschitzQueries, databases: jax.Array, size: jax.Array) -> Finite:
+def _distribution(
+    counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, databases: jax.Array, size: jax.Array
+) -> Finite:
     dtype = counts.high.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)
     of_data = linear_answers(values, counts)
     weight = total[..., None] / size
 
     # A query at a time: the largest miss of each database, (..., R), is all that is kept.
-    def worse(miss: Pair, query: tuple[jax.Array, Pair]) -> tuple[Pair, None]:
+    def worse(miss: DoubleFloat, query: tuple[jax.Array, DoubleFloat]) -> tuple[DoubleFloat, None]:
         value, answer = query
         there = weight * evaluate(databases, value)
-        return larger(miss, abs(Pair(*(part[..., None] for part in answer)).minus(single(there)))), None
+        return larger(miss, abs(DoubleFloat(*(part[..., None] for part in answer)).minus(single(there)))), None
 
     batch = jnp.broadcast_shapes(of_data.high.shape[:-1], total.shape)
     start = single(jnp.zeros((*batch, databases.shape[0]), dtype))
-    answers = Pair(*(jnp.moveaxis(part, -1, 0) for part in of_data))
+    answers = DoubleFloat(*(jnp.moveaxis(part, -1, 0) for part in of_data))
     miss, _ = jax.lax.scan(worse, start, (jnp.moveaxis(values, -2, 0), answers))
     ok = (scale > 0) & (scale < jnp.inf)
     rate = jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.metric_privacy.budgets import nan_where_any
 from dpjax.metric_privacy.coordinates import Form, Points, policy
-from dpjax.metric_privacy.metrics import Metric, nan_where_any
+from dpjax.metric_privacy.metrics import Metric
 from dpjax.numerics.batching import fits
 
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.metric_privacy.metrics import Metric, square_array
+from dpjax.metric_privacy.budgets import square_array
+from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.shortest_paths import detours
 
 _MOST = 2**31 - 1

@@ -64,9 +64,6 @@ class DoubleFloat(NamedTuple):
         return DoubleFloat(self.high[..., places], self.low[..., places])
 
 
-Pair = DoubleFloat  # its name in version 0.1
-
-
 def larger(a: DoubleFloat, b: DoubleFloat) -> DoubleFloat:
     """The larger of two."""
     first = (a.high > b.high) | ((a.high == b.high) & (a.low >= b.low)) | jnp.isnan(a.high)

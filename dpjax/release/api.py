@@ -28,7 +28,7 @@ from dpjax.release.sampler import WORDS, Draw, certified_draw
 from dpjax.release.tables import exact_epsilon, level_weights, public_tables
 from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.down import check_shift
-from dpjax.statistics.quantiles import Ranks, ranks_of_order_statistic, ranks_of_quantile
+from dpjax.statistics.ranks import Ranks, ranks_of_order_statistic, ranks_of_quantile
 from dpjax.statistics.records import levels_needed
 
 if TYPE_CHECKING:

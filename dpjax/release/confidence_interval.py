@@ -14,7 +14,7 @@ from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import draw_quantiles, law_of
 from dpjax.release.records import Records, reader
 from dpjax.release.tables import exact_epsilon
-from dpjax.statistics.quantiles import level_of
+from dpjax.statistics.ranks import level_of
 
 
 @dataclass(frozen=True, repr=False)

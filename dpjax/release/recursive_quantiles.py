@@ -17,7 +17,7 @@ from dpjax.release.grid import Floats, values_of
 from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.records import Records, reader
 from dpjax.release.tables import exact_epsilon
-from dpjax.statistics.quantiles import Ranks, ranks_of_quantile
+from dpjax.statistics.ranks import Ranks, ranks_of_quantile
 from dpjax.statistics.several_quantiles import levels_of
 
 

@@ -2,7 +2,8 @@
 
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.local import LocalSensitivity, local_sensitivity_bound
-from dpjax.sensitivity.profile import SensitivityProfile, from_local_sensitivity, from_radii
+from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.radii import from_local_sensitivity, from_radii
 from dpjax.sensitivity.scores import CandidateScores, from_distances
 from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.sensitivity.sorted_records import SortedRecords

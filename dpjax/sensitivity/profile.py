@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -203,7 +202,7 @@ class SensitivityProfile(Batch):
             if size is not None and num_steps is not None:
                 values, levels = _add_steps(values, levels, sign * size, num_steps)
             if ends_in_a_jump and support is not None:
-                values, levels = _jump(values, levels, support, end)
+                values, levels = jump(values, levels, support, end)
             sides.append((values, levels))
         (lower, lower_levels), (upper, upper_levels) = sides
         return replace(
@@ -236,158 +235,6 @@ class SensitivityProfile(Batch):
         return replace(self, upper=upper, lower=lower, upper_levels=upper_levels, lower_levels=lower_levels)
 
 
-def from_radii(
-    value: ArrayLike,
-    radii: ArrayLike,
-    *,
-    neighbors: Neighbors,
-    radii_below: ArrayLike | None = None,
-    lower: ArrayLike | None = None,
-    upper: ArrayLike | None = None,
-    step: ArrayLike | None = None,
-) -> SensitivityProfile:
-    """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, and so on.
-
-    Every element of ``value`` is the real statistic of a dataset of its own. For a statistic with several components see
-    :func:`from_vector_radii`: here each row would spend epsilon, d times epsilon for d components of one dataset. An array of
-    values with one list of radii looks like that and is refused; a batch says so by its radii, which have an axis for each axis of
-    ``value``.
-
-    Args:
-        value: float ``(...)``, the statistic f(x) of each dataset.
-        radii: float ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts as 0). Above and
-            below, unless ``radii_below`` is given. For radii that all datasets of a batch share, write ``radii[None]``.
-        neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less), the relation under which the
-            radii hold.
-        radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
-        lower: float ``(...)``, public lower bound; with ``upper`` or not at all. Values beyond the bounds are clamped to them after
-            the radii are added.
-        upper: float ``(...)``, public upper bound.
-        step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the steps are cut
-            there. Equal radii above and below are clamped to it. Without it, the level after the last radius
-            reaches to the bound, so bounds are then required.
-
-    Returns:
-        A profile of the batch shape of ``value`` and the radii.
-
-    Raises:
-        ValueError: radii without an axis for each axis of ``value``; only one of ``lower`` and ``upper``, neither bounds nor
-            ``step``, or bad public parameters.
-
-    Privacy:
-        Rests on the caller's promise that for neighbours x and x': R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x'))
-        (take x' = x: the radii must not decrease); for one array a side, that Corollary 3.1 holds on each side, the steps
-        included. A constant
-        R_l = LS(x) breaks it (a cost sensitivity of 3). Corollary 5.1 as printed is loose by one index: R_l may be the largest
-        local sensitivity within l-1 changes, so R_1 = LS(x). In floating point f(x) + R is rounded: the radii must be well above
-        the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
-
-    References:
-        Durfee (2025), Definition 5.1, Corollaries 5.1 and 5.2.
-
-    >>> profile = from_radii(5.0, [1.0, 2.0], neighbors="swap", lower=0, upper=10)
-    >>> profile.upper.tolist(), profile.lower.tolist()
-    ([5.0, 6.0, 8.0, 10.0], [5.0, 4.0, 2.0, 0.0])
-    """
-    checks.one_of("neighbors", neighbors, checks.RELATIONS)
-    if (lower is None) != (upper is None):
-        raise ValueError("from_radii takes both lower and upper, or neither.")
-    if lower is None and step is None:
-        raise ValueError("from_radii needs to know what follows the last radius: give lower and upper, or step, or all three.")
-    center = checks.float_array("value", value)
-    above = checks.float_array("radii", radii).astype(center.dtype)
-    below = above if radii_below is None else checks.float_array("radii_below", radii_below).astype(center.dtype)
-    if above.ndim == 0 or below.ndim == 0:
-        raise ValueError("radii need an axis of levels (the last one); for one radius write [radius].")
-    if min(above.ndim, below.ndim) <= center.ndim:
-        raise ValueError(
-            f"value of shape {center.shape} and radii of shape {above.shape}: for a statistic with several components "
-            "take from_vector_radii. For a batch of datasets give radii (..., k) with an axis for each axis of value: radii[None] "
-            "are shared by all."
-        )
-    bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
-    size = None if step is None else checks.positive("step", step, center.dtype)
-    shapes = [center.shape, above.shape[:-1], below.shape[:-1], () if size is None else size.shape]
-    batch = jnp.broadcast_shapes(*shapes, *([] if bounds is None else [bounds[0].shape, bounds[1].shape]))
-    center = jnp.broadcast_to(center, batch)
-    if bounds is not None:
-        bounds = jnp.broadcast_to(bounds[0], batch), jnp.broadcast_to(bounds[1], batch)
-    if size is not None and radii_below is None:  # R_K <= R_{K+1} = step; min with a constant keeps Definition 5.1
-        above = below = jnp.minimum(above, size[..., None])
-    sides = []
-    for increments, sign, end in ((below, -1, 0), (above, 1, 1)):
-        distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
-        values = concatenate(center[..., None], center[..., None] + sign * distance)
-        levels = jnp.arange(values.shape[-1], dtype=center.dtype)
-        if size is None and bounds is not None:
-            values, levels = _jump(values, levels, bounds, end)  # clamps f(x) itself too, and only after the radii are added
-        sides.append((values, levels))
-    (low, low_levels), (high, high_levels) = sides
-    limits = None if size is None else bounds
-    return SensitivityProfile(high, low, high_levels, low_levels, step=size, bounds=limits, neighbors=neighbors)
-
-
-def from_local_sensitivity(
-    value: ArrayLike,
-    local_sensitivity_at: Callable[[int], ArrayLike] | ArrayLike,
-    *,
-    neighbors: Neighbors,
-    num_levels: int | None = None,
-    lower: ArrayLike | None = None,
-    upper: ArrayLike | None = None,
-    step: ArrayLike | None = None,
-) -> SensitivityProfile:
-    """Return the profile whose l-th increment is the largest local sensitivity within l-1 changes, R_1 = LS(x).
-
-    Args:
-        value: float ``(...)``, the statistic f(x) of each dataset.
-        local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to
-            f at any dataset within that many changes of x, or an upper bound A_k of it that keeps A_k(x) <= A_{k+1}(x') for
-            neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``,
-            with an axis for each axis of ``value`` as in :func:`from_radii`. Made nondecreasing by a running maximum.
-        neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"``.
-        num_levels: static, how many distances to use; by default all of an array, required for a function.
-        lower: public bound, as in :func:`from_radii`.
-        upper: public bound.
-        step: the global sensitivity, as in :func:`from_radii`.
-
-    Returns:
-        A profile of the batch shape of ``value`` and the local sensitivities.
-
-    Raises:
-        ValueError: a ``num_levels`` that is missing, below 1 or beyond the array; and as :func:`from_radii`.
-
-    Privacy:
-        Keeps Definition 5.1 if the local sensitivities are what they are said to be: a dataset within l-1 changes of x is within
-        l of any neighbour x', so R_l(x) <= R_{l+1}(x'), and R_1(x) = LS(x) >= abs(f(x) - f(x')). Corollary 5.1 as printed takes the
-        distance l where l-1 does: private too, but with more noise. LS(x) at every distance is not private: cost sensitivity 3.
-
-    References:
-        Durfee (2025), Corollary 5.1; Nissim, Raskhodnikova and Smith (2007), for the local sensitivity at distance k. Easier to
-        compute, and not for free: on the median of 1001 normal records the error is that of the exact profile times 12, 6 and 3
-        at epsilon 0.5, 1 and 2 under swap, times 24, 12 and 5 under add/remove (``benchmarks/experiments/approximations.py``).
-
-    >>> profile = from_local_sensitivity(5.0, lambda k: 1.0 + k, neighbors="swap", num_levels=2, lower=0, upper=10)
-    >>> profile.upper.tolist()
-    [5.0, 6.0, 8.0, 10.0]
-    """
-    if num_levels is not None:
-        num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
-    center = checks.float_array("value", value)
-    if callable(local_sensitivity_at):
-        if num_levels is None:
-            raise ValueError("local_sensitivity_at is a function: give num_levels, how many distances to use.")
-        each = [checks.float_array("local_sensitivity_at", local_sensitivity_at(k)) for k in range(num_levels)]
-        at = concatenate(*(one.astype(center.dtype)[..., None] for one in each))
-    else:
-        at = checks.float_array("local_sensitivity_at", local_sensitivity_at).astype(center.dtype)
-        if at.ndim == 0 or at.shape[-1] < (num_levels or 1):
-            raise ValueError(f"local_sensitivity_at needs {num_levels or 'some'} distances on its last axis, got shape {at.shape}.")
-        at = at[..., :num_levels]
-    radii = jax.lax.cummax(at, axis=at.ndim - 1)
-    return from_radii(center, radii, neighbors=neighbors, lower=lower, upper=upper, step=step)
-
-
 def from_sides(
     upper: jax.Array,
     lower: jax.Array,
@@ -401,16 +248,7 @@ def from_sides(
     return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable)
 
 
-def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> jax.Array:
-    """Move values inwards so that no level is further out than an inner one and the signed steps in between."""
-    path, outwards = step[..., None] * levels, jnp.sign(step[..., None])
-    ahead = outwards * (values - path)
-    least = jax.lax.cummin(ahead, axis=ahead.ndim - 1)
-    # Not the sum for all: what is not too far out keeps its last digit.
-    return jnp.where(ahead > least, outwards * least + path, values)
-
-
-def _jump(values: jax.Array, levels: jax.Array, bounds: tuple[jax.Array, jax.Array], end: int) -> tuple[jax.Array, jax.Array]:
+def jump(values: jax.Array, levels: jax.Array, bounds: tuple[jax.Array, jax.Array], end: int) -> tuple[jax.Array, jax.Array]:
     """Let the next level reach one of the bounds, and clamp values beyond them.
 
     Clamping (min and max with a constant) keeps Corollary 3.1. Cutting the line between two values there would not: a neighbour
@@ -418,6 +256,15 @@ def _jump(values: jax.Array, levels: jax.Array, bounds: tuple[jax.Array, jax.Arr
     """
     low, high = (bound[..., None] for bound in bounds)
     return concatenate(jnp.clip(values, low, high), (low, high)[end]), _add_levels(levels, 1)
+
+
+def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> jax.Array:
+    """Move values inwards so that no level is further out than an inner one and the signed steps in between."""
+    path, outwards = step[..., None] * levels, jnp.sign(step[..., None])
+    ahead = outwards * (values - path)
+    least = jax.lax.cummin(ahead, axis=ahead.ndim - 1)
+    # Not the sum for all: what is not too far out keeps its last digit.
+    return jnp.where(ahead > least, outwards * least + path, values)
 
 
 def _add_steps(values: jax.Array, levels: jax.Array, size: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

@@ -30,7 +30,8 @@ from dpjax.numerics.batching import take
 from dpjax.sensitivity.local import LocalSensitivity
 from dpjax.sensitivity.profile import extend
 from dpjax.sensitivity.smooth import SmoothSensitivity
-from dpjax.statistics.quantiles import Definition, median, order_statistic
+from dpjax.statistics.quantiles import median, order_statistic
+from dpjax.statistics.ranks import Definition
 from dpjax.statistics.records import presence
 
 _UNROLLED = 8  # lengths of one side that are tried in one pass over the row

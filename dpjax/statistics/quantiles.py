@@ -21,17 +21,13 @@ has a knot at every record. It keeps the corollary at all real levels: with F(u)
 record more, X'(r) <= X(r) <= X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s,
 and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under swap likewise. So the level of
 y changes by at most 1 between neighbours (Durfee's Theorem 1 without its integers).
-
-Ranks are fractions with the denominator of q, in integer arithmetic: 0.1 * n in floating point is off by a rank now and then, and a
-rank off by one on one side leaks 1.44 epsilon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,12 +38,9 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
+from dpjax.statistics.ranks import DEFINITIONS, Definition, Ranks, Sides, continuous, ranks_of_order_statistic, ranks_of_quantile
 from dpjax.statistics.records import levels_kept, present_records
 from dpjax.statistics.sorting import Window, sort_rows
-
-Definition = Literal["linear", "lower", "continuous"]
-DEFINITIONS = ("linear", "lower", "continuous")
-_STRIDED = 8  # denominators up to which the levels of one fraction are read together
 
 
 def median(
@@ -217,62 +210,6 @@ def order_statistic(
     return _profile(x, ranks, lower, upper, neighbors, resolution, count, mask, truncate)
 
 
-class Ranks(NamedTuple):
-    """Where a profile reads: at ``(per_record * n + constant +- step * level) / denominator``, all integers."""
-
-    per_record: int
-    constant: int
-    step: int
-    denominator: int
-    definition: Definition
-
-    @property
-    def refinement(self) -> int:
-        """Into how many parts an interpolated quantile cuts the distance of two records; 1 where it reads records only."""
-        return 1 if self.definition == "lower" else self.denominator
-
-    def levels(self, n: int) -> tuple[int, int]:
-        """How many levels reach the bounds, below and above, for up to ``n`` records."""
-        base = self.per_record * n + self.constant
-        down = -(-base // self.step)
-        if self.definition != "lower":  # up to rank n + 1
-            return down, -(-(self.denominator * (n + 1) - base) // self.step)
-        return down, (self.denominator * n - base) // self.step + 1  # past rank n: ceil takes it to n + 1
-
-
-def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -> Ranks:
-    """Return where the profile of a quantile reads, or raise for a bad ``q``."""
-    fraction = level_of(q)
-    u, v = fraction.numerator, fraction.denominator
-    step = v if neighbors == "swap" else max(u, v - u)
-    constant = 0 if definition == "lower" else v - u
-    return Ranks(per_record=u, constant=constant, step=step, denominator=v, definition=definition)
-
-
-def ranks_of_order_statistic(rank: int, n: int) -> Ranks:
-    """Return where the profile of the record of a fixed rank reads, or raise for a rank outside 1..n."""
-    rank = checks.static_integer("rank", rank, 1, n, must=f"an integer from 1 to the {n} records on the last axis of x")
-    return Ranks(per_record=0, constant=rank, step=1, denominator=1, definition="lower")
-
-
-def level_of(q: Any) -> Fraction:
-    """Return the level of a quantile as a fraction, or raise for one that is not static or not in (0, 1).
-
-    Floats are read to 15 digits, so that three times 0.1 is 3/10.
-
-    >>> level_of(0.1 + 0.2), level_of("1/3")
-    (Fraction(3, 10), Fraction(1, 3))
-    """
-    if isinstance(q, jax.Array):
-        raise TypeError("a level must be a static number or Fraction, not a JAX array: ranks are computed exactly.")
-    fraction = checks.exact(f"{q:.15g}" if isinstance(q, float) else q)
-    if fraction is None:
-        raise ValueError(f"a level must be a number or a Fraction, got {q!r}; dpjax.quantiles takes several.")
-    if not 0 < fraction < 1:
-        raise ValueError(f"a level must be strictly between 0 and 1, got {q}.")
-    return fraction
-
-
 def _profile(
     x: ArrayLike,
     ranks: Ranks,
@@ -320,11 +257,11 @@ def _read(
     if ends_low or ends_high:
         width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
         near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
-    read = None if ranks.definition == "continuous" else _Sides(ranks, n_max, down, up, near)
+    read = None if ranks.definition == "continuous" else Sides(ranks, n_max, down, up, near)
     x = sort_rows(records, present, low, high, neighbors=neighbors, window=near, read=read)
     if read is None:
         ends = (x.low if ends_low else None, x.high if ends_high else None)
-        (upper, upper_levels), (lower, lower_levels) = _continuous(x.values, x.n, n_max, ranks, near, keep, ends)
+        (upper, upper_levels), (lower, lower_levels) = continuous(x.values, x.n, n_max, ranks, near, keep, ends)
         found = SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
     else:
         lower, upper = x.read
@@ -334,113 +271,3 @@ def _read(
             lower = jnp.concatenate([lower, x.low], axis=-1)
         found = from_sides(upper, lower, neighbors=neighbors)
     return found if resolution is None else found.in_units(resolution, ranks.refinement)
-
-
-class _Sides(NamedTuple):
-    """Both sides of a profile, each outwards from f(x): the values at levels 0, ..., ``down`` below, then 0, ..., ``up`` above."""
-
-    ranks: Ranks
-    n_max: int
-    down: int
-    up: int
-    near: Window | None
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        return self.down + 1, self.up + 1
-
-    def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
-        return tuple(_at_rank(ordered, side, self.ranks) for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp))
-
-    def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: Any) -> None:
-        v = self.ranks.denominator
-        for result, side in zip(results, self._numerators(n, np), strict=True):
-            # The fraction of the rank comes back every v levels: v slices, unless they are short.
-            stride = v if v <= _STRIDED else 1
-            for start in range(min(stride, side.size)):
-                result[:, start::stride] = _at_rank(ordered, side[start::stride], self.ranks)
-
-    def _numerators(self, n: Any, xp: Any) -> list[Any]:
-        """Of the ranks of each level, in ``ordered``."""
-        base = n * np.int32(self.ranks.per_record) + np.int32(self.ranks.constant)
-        if self.near is not None:
-            base = base - self.near.first(n, self.n_max, xp) * np.int32(self.ranks.denominator)
-        step = np.int32(self.ranks.step)
-        return [base + sign * step * np.arange(k + 1, dtype=np.int32) for sign, k in ((-1, self.down), (1, self.up))]
-
-
-def _continuous(
-    ordered: jax.Array,
-    n: Any,
-    n_max: int,
-    ranks: Ranks,
-    near: Window | None,
-    keep: int | None,
-    ends: tuple[jax.Array | None, jax.Array | None],
-) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """The values and levels with a knot at every integer rank, above and below; a side that has an end is cut at level ``keep``."""
-    xp: Any = np if isinstance(n, np.ndarray) else jnp
-    v, step = np.int32(ranks.denominator), np.int32(ranks.step)
-    base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
-    top = ranks.per_record * n_max + ranks.constant  # of a full row: no other has more knots on either side
-    origin = 0 if near is None else near.first(n, n_max, xp) * v
-    value = _at_rank(ordered, base - origin, ranks)
-
-    def side(numerator: Any, end: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        levels = abs(numerator - base).astype(ordered.dtype) / np.asarray(ranks.step, ordered.dtype)
-        levels = jnp.concatenate([jnp.zeros_like(levels[..., :1]), jnp.asarray(levels)], axis=-1)
-        values = jnp.concatenate([value, _at_rank(ordered, numerator - origin, ranks)], axis=-1)
-        if end is not None:
-            values = jnp.concatenate([values, end], axis=-1)
-            levels = jnp.concatenate([levels, levels[..., -1:]], axis=-1)
-        return values, levels.reshape(-1) if xp is np else levels
-
-    def whole_ranks(knots: int, end: jax.Array | None) -> Any:
-        if end is not None and keep is not None:  # the last of these is at level keep or beyond it
-            knots = min(knots, ranks.step * keep // ranks.denominator + 2)
-        return np.arange(1, knots + 1, dtype=np.int32)
-
-    above = xp.minimum(base // v + whole_ranks(n_max + 1 - top // ranks.denominator, ends[1]), n + np.int32(1)) * v
-    below = xp.maximum(-(-base // v) - whole_ranks(-(-top // ranks.denominator), ends[0]), np.int32(0)) * v
-    if ends[1] is not None and keep is not None:
-        above = xp.minimum(above, base + step * np.int32(keep))
-    if ends[0] is not None and keep is not None:
-        below = xp.maximum(below, base - step * np.int32(keep))
-    return side(above, ends[1]), side(below, ends[0])
-
-
-def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
-    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ...
-
-    NumPy rows come with ranks ``(k,)``, JAX rows also with ranks ``(..., k)``.
-    """
-    v = np.int32(ranks.denominator)
-
-    def x(j: Any) -> Any:
-        j = (np if isinstance(j, np.ndarray) else jnp).clip(j, 0, ordered.shape[-1] - 1)
-        if not isinstance(j, np.ndarray):
-            return jnp.take_along_axis(ordered, j, axis=-1)
-        j = j.reshape(-1)
-        step = int(j[1] - j[0]) if j.size > 1 else 1
-        if step != 0 and np.all(np.diff(j) == step):  # known ranks, one after the other: a slice costs nothing
-            ascending = ordered[..., min(j[0], j[-1]) : max(j[0], j[-1]) + 1 : abs(step)]
-            return ascending if step > 0 else ascending[..., ::-1]
-        return ordered[..., j]
-
-    if ranks.definition == "lower":
-        return x(-((-numerator) // v))
-    whole = numerator // v
-    if isinstance(numerator, np.ndarray) and np.all(numerator == whole * v):
-        return x(whole)
-    if isinstance(ordered, np.ndarray):
-        part = ((numerator - whole * v) / v).astype(ordered.dtype)
-        below, above = x(whole), x(whole + np.int32(1))
-        found = above - below
-        found *= part
-        found += below
-        return np.minimum(found, above, out=found)
-    part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
-    below, above = x(whole), x(whole + np.int32(1))
-    # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit
-    # of a value depend on the padding.
-    return jnp.minimum(below + jax.lax.optimization_barrier(part * (above - below)), above)

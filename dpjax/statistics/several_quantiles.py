@@ -15,7 +15,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
-from dpjax.statistics.quantiles import level_of
+from dpjax.statistics.ranks import level_of
 from dpjax.statistics.records import present_records
 from dpjax.statistics.sorting import sort_rows
 

@@ -1,6 +1,9 @@
 """Guarantees add up by the tightest rule that holds, and only under one relation."""
 
+import copy
+import functools
 import itertools
+import pickle
 from math import exp, inf, log
 
 import numpy as np
@@ -15,6 +18,7 @@ from dpjax.accounting import (
     PrivacyFilter,
     advanced_epsilon,
     bounded_range_epsilon,
+    composition,
     composition_theorems,
     for_groups,
     formulas,
@@ -40,6 +44,25 @@ def test_order_and_brackets_do_not_matter():
     assert 3 * (PURE + RANGE) == (PURE + RANGE) * 3 == PURE * 3 + RANGE * 3
     assert (2 * PURE).count == 2
     assert str(2 * PURE).startswith("2 mechanisms: 0.6-DP")
+
+
+def test_a_sum_of_many_takes_linear_time(monkeypatch):
+    """Counted by the checks of parts; the control adds pair by pair."""
+    checked, check = [], composition.checks.static_integer
+    monkeypatch.setattr(composition.checks, "static_integer", lambda *given: checked.append(1) or check(*given))
+    many = [Guarantee(0.01 * number, inf, "swap") for number in range(300)]
+    whole = sum(many)
+    assert whole.parts == tuple((each, 1) for each in many)
+    assert pickle.loads(pickle.dumps(sum(many))) == copy.deepcopy(sum(many)) == whole
+    assert len(checked) <= 10 * len(many)
+    checked.clear()
+    pairwise = functools.reduce(lambda before, each: Composition((*before.parts, (each, 1))), many[1:], 1 * many[0])
+    assert pairwise == whole
+    assert len(checked) > 100 * len(many)
+    with pytest.raises(ValueError, match="add_remove and swap neighbors do not compose"):
+        whole + Guarantee(1.0, 1.0, "add_remove")
+    with pytest.raises(AttributeError, match="missing"):
+        _ = whole.missing
 
 
 def test_each_promise_by_its_tightest_conversion():

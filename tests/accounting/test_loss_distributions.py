@@ -173,6 +173,12 @@ def test_approximate_mechanisms_keep_their_delta():
     assert LossDistribution.between([1, 1], [1, 1]).compose(7).delta_at(0.0) == 0
 
 
+def test_extreme_numbers_are_on_the_safe_side():
+    wide = LossDistribution.gaussian(30.0).poisson_subsample(0.01)
+    assert wide.epsilon_at(1e-300) > 450
+    assert LossDistribution.gaussian(1e-3).poisson_subsample(0.01).compose(10**6).delta_at(1.0) <= 1
+
+
 def test_what_is_refused():
     step = LossDistribution.pure(1.0)
     assert str(step.delta_at(2.0)) == "0.0"

@@ -33,9 +33,10 @@ def test_steps_of_pure_budgets():
 
 
 def test_losses_admit_steps_where_renyi_divergences_admit_none():
-    by_renyi = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1.0), probability=0.01)
+    step = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1.0), probability=0.01)
+    by_renyi = Guarantee(inf, inf, "add_remove", renyi=step.renyi)
     by_loss = LossDistribution.gaussian(1.0).poisson_subsample(0.01)
-    assert [steps_within(each, epsilon=1.0, delta=1e-6) for each in (by_renyi, by_loss)] == [0, 120]
+    assert [steps_within(each, epsilon=1.0, delta=1e-6) for each in (by_renyi, by_loss, step)] == [0, 120, 120]
 
 
 def test_the_least_noise():

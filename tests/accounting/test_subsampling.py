@@ -231,3 +231,59 @@ def test_zcdp_by_subsampling(epsilon, p):
     assert found > 0.95 * draw.rdp(1e4) / 1e4  # control: far out the divergence over the order says too little
     assert worst > draw.rdp(1e4) / 1e4
     assert poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=1.0).rho == epsilon**2 / 8
+
+
+@pytest.mark.parametrize(("sigma", "p", "count"), [(1.0, 0.01, 1), (1.0, 0.01, 120), (4.0, 0.5, 50), (0.5, 0.1, 5)])
+def test_gaussian_noise_by_its_losses(sigma, p, count):
+    """As Google's accountant has it, and not by a mu or a probability that is 2 % off; Renyi divergences are far above."""
+    library = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="the extra accounting is not installed")
+    theirs = library.from_gaussian_mechanism(sigma, value_discretization_interval=1e-4, sampling_prob=p).self_compose(count)
+    expected = theirs.get_epsilon_for_delta(1e-6)
+
+    def spent(mu, p):
+        return count * poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=mu), probability=p)
+
+    found = spent(1 / sigma, p)
+    assert found.best_rule_at(1e-6)[0] == "losses"
+    assert found.epsilon_at(1e-6) == pytest.approx(expected, rel=1e-3)
+    assert found.delta_at(1.0) == pytest.approx(theirs.get_delta_for_epsilon(1.0), rel=5e-3)
+    for wrong in (spent(0.98 / sigma, p), spent(1 / sigma, 0.98 * p)):
+        assert wrong.epsilon_at(1e-6) < (1 - 1e-3) * expected
+    assert found.rules_at(1e-6)["rdp"] > 1.02 * expected
+
+
+def test_losses_beside_other_mechanisms():
+    """Their pairs are composed with them; without an epsilon or mu, and for numbers out of range, Renyi divergences are left."""
+    step = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=0.8), probability=0.05)
+    pure, loose = Guarantee(0.1, 0.1, "add_remove"), Guarantee(0.2, inf, "add_remove", delta=1e-8)
+    noise = Guarantee(inf, inf, "add_remove", gdp=0.3)
+    spent = 30 * step + 2 * pure + loose + noise
+    losses = accounting.LossDistribution
+    whole = losses.gaussian(0.8).poisson_subsample(0.05).compose(30) + losses.pure(0.1).compose(2)
+    whole = whole + losses.approximate(0.2, 1e-8) + losses.gaussian(0.3)
+    assert spent.rules_at(1e-6)["losses"] == spent.epsilon_at(1e-6) == pytest.approx(whole.epsilon_at(1e-6), rel=1e-9)
+    assert spent.delta_at(2.0) == pytest.approx(whole.delta_at(2.0), rel=1e-9)
+    assert spent.epsilon_at(1e-6) > (30 * step).epsilon_at(1e-6)
+    assert spent.epsilon_at(1e-9) == inf  # the delta of one part
+    tiny = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1e-9), probability=0.05)
+    for others in (
+        Guarantee(inf, inf, "add_remove", zcdp=0.01),
+        Guarantee(inf, inf, "add_remove", gdp=20.0),
+        Guarantee(1e3, inf, "add_remove"),
+        tiny,
+        100_000 * pure,
+        accounting.Composition(tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 17))),
+    ):
+        assert "losses" not in (step + others).rules_at(1e-6)
+    assert step.sampled_gdp == (0.8, 0.05)
+    assert Guarantee.from_json(step.to_json()) == step
+    assert poisson_subsample(noise + noise, probability=0.1).sampled_gdp[0] == pytest.approx(0.3 * 2**0.5)
+    assert "0.8-GDP on subsamples of probability 0.05" in str(step)
+    for mechanism in (noise + pure, pure):  # whose losses are not those of Gaussian noise alone
+        assert poisson_subsample(mechanism, probability=0.1).sampled_gdp == (inf, 1.0)
+    for given in ((0.0, 0.5), (1.0, 0.0), (1.0, 1.5)):
+        with pytest.raises(ValueError, match="sampled_gdp"):
+            Guarantee(inf, inf, "add_remove", sampled_gdp=given)
+    (only,) = (Guarantee(inf, inf, "add_remove", sampled_gdp=(1.0, 0.01)),)
+    assert only.epsilon_at(1e-6) == pytest.approx(0.364, abs=1e-3)
+    assert (2 * only).rdp(2.0) == inf

@@ -291,7 +291,7 @@ def test_blocks_of_rows_and_coordinates_give_the_same(x64, monkeypatch):
     points, values = rng.uniform(0, 10, (41, 2)), rng.uniform(size=(3, 41))
     dense, sparse = from_points(points, epsilon=0.3), point_metric(points, epsilon=0.3)
     whole = {name: noise_scales(values, dense, strategy=name) for name in STRATEGIES}
-    monkeypatch.setattr(loads, "_CELLS", 3 * 41 * 7)  # blocks of seven rows, the last of which overlaps
+    monkeypatch.setattr(loads, "BLOCK_CELLS", 3 * 41 * 7)  # blocks of seven rows, the last of which overlaps
     jax.clear_caches()
     for name, expected in whole.items():
         np.testing.assert_allclose(noise_scales(values, sparse, strategy=name), expected, rtol=1e-10)

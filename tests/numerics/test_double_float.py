@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.numerics.double_float import Pair, exact_product, larger, prefix_sums, single, sum_of
+from dpjax.numerics.double_float import DoubleFloat, exact_product, larger, prefix_sums, single, sum_of
 
 pytestmark = pytest.mark.optimized
 
@@ -38,7 +38,7 @@ def test_products_lose_nothing(x64, dtype):
 
 def test_sums_have_twice_the_digits():
     a, b = numbers(np.float32, 1000)
-    terms = Pair(jnp.asarray(a).reshape(8, 125), jnp.asarray(b * 2.0**-20).reshape(8, 125))
+    terms = DoubleFloat(jnp.asarray(a).reshape(8, 125), jnp.asarray(b * 2.0**-20).reshape(8, 125))
     terms = single(terms.high).plus(single(terms.low))
     exact = np.array(rational(terms), object).reshape(8, 125)
     whole, running = jax.jit(sum_of)(terms), jax.jit(prefix_sums)(terms)
@@ -51,7 +51,7 @@ def test_sums_have_twice_the_digits():
 
 
 def test_the_larger_of_two_and_the_size_of_one():
-    a, b = Pair(jnp.array([2.0, 2.0, -3.0]), jnp.array([-1e-9, 1e-9, 1e-9])), single(jnp.array([2.0, 2.0, -3.0]))
+    a, b = DoubleFloat(jnp.array([2.0, 2.0, -3.0]), jnp.array([-1e-9, 1e-9, 1e-9])), single(jnp.array([2.0, 2.0, -3.0]))
     np.testing.assert_array_equal(larger(a, b).low, np.float32([0, 1e-9, 1e-9]))
     np.testing.assert_array_equal(abs(a).high, [2, 2, 3])
     np.testing.assert_array_equal(abs(a).low, np.float32([-1e-9, 1e-9, -1e-9]))

@@ -8,7 +8,7 @@ import dpjax
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.sensitivity import profile as profile_file
-from dpjax.sensitivity.profile import from_local_sensitivity, from_radii
+from dpjax.sensitivity.radii import from_local_sensitivity, from_radii
 from tests.support import oracle
 from tests.support.audit import Audit, audit, one_sided_limits
 

@@ -1,29 +1,13 @@
-"""Public parameters and arrays at the door of the library, in the three tiers that every function keeps.
+"""Data and public parameters as arrays; see :mod:`dpjax.checks` for the tiers."""
 
-1. Static facts (dtype, rank, an unknown option) raise when the function is called or traced.
-2. A public parameter given as a Python or NumPy value is checked at once and raises ``ValueError``; the same parameter
-   given as a JAX array cannot be looked at under a trace, so a bad value becomes NaN for its own batch element.
-3. Data never raises: an error that depends on a record discloses it.
-"""
-
-import functools
-import operator
-import warnings
-from collections.abc import Callable, Collection, Sequence
-from fractions import Fraction
-from typing import Any, Literal, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Neighbors = Literal["add_remove", "swap", "edge"]
-Resolution = float | Fraction | str
-NEIGHBORS = ("add_remove", "swap")  # of a table of records
-RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -159,13 +143,6 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
     return jnp.where(ok, low, jnp.nan), jnp.where(ok, high, jnp.nan)
 
 
-def one_of(name: str, value: Any, options: Collection[str]) -> str:
-    """Return a static option, or raise with the list of what is known."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
-    return str(value)
-
-
 def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype: Any) -> jax.Array:
     """Return ``rest(xp, *public)``, which must be positive and finite, for ``xp`` NumPy or JAX.
 
@@ -192,74 +169,6 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
     return jnp.asarray(concrete, dtype)
 
 
-def static_integer(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
-    """Return a static integer of Python, NumPy or JAX as a Python integer, or raise ``ValueError``; a bool is no number.
-
-    Args:
-        name: of the argument.
-        value: what was given for it.
-        least: the smallest that is allowed.
-        most: the largest, if there is one.
-        must: what it must be, in words, where "an integer from 1 on" or "an integer from 0 to 9" does not say it well.
-    """
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:  # traced values too
-        number = None
-    if number is None or number < least or (most is not None and number > most):
-        must = must or f"an integer from {least} {'on' if most is None else f'to {most}'}"
-        raise ValueError(f"{name} must be {must}, got {value!r}.")
-    return number
-
-
-def static_number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a static number from ``least`` to ``most`` as a Python float, or raise ``ValueError``; a bool or a string is none."""
-    try:
-        number = None if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError):  # traced values too
-        number = None
-    if number is None or not least <= number <= most:
-        raise ValueError(f"{name} must be a static number from {least:g} to {most:g}, got {value!r}.")
-    return number
-
-
-def instance(caller: str, value: Any, kind: type, hint: str) -> None:
-    """Raise where an argument is of another type, and say where that type comes from."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
-
-
-def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fraction:
-    """Return a public resolution as the decimal that it is written as: 0.1 is 1/10.
-
-    Raises:
-        TypeError: a JAX array: the shape of a grid is static.
-        ValueError: a resolution that is not positive; bounds, given as Python or NumPy values, that are not multiples of it, or
-            more than ``most`` of them.
-    """
-    if isinstance(value, jax.Array):
-        raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
-    step = exact(value)
-    if step is None or step <= 0:
-        raise ValueError(f"resolution must be a positive number or a Fraction, got {value!r}.")
-    for bound in bounds:
-        for number in () if isinstance(bound, jax.Array) else np.ravel(bound):
-            place = exact(number)
-            if place is not None and (place / step).denominator != 1:
-                raise ValueError(f"bounds and candidates must be multiples of the resolution {value}, got {number}.")
-            if place is not None and abs(place / step) > most:
-                raise ValueError(f"{number} is more than {most} times the resolution {value}: a float cannot count so far.")
-    return step
-
-
-def exact(value: Any) -> Fraction | None:
-    """Return a number as the decimal that it is written as, or None for what is no finite number."""
-    try:
-        return value if isinstance(value, Fraction) else Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        return None
-
-
 def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> jax.Array:
     kind = f"{name} must be a real number or an array of them, got {value!r}."
     if isinstance(value, jax.Array):
@@ -277,85 +186,3 @@ def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> j
     if not np.all(test(concrete, np)):
         raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
     return jnp.asarray(concrete)
-
-
-def concrete_epsilon(epsilon: float) -> float:
-    """Return a positive finite epsilon as a Python float: a guarantee is a fact about public numbers, not about arrays.
-
-    Raises:
-        TypeError: it is an array of several, or traced.
-        ValueError: it is not finite and positive.
-    """
-    return concrete_positive("epsilon", epsilon)
-
-
-def concrete_positive(name: str, value: float) -> float:
-    """Return a public number that must be finite and positive as a Python float; raise as :func:`concrete_epsilon`."""
-    number = _concrete(name, value)
-    if not 0 < number < float("inf"):
-        raise ValueError(f"{name} must be finite and positive, got {value}.")
-    return number
-
-
-def concrete_nonnegative(name: str, value: float) -> float:
-    """Return a public number that is finite and may be 0, such as the epsilon of a whole pipeline, as a Python float.
-
-    Raises:
-        TypeError: it is an array of several, or traced.
-        ValueError: it is negative or not finite.
-    """
-    number = _concrete(name, value)
-    if not 0 <= number < float("inf"):
-        raise ValueError(f"{name} must be finite and not negative, got {value}.")
-    return number
-
-
-def concrete_delta(delta: float) -> float:
-    """Return a delta strictly between 0 and 1 as a Python float.
-
-    Raises:
-        TypeError: it is an array of several, or traced.
-        ValueError: it is not between them.
-    """
-    value = _concrete("delta", delta)
-    if not 0 < value < 1:
-        raise ValueError(f"delta must be between 0 and 1, got {delta}.")
-    return value
-
-
-def concrete_fraction(name: str, value: float) -> float:
-    """Return a public number from 0 to below 1, such as a delta that may be 0, as a Python float.
-
-    Raises:
-        TypeError: it is an array of several, or traced.
-        ValueError: it is not among them.
-    """
-    number = _concrete(name, value)
-    if not 0 <= number < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {value}.")
-    return number
-
-
-def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function take arguments by their old names too, until version 0.3: ``old="new"``, with a DeprecationWarning."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            for old in names.keys() & kwargs.keys():
-                warnings.warn(f"{old} is now {names[old]}, and goes in 0.3.", DeprecationWarning, stacklevel=2)
-                kwargs[names[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return call
-
-    return decorate
-
-
-def _concrete(name: str, value: float) -> float:
-    if isinstance(value, (bool, str)):
-        raise TypeError(f"{name} must be a number, got {value!r}.")
-    try:
-        return float(value)
-    except TypeError:  # JAX's error for a traced value is one too
-        raise TypeError(f"a guarantee is about one concrete {name}, not about an array or a traced value; got {value!r}.") from None

@@ -1,0 +1,110 @@
+"""Static facts: options, integers, types and resolutions, which are looked at when a function is called or traced."""
+
+import functools
+import operator
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from fractions import Fraction
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Neighbors = Literal["add_remove", "swap", "edge"]
+Resolution = float | Fraction | str
+NEIGHBORS = ("add_remove", "swap")  # of a table of records
+RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
+
+
+def one_of(name: str, value: Any, options: Collection[str]) -> str:
+    """Return a static option, or raise with the list of what is known."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+    return str(value)
+
+
+def static_integer(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
+    """Return a static integer of Python, NumPy or JAX as a Python integer, or raise ``ValueError``; a bool is no number.
+
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        least: the smallest that is allowed.
+        most: the largest, if there is one.
+        must: what it must be, in words, where "an integer from 1 on" or "an integer from 0 to 9" does not say it well.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:  # traced values too
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        must = must or f"an integer from {least} {'on' if most is None else f'to {most}'}"
+        raise ValueError(f"{name} must be {must}, got {value!r}.")
+    return number
+
+
+def static_number(name: str, value: Any, least: float, most: float) -> float:
+    """Return a static number from ``least`` to ``most`` as a Python float, or raise ``ValueError``; a bool or a string is none."""
+    try:
+        number = None if isinstance(value, (bool, str)) else float(value)
+    except (TypeError, ValueError):  # traced values too
+        number = None
+    if number is None or not least <= number <= most:
+        raise ValueError(f"{name} must be a static number from {least:g} to {most:g}, got {value!r}.")
+    return number
+
+
+def instance(caller: str, value: Any, kind: type, hint: str) -> None:
+    """Raise where an argument is of another type, and say where that type comes from."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
+
+
+def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fraction:
+    """Return a public resolution as the decimal that it is written as: 0.1 is 1/10.
+
+    Raises:
+        TypeError: a JAX array: the shape of a grid is static.
+        ValueError: a resolution that is not positive; bounds, given as Python or NumPy values, that are not multiples of it, or
+            more than ``most`` of them.
+    """
+    if isinstance(value, jax.Array):
+        raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
+    step = exact(value)
+    if step is None or step <= 0:
+        raise ValueError(f"resolution must be a positive number or a Fraction, got {value!r}.")
+    for bound in bounds:
+        for number in () if isinstance(bound, jax.Array) else np.ravel(bound):
+            place = exact(number)
+            if place is not None and (place / step).denominator != 1:
+                raise ValueError(f"bounds and candidates must be multiples of the resolution {value}, got {number}.")
+            if place is not None and abs(place / step) > most:
+                raise ValueError(f"{number} is more than {most} times the resolution {value}: a float cannot count so far.")
+    return step
+
+
+def exact(value: Any) -> Fraction | None:
+    """Return a number as the decimal that it is written as, or None for what is no finite number."""
+    try:
+        return value if isinstance(value, Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function take arguments by their old names too, until version 0.3: ``old="new"``, with a DeprecationWarning."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            for old in names.keys() & kwargs.keys():
+                warnings.warn(f"{old} is now {names[old]}, and goes in 0.3.", DeprecationWarning, stacklevel=2)
+                kwargs[names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

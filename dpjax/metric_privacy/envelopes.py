@@ -1,0 +1,26 @@
+"""The two envelopes of a function under a metric (McShane 1934): between them lies what is near it and differs by no more."""
+
+import jax
+import jax.numpy as jnp
+
+
+def nearest_function(values: jax.Array, reach: jax.Array, budgets: jax.Array) -> jax.Array:
+    """Return the function nearest to values ``(..., N)``, in the sup norm, whose differences are at most ``reach``.
+
+        (min over j of (q_j + reach_ij) + max over j of (q_j - reach_ij)) / 2
+
+    Args:
+        values: q.
+        reach: ``(..., N, N)``, with the triangle inequality.
+        budgets: of the same shape; elements with none between them share one value exactly, however their rows were rounded.
+    """
+    above = jnp.min(values[..., None, :] + reach, axis=-1)
+    below = jnp.max(values[..., None, :] - reach, axis=-1)
+    first = jnp.argmax(budgets == 0, axis=-1).astype(jnp.int32)
+    both = (above + below) / 2
+    return jnp.take_along_axis(both, jnp.broadcast_to(first, both.shape), axis=-1)
+
+
+def allowed(c: jax.Array, budgets: jax.Array) -> jax.Array:
+    """Return c d, for c = 0 too; infinite without a budget limit."""
+    return jnp.where(budgets == jnp.inf, jnp.inf, c * jnp.where(budgets == jnp.inf, 0.0, budgets))
