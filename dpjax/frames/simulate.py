@@ -121,6 +121,7 @@ def _rows(
         raise TypeError("epsilon is missing: give one or several for all columns, or for each in the mapping of columns.")
     epsilons = list(dict.fromkeys(np.atleast_1d(np.asarray(own.pop("epsilon"), np.float64)).tolist()))
     draws = checks.static_integer("draws", own.pop("draws", 1), 1)
+    own |= {name: float(own[name]) for name in ("lower", "upper") if name in own}
     low, high = own.get("lower"), own.get("upper")
     records = batch.padded(values)
     missing = batch.sizes - np.sum(~np.isnan(records), axis=-1)

@@ -83,10 +83,13 @@ def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]]
     """Return the options of each column: those of its own over the shared ones.
 
     Raises:
+        TypeError: a column in the place of its name.
         ValueError: no column, or one twice.
     """
     if isinstance(columns, Mapping):
         return {name: shared | dict(own) for name, own in columns.items()}
+    if hasattr(columns, "dtype"):
+        raise TypeError(f"columns must be names of columns of the frame, got the {type(columns).__name__} itself.")
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"columns must be one or more different names, got {columns!r}.")

@@ -228,6 +228,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
     [
         ({"columns": "height"}, "no column 'height'; its columns are region, age, code"),
         ({"columns": ["age", "age"]}, "different names"),
+        ({"columns": from_pandas(age=[1.0])["age"]}, "columns must be names of columns of the frame, got the Series itself"),
         ({"columns": "region"}, "column 'region' must have a dtype of numbers"),
         ({"by": "state"}, "no column 'state'"),
         ({"groups": None}, "by and groups go together"),
