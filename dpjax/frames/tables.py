@@ -39,8 +39,7 @@ class FrameResult:
     note: str = ""
 
     def __repr__(self) -> str:
-        known = _narwhals().from_native(self.frame)
-        known = known.collect() if hasattr(known, "collect") else known
+        known = self._collected()
         cells = {name: known[name].to_list() for name in known.columns}
         same = {}
         if len(known) > 1:
@@ -51,8 +50,16 @@ class FrameResult:
         return "\n".join([table, *(textwrap.fill(line, TEXT_WIDTH) for line in below if line)])
 
     def _repr_html_(self) -> str:
-        shown = self.frame._repr_html_() if hasattr(self.frame, "_repr_html_") else f"<pre>{escape(repr(self))}</pre>"
-        return f"<div>{shown}<p>{escape(str(self.guarantee))}</p>{f'<p>{escape(self.note)}</p>' if self.note else ''}</div>"
+        native = _narwhals().to_native(self._collected())
+        if not hasattr(native, "_repr_html_"):
+            return f"<pre>{escape(repr(self))}</pre>"
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return f"<div>{native._repr_html_()}<p>{escape(str(self.guarantee))}</p>{note}</div>"
+
+    def _collected(self) -> Any:
+        """The frame by narwhals, in memory."""
+        known = _narwhals().from_native(self.frame)
+        return known.collect() if hasattr(known, "collect") else known
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,11 @@ def test_a_frame_of_the_same_kind_comes_back(kind):
         {"region": "north", "released": 34.0} | common,
     ]
     assert str(found.guarantee) == promise
+    assert repr(found).splitlines()[:3] == ["region  released", "south         51", "north         34"]
+    assert "south" in found._repr_html_()
+    assert promise in found._repr_html_()
+    nobody = frames.release(people, "age", by="region", groups=[], **CERTAIN)
+    assert repr(nobody).splitlines() == ["region  column  released  epsilon", promise]
     simulated = rows_of(frames.simulate(jax.random.key(0), people, "age", by="region", **CERTAIN).frame)
     seen = [(row["region"], row["records"], row["missing"], row["value"], row["simulated"]) for row in simulated]
     assert seen == [("east", 8, 0, 70.0, 70.0), ("north", 24, 0, 34.0, 34.0), ("south", 16, 8, 51.0, 51.0)]
