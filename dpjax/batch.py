@@ -87,8 +87,8 @@ class Batch(Shown):
         if hasattr(self, "dtype"):
             facts["dtype"] = jnp.dtype(self.dtype).name
         for path in self._parameters:
-            if (span := _span(attrgetter(path)(self))) is not None:
-                facts[path.rpartition(".")[2]] = span
+            if (number := span(attrgetter(path)(self))) is not None:
+                facts[path.rpartition(".")[2]] = number
         fields: tuple[Any, ...] = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
         for field in fields:
             value = getattr(self, field.name) if field.metadata.get("static") else None
@@ -103,8 +103,8 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, Fraction) else repr(value)
 
 
-def _span(value: Any) -> str | None:
-    """A number, or the least and the largest of several; None where they are not at hand."""
+def span(value: Any) -> str | None:
+    """Return a number as text, or the least and the largest of several; None where they are not at hand."""
     if isinstance(value, jax.core.Tracer) or not (isinstance(value, float | np.ndarray | jax.Array) and np.size(value)):
         return None
     if isinstance(value, jax.Array) and (value.is_deleted() or not value.is_fully_addressable):

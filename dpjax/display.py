@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 _WIDTH, _HEIGHT = 260, 90  # of a picture, in pixels
+TEXT_WIDTH = 100  # of a table in text, in characters
+_LINES, _CELL = 20, 40  # of it; and the characters of a cell
 _COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
 
 
@@ -88,6 +90,36 @@ def _cells(tag: str, texts: Iterable[str]) -> str:
 
 def _number(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
+    """Return a table in text: the first twenty rows; columns beyond the width follow below, with the first so many again.
+
+    >>> print(text_table({"group": ["a", "bc"], "records": [1, 20], "value": [0.5, None]}, 1))
+    group  records  value
+    a            1    0.5
+    bc          20
+    """
+    number = max(map(len, columns.values()), default=0)
+    shown = {name: [name, *map(cell_of, column[:_LINES])] for name, column in columns.items()}
+    blocks: list[list[list[str]]] = []
+    for place, (name, cells) in enumerate(shown.items()):
+        width, text = max(map(len, cells)), any(isinstance(value, str) for value in columns[name])
+        padded = [cell.ljust(width) if text else cell.rjust(width) for cell in cells]
+        if not blocks or (place > keys and sum(len(column[0]) + 2 for column in blocks[-1]) + width > TEXT_WIDTH):
+            blocks.append(blocks[0][:keys] if blocks else [])
+        blocks[-1].append(padded)
+    lines = ["\n".join("  ".join(line).rstrip() for line in zip(*block, strict=True)) for block in blocks]
+    return "\n\n".join(lines) + (f"\n... and {number - _LINES} rows more" if number > _LINES else "")
+
+
+def cell_of(value: Any) -> str:
+    """Return a value in a table: of floats six digits, nothing for None; long text is cut, and what cannot be printed escaped."""
+    if value is None:
+        return ""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= _CELL else f"{text[: _CELL - 3]}..."
 
 
 def _svg(picture: Picture) -> str:

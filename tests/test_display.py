@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax import Guarantee, release, simulation
+from dpjax import Guarantee, auditing, release, simulation
 from dpjax.distributions import Finite, Gaussian, PiecewiseExponential, QuantileCdf
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles
 
@@ -23,7 +23,17 @@ SCORES = dpjax.CandidateScores(jnp.arange(3.0), jnp.arange(3.0), neighbors="swap
 PIECES = PiecewiseExponential(jnp.asarray(np.sort(X)), jnp.zeros(2), jnp.ones(2), jnp.array([[0.5], [1.0]]), center=1)
 VALUES = np.array([[3.0, 4.0]])
 EACH = Guarantee(0.1, 0.1, "swap")
-ESTIMATE = simulation.Estimate(2, np.zeros(3), np.ones(3), -np.ones(3), np.ones(3), np.array([0.0, 1.0]), np.ones((3, 3), int))
+LAPLACE = dpjax.laplace(jnp.ones(2), jnp.array([0.5, 1.0]), sensitivity=1.0)
+LOSS = auditing.privacy_loss(dpjax.laplace(jnp.zeros(2), jnp.array([0.5, 1.0]), sensitivity=1.0), LAPLACE)
+WORST = auditing.WorstNeighbor(jnp.float32(1), LOSS, jnp.int32(2), jnp.float32(3.5), X[0], None)
+ONE_RUN = auditing.OneRunAudit(0.1, 7, 8, 9, 0.95, 0.0)
+EVENT = (np.zeros(2), np.ones(2), np.ones(2, bool), np.ones(2, bool), np.array([3, 4]), np.array([1, 2]))
+BOUND = auditing.BlackBoxBound(np.array([0.0, 0.5]), 0.9, 1e-6, *EVENT, 50, 60)
+ESTIMATE = simulation.Estimate(
+    2, np.array([0, 0.5, 0.25]), np.ones(3), -np.ones(3), np.ones(3), np.array([0.0, 1.0]), np.ones((3, 3), int)
+)
+
+LOSSES = [(0, ["0.5", "0.5", "0.5", "1"]), (1, ["1", "1", "1", "2"])]
 
 LINES = [
     (PROFILE, "SensitivityProfile(batch_shape=(4,), dtype=float32, neighbors='swap')"),
@@ -38,7 +48,11 @@ LINES = [
         release.Release(VALUES, VALUES.astype(int), None, EACH),
         "Release(draws=1, batch_shape=(2,), guarantee=0.1-DP and 0.1-bounded-range under swap neighbors)",
     ),
-    (ESTIMATE, "Estimate(shape=(3,), count=2, bins=1)"),
+    (ESTIMATE, "Estimate(shape=(3,), count=2, mean=0 to 0.5, standard_error=0.707107, bins=1)"),
+    (LOSS, "PrivacyLoss(batch_shape=(2,), dtype=float32, epsilon=0.5 to 1, bounded_range=1 to 2)"),
+    (WORST, f"WorstNeighbor(score=1, place=2, value=3.5, loss={LOSS!r})"),
+    (ONE_RUN, "OneRunAudit(epsilon=0.1, correct=7, guesses=8, canaries=9, confidence=0.95, tried=1)"),
+    (BOUND, "BlackBoxBound(batch_shape=(2,), epsilon=0 to 0.5, confidence=0.9, delta=1e-06, tested_p=50, tested_q=60)"),
 ]
 
 
@@ -76,6 +90,15 @@ def test_notebooks_get_a_table_and_a_picture():
     assert html_of(release.Release(VALUES, VALUES.astype(int), None, EACH))[1][1:] == [["0", "3"], ["1", "4"]]
     assert [len(html_of(shown)[2]) for shown in (ASKED, EACH, ESTIMATE, SCORES)] == [4, 1, 3, 1]
     assert "<svg" not in (3 * EACH)._repr_html_()
+    assert html_of(LOSS)[1] == [["", "epsilon", "forward", "backward", "bounded range"], *[[str(k), *rest] for k, rest in LOSSES]]
+    assert html_of(BOUND)[1][1:] == [["0", "0", "0", "1", "3", "1"], ["1", "0.5", "0", "1", "4", "2"]]
+
+
+def test_a_loss_shows_itself_under_a_trace_without_adding_to_it():
+    seen = []
+    program = jax.make_jaxpr(lambda loss: (seen.append(repr(loss)), loss.segments.length)[1])(LOSS)
+    assert seen == ["PrivacyLoss(batch_shape=(2,), dtype=float32)"]
+    assert not program.jaxpr.eqns
 
 
 def test_plots_say_what_they_show():

@@ -21,13 +21,15 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.auditing.binomial import Array, lower_limit, upper_limit
 from dpjax.auditing.segments import Distribution
+from dpjax.batch import span
+from dpjax.display import Picture, Shown
 
 _UNIFORM, _TAIL = 32, 12  # candidate ends of the event: quantiles, evenly spaced and halving towards both ends
 _CHUNK = 64  # rows at a time where events are compared: some 50 kB each
 
 
-@dataclass(frozen=True)
-class BlackBoxBound:
+@dataclass(frozen=True, repr=False)
+class BlackBoxBound(Shown):
     """A lower bound on epsilon that holds with a stated confidence, with the event and the counts that show it.
 
     The event is ``low <= score <= high`` where ``inside``, and its complement elsewhere. Arrays have the batch shape of the draws.
@@ -57,6 +59,16 @@ class BlackBoxBound:
     count_q: Array
     tested_p: int
     tested_q: int
+
+    def _facts(self) -> dict[str, Any]:
+        delta = {"delta": f"{self.delta:g}"} if self.delta else {}
+        shown = {"batch_shape": self.epsilon.shape, "epsilon": span(self.epsilon), "confidence": f"{self.confidence:g}", **delta}
+        return shown | {"tested_p": self.tested_p, "tested_q": self.tested_q}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """What was counted in each row."""
+        del rows
+        return {name: getattr(self, name) for name in ("epsilon", "low", "high", "count_p", "count_q")}, None
 
 
 def lower_bound(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from dpjax import checks
 from dpjax.auditing.binomial import Array, upper_tail
 from dpjax.auditing.black_box import check_confidence
 from dpjax.auditing.segments import Distribution
+from dpjax.display import Shown
 from dpjax.random.keys import check_key
 
 _ROUNDING, _ULP = 1e-10, 2.0**-52  # relative: of a tail, and of its probability, which is raised to as many powers as guesses
@@ -108,8 +110,8 @@ def epsilon_lower_bound(
     return low[back.reshape(-1)].reshape(v.shape)
 
 
-@dataclass(frozen=True)
-class OneRunAudit:
+@dataclass(frozen=True, repr=False)
+class OneRunAudit(Shown):
     """What one run showed.
 
     Attributes:
@@ -129,6 +131,9 @@ class OneRunAudit:
     confidence: float
     delta: float
     tried: int = 1
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: f"{value:g}" for name, value in vars(self).items() if name != "delta" or value}
 
     def p_value(self, epsilon: ArrayLike) -> Array:
         """The p-value of the claim that the run is (epsilon, delta)-DP; see :func:`p_value`; times the number of tries."""

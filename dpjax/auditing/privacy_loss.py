@@ -23,6 +23,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.auditing import segments
 from dpjax.auditing.segments import Distribution, Segments
+from dpjax.batch import span
+from dpjax.display import Picture, Shown
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.truncated_exponential import log_integral, mean_position
@@ -34,8 +36,8 @@ _BISECTIONS = 64
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class PrivacyLoss:
+@dataclass(frozen=True, repr=False)
+class PrivacyLoss(Shown):
     """The loss of two distributions P and Q, from :func:`privacy_loss`; ``forward`` is P against Q, ``backward`` Q against P.
 
     Leading axes are a batch of pairs. It is a pytree: it passes through ``jit``, ``vmap`` and ``grad``. In float64, losses are
@@ -53,6 +55,17 @@ class PrivacyLoss:
     """
 
     segments: Segments
+
+    def _facts(self) -> dict[str, Any]:
+        """With numbers where they are at hand: a repr adds nothing to a trace."""
+        numbers = ("epsilon", "bounded_range") if span(self.segments.length) is not None else ()
+        shown = {"batch_shape": self.batch_shape, "dtype": jnp.dtype(self.dtype).name}
+        return shown | {name: span(getattr(self, name)) for name in numbers}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """The losses of each pair."""
+        del rows
+        return {name.replace("_", " "): getattr(self, name) for name in ("epsilon", "forward", "backward", "bounded_range")}, None
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

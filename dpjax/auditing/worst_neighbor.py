@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
 from dpjax.auditing.segments import Distribution
+from dpjax.batch import span
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
@@ -48,6 +49,10 @@ class WorstNeighbor(NamedTuple):
     value: jax.Array
     x: jax.Array
     mask: jax.Array | None
+
+    def __repr__(self) -> str:
+        score, place, value = map(span, (self.score, self.place, self.value))
+        return f"WorstNeighbor(score={score}, place={place}, value={value}, loss={self.loss!r})"
 
 
 def epsilon(loss: PrivacyLoss) -> jax.Array:

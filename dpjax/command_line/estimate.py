@@ -30,10 +30,9 @@ from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import quantile, quantiles
 from dpjax.statistics.records import levels_needed
+from dpjax.statistics.ties import TIED_SHARE, ties
 
-TIED_SHARE = 0.1  # from this share of the records on, a row says that its statistic is tied
 JOINT = "joint_quantiles"  # of several quantiles together
-_AT_A_TIME = 2**22  # records of each group
 
 
 def distribution_of(
@@ -146,7 +145,7 @@ def _answers(
     records = np.clip(records, lower, upper, out=records)  # in float64: no record overflows in float32. NaN stays.
     found = {name: _answer(name, records, count, stream, lower, upper, asked) for name in asked.mechanism}
     profile, value = next(iter(found.values()))[:2]
-    tied = _ties(records, count, value, asked.resolution, lower if asked.neighbors == "swap" else None)
+    tied = ties(records, count, value, asked.resolution, lower if asked.neighbors == "swap" else None)
     return _Answers((count - missing, missing, infinite, *tied), profile, {name: answer[1:] for name, answer in found.items()})
 
 
@@ -229,22 +228,3 @@ def _program(
     distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper)
     drawn = distribution.sample(key, (draws,))
     return profile, profile.value, drawn, distribution.mean_abs_error(profile.value), *distribution.interval(0.95)
-
-
-def _ties(
-    records: np.ndarray, count: np.ndarray, value: np.ndarray, resolution: Fraction | None, missing: float | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """How many of each group's records equal each of its statistics, as a share and as a number; NaN counts as ``missing``."""
-    tied, present = np.zeros(value.shape, np.int64), np.zeros(len(count), np.int64)
-    for start in range(0, records.shape[-1], _AT_A_TIME):
-        some = records[:, start : start + _AT_A_TIME]
-        there = np.arange(start, start + some.shape[-1]) < count[:, None]
-        if missing is not None:
-            some = np.where(np.isnan(some), missing, some)
-        if resolution is not None:
-            some = np.rint(some * resolution.denominator / resolution.numerator) * resolution.numerator / resolution.denominator
-        there &= ~np.isnan(some)
-        present += np.sum(there, axis=-1)
-        some = some.astype(value.dtype)
-        tied += np.stack([np.sum(there & (some == value[:, k, None]), axis=-1) for k in range(value.shape[1])], axis=-1)
-    return tied / np.maximum(present, 1)[:, None], tied

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpjax.accounting import Guarantee
 from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, rounded_up, versions, words_of, wrapped
+from dpjax.statistics.ties import words_of_ties
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,7 @@ def _legend(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
         lines.append("laplace draws real numbers around the statistic of the rounded records.")
     shares = [row.tied_share for row in rows if row.tied]
     if shares:
-        low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-        lines.append(
-            f"* {low if low == high else f'{low} to {high}'} % of the records are tied: they equal the statistic. A continuous "
-            "distribution has no mass on a single value, so the draws spread over the gaps between distinct values, or up to the "
-            "bounds. Give the resolution of the data as --resolution (1 for integers); like the bounds it is public."
-        )
+        lines.append(f"* {words_of_ties(shares, '--resolution')}")
     return lines
 
 

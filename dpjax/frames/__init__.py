@@ -2,7 +2,8 @@
 
 A frame of pandas, Polars (eager or lazy) or PyArrow, or a DuckDB relation, goes in, and one of the same kind comes out, with a row
 for each group, column and quantile. :func:`simulate` draws from a key, with exact error bars, and is not private; :func:`release`
-draws exactly (:mod:`dpjax.release`), and says nothing else of the data.
+draws exactly (:mod:`dpjax.release`), and says nothing else of the data. Both take the same options, so that what was planned with
+the one is released by the other: without the key, with one epsilon and with public groups.
 
 **Groups.** One row of the frame is one record of one person, and it is in one group: one person more or less changes one group, so
 that all groups together cost what one costs (parallel composition). Who has several rows must keep one before. Under swap

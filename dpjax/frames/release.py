@@ -10,21 +10,18 @@ import numpy as np
 from dpjax import release as exact
 from dpjax.checks import Neighbors
 from dpjax.frames.private_groups import PrivateGroups
+from dpjax.frames.statistics import RELEASED, check_options, released_as
 from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
 from dpjax.release.joint_quantiles import reach_for
+from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.ranks import level_of
-
-STATISTICS = (
-    *(exact.median, exact.quantile, exact.joint_quantiles, exact.recursive_quantiles, exact.mode),
-    *(exact.maximum, exact.nonnegative_sum, exact.sum, exact.mean, exact.count),
-)
 
 
 def release(
     frame: Any,
     columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]],
     *,
-    statistic: Callable[..., exact.Release] = exact.median,
+    statistic: Callable[..., Any] = exact.median,
     by: str | Sequence[str] | None = None,
     groups: Iterable[Any] | PrivateGroups | None = None,
     neighbors: Neighbors,
@@ -37,7 +34,8 @@ def release(
         columns: a name, or several; or a mapping from names to options of their own, such as bounds. Each costs its epsilon.
         statistic: a function of :mod:`dpjax.release`: ``median``, ``quantile`` with ``q=0.9``, ``joint_quantiles`` or
             ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``, ``count`` (of the
-            values that are not missing; under add/remove) or, under swap, ``sum`` and ``mean``.
+            values that are not missing; under add/remove) or, under swap, ``sum`` and ``mean``. The function that simulates it,
+            such as ``dpjax.median``, or ``dpjax.quantiles`` for joint quantiles, is taken for it.
         by: the column of the group, or several.
         groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not; or
             :class:`PrivateGroups`.
@@ -47,8 +45,8 @@ def release(
 
     Returns:
         A :class:`FrameResult`. The frame has the columns ``by``, of private groups ``noisy_size``, ``column``, of several
-        quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``released``, ``epsilon`` and ``guarantee``, what this
-        value costs (of several quantiles, all of them together).
+        quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``released`` and ``epsilon``, that of a draw (of several
+        quantiles, of all of them together).
 
     Raises:
         ImportError: narwhals is not installed.
@@ -74,15 +72,14 @@ def release(
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors
     """
-    if statistic not in STATISTICS:
-        there = ", ".join(known.__name__ for known in STATISTICS)
+    released = released_as(statistic)
+    if released is None:
+        there = ", ".join(known.__name__ for known in RELEASED)
         raise TypeError(f"statistic must be one of these functions of dpjax.release: {there}; got {statistic!r}.")
-    if statistic is exact.count and neighbors == "swap":
-        raise ValueError("under swap neighbors the number of records is public: count needs neighbors='add_remove'.")
-    relation = {} if statistic is exact.count else {"neighbors": neighbors}
+    relation = {} if released is exact.count else {"neighbors": neighbors}
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
-    asked = {name: _without_sizes(statistic, own, neighbors) for name, own in asked_columns(columns, options).items()}
+    asked = {name: _without_sizes(released, own, neighbors) for name, own in asked_columns(columns, options).items()}
     private, named = (groups, None) if isinstance(groups, PrivateGroups) else (None, groups)
     table = read_frame(frame, asked, by, named, neighbors)
     grouping, costs, sizes = table.grouping, [], None
@@ -95,36 +92,36 @@ def release(
     spent: dict[str, Any] = {}  # Guarantee, as no statistic here has a metric
     for batch in batches:
         for column, own in asked.items():
-            found = statistic(batch.padded(table.columns[column]), **relation, **own)
+            found = released(batch.padded(table.columns[column]), **relation, **own)
             spent[column] = found.guarantee
             values |= {(column, group): found.values[:, row] for row, group in enumerate(batch.groups.tolist())}
+    rates = {column: float(exact_epsilon(own["epsilon"])) for column, own in asked.items()}
     rows: list[dict[str, Any]] = []
     for column, own in asked.items():
-        known = {"epsilon": spent[column].epsilon, "guarantee": str(spent[column])}
         for group, label in enumerate(grouping.labels):
             place = dict(zip(table.by, label, strict=True)) | ({} if sizes is None else {"noisy_size": int(sizes[group])})
             for entry, value in np.ndenumerate(values[column, group]):
                 draw = {"draw": entry[0] + 1} if len(values[column, group]) > 1 else {}
                 level = {"quantile": float(level_of(own["qs"][entry[1]]))} if entry[1:] else {}
-                rows.append(place | {"column": column} | level | draw | {"released": float(value)} | known)
+                rows.append(place | {"column": column} | level | draw | {"released": float(value), "epsilon": rates[column]})
     several = ["quantile"] * any("qs" in own for own in asked.values())
     draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
-    names = [*table.by, *["noisy_size"] * (sizes is not None), "column", *several, *draws, "released", "epsilon", "guarantee"]
-    return FrameResult(table.frame_of(rows, names), total_of([*costs, *spent.values()]))
+    names = [*table.by, *["noisy_size"] * (sizes is not None), "column", *several, *draws, "released", "epsilon"]
+    each = {(column, rate): spent[column] for column, rate in rates.items()}
+    return FrameResult(table.frame_of(rows, names), total_of([*costs, *spent.values()]), each)
 
 
-def _without_sizes(statistic: Callable[..., exact.Release], own: dict[str, Any], neighbors: Neighbors) -> dict[str, Any]:
+def _without_sizes(released: Callable[..., exact.Release], own: dict[str, Any], neighbors: Neighbors) -> dict[str, Any]:
     """Options with which nothing depends on what a group is padded to: that says how large it is, which is private."""
-    if statistic is not exact.joint_quantiles:
-        if "n_max" in own:
-            raise ValueError("n_max is for joint_quantiles: other statistics do not need it.")
+    check_options(released, own, neighbors)
+    if np.ndim(own.get("epsilon", 0.0)):
+        raise ValueError("a release has one epsilon, or one for each column: several are for simulate.")
+    if released is not exact.joint_quantiles or neighbors == "swap":
         return own
-    if neighbors == "swap":
-        return own
-    if "n" in own or "n_max" not in own:
+    if "n_max" not in own:
         raise ValueError(
-            "joint_quantiles needs n_max=, a public guess of the most records of a group, and not n=: sizes are private. "
-            "recursive_quantiles needs neither."
+            "joint_quantiles needs n_max=, a public guess of the most records of a group: sizes are private. "
+            "recursive_quantiles does not."
         )
     rest = {name: value for name, value in own.items() if name != "n_max"}
     return {"reach": reach_for(n_max=own["n_max"], **rest)} | rest

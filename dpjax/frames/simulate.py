@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from dpjax import checks
+from dpjax.accounting import Composition, Guarantee
 from dpjax.checks import Neighbors
+from dpjax.frames.draws import draw
 from dpjax.frames.private_groups import PrivateGroups
+from dpjax.frames.statistics import RANKS, check_options, released_as
 from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
-from dpjax.mechanisms import joint_quantiles, piecewise_laplace
-from dpjax.sensitivity import SortedRecords
+from dpjax.random.keys import check_key
 from dpjax.statistics import median
 from dpjax.statistics.grouping import Batch
+from dpjax.statistics.ties import TIED_SHARE, ties, words_of_ties
 
-_BARS = ("simulated", "mean_abs_error", "lower95", "upper95")
-_DYNAMIC = ("lower", "upper", "epsilon")  # a program serves all of them
+_BARS = ("mean_abs_error", "lower95", "upper95")
 
 
 def simulate(
@@ -39,19 +40,26 @@ def simulate(
         key: typed.
         frame: of pandas, Polars or PyArrow, or a relation of DuckDB; a row is a record of one person.
         columns: a name, or several; or a mapping from names to options of their own, such as bounds.
-        statistic: of :mod:`dpjax.statistics`, for piecewise Laplace: ``dpjax.median``, ``dpjax.quantile`` with ``q=0.9``,
-            ``dpjax.mean``, or a function of your own with the same arguments. Or ``dpjax.quantiles`` with ``qs=(0.1, 0.9)``, for
-            joint quantiles.
+        statistic: of :mod:`dpjax.statistics` or of :mod:`dpjax.release`, which is the same here: ``dpjax.median``,
+            ``dpjax.quantile`` with ``q=0.9``, ``dpjax.quantiles`` with ``qs=(0.1, 0.9)``, for joint quantiles, ``dpjax.mean``, and
+            all that :func:`dpjax.frames.release` takes. Or a function of your own with the same arguments.
         by: the column of the group, or several.
         groups: their labels, of several columns tuples; :class:`PrivateGroups`, or None, for all that are there.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
-        options: ``epsilon``, one or several, ``lower`` and ``upper``; and those of the statistic, such as ``resolution``.
+        options: ``epsilon``, one or several; ``lower`` and ``upper``; ``draws``, how many; ``mechanism``, by its name; and those of
+            the statistic, such as ``resolution``. All that :func:`dpjax.frames.release` takes mean the same here, so that a call
+            becomes a release by its name, without the key and with public ``groups``. Of a median, quantile, sum or mean the
+            mechanism is ``"piecewise_laplace"``, ``"permute_and_flip"`` (with a resolution), or, only here,
+            ``"inverse_sensitivity"`` or, of a median or quantile, ``"laplace"`` on the whole range; of a mode ``"exponential"`` or
+            ``"permute_and_flip"``; there is no choice for several quantiles and for counts.
 
     Returns:
         A :class:`FrameResult`. The frame has the columns ``by``, with private groups ``probability_kept``, ``column``, of several
-        quantiles ``quantile``, and then ``records`` and ``missing`` (numbers of records), ``value`` (the statistic itself),
-        ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (where 95 % of all draws are), ``epsilon`` and
-        ``guarantee``, what a draw costs.
+        quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``records`` and ``missing`` (numbers of records),
+        ``value`` (the statistic itself), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (where 95 % of all draws
+        are), of medians and quantiles ``tied_share`` (the share of the records that equal the statistic), and ``epsilon``, that of
+        a draw. Error bars are exact; of ``recursive_quantiles`` they are measured on 1000 draws. The ``note`` says where ties
+        spoil the draws, and what helps.
 
     Raises:
         ImportError: narwhals is not installed.
@@ -72,83 +80,75 @@ def simulate(
     """
     if not callable(statistic):
         raise TypeError(f"statistic must be a function such as dpjax.median, got {statistic!r}.")
-    asked = asked_columns(columns, options)
+    key, asked = check_key(key), asked_columns(columns, options)
+    for own in asked.values():
+        check_options(released_as(statistic), own, neighbors)
     private, named = (groups, None) if isinstance(groups, PrivateGroups) else (None, groups)
     table = read_frame(frame, asked, by, named, neighbors)
-    grouping, costs = table.grouping, []
+    grouping = table.grouping
+    costs: dict[tuple[str, float], Guarantee | Composition] = {}
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    tied: list[float] = []
     batches = grouping.batches() if neighbors == "add_remove" else [grouping.whole()]
     for number, batch in enumerate(batches):
-        costs = [private.guarantee] if private else []
         for place, (column, own) in enumerate(asked.items()):
             own_key = jax.random.fold_in(jax.random.fold_in(key, place), number)
-            parts, each = _rows(own_key, table.columns[column], batch, statistic, neighbors, own)
-            costs += each
+            parts, each, spoiled = _rows(own_key, table.columns[column], batch, statistic, neighbors, own)
+            costs |= {(column, epsilon): cost for epsilon, cost in each.items()}
             found |= {(column, group): part for group, part in zip(batch.groups.tolist(), parts, strict=True)}
+            tied += spoiled
     kept = None if private is None else private.probability_kept(grouping.sizes)
     rows: list[dict[str, Any]] = []
     for column in asked:
         for group, label in enumerate(grouping.labels):
             start = dict(zip(table.by, label, strict=True)) | ({} if kept is None else {"probability_kept": float(kept[group])})
             rows += [start | {"column": column} | row for row in found[column, group]]
-    names = ["records", "missing", "value", *_BARS, "epsilon", "guarantee"]
-    names = ["column", *["quantile"] * any("qs" in own for own in asked.values()), *names]
-    return FrameResult(table.frame_of(rows, [*table.by, *["probability_kept"] * (private is not None), *names]), total_of(costs))
+    several = ["quantile"] * any("qs" in own for own in asked.values())
+    draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
+    ranks = ["tied_share"] * (released_as(statistic) in RANKS)
+    names = [*table.by, *["probability_kept"] * (private is not None), "column", *several, *draws]
+    names += ["records", "missing", "value", "simulated", *_BARS, *ranks, "epsilon"]
+    total = total_of([*([private.guarantee] if private else []), *costs.values()])
+    return FrameResult(table.frame_of(rows, names), total, costs, words_of_ties(tied, "resolution=") if tied else "")
 
 
 def _rows(
-    key: jax.Array, values: np.ndarray, batch: Batch, statistic: Callable[..., Any], neighbors: Neighbors, own: Mapping[str, Any]
-) -> tuple[list[list[dict[str, Any]]], list[Any]]:
-    """Of one column: for every group of a batch its rows, and what the draws cost."""
-    public = {name: own[name] for name in _DYNAMIC if name in own}
-    if "epsilon" not in public:
+    key: jax.Array, values: np.ndarray, batch: Batch, statistic: Callable[..., Any], neighbors: Neighbors, given: Mapping[str, Any]
+) -> tuple[list[list[dict[str, Any]]], dict[float, Guarantee | Composition], list[float]]:
+    """Of one column: for every group of a batch its rows, what each epsilon costs, and the shares of ties that spoil a draw."""
+    own = {name: value for name, value in given.items() if value is not None}
+    if "epsilon" not in own:
         raise TypeError("epsilon is missing: give one or several for all columns, or for each in the mapping of columns.")
-    epsilons = np.atleast_1d(np.asarray(public.pop("epsilon"), np.float64))
-    static = {name: tuple(value) if isinstance(value, list) else value for name, value in own.items() if name not in _DYNAMIC}
-    static["neighbors"] = neighbors
+    epsilons = list(dict.fromkeys(np.atleast_1d(np.asarray(own.pop("epsilon"), np.float64)).tolist()))
+    draws = checks.static_integer("draws", own.pop("draws", 1), 1)
+    own |= {name: float(own[name]) for name in ("lower", "upper") if name in own}
+    low, high = own.get("lower"), own.get("upper")
     records = batch.padded(values)
     missing = batch.sizes - np.sum(~np.isnan(records), axis=-1)
-    records = np.clip(records, public.get("lower"), public.get("upper"))  # in float64: none overflows in float32
-    ask = partial(statistic, **static) if neighbors == "swap" else partial(statistic, count=batch.sizes, **static)
-    shape = jax.ShapeDtypeStruct(records.shape, jnp.result_type(float))
-    profile = jax.eval_shape(lambda records: ask(records, **public), shape)  # public numbers are checked, nothing is computed
-    levels = [float(level) for level in profile.levels] if isinstance(profile, SortedRecords) else []
-    mechanism = joint_quantiles if levels else piecewise_laplace
-    costs = [mechanism.guarantee(profile, epsilon) for epsilon in epsilons.tolist()]
-    ends = {name: shape.dtype.type(bound) for name, bound in public.items()}
-    found = _draws(key, records, batch.sizes, ends, epsilons[:, None], statistic=statistic, static=tuple(sorted(static.items())))
-    value, *drawn = (np.asarray(part, np.float64) for part in found)
-    rows: list[list[dict[str, Any]]] = []
-    for row in range(batch.groups.size):
-        sizes = {"records": int(batch.sizes[row]), "missing": int(missing[row])}
-        known = [{"epsilon": cost.epsilon, "guarantee": str(cost)} for cost in costs]
-        rows.append([])
-        for at in np.ndindex(len(costs), *value.shape[1:]):  # epsilons, and quantiles
-            level = {"quantile": levels[at[1]]} if levels else {}
-            bars = dict(zip(_BARS, (float(part[at[0], row, *at[1:]]) for part in drawn), strict=True))
-            rows[-1].append(level | sizes | {"value": float(value[row, *at[1:]])} | bars | known[at[0]])
-    return rows, costs
-
-
-@partial(jax.jit, static_argnames=("statistic", "static"))
-def _draws(
-    key: jax.Array,
-    records: jax.Array,
-    count: jax.Array,
-    ends: dict[str, jax.Array],
-    epsilon: jax.Array,
-    *,
-    statistic: Callable[..., Any],
-    static: tuple[tuple[str, Any], ...],
-) -> tuple[jax.Array, ...]:
-    """The statistic of each row, and for each epsilon a draw, its error and where 95 % of the draws are."""
-    options = dict(static) | ends | ({"count": count} if dict(static)["neighbors"] == "add_remove" else {})
-    profile = statistic(records, **options)
-    distribution: Any
-    if isinstance(profile, SortedRecords):
-        distribution = joint_quantiles.joint_quantiles(profile, epsilon)
-        bars = distribution.marginals()
-    else:
-        bars = distribution = piecewise_laplace.piecewise_laplace(profile, epsilon)
-    drawn = distribution.sample(key)
-    return profile.value, drawn, bars.mean_abs_error(profile.value), *bars.interval(0.95)
+    records = np.clip(records, low, high)  # in float64: none overflows in float32
+    options: Any = {"statistic": statistic, "neighbors": neighbors, "draws": draws, "own": own}
+    found = draw(key, records, batch.sizes, epsilons, **options)
+    costs: dict[float, Guarantee | Composition] = {
+        e: cost if draws == 1 else draws * cost for e, cost in zip(epsilons, found.costs, strict=True)
+    }
+    groups = batch.groups.size
+    ranks = released_as(statistic) in RANKS
+    spoiled: list[float] = []
+    if ranks:
+        step = own.get("resolution")
+        rounded = None if step is None else checks.resolution(step, (), 0)
+        single = found.value.astype(jax.dtypes.canonicalize_dtype(float)).reshape(len(batch.sizes), -1)
+        share, number = ties(records, batch.sizes, single, rounded, low if neighbors == "swap" else None)
+        if step is None and own.get("grid") is None and own.get("mechanism") != "laplace":
+            spoiled = share[:groups][(share[:groups] >= TIED_SHARE) & (number[:groups] > 1)].tolist()
+    rows: list[list[dict[str, Any]]] = [[] for _ in range(groups)]
+    for group, at, entry, *level in np.ndindex(groups, len(epsilons), draws, *found.value.shape[1:]):
+        place = (group, *level)
+        row = {"quantile": found.levels[level[0]]} if level else {}
+        row |= {"draw": entry + 1} if draws > 1 else {}
+        row |= {"records": int(batch.sizes[group]), "missing": int(missing[group]), "value": float(found.value[place])}
+        row |= {"simulated": float(found.draws[entry, at, *place])}
+        row |= {name: float(bar[at, *place]) for name, bar in zip(_BARS, found.bars, strict=True)}
+        row |= {"tied_share": float(share[group, level[0] if level else 0])} if ranks else {}
+        rows[group].append(row | {"epsilon": epsilons[at]})
+    return rows, costs, spoiled

@@ -2,31 +2,64 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
+from dpjax.display import TEXT_WIDTH, cell_of, text_table
 from dpjax.release.grid import as_floats
 from dpjax.statistics.grouping import Grouping, codes_of, natural_order
 
+_SAID_ONCE = ("column", "missing", "epsilon")  # below a printed table, where they are the same in all rows
+_FIRST = ("records", "released")  # before these, a row says what it is of
 _CHUNK = 2**20  # labels that are Python objects at a time
 
 
-class FrameResult(NamedTuple):
-    """What came of a frame.
+@dataclass(frozen=True, repr=False)
+class FrameResult:
+    """What came of a frame. Printed, it is a table with what is the same in all rows, the guarantee and the note below.
 
     Attributes:
         frame: of the kind that was given, a row for each group, column, epsilon and quantile.
         guarantee: what all of it costs together.
+        guarantees: by column and epsilon, what its draws cost, in all groups together: ``guarantees["age", 0.5]``.
+        note: what spoils a simulation, in a sentence or two; empty if nothing does.
     """
 
     frame: Any
     guarantee: Guarantee | Composition
+    guarantees: dict[tuple[str, float], Guarantee | Composition]
+    note: str = ""
+
+    def __repr__(self) -> str:
+        known = self._collected()
+        cells = {name: known[name].to_list() for name in known.columns}
+        same = {}
+        if len(known) > 1:
+            same = {name: column[0] for name, column in cells.items() if name in _SAID_ONCE and len(set(column)) == 1}
+        left = {name: column for name, column in cells.items() if name not in same}
+        table = text_table(left, min(list(left).index(name) for name in _FIRST if name in left))
+        below = [", ".join(f"{name} {cell_of(value)}" for name, value in same.items()), str(self.guarantee), self.note]
+        return "\n".join([table, *(textwrap.fill(line, TEXT_WIDTH) for line in below if line)])
+
+    def _repr_html_(self) -> str:
+        native = _narwhals().to_native(self._collected())
+        if not hasattr(native, "_repr_html_"):
+            return f"<pre>{escape(repr(self))}</pre>"
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return f"<div>{native._repr_html_()}<p>{escape(str(self.guarantee))}</p>{note}</div>"
+
+    def _collected(self) -> Any:
+        """The frame by narwhals, in memory."""
+        known = _narwhals().from_native(self.frame)
+        return known.collect() if hasattr(known, "collect") else known
 
 
 @dataclass(frozen=True)
@@ -57,10 +90,13 @@ def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]]
     """Return the options of each column: those of its own over the shared ones.
 
     Raises:
+        TypeError: a column in the place of its name.
         ValueError: no column, or one twice.
     """
     if isinstance(columns, Mapping):
         return {name: shared | dict(own) for name, own in columns.items()}
+    if hasattr(columns, "dtype"):
+        raise TypeError(f"columns must be names of columns of the frame, got the {type(columns).__name__} itself.")
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"columns must be one or more different names, got {columns!r}.")
@@ -108,9 +144,9 @@ def read_frame(
     return Table(numbers, keys, _grouping(known, keys, groups), kind)
 
 
-def total_of(costs: Sequence[Guarantee]) -> Guarantee | Composition:
+def total_of(costs: Sequence[Guarantee | Composition]) -> Guarantee | Composition:
     """Return what mechanisms on the same records cost together."""
-    total: Guarantee | Composition = costs[0]
+    total = costs[0]
     for cost in costs[1:]:
         total = total + cost
     return total

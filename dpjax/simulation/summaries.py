@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.batch import span
 from dpjax.display import Picture, Shown
 
 
@@ -48,7 +49,8 @@ class Estimate(Shown):
 
     def _facts(self) -> dict[str, Any]:
         bins = {} if self.bins is None else {"bins": self.bins.size - 1}
-        return {"shape": self.mean.shape, "count": self.count, **bins}
+        numbers = {"mean": span(self.mean), "standard_error": span(self.standard_error)}
+        return {"shape": self.mean.shape, "count": self.count, **numbers, **bins}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """The histogram of each row, or without bins the mean against the row."""

@@ -66,12 +66,17 @@ def test_a_frame_of_the_same_kind_comes_back(kind):
     found = frames.release(people, "age", by="region", groups=["south", "north"], **CERTAIN)
     assert type(found.frame) is type(people)
     promise = "64-DP and 64-bounded-range under add_remove neighbors"
-    common = {"column": "age", "epsilon": 64.0, "guarantee": promise}
+    common = {"column": "age", "epsilon": 64.0}
     assert rows_of(found.frame) == [
         {"region": "south", "released": 51.0} | common,
         {"region": "north", "released": 34.0} | common,
     ]
     assert str(found.guarantee) == promise
+    assert repr(found).splitlines()[:3] == ["region  released", "south         51", "north         34"]
+    assert "south" in found._repr_html_()
+    assert promise in found._repr_html_()
+    nobody = frames.release(people, "age", by="region", groups=[], **CERTAIN)
+    assert repr(nobody).splitlines() == ["region  column  released  epsilon", promise]
     simulated = rows_of(frames.simulate(jax.random.key(0), people, "age", by="region", **CERTAIN).frame)
     seen = [(row["region"], row["records"], row["missing"], row["value"], row["simulated"]) for row in simulated]
     assert seen == [("east", 8, 0, 70.0, 70.0), ("north", 24, 0, 34.0, 34.0), ("south", 16, 8, 51.0, 51.0)]
@@ -228,6 +233,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
     [
         ({"columns": "height"}, "no column 'height'; its columns are region, age, code"),
         ({"columns": ["age", "age"]}, "different names"),
+        ({"columns": from_pandas(age=[1.0])["age"]}, "columns must be names of columns of the frame, got the Series itself"),
         ({"columns": "region"}, "column 'region' must have a dtype of numbers"),
         ({"by": "state"}, "no column 'state'"),
         ({"groups": None}, "by and groups go together"),
@@ -235,7 +241,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"by": ["region", "code"]}, "must have 2 labels, got 'a'"),
         ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
         ({"neighbors": "swap"}, "by needs neighbors='add_remove'"),
-        ({"statistic": dpjax.median}, "statistic must be one of these functions of dpjax.release: median, quantile"),
+        ({"statistic": dpjax.variance}, "statistic must be one of these functions of dpjax.release: median, quantile"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"lower": 0.5}, "multiple"),
         ({"frame": [[1.0]]}, "frame must be of pandas, Polars or PyArrow, or a DuckDB relation, got list"),

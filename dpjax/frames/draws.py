@@ -1,0 +1,251 @@
+"""What a release would draw, for the groups of one batch: simulated draws and their error bars.
+
+Statistics and mechanisms of the library are one compiled program for all groups. What only a release has (permute and flip, grids
+of floats, maxima, sums of nonnegative records) is drawn from its exact distribution, on the host, one group after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import checks, mechanisms
+from dpjax import release as exact
+from dpjax.accounting import Guarantee
+from dpjax.checks import Neighbors
+from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, released_as
+from dpjax.mechanisms import laplace
+from dpjax.release.api import cost_of
+from dpjax.release.joint_quantiles import reach_for
+from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
+
+_DYNAMIC = ("lower", "upper")  # a program serves all of them
+_MEASURED = 1000  # draws, where a mechanism has no error bar in closed form
+_ON_THE_LINE = ("piecewise_laplace", "inverse_sensitivity", "laplace")
+_OF_CANDIDATES = ("exponential", "permute_and_flip")
+
+
+class Drawn(NamedTuple):
+    """Of every group of a batch.
+
+    Attributes:
+        value: the statistic itself, ``(groups,)`` or ``(groups, quantiles)``; float64 as all arrays here.
+        draws: ``(draws, epsilons, groups)``, or with a last axis of quantiles.
+        bars: the mean absolute error and both ends of the interval that holds 95 % of the draws, ``(epsilons, groups)`` each, or
+            with a last axis of quantiles.
+        levels: the quantiles, if they are several.
+        costs: of one draw, for each epsilon.
+    """
+
+    value: np.ndarray
+    draws: np.ndarray
+    bars: tuple[np.ndarray, ...]
+    levels: list[float]
+    costs: list[Guarantee]
+
+
+def draw(
+    key: jax.Array,
+    records: np.ndarray,
+    count: np.ndarray,
+    epsilons: Sequence[float],
+    *,
+    statistic: Callable[..., Any],
+    neighbors: Neighbors,
+    draws: int,
+    own: Mapping[str, Any],
+) -> Drawn:
+    """Draw a statistic of padded records.
+
+    Args:
+        key: typed.
+        records: float64 ``(groups, n)``.
+        count: int32 ``(groups,)``, how many leading records are there.
+        epsilons: of each draw.
+        statistic: of :mod:`dpjax.statistics` or :mod:`dpjax.release`, or one with the same arguments as the former.
+        neighbors: the relation.
+        draws: how many.
+        own: the options of the statistic and its mechanism.
+
+    Raises:
+        TypeError, ValueError: a bad public parameter.
+    """
+    released, mechanism = released_as(statistic), own.get("mechanism")
+    on_a_grid = released in SHIFTED or mechanism == "permute_and_flip" or own.get("grid") is not None
+    if released in ON_A_GRID and (on_a_grid or statistic is released):
+        for epsilon in epsilons:  # what the release would refuse, before anything is computed
+            exact.exact_distribution(released, [np.nan], **dict(own, neighbors=neighbors, epsilon=epsilon))
+        if on_a_grid:
+            return _on_a_grid(key, records, count, epsilons, released, neighbors, draws, own)
+    if statistic is exact.mode and not np.all(np.diff(own.get("candidates", ())) > 0):
+        raise ValueError(f"candidates of a release must increase, got {own['candidates']}.")
+    if own.get("grid") is not None:
+        raise ValueError("this statistic cannot be simulated on a grid of floats: give lower, upper and a resolution.")
+    return _by_program(key, records, count, epsilons, statistic, neighbors, draws, own)
+
+
+def _by_program(
+    key: jax.Array,
+    records: np.ndarray,
+    count: np.ndarray,
+    epsilons: Sequence[float],
+    statistic: Callable[..., Any],
+    neighbors: Neighbors,
+    draws: int,
+    own: Mapping[str, Any],
+) -> Drawn:
+    released, function = released_as(statistic), SIMULATED.get(statistic, statistic)
+    public = {name: own[name] for name in _DYNAMIC if name in own}
+    static = {name: _hashable(value) for name, value in own.items() if name not in (*_DYNAMIC, "mechanism")}
+    terms: dict[str, Any] = {}  # of joint quantiles
+    if released is exact.joint_quantiles:
+        terms = {name: static.pop(name) for name in ("terms", "reach", "n_max") if name in static}
+    if released is not exact.count:
+        static["neighbors"] = neighbors
+    sizes = {"count": count} if neighbors == "add_remove" else {}
+    shape = jax.ShapeDtypeStruct(records.shape, jnp.result_type(float))
+    # Public numbers are checked, nothing is computed.
+    profile = jax.eval_shape(lambda records: function(records, **sizes, **static, **public), shape)
+    word = _mechanism_of(profile, released, own.get("mechanism"))
+    # One record can move a quantile from one bound to the other, as on the command line.
+    within = word == "laplace" and released in (exact.median, exact.quantile)
+    if within:
+        costs = [laplace.guarantee(profile, epsilon, bounded=True) for epsilon in epsilons]
+    else:
+        costs = [getattr(mechanisms, word).guarantee(profile, epsilon) for epsilon in epsilons]
+    ends = {name: shape.dtype.type(bound) for name, bound in public.items()}
+    sweeps = [(epsilons, terms)]
+    if terms.pop("n_max", None) is not None:  # how far the terms go depends on epsilon
+        sweeps = [([epsilon], {"reach": reach_for(**dict(own, epsilon=epsilon)), **terms}) for epsilon in epsilons]
+    parts = []
+    for number, (some, options) in enumerate(sweeps):
+        found = _program(
+            *(jax.random.fold_in(key, number), records, sizes, ends, np.asarray(some)[:, None]),
+            statistic=function,
+            static=_sorted(static),
+            word=word,
+            within=within,
+            options=_sorted(options),
+            draws=draws,
+        )
+        parts.append([np.asarray(part, np.float64) for part in found])
+    bars = tuple(np.concatenate(same) for same in zip(*(part[2:] for part in parts), strict=True))
+    levels = [float(level) for level in profile.levels] if isinstance(profile, SortedRecords) else []
+    return Drawn(parts[0][0], np.concatenate([part[1] for part in parts], axis=1), bars, levels, costs)
+
+
+def _mechanism_of(profile: Any, released: Callable[..., Any] | None, word: str | None) -> str:
+    """The name of the mechanism for what a statistic returned, by default the first one."""
+    if isinstance(profile, SortedRecords) or released is exact.count:
+        if word is not None:
+            raise ValueError(
+                "a count has discrete Laplace noise: give no mechanism."
+                if released is exact.count
+                else "several quantiles are drawn together, by joint quantiles, or by statistic=dpjax.release.recursive_quantiles: "
+                "give no mechanism."
+            )
+        if released is exact.count:
+            return "laplace"
+        return "recursive_quantiles" if released is exact.recursive_quantiles else "joint_quantiles"
+    if not isinstance(profile, SensitivityProfile | CandidateScores):
+        raise TypeError(
+            "statistic must return a SensitivityProfile, such as dpjax.median, the SortedRecords of dpjax.quantiles or "
+            f"CandidateScores; it returned {type(profile).__name__}."
+        )
+    known = _OF_CANDIDATES if isinstance(profile, CandidateScores) else _ON_THE_LINE
+    return checks.one_of("mechanism", known[0] if word is None else word, known)
+
+
+@partial(jax.jit, static_argnames=("statistic", "static", "word", "within", "options", "draws"))
+def _program(
+    key: jax.Array,
+    records: jax.Array,
+    sizes: dict[str, jax.Array],
+    ends: dict[str, jax.Array],
+    epsilon: jax.Array,
+    *,
+    statistic: Callable[..., Any],
+    static: tuple[tuple[str, Any], ...],
+    word: str,
+    within: bool,
+    options: tuple[tuple[str, Any], ...],
+    draws: int,
+) -> tuple[jax.Array, ...]:
+    """The statistic of each row, draws, and for each epsilon the error of a draw and where 95 % of the draws are."""
+    profile = statistic(records, **sizes, **dict(static), **ends)
+    value = _best(profile) if isinstance(profile, CandidateScores) else profile.value
+    distribution: Any
+    if within:
+        bounds = {"lower": ends["lower"], "upper": ends["upper"]}
+        distribution = laplace.laplace(value, epsilon, sensitivity=ends["upper"] - ends["lower"], **bounds)
+    else:
+        distribution = getattr(getattr(mechanisms, word), word)(profile, epsilon, **dict(options))
+    drawn = distribution.sample(key, (draws,))
+    if word == "recursive_quantiles":
+        many = distribution.sample(jax.random.fold_in(key, 1), (_MEASURED,))
+        low, high = jnp.quantile(many, np.array([0.025, 0.975]), axis=0)
+        return value, drawn, jnp.mean(jnp.abs(many - value), axis=0), low, high
+    bars = distribution.marginals() if word == "joint_quantiles" else distribution
+    return value, drawn, bars.mean_abs_error(value), *bars.interval(0.95)
+
+
+def _best(scored: CandidateScores) -> jax.Array:
+    return scored.candidates[jnp.argmax(scored.scores, axis=-1)]
+
+
+def _on_a_grid(
+    key: jax.Array,
+    records: np.ndarray,
+    count: np.ndarray,
+    epsilons: Sequence[float],
+    released: Callable[..., exact.Release],
+    neighbors: Neighbors,
+    draws: int,
+    own: Mapping[str, Any],
+) -> Drawn:
+    """From the exact distribution of a release, of each row by itself."""
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+    rows, mechanism = len(count), own.get("mechanism", "piecewise_laplace")
+    value, drawn = np.zeros(rows), np.zeros((draws, len(epsilons), rows))
+    bars = tuple(np.zeros((len(epsilons), rows)) for _ in range(3))
+    for row in range(rows):
+        for number, epsilon in enumerate(epsilons):
+            options = dict(own, neighbors=neighbors, epsilon=epsilon)
+            law = exact.exact_distribution(released, records[row, : count[row]], **options)
+            values = law.values
+            below = np.cumsum(law.pmf(values))
+            below /= below[-1]
+            value[row] = _value(released, records[row, : count[row]], values, law.profile.upper[0], options)
+            drawn[:, number, row] = values[np.searchsorted(below, generator.random(draws), side="right")]
+            bars[0][number, row] = law.mean_abs_error(value[row])
+            for end, share in zip(bars[1:], (0.025, 0.975), strict=True):
+                end[number, row] = values[np.searchsorted(below, share)]
+    return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, mechanism) for epsilon in epsilons])
+
+
+def _value(
+    released: Callable[..., exact.Release], records: np.ndarray, values: np.ndarray, center: int, options: Mapping[str, Any]
+) -> float:
+    """The statistic itself: what the distribution is around, but for a maximum and a sum, which it stays below."""
+    if released not in SHIFTED:
+        return float(values[center])
+    there = records[~np.isnan(records)]
+    if options.get("resolution") is not None:
+        step = checks.resolution(options["resolution"], (), 0)
+        there = np.rint(there * step.denominator / step.numerator) * step.numerator / step.denominator
+    found = np.sum(np.maximum(there, 0)) if released is exact.nonnegative_sum else np.max(there, initial=-np.inf)
+    return float(np.clip(found, values[0], values[-1]))
+
+
+def _hashable(value: Any) -> Any:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    return tuple(value) if isinstance(value, list | range) else value
+
+
+def _sorted(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(options.items()))
