@@ -1,20 +1,20 @@
 """What is kept of a file: the same records however it is cut, the same profile from the records near a quantile, bounded memory."""
 
-import json
+import argparse
 import os
 import tracemalloc
 from collections import Counter
 from fractions import Fraction
 
+import jax
 import numpy as np
 import pytest
 
 import dpjax
 from dpjax import release
-from dpjax.command_line import kept
+from dpjax.command_line import estimate, kept
 from dpjax.command_line.files import Source
 from dpjax.command_line.kept import Counted, Keeper, Listed, Near
-from dpjax.command_line.main import main
 from dpjax.command_line.table import read_records
 from dpjax.release.grid import Multiples
 from dpjax.release.integer_profiles import order_statistic
@@ -148,7 +148,7 @@ def people(write):
         {"q": Fraction(1, 2)},
         {"q": Fraction(9, 10), "epsilon": 0.25},
         {"q": Fraction(1, 3), "definition": "linear"},
-        {"q": Fraction(1, 2), "mechanism": "permute_and_flip"},
+        pytest.param({"q": Fraction(1, 2), "mechanism": "permute_and_flip"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_release_draws_what_it_draws_from_all_records(run, monkeypatch, fixed_entropy, people, asked):
@@ -170,30 +170,46 @@ def test_a_release_draws_what_it_draws_from_all_records(run, monkeypatch, fixed_
     assert np.any(released("acb") != expected)  # control
 
 
-@pytest.mark.parametrize("resolution", [None, "0.1"])
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize(
+    ("resolution", "neighbors"),
+    [
+        ("0.1", "add_remove"),
+        (None, "swap"),
+        pytest.param("0.1", "swap", marks=pytest.mark.slow),
+        pytest.param(None, "add_remove", marks=pytest.mark.slow),
+    ],
+)
 def test_a_simulation_is_that_of_all_records(answer, monkeypatch, people, resolution, neighbors):
     monkeypatch.setattr("dpjax.command_line.files._BLOCK", 5000)
     path, records = people
     step = () if resolution is None else ("--resolution", resolution)
     options = ("--lower", "0", "--upper", "2000", "--neighbors", neighbors, "--by", "g", "--column", "pay", "--quantile", "0.75")
     found = answer("quantile", path, *options, *step, "--seed", "1")["rows"]
-    for row, (group, values) in zip(found, records.items(), strict=True):
-        public = {"lower": 0, "upper": 2000, "resolution": resolution, "neighbors": neighbors}
-        # In float64 records are rounded, and float32 is what is left of that.
-        on_grid = values if resolution is None else np.rint(np.clip(values, 0, 2000) * 10) / 10
-        profile = dpjax.quantile(np.clip(on_grid, 0, 2000).astype(np.float32), 0.75, **public)
-        exact = dpjax.piecewise_laplace(profile, 1.0)
-        assert row["group"] == group
-        assert row["value"] == float(str(np.asarray(profile.value)))
-        np.testing.assert_allclose(row["mean_abs_error"], exact.mean_abs_error(profile.value), rtol=1e-4)
-        np.testing.assert_allclose(row["interval95"], np.array(exact.interval(0.95)), rtol=1e-6)
-        missing = np.sum(np.isnan(values))
-        assert (row["present"], row["missing"]) == (values.size - missing, missing)
-        assert row["infinite"] == np.sum(np.isinf(values))
-        counted = values.size if neighbors == "swap" else values.size - missing
-        tied = np.sum(np.clip(on_grid, 0, 2000).astype(np.float32) == np.asarray(profile.value))
-        assert row["tied_share"] == tied / counted
+    rows = np.full((len(SIZES), power(SIZES["a"])), np.nan)
+    for row, values in zip(rows, records.values(), strict=True):
+        row[: values.size] = np.clip(values, 0, 2000)
+    # In float64 records are rounded, and float32 is what is left of that.
+    rows = (rows if resolution is None else np.rint(rows * 10) / 10).astype(np.float32)
+    sizes = np.array(list(SIZES.values()))
+    public = {"lower": 0, "upper": 2000, "resolution": resolution, "neighbors": neighbors, "count": sizes, "truncate": 4096}
+
+    @jax.jit
+    def exact(rows):
+        profile = dpjax.quantile(rows, 0.75, **public)
+        law = dpjax.piecewise_laplace(profile, 1.0)
+        return profile.value, law.mean_abs_error(profile.value), *law.interval(0.95)
+
+    value, *bars = map(np.asarray, exact(rows))
+    np.testing.assert_array_equal([row["value"] for row in found], value.astype(str).astype(float))
+    np.testing.assert_allclose([[row["mean_abs_error"], *row["interval95"]] for row in found], np.transpose(bars), rtol=1e-5)
+    missing = np.array([np.sum(np.isnan(values)) for values in records.values()])
+    present = sizes - missing if neighbors == "add_remove" else sizes
+    low = rows if neighbors == "add_remove" else np.where(np.isnan(rows) & (np.arange(rows.shape[1]) < sizes[:, None]), 0, rows)
+    assert [row["group"] for row in found] == list(SIZES)
+    assert [row["missing"] for row in found] == missing.tolist()
+    assert [row["present"] for row in found] == (sizes - missing).tolist()
+    assert [row["infinite"] for row in found] == [np.sum(np.isinf(values)) for values in records.values()]
+    np.testing.assert_array_equal([row["tied_share"] for row in found], np.sum(low == value[:, None], axis=-1) / present)
 
 
 def bytes_of_a_line(write, keep):
@@ -232,9 +248,12 @@ def test_what_is_drawn_from_does_not_grow_with_the_records():
         assert table.padded(read, 0, some, (1, n), None, np.float32)[0].shape == (1, n)  # control
 
 
-def test_a_grid_too_fine_for_counts_is_simulated_from_records(write, run):
-    """In float64 a simulation can have more multiples than an index."""
-    path = write("x\n" + "".join(f"{x}\n" for x in np.random.default_rng(0).uniform(0, 1, 500)))
-    command = ("median", path, "--lower", "0", "--upper", "1", "--resolution", "1e-12", "--neighbors", "swap", "--seed", "1")
-    assert "too fine" in run(*command).err or "resolution" in run(*command).err
-    assert main is not None and json is not None
+@pytest.mark.parametrize(("step", "kind"), [("0.01", Counted), ("1e-9", Counted), ("1e-12", Listed)])
+def test_a_grid_too_fine_for_counts_keeps_records(x64, step, kind):
+    """In float64 a simulation can have more multiples than there are 32-bit integers."""
+    asked = argparse.Namespace(lower=[0.0], upper=[1.0], resolution=Fraction(step), definition="lower", neighbors="swap")
+    keep = estimate._checked(argparse.Namespace(**vars(asked), epsilon=[1.0], quantile=[Fraction(1, 2)]), ["a"])
+    assert type(keep) is kind
+    records = np.array([0.25, 0.25 + 2.0**-44, 0.5, 1.5, np.nan])
+    table_of(keep, [records], np.zeros(5, np.int32), 2, 1)
+    np.testing.assert_array_equal(keep.ties(0, 0, np.array([0.25, 0.5, 1.0, 0.0])), [2, 1, 1, 1])
