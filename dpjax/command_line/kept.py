@@ -1,6 +1,6 @@
 """What is kept of a file while it is read: of a column on a public grid how many records each number has, otherwise its records.
 
-The numbers of a grid take 16 bytes for each that occurs in a group, whatever the number of lines (and some times that while they are
+The numbers of a grid take 16 bytes for each that occurs in a group, whatever the number of lines (a few times that while they are
 joined: a grid on which no two records agree saves nothing); records take 4 bytes (of float64 8), and one or more for their group,
 twice while they are put in order. Either gives the records of a group back, all of them or, for one quantile, those near it.
 """
