@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting import Guarantee
 from dpjax.command_line.errors import UserError
+from dpjax.command_line.kept import Counted, Listed, Near, Table
 from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.programs import run_kept
 from dpjax.command_line.rows import Row, json_of, record_of, text_of
@@ -27,10 +28,13 @@ from dpjax.command_line.text import report
 from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.mechanisms import inverse_sensitivity, joint_quantiles, laplace, piecewise_laplace
 from dpjax.numerics.multiples import most_multiples
+from dpjax.release.grid import Multiples
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import quantile, quantiles
+from dpjax.statistics.grouping import shapes_of
+from dpjax.statistics.quantiles import ranks_of_quantile
 from dpjax.statistics.records import levels_needed
-from dpjax.statistics.ties import TIED_SHARE, ties
+from dpjax.statistics.ties import TIED_SHARE
 
 JOINT = "joint_quantiles"  # of several quantiles together
 
@@ -67,34 +71,47 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         if asked.column.count(column) > 1:
             raise UserError(f"--column names {column!r} twice.")
     _complete(asked)
-    table = read_table(source_of(asked), columns=asked.column, by=asked.by)
-    bounds = bounds_of(asked.lower, asked.upper, list(table.columns))
-    groups, sweep = len(table.grouping.labels), len(asked.epsilon)
+    table = read_table(source_of(asked), columns=asked.column, by=asked.by, keep=partial(_checked, asked))
+    bounds = bounds_of(asked.lower, asked.upper, table.columns)
+    groups, sweep = len(table.labels), len(asked.epsilon)
     total = len(bounds) * groups * len(asked.mechanism) * sweep * len(asked.quantile)
     if asked.draws * total > LARGEST:
         raise UserError(f"{asked.draws} draws for each of {total} rows are too many: at most {LARGEST} in all.")
-    if sweep > 1 and table.grouping.codes.size * sweep > LARGEST:
+    if sweep > 1 and np.sum(table.sizes) * sweep > LARGEST:
         raise UserError(f"{sweep} epsilons are too many for a table of this size: give fewer at a time.")
+    rows: dict[tuple[int, int], list[Row]] = {}
     try:
-        dtype = jnp.result_type(float)
-        for pair in bounds if asked.resolution is not None else ():
-            refined = 1 if asked.definition == "lower" else lcm(*(q.denominator for q in asked.quantile))
-            checks.resolution(asked.resolution, pair, most_multiples(dtype) // refined)
-        # Under a trace, public numbers are checked and nothing is computed.
-        jax.eval_shape(
-            lambda: [checks.bounds(*pair, dtype) for pair in bounds] + [checks.positive("epsilon", asked.epsilon, dtype)]
-        )
-        rows: dict[tuple[int, int], list[Row]] = {}
-        for number, batch in enumerate(table.grouping.batches()):
-            for place, (column, values) in enumerate(table.columns.items()):
-                answers = _answers(batch.padded(values), batch.sizes, place + number * len(bounds), *bounds[place], asked)
-                for row, group in enumerate(batch.groups.tolist()):
-                    label = ", ".join(table.grouping.labels[group]) if asked.by else None
+        for number, (members, sizes, places) in enumerate(shapes_of(table.sizes)):
+            for place, column in enumerate(table.columns):
+                shape = len(sizes), places
+                answers = _answers(table, place, members, shape, place + number * len(bounds), *bounds[place], asked)
+                for row, group in enumerate(members.tolist()):
+                    label = ", ".join(table.labels[group]) if asked.by else None
                     rows[place, group] = list(_rows(answers, row, column, label, *bounds[place], asked))
     except ValueError as error:  # the library speaks of public parameters only: data never raises
         raise UserError(str(error)) from error
     ordered = [row for place in range(len(bounds)) for group in range(groups) for row in rows[place, group]]
     return report(asked, ordered, json_of, text_of, record_of), 0
+
+
+def _checked(asked: argparse.Namespace, columns: Sequence[str]) -> Counted | Listed:
+    """Check what is asked of columns of these names; return where their records go."""
+    bounds = bounds_of(asked.lower, asked.upper, columns)
+    dtype, step = jnp.result_type(float), asked.resolution
+    try:
+        for pair in bounds if step is not None else ():
+            refined = 1 if asked.definition == "lower" else lcm(*(q.denominator for q in asked.quantile))
+            checks.resolution(step, pair, most_multiples(dtype) // refined)
+        # Under a trace, public numbers are checked and nothing is computed.
+        jax.eval_shape(
+            lambda: [checks.bounds(*pair, dtype) for pair in bounds] + [checks.positive("epsilon", asked.epsilon, dtype)]
+        )
+        # Whose multiples are floats that are rounded to themselves: in float32 they always are.
+        if step is not None and all(max(map(abs, pair)) <= 2**30 * step for pair in bounds):
+            return Counted([Multiples.between(*pair, step) for pair in bounds], asked.neighbors)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return Listed(bounds, asked.neighbors, dtype, step)
 
 
 def _complete(asked: argparse.Namespace) -> None:
@@ -138,15 +155,28 @@ class _Answers(NamedTuple):
 
 
 def _answers(
-    records: np.ndarray, count: np.ndarray, stream: int, lower: float, upper: float, asked: argparse.Namespace
+    table: Table,
+    column: int,
+    some: np.ndarray,
+    shape: tuple[int, int],
+    stream: int,
+    lower: float,
+    upper: float,
+    asked: argparse.Namespace,
 ) -> _Answers:
-    missing = count - np.sum(~np.isnan(records), axis=-1)
-    infinite = np.sum(np.isinf(records), axis=-1)
-    records = np.clip(records, lower, upper, out=records)  # in float64: no record overflows in float32. NaN stays.
+    near = None
+    if len(asked.quantile) == 1:
+        ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
+        near = Near(ranks, _levels(asked))
+    records, count = table.padded(table.kept.values, column, some, shape, near, jnp.result_type(float))
     found = {name: _answer(name, records, count, stream, lower, upper, asked) for name in asked.mechanism}
     profile, value = next(iter(found.values()))[:2]
-    tied = ties(records, count, value, asked.resolution, lower if asked.neighbors == "swap" else None)
-    return _Answers((count - missing, missing, infinite, *tied), profile, {name: answer[1:] for name, answer in found.items()})
+    tied = np.zeros((len(some), value.shape[1]), np.int64)
+    for row, group in enumerate(table.groups[some]):
+        tied[row] = table.kept.ties(column, group, value[row])
+    missing, present = table.missing[column, some], table.present(column)[some]
+    counts = table.sizes[some] - missing, missing, table.infinite[column, some], tied / np.maximum(present, 1)[:, None], tied
+    return _Answers(counts, profile, {name: answer[1:] for name, answer in found.items()})
 
 
 def _rows(
@@ -179,6 +209,11 @@ def _rows(
             )
 
 
+def _levels(asked: argparse.Namespace) -> int:
+    """After how many changes a profile is at the bounds, as in a release."""
+    return levels_needed(min(asked.epsilon))
+
+
 def _answer(
     mechanism: str, records: np.ndarray, count: np.ndarray, stream: int, lower: float, upper: float, asked: argparse.Namespace
 ) -> list[Any]:
@@ -193,7 +228,7 @@ def _answer(
         "epsilon": np.array(asked.epsilon)[:, None],
     }
     options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")}
-    options["most"] = levels_needed(min(asked.epsilon))  # as a release does
+    options["most"] = _levels(asked)
     records = records.astype(numbers["lower"].dtype)
     profile, *found = run_kept(
         asked.programs, _program, records, count, numbers, mechanism=mechanism, qs=tuple(asked.quantile), **options

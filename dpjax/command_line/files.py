@@ -9,14 +9,10 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dpjax.command_line.errors import UserError
-from dpjax.statistics.grouping import Grouping
 
 _BLOCK = 2**21  # bytes at a time
 _ACROSS_LINES = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")  # what one line does to the decoder may stay for the next
@@ -51,19 +47,6 @@ class Source(NamedTuple):
     def is_parquet(self) -> bool:
         """Whether it is named as a Parquet file."""
         return self.path.endswith((".parquet", ".pq"))
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns of a file.
-
-    Attributes:
-        columns: float64 ``(n,)`` each, by name; NaN where a cell is missing.
-        grouping: which group each record is in. Labels are tuples of text, one for each column of groups.
-    """
-
-    columns: dict[str, np.ndarray]
-    grouping: Grouping
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -11,11 +11,16 @@ import numpy as np
 
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.estimate import bounds_of
+from dpjax.command_line.kept import Counted, Near, Table
 from dpjax.command_line.table import check_public, read_records, source_of
 from dpjax.command_line.text import aligned, as_json, promised, report, rounded_up, versions, wrapped
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release import exact_distribution, joint_quantiles, quantile
+from dpjax.release.grid import Multiples, values_of
 from dpjax.release.joint_quantiles import reach_for
+from dpjax.statistics.grouping import LEAST, shapes_of
+from dpjax.statistics.quantiles import ranks_of_quantile
+from dpjax.statistics.records import levels_needed
 
 
 class Row(NamedTuple):
@@ -50,27 +55,31 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             check_public(source, [*asked.column, *asked.by])
             return _plan(asked, private), 0
         groups = None if private else [tuple(group) for group in asked.groups] if asked.by else None
-        table = read_records(source, columns=asked.column, by=asked.by, groups=groups)
-        grouping, sizes = table.grouping, None
+        grids = [
+            Multiples.between(*(options[column][name] for name in ("lower", "upper", "resolution"))) for column in asked.column
+        ]
+        keep = Counted(grids, asked.neighbors)
+        table = read_records(source, columns=asked.column, by=asked.by, groups=groups, keep=lambda _: keep)
+        sizes = None
         if private:
-            kept, sizes = private.release(grouping.sizes)
-            grouping = grouping.only(kept)
-        if asked.neighbors == "swap" and not grouping.codes.size:
+            kept, sizes = private.release(table.sizes)
+            table = table.only(kept)
+        if asked.neighbors == "swap" and not np.any(table.sizes):
             raise UserError("under swap neighbors the number of records is public, and there is none.")
         found: dict[tuple[str, float, int], np.ndarray] = {}
-        for batch in grouping.batches() if asked.neighbors == "add_remove" else [grouping.whole()]:
-            for column in asked.column:
-                records = batch.padded(table.columns[column])
+        for some, shape in _shapes(table):
+            for k, (column, grid) in enumerate(zip(asked.column, grids, strict=True)):
+                cells = _cells(table, k, some, shape, asked)
                 for epsilon in asked.epsilon:
-                    values = _draw(records, asked, options[column] | {"epsilon": epsilon}).values
-                    values = values.reshape(asked.draws, len(records), len(asked.quantile))
-                    found |= {(column, epsilon, group): values[:, row] for row, group in enumerate(batch.groups.tolist())}
+                    values = _draw_on(grid, cells, asked, epsilon)
+                    values = values.reshape(asked.draws, len(cells), len(asked.quantile))
+                    found |= {(column, epsilon, group): values[:, row] for row, group in enumerate(some.tolist())}
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
     rows = [
         Row(column, ", ".join(label) if asked.by else None, q, epsilon, found[column, epsilon, group][:, k], size)
         for column in asked.column
-        for group, label in enumerate(grouping.labels)
+        for group, label in enumerate(table.labels)
         for size in [None if sizes is None else int(sizes[group])]
         for k, q in enumerate(asked.quantile)
         for epsilon in asked.epsilon
@@ -124,6 +133,34 @@ def _options_of(asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
         column: {"lower": low, "upper": high, "resolution": step}
         for column, (low, high), step in zip(asked.column, bounds, steps, strict=True)
     }
+
+
+def _shapes(table: Table) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
+    """Some groups at a time, the rows and the places that they are padded to; some where there is none, too."""
+    if table.neighbors == "swap":  # one group, as it is: the number of records is public
+        yield np.zeros(1, np.int64), (1, int(table.sizes[0]))
+        return
+    for some, padded, places in shapes_of(table.sizes):
+        yield some, (len(padded), places)
+    if not table.sizes.size:
+        yield np.zeros(0, np.int64), (1, LEAST)
+
+
+def _cells(table: Table, column: int, some: np.ndarray, shape: tuple[int, int], asked: argparse.Namespace) -> np.ndarray:
+    """The records of groups as cells of the grid, float64 ``(rows, places)``, padded with NaN; for one quantile those near it."""
+    near = None
+    if len(asked.quantile) == 1:
+        ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
+        near = Near(ranks, levels_needed(min(asked.epsilon)))
+    found, count = table.padded(table.kept.records, column, some, shape, near, np.float64)
+    return found[:, : count[0]] if asked.neighbors == "swap" else found
+
+
+def _draw_on(grid: Multiples, cells: np.ndarray, asked: argparse.Namespace, epsilon: float) -> np.ndarray:
+    """Draw from records that are numbers of a grid, float64 ``(draws, ...)``."""
+    found = _draw(cells, asked, {"lower": 0, "upper": grid.size - 1, "resolution": 1, "epsilon": epsilon})
+    finer = found.resolution  # an interpolated quantile is a multiple of a part of the resolution
+    return values_of(found.multiples + int(grid.start / finer), grid.resolution * finer)
 
 
 def _draw(records: np.ndarray, asked: argparse.Namespace, options: dict[str, Any], *, check: bool = False) -> Any:

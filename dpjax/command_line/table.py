@@ -13,12 +13,14 @@ import numpy as np
 
 from dpjax.command_line.cells import Block, Cell, cells_of, split_by_line, split_strictly
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.files import Source, Table, texts
+from dpjax.command_line.files import Source, texts
+from dpjax.command_line.kept import Keeper, Kept, Table
 from dpjax.command_line.parser import DELIMITERS
-from dpjax.statistics.grouping import Grouping, codes_of, natural_order
+from dpjax.statistics.grouping import codes_of, natural_order
 
 MISSING = ("", "na", "nan")
 LARGEST = 50_000_000  # draws of an answer
+Keep = Callable[[Sequence[str]], Kept]  # where the records of columns of these names go
 
 
 def source_of(asked: argparse.Namespace) -> Source:
@@ -26,7 +28,7 @@ def source_of(asked: argparse.Namespace) -> Source:
     return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, tuple(asked.missing), asked.decimal)
 
 
-def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = ()) -> Table:
+def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = (), keep: Keep) -> Table:
     """Read a file strictly, for a simulation: what keeps it from being read is named, with its line.
 
     Empty lines are skipped. An empty cell, ``NA``, ``nan`` and the words of ``source.missing`` are missing, in any case.
@@ -35,12 +37,13 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
         source: the file.
         columns: the names to read, numeric; None if the file has only one.
         by: the columns whose text names each record's group; none for one group.
+        keep: where records go; it is asked before one is read.
 
     Raises:
         UserError: anything that keeps the file from being read as numbers.
     """
     if source.is_parquet:
-        return import_module("dpjax.command_line.parquet").read(source, columns, by, None)
+        return import_module("dpjax.command_line.parquet").read(source, columns, by, None, keep)
     blocks = texts(source, strict=True)
     names, line, rest = _first_line(source, blocks)
     for repeated in names:
@@ -65,14 +68,16 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
             raise UserError(f"{where}: {cell[:40]!r} is not a number; {hint}.")
         return found
 
-    table = _table(split, columns, len(by), numbers, None)
-    if not table.grouping.codes.size:
+    table = _table(split, columns, len(by), numbers, None, keep)
+    if not np.any(table.sizes):
         raise UserError(f"{source.name} has a header and no records.")
-    order = sorted(range(len(table.grouping.labels)), key=lambda k: [natural_order(part) for part in table.grouping.labels[k]])
-    return Table(table.columns, table.grouping.only(np.array(order, np.int64)))
+    order = sorted(range(len(table.labels)), key=lambda k: [natural_order(part) for part in table.labels[k]])
+    return table.only(np.array(order, np.int64))
 
 
-def read_records(source: Source, *, columns: Sequence[str], by: Sequence[str], groups: Sequence[tuple[str, ...]] | None) -> Table:
+def read_records(
+    source: Source, *, columns: Sequence[str], by: Sequence[str], groups: Sequence[tuple[str, ...]] | None, keep: Keep
+) -> Table:
     """Read a file by lines, for a release: no record raises.
 
     Every line is a record of its own, blank or not, so that none can change how another is read: a quoted cell cannot go on in the
@@ -83,20 +88,21 @@ def read_records(source: Source, *, columns: Sequence[str], by: Sequence[str], g
         columns: the names to read.
         by: the columns of groups.
         groups: their labels; None for all, each with a label that is not empty.
+        keep: where records go.
 
     Raises:
         UserError: a file that cannot be opened, or a column that its first line does not name.
     """
     if source.is_parquet:
-        return import_module("dpjax.command_line.parquet").read(source, columns, by, groups)
+        return import_module("dpjax.command_line.parquet").read(source, columns, by, groups, keep)
     names, rest = _header(source, [*columns, *by])
     places = [_place(column, names) for column in (*columns, *by)]
     split = split_by_line(rest, source.delimiter, places)
-    table = _table(split, columns, len(by), lambda cells, *_: numbers_of(cells, source.missing, source.decimal)[0], groups)
+    table = _table(split, columns, len(by), lambda cells, *_: numbers_of(cells, source.missing, source.decimal)[0], groups, keep)
     if groups is not None:
         return table
-    named = [k for k, label in enumerate(table.grouping.labels) if all(label)]
-    return Table(table.columns, table.grouping.only(np.array(sorted(named, key=lambda k: table.grouping.labels[k]), np.int64)))
+    named = [k for k, label in enumerate(table.labels) if all(label)]
+    return table.only(np.array(sorted(named, key=lambda k: table.labels[k]), np.int64))
 
 
 def check_public(source: Source, names: Sequence[str]) -> None:
@@ -163,24 +169,26 @@ Numbers = Callable[[list[Cell], str, Sequence[int]], np.ndarray]
 
 
 def _table(
-    blocks: Iterable[Block], columns: Sequence[str], keys: int, numbers: Numbers, groups: Sequence[tuple[str, ...]] | None
+    blocks: Iterable[Block],
+    columns: Sequence[str],
+    keys: int,
+    numbers: Numbers,
+    groups: Sequence[tuple[str, ...]] | None,
+    keep: Keep,
 ) -> Table:
-    """Join blocks, whose last columns are those of the groups."""
-    found: list[list[np.ndarray]] = [[np.zeros(0)] for _ in columns]
-    codes = [np.zeros(0, np.int32)]
+    """Keep the records of blocks, whose last columns are those of the groups."""
+    keeper = Keeper(columns, keep(columns))
     index = {} if groups is None else {label: number for number, label in enumerate(groups)}
     cells_seen: dict[Any, int] = {}  # from cells as they are, which may have blanks around them
     for block in blocks:
-        for k, column in enumerate(columns):
-            found[k].append(numbers(block.columns[k], column, block.lines))
         cells: list[Any] = list(zip(*block.columns[len(columns) :], strict=True)) if keys > 1 else block.columns[-1]
         for parts in dict.fromkeys(cells) if keys else ():
             label = tuple(_text(part) for part in (parts if keys > 1 else (parts,)))
             if parts not in cells_seen:
                 cells_seen[parts] = index.setdefault(label, len(index)) if groups is None else index.get(label, -1)
-        codes.append(codes_of(cells, cells_seen, grow=False) if keys else np.zeros(len(block.lines), np.int32))
-    values = {column: np.concatenate(parts) for column, parts in zip(columns, found, strict=True)}
-    return Table(values, Grouping(np.concatenate(codes), list(index) if keys else [()]))
+        codes = codes_of(cells, cells_seen, grow=False) if keys else np.zeros(len(block.lines), np.int32)
+        keeper.add([numbers(block.columns[k], column, block.lines) for k, column in enumerate(columns)], codes)
+    return keeper.table(list(index) if keys else [()])
 
 
 def numbers_of(cells: list[Cell], missing: Sequence[str] = (), decimal: str = ".") -> tuple[np.ndarray, list[int]]:

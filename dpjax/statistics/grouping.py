@@ -73,20 +73,26 @@ class Grouping:
             yield Batch(nothing, np.zeros(1, np.int32), np.zeros((1, LEAST), bool), nothing)
         by_group = np.argsort(self.codes, kind="stable").astype(np.int32)
         starts = len(self.codes) - sizes[::-1].cumsum()[::-1]  # where each group starts among them
-        rest = np.argsort(-sizes, kind="stable")
-        while rest.size:
-            places = power(max(int(sizes[rest[0]]), LEAST))
-            together = places * power(rest.size) <= _TOGETHER
-            alike = rest.size if together else int(np.sum(sizes[rest] > places // _SPREAD))
-            of_shape, rest = np.split(rest, [max(alike, 1)])
-            rows = min(power(of_shape.size), max(_CELLS // places, 1))
-            for start in range(0, of_shape.size, rows):
-                groups = np.sort(of_shape[start : start + rows])
-                padded = np.zeros(rows, np.int32)
-                padded[: groups.size] = sizes[groups]
-                present = np.arange(places) < padded[:, None]
-                members = np.concatenate([by_group[starts[g] : starts[g] + sizes[g]] for g in groups])
-                yield Batch(groups, padded, present, members)
+        for groups, padded, places in shapes_of(sizes):
+            present = np.arange(places) < padded[:, None]
+            members = np.concatenate([by_group[starts[g] : starts[g] + sizes[g]] for g in groups])
+            yield Batch(groups, padded, present, members)
+
+
+def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Yield, from sizes of groups, the groups and sizes of each :class:`Batch` and its number of places, largest groups first."""
+    rest = np.argsort(-sizes, kind="stable")
+    while rest.size:
+        places = power(max(int(sizes[rest[0]]), LEAST))
+        together = places * power(rest.size) <= _TOGETHER
+        alike = rest.size if together else int(np.sum(sizes[rest] > places // _SPREAD))
+        of_shape, rest = np.split(rest, [max(alike, 1)])
+        rows = min(power(of_shape.size), max(_CELLS // places, 1))
+        for start in range(0, of_shape.size, rows):
+            groups = np.sort(of_shape[start : start + rows])
+            padded = np.zeros(rows, np.int32)
+            padded[: groups.size] = sizes[groups]
+            yield groups, padded, places
 
 
 def power(n: int) -> int:

@@ -45,6 +45,21 @@ class Ranks(NamedTuple):
             return down, -(-(self.denominator * (n + 1) - base) // self.step)
         return down, (self.denominator * n - base) // self.step + 1  # past rank n: ceil takes it to n + 1
 
+    def enough(self, levels: int) -> int:
+        """From how many records on a quantile's profile of so many levels reaches neither end, whatever the records are."""
+        u, v, far = self.per_record, self.denominator, self.step * levels
+        return max(-(-(v - self.constant + far) // u), -(-(v + self.constant + far) // (v - u)))
+
+    def unread(self, n: int, levels: int) -> tuple[int, int]:
+        """How many of the smallest and of the largest of n records a quantile's profile of so many levels does without.
+
+        Without the u k smallest and the (v - u) k largest, q = u/v, there are v k records fewer, so that the rank to start from
+        falls by u k and reads the record it did before. The others are at least ``enough``, and at most v more than that.
+        """
+        u, v = self.per_record, self.denominator
+        times = max((n - self.enough(levels)) // v, 0)
+        return u * times, (v - u) * times
+
 
 def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -> Ranks:
     """Return where the profile of a quantile reads, or raise for a bad ``q``."""

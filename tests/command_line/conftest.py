@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from dpjax.command_line.main import main
@@ -91,3 +92,30 @@ def ten(write):
 def ages(write):
     lines = [f"{group},{age}\n" for group, members in AGES.items() for age in members]
     return write("group,age\n" + "".join(lines[::-1]), "ages.csv")
+
+
+class Whole:
+    """Keeps every record as it was read."""
+
+    neighbors = "add_remove"
+
+    def __init__(self):
+        self.blocks = []
+
+    def add(self, columns, codes):
+        self.blocks.append((*columns, codes))
+
+    def close(self, sizes):
+        *self.columns, self.codes = (np.concatenate(part) for part in zip(*self.blocks, strict=True)) if self.blocks else ()
+
+    def records(self, column, group):
+        return self.columns[column][self.codes == group]
+
+
+def whole(read, *arguments, **options):
+    """The records of each column, in the order of the file, by the label of their group: of ``read_table`` or ``read_records``."""
+    table = read(*arguments, **options, keep=lambda names: Whole())
+    return {
+        label: {name: table.kept.records(k, group) for k, name in enumerate(table.columns)}
+        for label, group in zip(table.labels, table.groups, strict=True)
+    }

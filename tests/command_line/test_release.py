@@ -10,6 +10,7 @@ import pytest
 from dpjax.command_line.files import Source
 from dpjax.command_line.main import main
 from dpjax.command_line.table import read_records
+from tests.command_line.conftest import whole
 
 NASTY = [
     '"51,south',
@@ -37,9 +38,12 @@ def records_of(tmp_path, lines, groups=None):
     path = tmp_path / "data.csv"
     path.write_bytes("\n".join(["age,region", *lines, ""]).encode("utf-8", "surrogateescape"))
     by = () if groups is None else ("region",)
-    found = read_records(Source(str(path)), columns=["age"], by=by, groups=groups)
-    parts = [found.columns["age"][found.grouping.codes == k] for k in range(len(found.grouping.labels))]
-    return [Counter("nan" if np.isnan(v) else v for v in part) for part in parts]
+    found = whole(read_records, Source(str(path)), columns=["age"], by=by, groups=groups)
+    return [Counter("nan" if np.isnan(v) else v for v in part["age"]) for part in found.values()]
+
+
+def only_column(source, column):
+    return whole(read_records, source, columns=[column], by=(), groups=None)[()][column]
 
 
 @pytest.mark.parametrize("line", [*NASTY, "\udcff,north"])
@@ -132,8 +136,7 @@ def test_blank_lines_are_records_too(tmp_path):
     path = tmp_path / "data.csv"
     for blank in ("", " ", "\t"):
         path.write_text(f"1\n{blank}\n5\n")
-        found = read_records(Source(str(path), header=False), columns=["1"], by=(), groups=None)
-        np.testing.assert_array_equal(found.columns["1"], [1.0, np.nan, 5.0])
+        np.testing.assert_array_equal(only_column(Source(str(path), header=False), "1"), [1.0, np.nan, 5.0])
 
 
 def test_what_a_release_costs_is_never_printed_too_small(capsys, tmp_path):
@@ -165,8 +168,7 @@ def test_negative_numbers_as_people_write_them(capsys, tmp_path, groups):
 def test_without_a_header_the_first_line_is_a_record_whatever_it_holds(tmp_path, start):
     path = tmp_path / "data.csv"
     path.write_bytes(f"{start}\n5\n".encode("latin-1"))
-    found = read_records(Source(str(path), header=False), columns=["1"], by=(), groups=None)
-    np.testing.assert_array_equal(found.columns["1"], [np.nan, 5.0])
+    np.testing.assert_array_equal(only_column(Source(str(path), header=False), "1"), [np.nan, 5.0])
 
 
 def test_no_line_changes_how_long_fields_are_read(tmp_path):
@@ -174,8 +176,7 @@ def test_no_line_changes_how_long_fields_are_read(tmp_path):
     for more in ('a,5,x"y', "a,5,\0"):
         path = tmp_path / "data.csv"
         path.write_text("\n".join([*long, more, ""]))
-        found = read_records(Source(str(path), header=False), columns=["2"], by=(), groups=None).columns["2"]
-        assert found.tolist() == [5.0] * 6
+        assert only_column(Source(str(path), header=False), "2").tolist() == [5.0] * 6
 
 
 @pytest.mark.parametrize("encoding", ["iso2022_jp", "hz", "utf-16-le", "utf-32", "utf-7"])
@@ -201,9 +202,9 @@ def test_decimal_commas(capsys, tmp_path):
     arguments = ("--column", "age", *GRID, "--epsilon", "64", "--delimiter", "semicolon")
     code, out, _ = run(capsys, path, *arguments, "--decimal", "comma")
     assert (code, table_of(out)[0][-1]) == (0, "34")
-    read = read_records(Source(str(path), delimiter=";", decimal=","), columns=["age"], by=(), groups=None).columns["age"]
+    read = only_column(Source(str(path), delimiter=";", decimal=","), "age")
     assert Counter(read[~np.isnan(read)].tolist()) == {34.0: 50, 51.5: 10}  # and no thousands
-    without = read_records(Source(str(path), delimiter=";"), columns=["age"], by=(), groups=None).columns["age"]
+    without = only_column(Source(str(path), delimiter=";"), "age")
     assert np.isnan(without).all()  # what it takes to read them
 
 

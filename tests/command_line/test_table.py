@@ -12,16 +12,14 @@ from dpjax.command_line import cells
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source
 from dpjax.command_line.table import _text, read_records, read_table
+from tests.command_line.conftest import whole
 
 
 def read(path, columns=("x",), by=("g",), **options):
     """The records of each group, in the order of the file."""
-    table = read_table(Source(path, **options), columns=columns, by=by)
-    assert columns is None or list(table.columns) == list(columns)
-    return {
-        label: [values[table.grouping.codes == group].tolist() for values in table.columns.values()]
-        for group, label in enumerate(table.grouping.labels)
-    }
+    found = whole(read_table, Source(path, **options), columns=columns, by=by)
+    assert columns is None or all(list(group) == list(columns) for group in found.values())
+    return {label: [values.tolist() for values in group.values()] for label, group in found.items()}
 
 
 PLAIN = {("a",): [[1, 3.5]], ("b",): [[20]]}
@@ -128,8 +126,8 @@ def test_parquet(tmp_path, monkeypatch, library):
         find = importlib.util.find_spec
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "polars" else find(name))
     np.testing.assert_equal(read(path), {("a",): [[1, np.nan]], ("b",): [[20]]})
-    found = read_records(Source(path), columns=["x"], by=["g"], groups=[("b",), ("c",), ("a",)])
-    np.testing.assert_array_equal(found.grouping.sizes, [1, 0, 2])
+    found = whole(read_records, Source(path), columns=["x"], by=["g"], groups=[("b",), ("c",), ("a",)])
+    assert [group["x"].size for group in found.values()] == [1, 0, 2]
     for columns, message in (
         (["z"], "no column 'z'; its columns are g, x, t"),
         (["t"], "dtype of numbers"),
