@@ -50,7 +50,7 @@ from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
-from dpjax.mechanisms.joint_quantiles import joint_quantiles
+from dpjax.mechanisms.joint_quantiles import with_aims
 from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.statistics.quantiles import level_of
 from dpjax.statistics.several_quantiles import quantiles
@@ -184,7 +184,7 @@ def confidence_interval(
     levels, found = planned_levels(plan, level_of(q), n, columns, checks.concrete_fraction("coverage", coverage))
     asked = quantiles(x, levels, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution, count=count, mask=mask)
     reach = plan.reach if plan.terms > 1 else None
-    return ConfidenceInterval(joint_quantiles(asked, float(epsilon), reach=reach, terms=max(plan.terms, 2)), coverage=found)
+    return ConfidenceInterval(with_aims(asked, epsilon, None, reach, max(plan.terms, 2), "ranks"), coverage=found)
 
 
 def interval_levels(

@@ -97,6 +97,6 @@ def confidence_interval(
     n = checks.static_integer("n", n, 1, records.size)
     plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
     levels, found = planned_levels(plan, level_of(q), n, records.size, checks.concrete_fraction("coverage", coverage))
-    law = law_of(levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms)
+    law = law_of(levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms, records.size, "ranks")
     drawn = draw_quantiles(law, records, grid, None, epsilon, draws)
     return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, found)
