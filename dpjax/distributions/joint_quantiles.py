@@ -17,15 +17,15 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_shape
-from dpjax.distributions.quantile_marginals import QuantileMarginals
-from dpjax.distributions.rank_chains import NOTHING, Chains, depth, draw_runs, forward, run_masses, total
+from dpjax.distributions.quantile_marginals import QuantileMarginals, whole_width
+from dpjax.distributions.rank_chains import NOTHING, Chains, depth, draw_runs, forward, log, run_masses, total
 from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
-from dpjax.numerics.sums import LANES, pad, pairwise_sum
+from dpjax.numerics.sums import LANES, pad
 from dpjax.numerics.two_words import Words, upper_product
 from dpjax.random.keys import check_key, fold_in_streams, row_words
 from dpjax.random.noise import uniform_from_words
-from dpjax.sensitivity.sorted_records import level_parts, rank_steps
+from dpjax.sensitivity.sorted_records import Aims, level_parts, rank_steps
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
 
@@ -41,20 +41,22 @@ class JointQuantiles(Batch):
         sum over N of exp(-rate * sum over k of |d_k - p_k N|) + 2 exp(-rate (reach + 1)) / (1 - exp(-rate))
 
     over the multiples N of a public spacing, ceil((2 reach + 1) / terms), that are at most ``reach`` away from n - 1. If
-    ``terms`` is 1, there is only the term for N = ``number``. If ``whole_slots``, the ranks 1 + q_k N that the p_k N add up to are
-    rounded to floor(1 + q_k N) + 1/2, those of the slots that hold the quantiles. Leading axes are a batch. It is a pytree.
+    ``terms`` is 1, there is only the term for N = ``number``. The p_k N are the steps between the ranks 1 + q_k N, or what ``aims``
+    rounds them to. With a resolution, it is the probability of a tuple and a place in each value. Leading axes are a batch. It is a
+    pytree.
 
     Attributes:
         left: the first point of each slot, ``(..., J)``. A slot is a stretch of the line without a record, of rank j + 1/2. With a
-            resolution it is a stretch of multiples, of rank (j + 1) / 2, and points are given by their numbers.
-        width: the widths of the slots, or how many multiples they have, ``(..., J)``.
+            resolution it is a stretch of multiples or a part of one, of rank (j + 1) / 2, and points are given by their numbers.
+        width: the widths of the slots, or how many multiples they have, ``(..., J)``: whole numbers, or less than 1.
         count: n, int32 ``(...)``.
         rate: float ``(...)``.
         reach: int32 ``(...)``.
         number: int32 ``(...)``.
         levels: static, the m quantile levels.
         terms: static.
-        whole_slots: static.
+        aims: static, the ranks of the quantiles: ``"ranks"`` 1 + q N, ``"slots"`` floor(1 + q N) + 1/2, or ``"records"``
+            ceil(q (N + 1)).
         resolution: static, what draws are multiples of, or None.
 
     References:
@@ -69,7 +71,7 @@ class JointQuantiles(Batch):
     number: jax.Array
     levels: tuple[Fraction, ...] = field(kw_only=True, metadata={"static": True})
     terms: int = field(kw_only=True, metadata={"static": True})
-    whole_slots: bool = field(default=False, kw_only=True, metadata={"static": True})
+    aims: Aims = field(default="ranks", kw_only=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
 
     _event_axes = ("left", "width")
@@ -120,7 +122,7 @@ class JointQuantiles(Batch):
         given = checks.float_array("y", y).astype(self.dtype)
         if given.shape[-1:] != self.event_shape:
             raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {given.shape}.")
-        return _log_prob(self, given)
+        return (_log_density if self.resolution is None else _log_probability)(self, given)
 
     def marginals(self) -> QuantileMarginals:
         """Return the distribution of each quantile by itself, with ``batch_shape + (m,)`` as its batch shape."""
@@ -179,7 +181,7 @@ def _as_rows(joint: JointQuantiles) -> JointQuantiles:
 def _steps(joint: JointQuantiles, number: jax.Array) -> tuple[jax.Array, int]:
     """The p_k N of the terms in parts 1 / (2 whole) of a slot, int32 ``(m + 1, ...)``, and ``whole``."""
     whole = level_parts(joint.levels)[1]
-    return jnp.stack(rank_steps(joint.levels, number, joint.whole_slots)) * np.int32(joint.per_rank), whole
+    return jnp.stack(rank_steps(joint.levels, number, joint.aims)) * np.int32(joint.per_rank), whole
 
 
 def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
@@ -219,12 +221,17 @@ def _log_flat(joint: JointQuantiles) -> jax.Array:
 
 def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax.Array:
     """The logarithms of the weights of all terms and, last, of the flat one, ``(B, T + 1)``."""
-    weights, width = total(chains, after), pairwise_sum(joint.width)
+    weights, width = total(chains, after), whole_width(joint.left, joint.width)
     if joint.terms == 1:
         return jnp.concatenate([weights, jnp.full_like(weights, NOTHING)], axis=-1)
     k = np.arange(len(joint.levels)).astype(width.dtype)
     flat = _log_flat(joint) + jnp.sum(jnp.log((width + k * joint.unit) / (k + 1)), axis=-1, keepdims=True)
     return jnp.concatenate([weights, flat], axis=-1)
+
+
+def _is_bad(joint: JointQuantiles) -> jax.Array:
+    """Which rows have a parameter or a bound that is NaN."""
+    return jnp.isnan(joint.rate + whole_width(joint.left, joint.width)[..., 0])
 
 
 @partial(jax.jit, static_argnames=("draws",))
@@ -257,7 +264,7 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
 
     found = _by_rows(joint, compute, *(word.high for word in words), *(word.low for word in words))
     found = found if joint.resolution is None else from_multiples(found, joint.resolution)
-    return jnp.where(jnp.isnan(joint.rate + pairwise_sum(joint.width)[..., 0])[..., None, None], jnp.nan, found)
+    return jnp.where(_is_bad(joint)[..., None, None], jnp.nan, found)
 
 
 def _values(
@@ -268,7 +275,7 @@ def _values(
     term, runs = draw_runs(chains, before, after, weights, Words(*(a[: 2 * m + 1] for a in words)))
     flat = term == joint.terms
     # All quantiles of the flat term form one run, in one slot as wide as the range.
-    lowest, total = joint.left[..., :1], pairwise_sum(joint.width)
+    lowest, total = joint.left[..., :1], whole_width(joint.left, joint.width)
     levels = jnp.arange(m, dtype=jnp.int32)[:, None, None, None]
     own = (runs.first <= levels) & (levels < runs.last)  # (m quantiles, m runs, B, D)
     slot, first = (jnp.sum(jnp.where(own, a, 0), axis=1, dtype=jnp.int32) for a in (runs.slot, runs.first))
@@ -291,17 +298,21 @@ def _on_line(width: jax.Array, words: Words) -> jax.Array:
 
 def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
     """Polya's urn: a cell anew, or that of an earlier quantile of the run. So all multisets are equally likely."""
-    m, cells = width.shape[0], width.astype(jnp.uint32)
+    m = width.shape[0]
     before = jnp.arange(m, dtype=jnp.int32)[:, None, None] - first
+    cells = jnp.ceil(width).astype(jnp.uint32)  # one for a part of a multiple
     balls = cells + before.astype(jnp.uint32)
     ball = upper_product(words, Words(jnp.zeros_like(balls), balls)).low
-    again = jnp.where(ball >= cells, first + (ball - cells).astype(jnp.int32), -1)  # which quantile's
+    # Of a part, its weight is less than that of an earlier quantile.
+    along = uniform_from_words(words, width.dtype).value * (width + before.astype(width.dtype)) - width
+    earlier = jnp.where(width < 1, jnp.floor(along).astype(jnp.int32), ball.astype(jnp.int32) - cells.astype(jnp.int32))
+    again = jnp.where(earlier >= 0, first + jnp.minimum(earlier, before - 1), -1)  # which quantile's
 
     def copy(k: Any, place: jax.Array) -> jax.Array:
-        earlier = jnp.take_along_axis(place, jnp.maximum(again[k], 0)[None], axis=0)[0]
-        return place.at[k].set(jnp.where(again[k] < 0, place[k], earlier))
+        copied = jnp.take_along_axis(place, jnp.maximum(again[k], 0)[None], axis=0)[0]
+        return place.at[k].set(jnp.where(again[k] < 0, place[k], copied))
 
-    return jax.lax.fori_loop(1, m, copy, ball.astype(width.dtype))
+    return jax.lax.fori_loop(1, m, copy, jnp.where(width < 1, 0.0, ball.astype(width.dtype)))
 
 
 @jax.jit
@@ -310,7 +321,7 @@ def _log_normalizer(joint: JointQuantiles) -> jax.Array:
         chains = _chains(rows)
         return jax.nn.logsumexp(_log_weights(rows, chains, forward(chains)[1]), axis=-1)
 
-    return jnp.where(jnp.isnan(joint.rate + pairwise_sum(joint.width)[..., 0]), jnp.nan, _by_rows(joint, compute))
+    return jnp.where(_is_bad(joint), jnp.nan, _by_rows(joint, compute))
 
 
 @jax.jit
@@ -324,38 +335,78 @@ def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
         total = jax.nn.logsumexp(weights, axis=-1)
         return jnp.moveaxis(run_masses(chains, before, total), -1, 0), jnp.exp(weights[:, -1] - total)
 
-    bad = jnp.isnan(joint.rate + pairwise_sum(joint.width)[..., 0])
+    bad = _is_bad(joint)
     mass, flat = _by_rows(joint, compute)
     mass = mass[..., : joint.width.shape[-1]]
     return jnp.where(bad[..., None, None], jnp.nan, mass), jnp.where(bad, jnp.nan, flat)
 
 
 @jax.jit
-def _log_prob(joint: JointQuantiles, y: jax.Array) -> jax.Array:
+def _log_density(joint: JointQuantiles, y: jax.Array) -> jax.Array:
     batch = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1])
-    point = y if joint.resolution is None else to_multiples(y, joint.resolution)
     spread = _as_rows(joint)
     # The slot of a value: the last one that has width and begins up to it.
-    begun = (joint.left[..., None, :] <= point[..., None]) & (joint.width[..., None, :] > 0)
+    begun = (joint.left[..., None, :] <= y[..., None]) & (joint.width[..., None, :] > 0)
     slot = jnp.max(jnp.where(begun, jnp.arange(joint.width.shape[-1], dtype=jnp.int32), -1), axis=-1)
-    lowest, total = joint.left[..., :1], pairwise_sum(joint.width)
-    inside = (point >= lowest) & (point <= lowest + total - joint.unit)
-    if joint.resolution is not None:
-        value = from_multiples(point, joint.resolution)
-        inside &= jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value)
-    ascends = jnp.all(inside, axis=-1) & jnp.all(point[..., 1:] >= point[..., :-1], axis=-1)
+    inside = _ascends(joint, y)
     number, there = _numbers(spread)
     steps, whole = _steps(joint, number)
-    # Distances of ranks, in slots and times 2 * whole; h / 2 slots lie between the first record's rank and slot 0.
-    h, slot = np.int32(joint.per_rank), jnp.where(inside, slot, 0)
-    half, scaled = h * np.int32(whole), slot * np.int32(2 * whole)
+    # Distances of ranks, in slots and times 2 * whole; half a slot lies between the first record's rank and slot 0.
+    half, scaled = np.int32(whole), jnp.where(inside[..., None], slot, 0) * np.int32(2 * whole)
     ends = jnp.broadcast_to(half, (*slot.shape[:-1], 1)), 2 * half * spread.count - half
     places = concatenate(ends[0], scaled, ends[1])
     distance = (places[..., 1:] - places[..., :-1])[..., None, :] - jnp.moveaxis(steps, 0, -1)
-    cost = jnp.sum(jnp.abs(distance).astype(joint.dtype), axis=-1) / (2 * whole * joint.per_rank)
+    cost = jnp.sum(jnp.abs(distance).astype(joint.dtype), axis=-1) / (2 * whole)
     terms = jnp.where(there, -spread.rate * cost, -jnp.inf)
     if joint.terms > 1:
         terms = concatenate(terms, _log_flat(spread))
-    found = jax.nn.logsumexp(terms, axis=-1) - joint.log_normalizer()
-    found = jnp.where(ascends, found, -jnp.inf)
+    found = jnp.where(inside, jax.nn.logsumexp(terms, axis=-1) - joint.log_normalizer(), -jnp.inf)
     return jnp.broadcast_to(jnp.where(jnp.any(jnp.isnan(y), axis=-1) | jnp.isnan(joint.rate), jnp.nan, found), batch)
+
+
+@jax.jit
+def _log_probability(joint: JointQuantiles, y: jax.Array) -> jax.Array:
+    """The weight of all places in the multiples of a tuple, by chains that go there."""
+    assert joint.resolution is not None
+    batch = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1])
+    y = jnp.broadcast_to(y, (*batch, y.shape[-1]))
+    point = to_multiples(y, joint.resolution)
+    value = from_multiples(point, joint.resolution)
+    near = jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value)
+    inside = _ascends(joint, point) & jnp.all(near, axis=-1)
+
+    def compute(rows: JointQuantiles, point: jax.Array) -> jax.Array:
+        number = jnp.pad(point, ((0, rows.width.shape[0] - point.shape[0]), (0, 0)), "edge")
+        chains = _chains(rows)
+        weights = total(chains, forward(chains, _volumes_at(rows, number))[1])
+        if joint.terms > 1:  # the flat term has all multisets alike
+            weights = jnp.concatenate([weights, _log_flat(rows)], axis=-1)
+        return jax.nn.logsumexp(weights, axis=-1)
+
+    weight = _by_rows(replace(joint, rate=jnp.broadcast_to(joint.rate, batch)), compute, point)
+    found = jnp.where(inside, weight - joint.log_normalizer(), -jnp.inf)
+    return jnp.where(jnp.any(jnp.isnan(y), axis=-1) | _is_bad(joint), jnp.nan, found)
+
+
+def _volumes_at(joint: JointQuantiles, number: jax.Array) -> jax.Array:
+    """The logarithms of the volumes of runs in each slot at the multiples ``(B, m)`` alone: ``(m, m, J, B, 1)``, last and first."""
+    m = number.shape[-1]
+    y, left, width = jnp.moveaxis(number, -1, 0)[:, None], joint.left.T, joint.width.T
+    part = jnp.where((left <= y) & (y < left + jnp.ceil(width)), jnp.minimum(width, 1.0), 0.0)  # (m, J, B)
+    level = np.arange(m, dtype=np.int32)
+    earlier = (level[:, None, None, None] < level[:, None, None]) & (y[:, None] == y)
+    equal = jnp.sum(earlier, axis=0, dtype=jnp.int32)
+    found = []
+    for first in range(m):
+        before = jnp.minimum(equal, np.maximum(level - first, 0)[:, None, None]).astype(part.dtype)  # in the run
+        each = log((part + before) / (before + 1))
+        found.append(jnp.cumsum(jnp.where(level[:, None, None] < first, 0.0, each), axis=0))
+    runs = jnp.moveaxis(jnp.stack(found), 0, 1)  # of quantiles first, ..., last
+    return jnp.where((level <= level[:, None])[..., None, None], runs, NOTHING)[..., None]
+
+
+def _ascends(joint: JointQuantiles, point: jax.Array) -> jax.Array:
+    """Whether tuples ascend between the bounds."""
+    lowest = joint.left[..., :1]
+    inside = (point >= lowest) & (point <= lowest + whole_width(joint.left, joint.width) - joint.unit)
+    return jnp.all(inside, axis=-1) & jnp.all(point[..., 1:] >= point[..., :-1], axis=-1)

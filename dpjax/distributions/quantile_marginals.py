@@ -127,10 +127,12 @@ class QuantileMarginals(Distribution):
         """The slots; and the whole range as one, with the flat term's run of all quantiles."""
         everything = np.array([run == (0, self.size) for run in runs(self.size)])
         flat = jnp.where(everything, self.flat[..., None], 0.0)[..., None]
-        whole = jnp.sum(self.width, axis=-1, keepdims=True)
+        whole = whole_width(self.left, self.width)
         unit = 0 if self.resolution is None else 1
+        # All quantiles in a part of a multiple have its value, as in the whole of it.
+        width = jnp.where(self.width > 0, jnp.maximum(self.width, unit), 0.0)
         return [
-            _Part(self.left, self.width, self.mass, self.size, unit),
+            _Part(self.left, width, self.mass, self.size, unit),
             _Part(self.left[..., :1], whole, flat, self.size, unit),
         ]
 
@@ -160,7 +162,7 @@ class QuantileMarginals(Distribution):
         shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
         target, lowest = jnp.broadcast_to(p, shape), self.left[..., :1]
         low = jnp.broadcast_to(lowest, shape)
-        high = jnp.broadcast_to(lowest + jnp.sum(self.width, axis=-1, keepdims=True), shape)
+        high = jnp.broadcast_to(lowest + whole_width(self.left, self.width), shape)
         if self.resolution is None:
             found = bisect(lambda y: self._cdf(y) < target, low, high, _STEPS[jnp.finfo(self.dtype).bits])[1]
         else:  # between whole numbers: below all of them the cdf is 0
@@ -285,6 +287,11 @@ def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Arra
     ends = [(a, c) for c in range(1, most + 1) for a in range(1, c + 1)]
     at_least = np.array([[c == n and b >= a for b, n in zip(number, of, strict=True)] for a, c in ends], float)
     return jnp.einsum("...b,ab->...a", exactly, jnp.asarray(at_least, near.dtype))
+
+
+def whole_width(left: jax.Array, width: jax.Array) -> jax.Array:
+    """The range of all slots, ``(..., 1)``; a sum of parts of multiples would be rounded."""
+    return jnp.max(left + width, axis=-1, keepdims=True) - left[..., :1]
 
 
 def runs(m: int) -> list[tuple[int, int]]:

@@ -5,7 +5,8 @@ The records cut the line into slots of equal rank, numbered 0, 1, ...; the weigh
     start(j_1) * product over k of exp(-rate |j_k - j_{k-1} - step_k|) * end(j_m) * the volume of such tuples,
 
 where c quantiles in one slot of width w have the volume w (w + u) ... (w + (c-1) u) / c!: w^c / c! on the line (u = 0), and on a
-grid of w points (u = 1) the number of multisets. Forward filtering adds up over the slots, one quantile at a time:
+grid of w points (u = 1) the number of multisets; w may be a part of a point. Forward filtering adds up over the slots, one quantile
+at a time:
 
     before[k](j) = weight of y_1, ..., y_k in slots below j, with the cost of the step to a y_{k+1} in slot j
     after[k](j)  = weight of y_1, ..., y_k with y_k in slot j and no later one there
@@ -93,20 +94,25 @@ def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
     return most + jnp.log(reduce(jnp.add, [jnp.exp(term - most) for term in terms]))
 
 
-def forward(chains: Chains) -> tuple[jax.Array, jax.Array]:
-    """Return the logarithms of ``before[0], ..., before[m-1]`` and of ``after[1], ..., after[m]``, each ``(m, J, B, T)``."""
+def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    """Return the logarithms of ``before[0], ..., before[m-1]`` and of ``after[1], ..., after[m]``, each ``(m, J, B, T)``.
+
+    ``volumes`` are the logarithms of the volumes of the runs of all quantiles from the first to the last, ``(m, m, J, B, 1)`` by
+    last and first, instead of those that their sizes have.
+    """
     slots, *lanes = chains.start.shape
     m, rate, dtype = chains.step.shape[0] + 1, chains.rate, chains.start.dtype
     nothing, number = jnp.full(lanes, NOTHING, dtype), jnp.arange(slots, dtype=jnp.int32)[:, None, None]
     lane = jnp.arange(prod(lanes), dtype=jnp.int32).reshape(lanes)
     start = jnp.full((m, slots, *lanes), NOTHING, dtype).at[0].set(chains.start)
 
-    volumes = jnp.flip(chains.volumes(), axis=0)
-    volumes = jnp.concatenate([volumes, jnp.full_like(volumes, NOTHING)])
+    sizes = jnp.flip(chains.volumes(), axis=0)
+    sizes = jnp.concatenate([sizes, jnp.full_like(sizes, NOTHING)])
 
     def place(before: jax.Array, count: jax.Array) -> jax.Array:
         """after[count]."""
-        runs, stays = jax.lax.dynamic_slice_in_dim(volumes, m - count, m), chains.stays(count)
+        runs = jax.lax.dynamic_slice_in_dim(sizes, m - count, m) if volumes is None else volumes[count - 1]
+        stays = chains.stays(count)
         return jnp.maximum(log_sum([before[k] + (runs[k] + stays[k]) for k in range(m)]), NOTHING)
 
     def advance(before: jax.Array, given: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

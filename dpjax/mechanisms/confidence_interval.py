@@ -2,7 +2,8 @@
 
 The records are independent draws from one population, rounded to a public grid of K multiples; xi is a q-quantile of the rounded
 population, P(X < xi) <= q <= P(X <= xi). The ends y_1 <= y_2 are joint quantiles at the levels q_1 = q - a and q_2 = q + a. As in
-``joint_quantiles``, r(y) is a rank and rate = epsilon / 2; with h_j = 1 + q_j (n - 1), D_j = r(y_j) - h_j and t = n - 1 - N,
+``joint_quantiles``, r(y) is a rank and rate = epsilon / 2, but they aim at exact ranks, h_j = 1 + q_j (n - 1). With
+D_j = r(y_j) - h_j and t = n - 1 - N,
 
     cost_N(y) = |D_1 + q_1 t| + |D_2 - D_1 + (q_2 - q_1) t| + |t - D_2 - q_2 t|,
 
@@ -17,18 +18,17 @@ of both is computed, and the coverage is 1 minus it.
 pairs have y_1 > xi. The square is not a slack of the proof: where half of the multiples lie in one gap, s ranks above h_1, and half
 in another one, s ranks above h_2, K^2 / 4 pairs have the cost 2 s (t = 0).
 
-**T, from below.** Let no multiple near the quantile have more than ``ties`` records. Then the ranks of two multiples that follow
-each other differ by at most ``ties``, and every window of L = k ``ties`` ranks has k multiples. Take windows around h_1, shifted by
-multiples of L, up to (h_1 + h_2) / 2 and as far below h_1, and such windows around h_2: a pair of one and the other ascends. The
-length of a sum of paths is at most the sum of their lengths: cost_N <= |t| + 2 (max(0, D_1, D_2) - min(0, D_1, D_2)). Let V be k^2
-times the sum of exp(-2 rate (max - min)) over all pairs of windows, each at its worst. Then
+**T, from below.** Let no multiple near the quantile have more than ``ties`` records, and P be the power of two from ``ties`` on.
+Then each of these records has at least the part 1 / P of its multiple, and every window of L ranks has L records. Take windows
+around h_1, shifted by multiples of L, up to (h_1 + h_2) / 2 and as far below h_1, and such windows around h_2: a pair of one and
+the other ascends. The length of a sum of paths is at most the sum of their lengths: cost_N <= |t| + 2 (max(0, D_1, D_2) -
+min(0, D_1, D_2)). Let V be (L / P)^2 times the sum of exp(-2 rate (max - min)) over all pairs of windows, each at its worst. Then
 
     T(s) = K (K - 1) / 2 * (sum over t of exp(-rate max(|t|, 2 s - (1 - 2 q_1) t)) + flat) / (V * sum over t of exp(-rate |t|)).
 
 The t are a residue class of integers that depends on n. T is the worst over all classes.
 
-Without a bound on ties there is no bound on the coverage: an atom of many records has its rank in their middle, far from h_1, and
-the multiple above it may be nearer.
+No multiple has more than n records, so ``ties`` = n always holds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
-from dpjax.mechanisms.joint_quantiles import joint_quantiles
+from dpjax.mechanisms.joint_quantiles import with_aims
 from dpjax.mechanisms.relations import relation_first, relation_of
 from dpjax.statistics.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
@@ -105,8 +105,8 @@ def confidence_interval(
     upper: float,
     resolution: Resolution,
     neighbors: Neighbors,
-    ties: int,
     coverage: float = 0.95,
+    ties: int | None = None,
     n: int | None = None,
     terms: int = 32,
     count: ArrayLike | None = None,
@@ -115,18 +115,18 @@ def confidence_interval(
     """Return the distribution of a private confidence interval for the population's q-quantile.
 
     **What is promised.** If the ``n`` records of a row are independent draws from one population, the interval holds its q-quantile
-    with probability at least the attribute ``coverage``, over records and draws together, less the probability that more than
-    ``ties`` records share one multiple of the resolution near the quantile. This is for every population and every n, large or
-    small, by a computation and no simulation. The quantile is that of the population rounded to multiples and clamped to the
+    with probability at least the attribute ``coverage``, over records and draws together; with ``ties``, less the probability that
+    more records share one multiple of the resolution near the quantile. This is for every population and every n, large or small,
+    by a computation and no simulation. The quantile is that of the population rounded to multiples and clamped to the
     bounds; half a resolution more on either side holds the quantile itself. Privacy depends on none of it.
 
     **What it costs.** The bound holds for the worst population of that kind, so most are covered more often. Median widths of 95 %
     intervals for the median of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)), as multiples of the width of the interval by two
-    order statistics, which is not private; lower=0, upper=10^6, resolution=100, ties=10:
+    order statistics, which is not private; lower=0, upper=10^6, resolution=100, and with ties=10:
 
-        epsilon     0.5  1    2
-        swap        3.7  2.5  1.9
-        add/remove  2.9  2.1  1.7
+        epsilon     0.5  1    2    with ties=10: 0.5  1    2
+        swap        4.6  2.9  2.0                3.6  2.4  1.7
+        add/remove  3.4  2.2  1.6                2.7  1.9  1.5
 
     Args:
         x: float ``(..., n)``, as ``count`` and ``mask`` as in :mod:`dpjax.statistics`.
@@ -134,14 +134,12 @@ def confidence_interval(
         epsilon: a positive number, one for all rows.
         lower: public and static, of a record.
         upper: public and static.
-        resolution: public and static, what the records are rounded to. A finer one costs little width, and lowers the ties.
+        resolution: public and static, what the records are rounded to. A finer one costs little width.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        ties: public, at least 1: how many records share one multiple at most, between the levels 2 q_1 - q and 2 q_2 - q, for the
-            two ``levels`` of the result. The expected number is n times the resolution times the density: 1.4 in the table, where
-            the largest is 8 or less in 99 % of samples. With ties=1 both ends there would be 10 to 24 records nearer. Where one
-            value has many of all records, add to each record its own random multiple of a finer resolution, uniform within half of
-            the old one, and round both ends to the old one.
         coverage: what the bound must reach at least.
+        ties: public, at least 1: how many records share one multiple at most, between the levels 2 q_1 - q and 2 q_2 - q, for the
+            two ``levels`` of the result; by default n, which always holds. The expected number is n times the resolution times the
+            density: 1.4 in the table, where the largest is 8 or less in 99 % of samples.
         n: public, how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove, and
             where ``count`` or ``mask`` is given. More records are covered as well, see :func:`interval_coverage`. Of more than
             10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
@@ -169,7 +167,7 @@ def confidence_interval(
 
     >>> import jax, jax.numpy as jnp
     >>> x = 50 + 10 * jax.random.normal(jax.random.key(0), (1000,))
-    >>> public = {"lower": 0, "upper": 100, "resolution": "0.01", "neighbors": "swap", "ties": 4}
+    >>> public = {"lower": 0, "upper": 100, "resolution": "0.01", "neighbors": "swap"}
     >>> interval = confidence_interval(x, 0.5, 1.0, **public)
     >>> interval.sample(jax.random.key(1), (3,)).shape, interval.coverage >= 0.95
     ((3, 2), True)
@@ -180,11 +178,11 @@ def confidence_interval(
             raise ValueError("n is needed under add_remove, and with count or mask: a public number of records to plan for.")
         n = columns
     n = checks.static_integer("n", n, 1, columns)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
     levels, found = planned_levels(plan, level_of(q), n, columns, checks.concrete_fraction("coverage", coverage))
     asked = quantiles(x, levels, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution, count=count, mask=mask)
     reach = plan.reach if plan.terms > 1 else None
-    return ConfidenceInterval(joint_quantiles(asked, float(epsilon), reach=reach, terms=max(plan.terms, 2)), coverage=found)
+    return ConfidenceInterval(with_aims(asked, epsilon, None, reach, max(plan.terms, 2), "ranks"), coverage=found)
 
 
 def interval_levels(
@@ -196,8 +194,8 @@ def interval_levels(
     upper: float,
     resolution: Resolution,
     neighbors: Neighbors,
-    ties: int,
     coverage: float = 0.95,
+    ties: int | None = None,
     terms: int = 32,
 ) -> tuple[Fraction, Fraction]:
     """Return the levels of the two ends of :func:`confidence_interval`, to plan with: no data are needed.
@@ -210,8 +208,8 @@ def interval_levels(
         upper: of a record.
         resolution: of the grid.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        ties: how many records share one multiple at most.
         coverage: what is to be reached.
+        ties: how many records share one multiple at most, by default ``n``.
         terms: of :func:`dpjax.joint_quantiles`.
 
     Returns:
@@ -226,12 +224,12 @@ def interval_levels(
     References:
         The proof at the head of this file.
 
-    >>> public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap", "ties": 10}
+    >>> public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> [[round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)] for epsilon in (0.5, 2)]
-    [[0.39, 0.61], [0.44, 0.56]]
+    [[0.35, 0.65], [0.44, 0.56]]
     """
     n = checks.static_integer("n", n, 1)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
     return planned_levels(plan, level_of(q), n, n, checks.concrete_fraction("coverage", coverage))[0]
 
 
@@ -245,7 +243,7 @@ def interval_coverage(
     upper: float,
     resolution: Resolution,
     neighbors: Neighbors,
-    ties: int,
+    ties: int | None = None,
     terms: int = 32,
 ) -> float:
     """Return the lower bound on the coverage of an interval between two levels, for any number of records.
@@ -262,7 +260,7 @@ def interval_coverage(
         upper: of a record.
         resolution: of the grid.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        ties: how many records share one multiple at most.
+        ties: how many records share one multiple at most, by default ``n``.
         terms: of :func:`dpjax.joint_quantiles`.
 
     Returns:
@@ -277,17 +275,17 @@ def interval_coverage(
     References:
         The proof at the head of this file.
 
-    >>> public = {"lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap", "ties": 10}
+    >>> public = {"lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> levels = interval_levels(0.5, 1.0, n=1000, **public)
     >>> [round(interval_coverage(levels, 0.5, 1.0, n=n, **public), 2) for n in (900, 1000, 1100)]
-    [0.88, 0.95, 0.98]
+    [0.86, 0.95, 0.98]
     """
     low, high = (level_of(level) for level in levels)
     middle = level_of(q)
     if not low < middle < high:
         raise ValueError(f"levels must be one below q and one above it, got {low} and {high} for q = {middle}.")
     n = checks.static_integer("n", n, 1)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
     return max(0.0, 1 - _miss(plan, middle, low, high, n))
 
 
@@ -316,9 +314,15 @@ def plan_of(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: 
     if neighbors == "swap":
         return Plan(cost / 4, multiples, ties, 0, 1)
     rate = cost / 2
-    # The numerator of T has K^2 flat terms; its denominator has V, and no number may be nearer than a half of (2 R + 1) / terms.
-    reach = ceil(((2 * log(multiples) + _FLAT) / rate + 2 * ties) * terms / (terms - 1))
+    # The numerator of T has K^2 flat terms; its denominator has V, at least P^-2 exp(-2 rate), and no number may be nearer than a half
+    # of (2 R + 1) / terms.
+    reach = ceil(((2 * log(multiples * _power_from(ties)) + _FLAT) / rate + 2) * terms / (terms - 1))
     return Plan(rate, multiples, ties, reach, terms)
+
+
+def _power_from(ties: int) -> int:
+    """P, the power of two from ``ties`` on."""
+    return 1 << (ties - 1).bit_length()
 
 
 @cache
@@ -396,17 +400,16 @@ def _log_share(plan: Plan, error: np.ndarray, low: float) -> np.ndarray:
 
 def _log_volume(plan: Plan, low: float, high: float, n: int) -> float:
     """The logarithm of V; minus infinity where there is no room for windows."""
-    ties, decay = plan.ties, 2 * plan.rate
-    reach = min((high - low) * (n - 1) / 2, 20 / decay + ties)  # those further away have hardly any weight
-    each = max(1, ceil(reach / (_WINDOWS * ties)))
-    length = each * ties
+    decay, part = 2 * plan.rate, 1 / _power_from(plan.ties)
+    reach = min((high - low) * (n - 1) / 2, 20 / decay + 1)  # those further away have hardly any weight
+    length = max(1, ceil(reach / _WINDOWS))
     centers = length * np.arange(-_WINDOWS, _WINDOWS + 1)
     centers = centers[np.abs(centers) + length / 2 <= reach]
     lower = centers[low * (n - 1) + centers >= length / 2][:, None]
     upper = centers[(1 - high) * (n - 1) - centers >= length / 2]
     most = np.maximum(np.maximum(lower, upper) + length / 2, 0)
     least = np.minimum(np.minimum(lower, upper) - length / 2, 0)
-    return float(2 * log(each) + np.logaddexp.reduce(-decay * (most - least), axis=None))
+    return float(2 * log(length * part) + np.logaddexp.reduce(-decay * (most - least), axis=None))
 
 
 @relation_first

@@ -1,7 +1,7 @@
 """Several quantiles in one draw: the exponential mechanism on the ranks of all of them together.
 
 With the levels q_1 < ... < q_m, p_k = q_k - q_{k-1} (q_0 = 0, q_{m+1} = 1), r(y) a rank that is interpolated (constant between
-records, i + 1/2 between x_i and x_{i+1}; on a grid the middle rank of the records that are equal), r(y_0) = 1, r(y_{m+1}) = n and
+records, i + 1/2 between x_i and x_{i+1}; on a grid i at x_i), r(y_0) = 1, r(y_{m+1}) = n and
 d_k = r(y_k) - r(y_{k-1}), the distance of a tuple y_1 <= ... <= y_m from the quantiles of n + 1 + t records is
 
     cost_N(y) = sum over k of |d_k - p_k N|,   N = n - 1 + t.
@@ -22,13 +22,18 @@ multiples of a spacing, for N is a nuisance: n is private, and no better known t
 
 **Swap.** n is public, and the sum of |d_k - p_k (n - 1)| changes by at most 2: JointExp, with one term.
 
-A public n, or a guess of it, makes A the single number n - 1. It never leaves the sum, which needs no flat term then. The proof
-holds whatever public numbers stand for the p_k N. Ranks between records are i + 1/2, and 1 + q_k N can have two of them at almost
-the same distance, so it is rounded to that of the slot which holds the quantile, floor(1 + q_k N) + 1/2: up to 5 % less error.
+A public n, or a guess of it, makes A the single number n - 1. It never leaves the sum, which needs no flat term then.
 
-**Ties.** On a grid all records of a value have the middle rank of them. A quantile among the first or last quarter of many equal
-records is therefore nearer to the gap beside them, and drawn there, whatever epsilon is. ``recursive_quantiles`` counts ties in
-full.
+**Aims.** The proof holds whatever public numbers stand for the p_k N. Ranks between records are i + 1/2, and 1 + q_k N can have two
+of them at almost the same distance: where n is public, it is rounded to that of the slot which holds the quantile, floor(1 + q_k N)
++ 1/2, for up to 5 % less error. On a grid it is rounded to that of the record ceil(q_k (N + 1)), which is the quantile there.
+
+**Ties.** On a grid, a multiple with c records is cut into c parts by c - 1 public points, and the rank in the i-th part is that of
+its i-th record. One record more is one point more: ranks grow by 0 below it and by 1 above it, so s(y) grows from 0 to 1 as before,
+and from no record to one it is 1/2 at the multiple. The points halve the parts from left to right, again and again; so with L the
+power of two up to c, the first 2 (c - L) parts are 1 / (2 L) of the multiple and the others 1 / L. Tuples of places are weighted by
+a public measure, Polya's urn, in which all multisets of multiples are equally likely: c quantiles in a part w have the volume
+w (w + 1) ... (w + c - 1) / c!, which adds up over parts that are joined. What is drawn is the multiple of a place.
 
 A single quantile has |r(y) - h| / max(q, 1 - q) as its least cost under add/remove, and needs no sum.
 """
@@ -50,10 +55,10 @@ from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.relations import relation_of
 from dpjax.numerics.batching import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
-from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
+from dpjax.sensitivity.sorted_records import Aims, SortedRecords, level_parts
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
-TIES = 16  # how much more than its share of the records a multiple may have for the flat term not to outweigh the others
+SLACK = 3.0  # on a grid, where the flat term adds about exp(-3) multiples to the error at most
 
 
 def joint_quantiles(
@@ -62,11 +67,9 @@ def joint_quantiles(
     """Return the joint distribution of all quantiles that are asked, under one epsilon.
 
     At epsilon = 1 the deciles of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)) are off by 391 in the mean (356 with ``n``),
-    where JointExp is off by 629 and :func:`dpjax.recursive_quantiles` by 802. Draws cost O(terms m^2 n) a row, and their error
-    bars, ``marginals()``, three times that.
-
-    Where half of the records or so are equal, such as 40 hours a week, :func:`dpjax.recursive_quantiles` is the better choice: see
-    "Ties" at the head of this file.
+    where JointExp is off by 629 and :func:`dpjax.recursive_quantiles` by 802; those of the hours worked of 1000 people, half of
+    them 40, with a resolution of 1 by .34 (recursive 1.55). Draws cost O(terms m^2 n) a row, and their error bars, ``marginals()``,
+    three times that.
 
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
@@ -77,8 +80,7 @@ def joint_quantiles(
             the columns of ``x`` count as these.
         reach: static, R: how far from the number of records the terms go. By default 16.6 m / (epsilon / 2), and then the flat term
             has next to no probability if the range of the data is up to 2^24 times the distance of records near the quantiles.
-            Many equal records put the best tuple's cost, and so R, up: with a resolution, by 16 m of n_max over the number of
-            multiples, at most n_max.
+            With a resolution it is 3 + (m + 1) log K + m log(n_max + 1) instead of 16.6 m, for K multiples and whatever the ties.
         terms: static, at least 2: how many terms. More than 32 lower the error by a few percent at most.
 
     Returns:
@@ -107,6 +109,13 @@ def joint_quantiles(
     >>> [round(float(error)) for error in distribution.marginals().mean_abs_error(asked.value)]
     [2, 2, 2]
     """
+    return with_aims(asked, epsilon, n, reach, terms, None)
+
+
+def with_aims(
+    asked: SortedRecords, epsilon: ArrayLike, n: ArrayLike | None, reach: int | None, terms: int, aims: Aims | None
+) -> JointQuantiles:
+    """:func:`joint_quantiles` with other aims than those at the head of this file."""
     checks.instance("joint_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     terms = checks.static_integer("terms", terms, 2)
     rate = checks.positive("epsilon", epsilon, asked.dtype) / 2
@@ -119,15 +128,24 @@ def joint_quantiles(
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32
     if reach is not None:
         reach = checks.static_integer("reach", reach, 0, most)
-    return _distribution(asked, rate, n, reach, most, terms)
+    aims = aims or aims_of(asked.neighbors, len(asked.levels), n is not None, asked.resolution is not None)
+    return _distribution(asked, rate, n, reach, most, terms, aims)
 
 
-@partial(jax.jit, static_argnames=("reach", "most", "terms"))
+def aims_of(neighbors: str, m: int, size_is_public: bool, on_grid: bool) -> Aims:
+    """The ranks that quantiles aim at, which are public for every N."""
+    if on_grid:
+        # Those of one quantile of a private number of records follow the data: rounded, they would have a sensitivity of 1.
+        return "ranks" if m == 1 and neighbors == "add_remove" and not size_is_public else "records"
+    return "slots" if size_is_public else "ranks"
+
+
+@partial(jax.jit, static_argnames=("reach", "most", "terms", "aims"))
 def _distribution(
-    asked: SortedRecords, rate: jax.Array, n: jax.Array | None, reach: int | None, most: int, terms: int
+    asked: SortedRecords, rate: jax.Array, n: jax.Array | None, reach: int | None, most: int, terms: int, aims: Aims
 ) -> JointQuantiles:
     m, q = len(asked.levels), asked.levels[0]
-    far = jnp.minimum(jnp.ceil(m * _RANGE / rate) + _ties(asked), most) if reach is None else jnp.asarray(reach)
+    far = jnp.minimum(jnp.ceil(_log_range(asked) / rate), most) if reach is None else jnp.asarray(reach)
     if asked.neighbors == "swap":  # the sum over t has one term, and a sensitivity of 2
         rate, terms = rate / 2, 1
     elif n is not None:
@@ -138,17 +156,17 @@ def _distribution(
     # No row has more records than columns, and costs of ranks far beyond them would be rounded by what tells tuples apart.
     number = (asked.count if n is None else jnp.minimum(n, asked.values.shape[-1])) - 1
     rate = jnp.minimum(rate, 400.0 * level_parts(asked.levels)[1])  # a larger one decides nothing else: costs are parts of a rank
-    static: Any = {"levels": asked.levels, "terms": terms, "whole_slots": n is not None, "resolution": asked.resolution}
+    static: Any = {"levels": asked.levels, "terms": terms, "aims": aims, "resolution": asked.resolution}
     return JointQuantiles(left, width, asked.count, rate, far.astype(jnp.int32), number, **static)
 
 
-def _ties(asked: SortedRecords) -> jax.Array | float:
-    """A public bound on what many equal records add to the cost of the best tuple, if they have no more than TIES shares each."""
-    columns = asked.values.shape[-1]
+def _log_range(asked: SortedRecords) -> jax.Array | float:
+    """How much larger the volume of the flat term may be than that of the best tuples, as a logarithm."""
     if asked.resolution is None:
-        return 0.0
+        return len(asked.levels) * _RANGE
     numbers = (asked.upper - asked.lower) / float(asked.resolution) + 1
-    return jnp.ceil(jnp.minimum(TIES * len(asked.levels) / numbers, 1) * columns)
+    m = len(asked.levels)
+    return (m + 1) * jnp.log(numbers) + m * log(asked.values.shape[-1] + 1) + SLACK
 
 
 def _public_size(n: ArrayLike) -> jax.Array:
@@ -172,7 +190,7 @@ def _line(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
 def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
     """The slots of a grid, by numbers of multiples: those between records, and in turn the multiples of records.
 
-    Records that are equal have one multiple, at the slot in their middle: 2 i after i records, 2 i - 1 at the i-th one.
+    Slot 2 i has the multiples after i records, slot 2 i - 1 the part of its multiple that the i-th record has.
     """
     resolution = asked.resolution
     assert resolution is not None
@@ -183,19 +201,20 @@ def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
     new = edges[..., 1:] > edges[..., :-1]  # n_max + 1
     first = jax.lax.cummax(jnp.where(new[..., :-1], i, 0), axis=x.ndim - 1)
     last = jax.lax.cummin(jnp.where(new[..., 1:] | (i == n), i, np.int32(2**30)), axis=x.ndim - 1, reverse=True)
-    middle = jnp.where(i <= n, first + last, 0)  # twice the middle of the records that equal the i-th
-    gap = edges[..., 1:] - edges[..., :-1] - 1
-    # After the i-th record: a gap, or the middle of records that are equal.
-    after = jnp.concatenate([jnp.zeros((*x.shape[:-1], 1), bool), middle == 2 * i + 1], axis=-1)
-    between = jnp.where(after, 1.0, jnp.maximum(gap, 0.0)).astype(x.dtype)
-    left = jnp.where(gap < 0, edges[..., :-1], edges[..., :-1] + 1)
-    at = (middle == 2 * i).astype(x.dtype)
+    part = jnp.where(i <= n, parts_of_a_multiple(i - first, last - first + 1, x.dtype), 0.0)
+    left, between = jnp.minimum(edges[..., :-1], high) + 1, jnp.maximum(edges[..., 1:] - edges[..., :-1] - 1, 0.0)
 
     def woven(a: jax.Array, b: jax.Array) -> jax.Array:
         pairs = jnp.stack([a[..., :-1], jnp.broadcast_to(b, a[..., :-1].shape)], axis=-1)
         return jnp.concatenate([pairs.reshape(*a.shape[:-1], 2 * b.shape[-1]), a[..., -1:]], axis=-1)
 
-    return woven(left, x), woven(between, at)
+    return woven(left, x), woven(between, part)
+
+
+def parts_of_a_multiple(number: jax.Array, of: jax.Array, dtype: Any) -> jax.Array:
+    """What the record with this number, counted from 0, has of a multiple with so many records: see "Ties" above."""
+    whole = 1 << (31 - jax.lax.clz(of))  # a power of two; the first parts are cut in halves
+    return jnp.where(number < 2 * (of - whole), 0.5, 1.0).astype(dtype) / whole.astype(dtype)
 
 
 def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:

@@ -41,8 +41,8 @@ def confidence_interval(
     upper: float,
     resolution: Resolution,
     neighbors: Neighbors,
-    ties: int,
     coverage: float = 0.95,
+    ties: int | None = None,
     n: int | None = None,
     terms: int = 32,
     counts: Any = None,
@@ -60,10 +60,10 @@ def confidence_interval(
         epsilon: from 2^-28 to 64 for both ends together, for each draw.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public; a finer one costs little width, and lowers the ties.
+        resolution: public; a finer one costs little width.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        ties: public, how many records share one multiple at most, near the quantile.
         coverage: what the bound must reach at least.
+        ties: public, how many records share one multiple at most, near the quantile; by default n, which always holds.
         n: public, how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove.
         terms: as for :func:`joint_quantiles`.
         counts: how many records each entry of ``x`` stands for.
@@ -83,7 +83,7 @@ def confidence_interval(
     References:
         As :func:`dpjax.confidence_interval`.
 
-    >>> public = {"lower": 0, "upper": 5000, "resolution": 1, "neighbors": "swap", "ties": 1}
+    >>> public = {"lower": 0, "upper": 5000, "resolution": 1, "neighbors": "swap"}
     >>> found = confidence_interval(range(2000), 0.5, epsilon=1.0, **public)
     >>> found.values.shape, found.coverage >= 0.95
     ((1, 2), True)
@@ -95,8 +95,8 @@ def confidence_interval(
             raise ValueError("n is needed under add_remove: a public number of records to plan for.")
         n = records.size
     n = checks.static_integer("n", n, 1, records.size)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, ties, terms)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
     levels, found = planned_levels(plan, level_of(q), n, records.size, checks.concrete_fraction("coverage", coverage))
-    law = law_of(levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms)
+    law = law_of(levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms, records.size, "ranks")
     drawn = draw_quantiles(law, records, grid, None, epsilon, draws)
     return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from math import comb
+from math import factorial, prod
 from typing import NamedTuple
 
 from dpjax.release.exact import Bits
@@ -45,7 +45,7 @@ def exact_runs(
 
     Args:
         law: what is public.
-        widths: of all slots.
+        widths: of all slots, in pieces.
         count: of the records.
         numbers: the terms N, ascending.
         uniforms: of the term, and then in turn of a slot and of the run in it.
@@ -127,8 +127,11 @@ class Row:
         self.slots = [j for j, width in enumerate(widths) if width > 0]
         self.places = [law.whole * j for j in self.slots]
         self.sides = _Side(law, bits, False), _Side(law, bits, True)
-        # Multisets of 1, ..., m numbers in each slot.
-        self.volumes = [[comb(widths[j] + c, c + 1) for j in self.slots] for c in range(law.quantiles)]
+        # Of 1, ..., m quantiles in each slot, times (cut m!)^c: integers.
+        self.volumes = [[self._volume(widths[j], c) for j in self.slots] for c in range(1, law.quantiles + 1)]
+
+    def _volume(self, width: int, c: int) -> int:
+        return prod(range(width, width + c * self.law.cut, self.law.cut)) * factorial(self.law.quantiles) ** c // factorial(c)
 
     def chain(self, number: int) -> _Chain:
         """That of the term N."""
@@ -150,7 +153,7 @@ class Row:
 
     def _flat(self, reach: int) -> tuple[int, int]:
         law, one, rank = self.law, 1 << self.bits, 2 * self.law.whole
-        volume = 2 * comb(law.size + law.quantiles - 1, law.quantiles) << self.bits
+        volume = 2 * self._volume(law.size * law.cut, law.quantiles) << self.bits
         (far_low, low), (far_high, high) = ((side.decay(rank * (reach + 1)), side.decay(rank)) for side in self.sides)
         return volume * far_low // (one - low), -(-volume * far_high // (one - high))
 

@@ -1,8 +1,8 @@
 """The release of several quantiles in one draw: the distribution of ``dpjax.joint_quantiles``, drawn exactly on the host.
 
 Its proof is at the head of ``dpjax/mechanisms/joint_quantiles.py``. On a grid, records only matter by the ranks of its numbers:
-slot 2 i has the numbers between record i and the next one, slot 2 i - 1 the number of record i. Of records that are equal, only the
-slot in their middle has the number. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of
+slot 2 i has the numbers between record i and the next one, slot 2 i - 1 the number of record i, or a part of it where records are
+equal. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of
 the last quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are
 equally likely: Polya's urn. Weights are float64 with proven bounds (``rank_chains.py``), which decide all but about one draw in
 10^9 for a thousand records; the others are drawn in integers (``exact_chains.py``), by the same words and as many more as it takes.
@@ -20,7 +20,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.mechanisms.joint_quantiles import TIES
+from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
 from dpjax.release.api import Release, cost_of, grid_of
 from dpjax.release.exact import More
 from dpjax.release.grid import Floats, Multiples, values_of
@@ -30,10 +30,8 @@ from dpjax.release.records import Records, reader
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon
 from dpjax.release.words import draw_lanes
-from dpjax.sensitivity.sorted_records import level_parts
+from dpjax.sensitivity.sorted_records import Aims, level_parts
 from dpjax.statistics.several_quantiles import levels_of
-
-_RANGE = Fraction(log(2.0**24))  # see dpjax.joint_quantiles
 
 
 def joint_quantiles(
@@ -87,8 +85,7 @@ def joint_quantiles(
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. What is not covered: see
         :func:`median`. The width of ``x`` is public: where it comes from a private number of records, give ``reach`` and no ``n``.
-        A draw that floats do not decide takes as long as a thousand others; it is one in 10^9, or each from a row
-        where the best tuple has a cost above about 600 / (epsilon / 2), since many records share few values.
+        A draw that floats do not decide takes as long as a thousand others; it is one in 10^9.
 
     References:
         Gillenwater, Joseph and Kulesza (2021), under swap. The cost under add/remove is in no paper.
@@ -107,7 +104,7 @@ def joint_quantiles(
     public = None if n is None else _public_sizes(n, records)
     exact, size = exact_epsilon(epsilon), values.size
     far = default_reach(levels, exact, size, records.size) if reach is None else checks.static_integer("reach", reach, 0)
-    law = law_of(levels, exact, neighbors, size, public is not None, far, terms)
+    law = law_of(levels, exact, neighbors, size, public is not None, far, terms, records.size)
     return draw_quantiles(law, records, values, public, epsilon, draws)
 
 
@@ -142,7 +139,7 @@ def reach_for(
 def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_max: int) -> int:
     """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
     m = len(levels)
-    return ceil(m * _RANGE / (epsilon / 2)) + min(n_max, ceil(Fraction(TIES * m * n_max, size)))
+    return ceil(Fraction((m + 1) * log(size) + m * log(n_max + 1) + SLACK) / (epsilon / 2))
 
 
 def law_of(
@@ -153,8 +150,10 @@ def law_of(
     size_is_public: bool,
     reach: int,
     terms: int,
+    n_max: int,
+    aims: Aims | None = None,
 ) -> Law:
-    """The public part of the distribution on a grid of so many numbers."""
+    """The public part of the distribution on a grid of so many numbers, for rows of up to ``n_max`` records."""
     terms = checks.static_integer("terms", terms, 2)
     whole, m, rate = level_parts(tuple(levels))[1], len(levels), epsilon / 2
     spacing = (2 * reach + terms) // terms
@@ -163,7 +162,8 @@ def law_of(
         rate /= 2
     elif m == 1 and not size_is_public:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
         rate /= 2 * max(levels[0], 1 - levels[0])
-    return Law(rate / (2 * whole), tuple(levels), whole, size_is_public, size, None if one_term else reach, spacing)
+    aims, cut = aims or aims_of(neighbors, m, size_is_public, True), 1 << max(n_max - 1, 0).bit_length()
+    return Law(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
 
 
 def draw_quantiles(
@@ -180,7 +180,7 @@ def draw_quantiles(
 
     @lru_cache(maxsize=1)
     def at_hand(start: int, stop: int) -> Sampler:
-        found = slots_of(*records.read(slice(start, stop)), law.size)
+        found = slots_of(*records.read(slice(start, stop)), law)
         sizes = found.records if public is None else public[start:stop]
         return Sampler(law, found, sizes - 1)
 

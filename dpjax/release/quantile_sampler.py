@@ -24,7 +24,7 @@ class Slots(NamedTuple):
 
     Attributes:
         left: the first number of each slot, int64 ``(R, 2 n + 1)``.
-        width: how many numbers it has.
+        width: how many numbers it has, in pieces of ``law.cut``: of whole numbers, or fewer.
         records: how many there are, ``(R,)``.
     """
 
@@ -33,21 +33,22 @@ class Slots(NamedTuple):
     records: np.ndarray
 
 
-def slots_of(cells: np.ndarray, present: np.ndarray, size: int) -> Slots:
-    """The slots of records ``(R, n)`` on a grid of so many numbers."""
+def slots_of(cells: np.ndarray, present: np.ndarray, law: Law) -> Slots:
+    """The slots of records ``(R, n)``; "Ties" at the head of ``dpjax/mechanisms/joint_quantiles.py`` says what each record has."""
     rows, n = cells.shape
-    x = np.sort(np.where(present, cells, size).astype(np.int64), axis=-1)
+    x = np.sort(np.where(present, cells, law.size).astype(np.int64), axis=-1)
     count, i = np.sum(present, axis=-1), np.arange(1, n + 1)
-    edges = np.pad(x, [(0, 0), (1, 1)], constant_values=[(0, 0), (-1, size)])
+    edges = np.pad(x, [(0, 0), (1, 1)], constant_values=[(0, 0), (-1, law.size)])
     gap = np.diff(edges, axis=-1) - 1
     left, width = np.zeros((2, rows, 2 * n + 1), np.int64)
-    left[:, ::2], width[:, ::2] = edges[:, :-1] + 1, np.maximum(gap, 0)
+    left[:, ::2], width[:, ::2] = edges[:, :-1] + 1, np.maximum(gap, 0) * law.cut
     new = gap >= 0
     first = np.maximum.accumulate(np.where(new[:, :-1], i, 0), axis=-1)
     last = np.minimum.accumulate(np.where(new[:, 1:] | (i == count[:, None]), i, n)[:, ::-1], axis=-1)[:, ::-1]
-    row, record = np.nonzero((first == i) & (i <= count[:, None]))
-    middle = (first + last - 1)[row, record]
-    left[row, middle], width[row, middle] = x[row, record], 1
+    equal = np.maximum(last - first + 1, 1)
+    whole = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
+    part = law.cut // np.where(i - first < 2 * (equal - whole), 2 * whole, whole)
+    left[:, 1::2], width[:, 1::2] = x, np.where(i <= count[:, None], part, 0)
     return Slots(left, width, count)
 
 
@@ -87,12 +88,17 @@ class Sampler:
                     slot[mine], first[mine], certain = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
                     sure[mine] &= certain
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
-        width = np.where(slot < 0, self.law.size, self.slots.width[row[:, None], slot])
+        cut = self.law.cut
+        width = np.where(slot < 0, self.law.size * cut, self.slots.width[row[:, None], slot])
+        # Places are of whole numbers where a slot has them: the parts of one have less weight than an earlier quantile.
+        each = np.where(width < cut, 1, cut)
+        width, weight = width // each, cut // each
         cells = np.zeros_like(left)
         for k in range(m):  # Polya's urn: a number anew, or that of an earlier quantile of the run
-            ball, certain = places(width[:, k] + (k - first[:, k]), lanes[2 * (2 * m + 1 + k) :][:2])
-            earlier = np.where(ball < width[:, k], 0, first[:, k] + ball - width[:, k])
-            cells[:, k] = np.where(ball < width[:, k], ball, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
+            ball, certain = places(width[:, k] + (k - first[:, k]) * weight[:, k], lanes[2 * (2 * m + 1 + k) :][:2])
+            earlier = np.where(ball < width[:, k], 0, first[:, k] + (ball - width[:, k]) // weight[:, k])
+            anew = np.where(weight[:, k] > 1, 0, ball)
+            cells[:, k] = np.where(ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
             sure &= certain
         found: Any = np.sort(left + cells, axis=-1).reshape(draws, rows, m)
         decided: Any = sure.reshape(draws, rows)
@@ -100,15 +106,18 @@ class Sampler:
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """The same draw from one row in integers."""
-        m, width = self.law.quantiles, self.slots.width[row].tolist()
+        m, cut, width = self.law.quantiles, self.law.cut, self.slots.width[row].tolist()
         uniforms = [Bits(words[2 * role : 2 * role + 2], role, more) for role in range(3 * m + 1)]
         numbers = list(self.law.numbers(int(self.middle[row])))
         cells = [0] * m
         for run in exact_runs(self.law, width, int(self.slots.records[row]), numbers, uniforms):
-            left, size = (0, self.law.size) if run.slot < 0 else (int(self.slots.left[row, run.slot]), width[run.slot])
+            left, size = (0, self.law.size * cut) if run.slot < 0 else (int(self.slots.left[row, run.slot]), width[run.slot])
+            each = cut if size >= cut else 1
+            size, weight = size // each, cut // each
             for k in range(run.first, run.last):
-                ball = uniforms[2 * m + 1 + k].times(size + k - run.first)
-                cells[k] = left + ball if ball < size else cells[run.first + ball - size]
+                ball = uniforms[2 * m + 1 + k].times(size + (k - run.first) * weight)
+                anew = left + (ball if weight == 1 else 0)
+                cells[k] = anew if ball < size else cells[run.first + (ball - size) // weight]
         return sorted(cells)
 
     def _size(self) -> int:
@@ -151,7 +160,7 @@ class Sampler:
         rate = 2 * law.whole * law.unit
         far, power = scaled_exponential(rate * (reach + 1))
         rest = own_weight(rate, 80)
-        volume = Fraction(comb(law.size + law.quantiles - 1, law.quantiles), law.scale**law.quantiles)
+        volume = Fraction(comb(law.size + law.quantiles - 1, law.quantiles) * law.cut**law.quantiles, law.scale**law.quantiles)
         flat = 2 * Fraction(far) * Fraction(rest.low, 2**rest.scale) / rate * volume
         shift = flat.numerator.bit_length() - flat.denominator.bit_length()
         mantissa[:, -1], scale[:, -1] = float(flat / Fraction(2) ** shift), power + shift
@@ -188,7 +197,7 @@ class Sampler:
                 here = width[j, own]
                 for i in reversed(range(m)):
                     c = k - i
-                    grown = coefficient * ((here + c / law.scale) / (c + 1)) * chain.stays[i] if i < m - 1 else 0.0
+                    grown = coefficient * ((here + c * law.cut / law.scale) / (c + 1)) * chain.stays[i] if i < m - 1 else 0.0
                     coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0.0))
                     on_top[:, i] = coefficient * chain.before[i, j, own]
                 first, sure_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)

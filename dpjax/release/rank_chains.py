@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.release.tables import exponential, level_weights
-from dpjax.sensitivity.sorted_records import rank_steps
+from dpjax.sensitivity.sorted_records import Aims, rank_steps
 
 _TILE = 2**13  # numbers that stay in the cache
 
@@ -41,8 +41,9 @@ class Law(NamedTuple):
         unit: the rate for a cost of 1 / (2 whole).
         levels: of the quantiles.
         whole: the common denominator of the levels.
-        whole_slots: whether the ranks of the quantiles are those of slots.
+        aims: the ranks of the quantiles.
         size: how many numbers the grid has.
+        cut: into how many pieces a number is cut for the parts that records have of it, a power of two.
         reach: R, or None where there is one term and no flat one.
         spacing: of the terms N.
     """
@@ -50,8 +51,9 @@ class Law(NamedTuple):
     unit: Fraction
     levels: tuple[Fraction, ...]
     whole: int
-    whole_slots: bool
+    aims: Aims
     size: int
+    cut: int
     reach: int | None
     spacing: int
 
@@ -62,8 +64,8 @@ class Law(NamedTuple):
 
     @property
     def scale(self) -> int:
-        """A power of two, at least the size of the grid."""
-        return 2 ** self.size.bit_length()
+        """A power of two, at least the size of the grid in pieces."""
+        return self.cut * 2 ** self.size.bit_length()
 
     def numbers(self, middle: int) -> range:
         """The terms N of a row with the middle n - 1, or the only one."""
@@ -78,7 +80,7 @@ class Law(NamedTuple):
 
     def steps(self, number: int) -> list[int]:
         """The distances of the quantiles of ``number + 1`` records."""
-        return rank_steps(self.levels, number, self.whole_slots)
+        return rank_steps(self.levels, number, self.aims)
 
 
 class _Step(NamedTuple):
@@ -174,7 +176,7 @@ def forward(law: Law, number: int, width: np.ndarray, memory: np.ndarray) -> Cha
             found[:] = before[0, some]
             for i in range(1, k + 1):
                 c = k + 1 - i
-                np.add(here, c / law.scale, out=spent)
+                np.add(here, c * law.cut / law.scale, out=spent)
                 spent *= steps[i - 1].stay / (c + 1)
                 found *= spent
                 found += before[i, some]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import lcm
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -105,16 +105,27 @@ def level_parts(levels: tuple[Fraction, ...]) -> tuple[tuple[int, ...], int]:
     return tuple(level.numerator * (whole // level.denominator) for level in levels), whole
 
 
-def rank_steps(levels: tuple[Fraction, ...], number: Any, whole_slots: bool) -> list[Any]:
+Aims = Literal["ranks", "slots", "records"]
+
+
+def rank_steps(levels: tuple[Fraction, ...], number: Any, aims: Aims) -> list[Any]:
     """The distances of ranks from the first of N + 1 records to the quantiles, from one to the next, and to the last record.
 
-    Integers, in parts 1 / (2 whole) of a rank. A quantile has the rank 1 + q N; with ``whole_slots``, floor(1 + q N) + 1/2.
+    Integers, in parts 1 / (2 whole) of a rank. A quantile has the rank 1 + q N; as a slot between records floor(1 + q N) + 1/2, and
+    as a record ceil(q (N + 1)).
 
-    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, False)  # the ranks 1, 3 1/4, 5 1/2, 10
+    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "ranks")  # 1, 3 1/4, 5 1/2, 10
     [18, 18, 36]
-    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, True)  # the ranks 1, 3 1/2, 5 1/2, 10
+    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "slots")  # 1, 3 1/2, 5 1/2, 10
     [20, 16, 36]
+    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "records")  # 1, 3, 5, 10
+    [16, 16, 40]
     """
     parts, whole = level_parts(levels)
-    ranks = [whole * (2 * (part * number // whole) + 1) if whole_slots else 2 * part * number for part in parts]
-    return [b - a for a, b in pairwise((0, *ranks, 2 * whole * number))]
+
+    def after_first(part: int) -> Any:
+        if aims == "ranks":
+            return 2 * part * number
+        return whole * (2 * (part * number // whole) + 1) if aims == "slots" else -2 * whole * (-part * (number + 1) // whole + 1)
+
+    return [b - a for a, b in pairwise((0, *map(after_first, parts), 2 * whole * number))]

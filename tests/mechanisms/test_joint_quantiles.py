@@ -1,6 +1,8 @@
 """Several quantiles in one draw: against a plain sum over all tuples, exact losses, and draws."""
 
 import itertools
+from fractions import Fraction
+from math import ceil, prod
 
 import jax
 import jax.numpy as jnp
@@ -24,18 +26,80 @@ def tuples(m):
     return np.array(list(itertools.combinations_with_replacement(range(CELLS), m)))
 
 
-def reference(x, qs, epsilon, reach, spacing=1, flat=True, number=None):
+def parts(x, value):
+    """Ranks and sizes of the parts of a multiple: those of its records, or of the gap."""
+    below, c = sum(v < value for v in x), sum(v == value for v in x)
+    if c == 0:
+        return [(below + 0.5, 1.0)]
+    cuts = []  # one point more at a time: halves from left to right
+    while len(cuts) < c - 1:
+        cuts = sorted([*cuts, first_of_the_largest([0.0, *cuts, 1.0])])
+    return [(below + i, size) for i, size in enumerate(np.diff([0.0, *cuts, 1.0]), start=1)]
+
+
+def first_of_the_largest(ends):
+    sizes = np.diff(ends)
+    i = int(np.argmax(sizes))
+    return ends[i] + sizes[i] / 2
+
+
+def middles(x, value):
+    """Ranks as BEYOND has them: all records of a multiple at the middle one."""
+    return [(sum(v < value for v in x) + sum(v == value for v in x) / 2 + 0.5, 1.0)]
+
+
+def places(x, y, parts):
+    """All ranks of the quantiles of a tuple, with the volumes of its places."""
+    found = [((), 1)]
+    for value in sorted(set(y)):
+        own, k = parts(x, value), y.count(value)
+        runs = list(itertools.combinations_with_replacement(range(len(own)), k))
+        volumes = [prod(prod((own[i][1] + j) / (j + 1) for j in range(run.count(i))) for i in set(run)) for run in runs]
+        found = [
+            ((*ranks, *(own[i][0] for i in run)), volume * more)
+            for ranks, volume in found
+            for run, more in zip(runs, volumes, strict=True)
+        ]
+    return found
+
+
+def reference(x, qs, epsilon, reach, spacing=1, flat=True, number=None, aims="records", parts=parts):
     """Logarithms of the unnormalised weights of all tuples, as the head of the mechanism's file writes them."""
-    x, q, rate = np.asarray(x, float), np.array([0.0, *map(float, qs), 1.0]), epsilon / 2
-    y = tuples(len(qs))
-    rank = (x < y[..., None]).sum(-1) + (x == y[..., None]).sum(-1) / 2 + 0.5
-    ends = np.ones((len(y), 1)), np.full((len(y), 1), len(x))
-    steps, middle = np.diff(np.concatenate([ends[0], rank, ends[1]], axis=1)), len(x) - 1
+    q, rate, middle = np.array([float(level) for level in qs]), epsilon / 2, len(x) - 1
     numbers = [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0] if number is None else [number]
-    aims = {n: [1, *(1 + q[1:-1] * n if number is None else np.floor(1 + q[1:-1] * n) + 0.5), 1 + n] for n in numbers}
-    terms = [np.exp(-rate * np.abs(steps - np.diff(aims[n])).sum(-1)) for n in numbers]
-    rest = 2 * np.exp(-rate * (reach + 1)) / -np.expm1(-rate) if flat else 0.0
-    return np.log(np.sum(terms, axis=0) + (rest if number is None else 0.0))
+    rest = 2 * np.exp(-rate * (reach + 1)) / -np.expm1(-rate) if flat and number is None else 0.0
+    exact = [Fraction(level) for level in qs]
+    found = []
+    for y in tuples(len(qs)).tolist():
+        all_ranks, volumes = zip(*places(x, y, parts), strict=True)
+        steps = np.diff(np.array([[1, *ranks, len(x)] for ranks in all_ranks]), axis=1)
+        terms = 0.0
+        for n in numbers:
+            targets = 1 + q * n if aims == "ranks" else [ceil(level * (n + 1)) for level in exact]
+            terms += np.exp(-rate * np.abs(steps - np.diff([1, *targets, 1 + n])).sum(-1)) @ volumes
+        found.append(terms + rest)
+    return np.log(found)
+
+
+def test_the_reference_has_the_golden_numbers():
+    """They have all records of a multiple at their middle rank, and quantiles at 1 + q N."""
+    logs = reference((0, 1, 1, 3), LEVELS[2], 1.0, 10, aims="ranks", parts=middles)
+    np.testing.assert_allclose(np.exp(logs - np.log(np.exp(logs).sum())), GOLDEN, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(parts((1, 1, 1, 3), 1), [(1, 0.25), (2, 0.25), (3, 0.5)])
+
+
+def test_heavy_ties_are_counted_in_full():
+    """Where a quantile is among the first or the last of many equal records, too."""
+    many = {"lower": 0, "upper": 100, "neighbors": "add_remove", "resolution": 1}
+    two = dpjax.quantiles(np.repeat([40.0, 70.0], [30, 40]), ["0.25", "0.5", "0.75"], **many)
+    assert dpjax.joint_quantiles(two, 60.0).sample(jax.random.key(0), 20).tolist() == [[40, 70, 70]] * 20
+    assert dpjax.joint_quantiles(two, 60.0, n=70).sample(jax.random.key(0), 20).tolist() == [[40, 70, 70]] * 20
+    zeros = dpjax.quantiles(np.repeat([0.0, 5000.0], [900, 100]), ["0.25", "0.5", "0.75"], **many | {"upper": 99999})
+    for epsilon in (0.5, 8.0):
+        marginals = dpjax.joint_quantiles(zeros, epsilon).marginals()
+        assert (np.asarray(marginals.cdf(0.0)) > 0.999).all()
+    small = dpjax.joint_quantiles(zeros, 8.0, reach=5).marginals()  # control: the flat term is all that is left
+    assert (np.asarray(small.cdf(0.0)) < 0.1).all()
 
 
 def all_datasets(most):
@@ -100,8 +164,8 @@ def test_what_must_fail():
     rows = all_datasets(4)
     found = pairs(rows, "add_remove")
 
-    def largest(**options):
-        logs = np.array([reference(row, LEVELS[2], 1.0, 1, **options) for row in rows])
+    def largest(epsilon=1.0, **options):
+        logs = np.array([reference(row, LEVELS[2], epsilon, 1, **options) for row in rows])
         logs -= np.log(np.exp(logs).sum(-1, keepdims=True))
         return max(losses(logs, found))
 
@@ -112,6 +176,13 @@ def test_what_must_fail():
     assert max(losses(own - np.log(np.exp(own).sum(-1, keepdims=True)), found)) > 1.1
     with pytest.raises(ValueError, match="neighbour relation"):
         guarantee("edge", 1.0)
+
+    # Parts as large as their multiple: its weight follows the number of its records.
+    def large(x, value):
+        return [(rank, 1.0) for rank, _ in parts(x, value)]
+
+    assert largest(epsilon=0.2) <= 0.2 + 1e-9
+    assert largest(epsilon=0.2, parts=large) > 0.25
     # Without tuples that share a slot of the line, the support is that of the data: records that are equal leave no room.
     some = dpjax.quantiles(np.array([[0.0, 1, 1, 1], [0, 1, 1, 2]]), ["0.25", "0.75"], lower=0, upper=3, neighbors="add_remove")
     widths = np.asarray(dpjax.joint_quantiles(some, 1.0).width)
@@ -120,14 +191,12 @@ def test_what_must_fail():
 
 @pytest.mark.parametrize(("neighbors", "m"), [("add_remove", 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)])
 def test_marginals_are_sums_over_all_tuples(neighbors, m, x64):
-    """And the density is that of the golden numbers, and draws follow it."""
+    """And draws follow it."""
     rows = [(0, 1, 1, 3), (2, 2, 2, 2), (0, 0, 0, 3)]
     asked = dpjax.quantiles(np.array(rows, float), LEVELS[m], lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1)
     distribution = dpjax.joint_quantiles(asked, np.array([1.0, 0.3, 4.0]), reach=10)
     y = tuples(m)
     mass = np.exp(np.asarray(distribution.log_prob(y[:, None, :])))[..., None]  # (tuples, rows, 1)
-    if (neighbors, m) == ("add_remove", 2):
-        np.testing.assert_allclose(mass[:, 0, 0], GOLDEN, rtol=0, atol=1e-14)
     marginals = distribution.marginals()
     assert marginals.batch_shape == (3, m)
     for point in (-1.0, 0.0, 1.0, 1.5, 2.0, 3.0, 4.0):

@@ -4,7 +4,7 @@ import decimal
 import itertools
 from decimal import Decimal
 from fractions import Fraction
-from math import comb, floor
+from math import ceil, comb
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +16,7 @@ from dpjax.release.exact_chains import Row
 from dpjax.release.joint_quantiles import default_reach, law_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
+from tests.mechanisms.test_joint_quantiles import parts, places
 from tests.release.test_sampler import more
 from tests.support import statistics
 
@@ -35,20 +36,23 @@ def probabilities(x, law, middle, flat=True):
     m, whole, n, unit = law.quantiles, law.whole, len(x), Decimal(law.unit.numerator) / law.unit.denominator
     all_aims = []
     for number in law.numbers(middle):
-        ranks = [1 + q * number for q in law.levels]
-        if law.whole_slots:
-            ranks = [floor(rank) + Fraction(1, 2) for rank in ranks]
+        ranks = [1 + q * number if law.aims == "ranks" else ceil(q * (number + 1)) for q in law.levels]
         all_aims.append(np.diff([Fraction(1), *ranks, Fraction(1 + number)]))
 
+    def exact_parts(x, value):
+        return [(Fraction(rank), Fraction(size)) for rank, size in parts(x, value)]
+
     def weight(y):
-        ranks = [Fraction(2 * sum(v < k for v in x) + sum(v == k for v in x) + 1, 2) for k in y]
-        steps = np.diff([Fraction(1), *ranks, Fraction(n)])
-        costs = [sum(abs(step - aim) for step, aim in zip(steps, aims, strict=True)) for aims in all_aims]
-        terms = sum((-unit * 2 * whole * cost.numerator / cost.denominator).exp() for cost in costs)
+        total = Decimal(0)
+        for ranks, volume in places(x, y, exact_parts):
+            steps = np.diff([Fraction(1), *ranks, Fraction(n)])
+            costs = [sum(abs(step - aim) for step, aim in zip(steps, aims, strict=True)) for aims in all_aims]
+            terms = sum((-unit * 2 * whole * cost.numerator / cost.denominator).exp() for cost in costs)
+            total += terms * volume.numerator / volume.denominator
         if law.reach is None or not flat:
-            return terms
+            return total
         rate = 2 * whole * unit
-        return terms + 2 * (-rate * (law.reach + 1)).exp() / (1 - (-rate).exp())
+        return total + 2 * (-rate * (law.reach + 1)).exp() / (1 - (-rate).exp())
 
     weights = np.array([weight(y) for y in tuples(m, law.size)])
     return weights / sum(weights)
@@ -56,7 +60,7 @@ def probabilities(x, law, middle, flat=True):
 
 def drawn_probabilities(x, law, middle, flat=True):
     """Those of all tuples by the weights of all choices in integers, every one times the chance of the choice before."""
-    slots = slots_of(np.array([x], np.int64), np.ones((1, len(x)), bool), law.size)
+    slots = slots_of(np.array([x], np.int64), np.ones((1, len(x)), bool), law)
     row, m = Row(law, slots.width[0].tolist(), len(x), 256), law.quantiles
     left, width = (array[0, row.slots].tolist() for array in (slots.left, slots.width))
     found = {}
@@ -65,7 +69,8 @@ def drawn_probabilities(x, law, middle, flat=True):
         lower = [Fraction(low) for low, _ in weights]
         return [weight / sum(lower) for weight in lower]
 
-    def place(chance, first, size, c, above, then):
+    def place(chance, first, width, c, above, then):
+        size = max(width // law.cut, 1)
         share = chance / comb(size + c - 1, c)
         for some in itertools.combinations_with_replacement(range(first, first + size), c):
             then(share, some + above)
@@ -85,17 +90,17 @@ def drawn_probabilities(x, law, middle, flat=True):
     terms = terms if flat else terms[:-1]
     for number, chance in zip([*numbers, None], chances(terms), strict=False):
         if number is None:
-            place(chance, 0, law.size, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
+            place(chance, 0, law.size * law.cut, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
         else:
             down(row.chain(number), chance, m, len(row.slots), ())
     values = [found[y] for y in tuples(m, law.size)]
     return np.array([Decimal(v.numerator) / v.denominator for v in values])
 
 
-def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS):
+def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5):
     exact = [Fraction(q) for q in levels]
-    reach = default_reach(exact, Fraction(epsilon), size, 5) if reach is None else reach
-    return law_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms)
+    reach = default_reach(exact, Fraction(epsilon), size, n_max) if reach is None else reach
+    return law_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, n_max)
 
 
 @pytest.mark.parametrize(("neighbors", "n"), [("add_remove", None), ("add_remove", 7), ("swap", None)])
@@ -153,9 +158,9 @@ def test_draws_follow_the_probabilities(options):
 
 def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=53):
     """Rows with ties, of different numbers of records."""
-    law = a_law(levels, epsilon, known=known, size=size)
+    law = a_law(levels, epsilon, known=known, size=size, n_max=n)
     cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
-    slots = slots_of(cells, present, size)
+    slots = slots_of(cells, present, law)
     return Sampler(law, slots, slots.records - 1, bits)
 
 
@@ -248,7 +253,7 @@ def test_a_few_bits_do_with_the_integers_and_not_without():
     rng = np.random.default_rng(3)
     law = a_law(LEVELS[:2], 2, known=True)
     x = [0, 1, 1, 3, 3]
-    slots = slots_of(np.array([x]), np.ones((1, 5), bool), CELLS)
+    slots = slots_of(np.array([x]), np.ones((1, 5), bool), law)
     sampler = Sampler(law, slots, slots.records - 1, 7)
     words = words_for(rng, sampler, 4000)
     drawn = sampler.draw(words)
@@ -328,20 +333,27 @@ def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(nei
 
 
 def test_many_equal_records_do_not_make_it_uniform():
-    """Ranks of a number with many records are far from the quantiles: the flat term would be all that is left with a small R."""
+    """The best tuples have small parts of a number with many records: with a small R the flat term would be all that is left."""
     levels, n, size = [Fraction(k, 10) for k in range(1, 10)], 2000, 100
     generator = np.random.default_rng(2)
     hours = np.clip(np.rint(generator.normal(38, 12, (1, n))), 0, size - 1).astype(int)
     hours[:, : n // 2] = 40
-    slots = slots_of(hours, np.ones((1, n), bool), size)
 
     def flat(reach):
-        law = law_of(levels, Fraction(1), "add_remove", size, False, reach, 8)
+        law = law_of(levels, Fraction(1), "add_remove", size, False, reach, 8, n)
+        slots = slots_of(hours, np.ones((1, n), bool), law)
         (weights,), _ = Sampler(law, slots, slots.records - 1)._weights(reach)
         return weights[-1] / np.sum(weights)
 
     reach = default_reach(levels, Fraction(1), size, n)
-    assert reach == 300 + n
+    assert reach == 235
     assert flat(reach) < 1e-9
-    assert flat(300) > 0.999  # control
-    assert default_reach(levels, Fraction(1), 10**6, n) == 301
+    assert flat(50) > 0.999  # control
+    assert default_reach(levels, Fraction(1), 10**6, n) == 420
+
+
+def test_heavy_ties_are_counted_in_full():
+    public = {"lower": 0, "upper": 100, "resolution": 1, "neighbors": "add_remove"}
+    for known in ({}, {"n": 70}):
+        found = release.joint_quantiles([40] * 30 + [70] * 40, LEVELS, epsilon=60.0, draws=20, **known, **public)
+        assert found.values.tolist() == [[40, 70, 70]] * 20
