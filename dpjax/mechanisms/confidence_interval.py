@@ -314,8 +314,8 @@ def plan_of(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: 
     if neighbors == "swap":
         return Plan(cost / 4, multiples, ties, 0, 1)
     rate = cost / 2
-    # The numerator of T has K^2 flat terms; its denominator has V, at least P^-2 exp(-2 rate), and no number may be nearer than a half
-    # of (2 R + 1) / terms.
+    # The numerator of T has K^2 flat terms; its denominator has V, at least P^-2 exp(-2 rate), and no number may be nearer than a
+    # half of (2 R + 1) / terms.
     reach = ceil(((2 * log(multiples * _power_from(ties)) + _FLAT) / rate + 2) * terms / (terms - 1))
     return Plan(rate, multiples, ties, reach, terms)
 
