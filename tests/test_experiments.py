@@ -375,7 +375,7 @@ def test_tied_data(rows_of):
 @pytest.mark.optimized
 def test_several_quantiles(rows_of):
     rows = {(row["population"], row["quantiles"], row["epsilon"]): row for row in rows_of("several_quantiles")}
-    assert len(rows) == 5
+    assert len(rows) == 6
     for key, row in rows.items():
         # JointExp pays for the change of every rank on both sides; the exact joint draw is better by the ratio of sensitivities.
         assert row["joint"] * (1.2 if key[1] == 3 else 1.4) <= row["JointExp"] + 3 * row["(JointExp se)"], key

@@ -10,6 +10,9 @@ averaged over quantiles and datasets, with the standard error of those that are 
     JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy: 200 draws of each dataset
     recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 200 draws of each dataset
     independent         piecewise Laplace for each quantile at its share of epsilon, exact
+
+Hours worked have ties, half of them are 40, and a resolution of 1. JointExp has no ties: it gets records that are spread evenly at
+random within half an hour, and its draws are rounded.
 """
 
 from typing import Any
@@ -22,13 +25,16 @@ import output
 
 RECORDS, DATASETS, DRAWS, SEED = 1000, 16, 200, 2026
 DECILES, QUARTILES = [f"0.{k}" for k in range(1, 10)], ["0.25", "0.5", "0.75"]
-BOUNDS = {"incomes": (0.0, 1e6), "normal": (-10.0, 10.0)}
-CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [("incomes", QUARTILES, 1.0), ("normal", DECILES, 1.0)]
+BOUNDS = {"incomes": (0.0, 1e6), "normal": (-10.0, 10.0), "hours": (0.0, 100.0)}
+CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [("incomes", QUARTILES, 1.0)]
+CASES += [(name, DECILES, 1.0) for name in ("normal", "hours")]
 
 
 def population(name: str) -> np.ndarray:
     """Datasets ``(datasets, records)``."""
     normal = np.random.default_rng(SEED).normal(size=(DATASETS, RECORDS))
+    if name == "hours":
+        return np.where(np.random.default_rng(SEED + 1).random(normal.shape) < 0.5, 40, np.clip(np.rint(38 + 14 * normal), 1, 99))
     return np.exp(10.5 + 0.8 * normal) if name == "incomes" else normal
 
 
@@ -78,11 +84,17 @@ def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, 
 def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
     """One row of the table."""
     x, (lower, upper) = population(name), BOUNDS[name]
-    options = {"lower": lower, "upper": upper, "neighbors": "add_remove"}
+    options: dict[str, Any] = {"lower": lower, "upper": upper, "neighbors": "add_remove"}
+    spread, nearest = x, np.asarray
+    if name == "hours":
+        options["resolution"], nearest = 1, np.rint
+        spread = x + np.random.default_rng(SEED + 2).uniform(-0.5, 0.5, x.shape)
     asked = dpjax.quantiles(x, qs, **options)
     truth, levels = np.asarray(asked.value), [float(q) for q in qs]
     drawn = {
-        "JointExp": [np.abs(joint_exp(x[i], levels, epsilon, lower, upper, DRAWS, i) - truth[i]) for i in range(DATASETS)],
+        "JointExp": [
+            np.abs(nearest(joint_exp(spread[i], levels, epsilon, lower, upper, DRAWS, i)) - truth[i]) for i in range(DATASETS)
+        ],
         "recursive": np.abs(dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth).swapaxes(0, 1),
     }
     singles = [dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs]
