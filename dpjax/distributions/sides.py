@@ -245,7 +245,7 @@ class Weighed(NamedTuple):
         if line.tails is not None:
             groups.append(jnp.broadcast_to(line.tails[1].weight(line.tails[0].scale, base), (*line.batch, 2)))
         base = jax.tree.map(lambda field: jnp.broadcast_to(field, (*line.batch, 1)), base)
-        return Weighed(base, tuple(sides), jnp.concatenate(groups, axis=-1), jnp.array(False))
+        return Weighed(base, tuple(sides), jnp.concatenate(groups, axis=-1), jnp.array(not lanes))
 
     @property
     def total(self) -> jax.Array:
@@ -262,6 +262,8 @@ def weigh(line: Line) -> Weighed:
     """
     sides, heights, tails, rate = jax.lax.stop_gradient(line[:4])
     line = Line(sides, heights, tails, rate, line.batch)
+    if not line.pieces:  # two tails cost nothing
+        return Weighed.of(line, line.own_base(), [])
     zero = jnp.zeros((1,), line.rate.dtype)
     plain = Base(zero, zero.astype(jnp.int32), zero)
     weighed, info = Weighed.of(line, plain, line.lanes()), jnp.finfo(line.rate.dtype)
@@ -275,7 +277,7 @@ def weigh(line: Line) -> Weighed:
             own = Line(sides, heights, tails, rate, (size,))
             fitting = some_rows(fits, line.batch, start, size)
             base = jax.tree.map(lambda own, plain: jnp.where(fitting, plain, own), own.own_base(), plain)
-            weights = own._each(lambda width, heights: heights.weight(width, base))[:2] if own.pieces else []
+            weights = own._each(lambda width, heights: heights.weight(width, base))[:2]
             return Weighed.of(own, base, [_to_lanes(part) for part in weights])[:3]
 
         found: Any = jax.tree.map(lambda leaf: leaf.reshape(*line.batch, leaf.shape[-1]), by_chunks(some, rows, size))
