@@ -8,6 +8,8 @@ temporaries stay in the cache. Sums of masses run from the far end of each side 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from math import log, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.sides import Line, Side, decay_of, weigh
+from dpjax.distributions.sides import GROUPS, Line, Side, decay_of, weigh
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import by_chunks, some_rows, take
+from dpjax.numerics.batching import by_chunks, in_memory, some_rows, take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
-from dpjax.numerics.sums import LANES, pad, pairwise_sum
+from dpjax.numerics.sums import LANES, folded_sum, pad, pairwise_sum
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
@@ -113,17 +115,25 @@ def by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponentia
     if prod(shape) == 0:
         return jnp.zeros(shape, distribution.dtype)
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, rows), 0, -1) for p in points]
-    base, lanes = weigh(distribution.line())
-    powers = -log2_floor(pairwise_sum(lanes))
+    weighed = weigh(distribution.line())
+    # Adding up the lanes themselves keeps them in memory: adding up their groups, the compiler would not.
+    lanes = jnp.concatenate([*weighed.lanes, weighed.groups[..., GROUPS * len(weighed.lanes) :]], axis=-1)
+    base, powers = weighed.base, -log2_floor(pairwise_sum(lanes))
     # Rates and tails get an axis for the rows to be cut from.
     lift = lambda tree: jax.tree.map(lambda leaf: leaf[..., None], tree)  # noqa: E731
-    parts = distribution.lower, distribution.upper, lift(distribution.rate), lift(distribution.tails), (base, powers)
+    sides = distribution.lower, distribution.upper
+    parts = *sides, lift(distribution.rate), lift(distribution.tails)
 
     def some(start: Any, size: int) -> jax.Array:
-        *own, scale = some_rows(parts, batch, start, size)
-        own[2:] = jax.tree.map(lambda leaf: leaf[..., 0], own[2:])
-        columns_here = [jax.lax.dynamic_slice_in_dim(column, start, size) for column in columns]
-        found = compute(_resolve(distribution.from_sides(*own), *scale), *columns_here)
+        def read() -> Any:
+            own = some_rows((*(side.values for side in sides), base, powers), batch, start, size)
+            return own, [jax.lax.dynamic_slice_in_dim(column, start, size) for column in columns]
+
+        (below, above, *scale), columns_here = read() if size == rows else in_memory(weighed.done, read)
+        lower, upper, *rest = some_rows(parts, batch, start, size)
+        rate, tails = jax.tree.map(lambda leaf: leaf[..., 0], rest)
+        own = distribution.from_sides(replace(lower, values=below), replace(upper, values=above), rate, tails)
+        found = compute(_resolve(own, *scale), *columns_here)
         return jnp.broadcast_to(found, (size, *found.shape[-1:]))
 
     size = max(1, min(rows, _BLOCK // max(distribution.lower.size + distribution.upper.size, 1)))
@@ -351,8 +361,7 @@ def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
         total = jnp.zeros_like(center)
         for half in r.halves:
-            distances = jnp.abs(each_point(half.mean_from, center))
-            total = total + jnp.sum(half.weight[..., None, :] * distances, axis=-1)
+            total = total + sum_at(partial(_distances, half), center)
             # E|T - d| for an exponential T of this scale and a center that lies d inside the tail.
             depth = half.sign * (center - half.end)
             safe = jnp.where(half.scale > 0, half.scale, 1.0)
@@ -373,6 +382,17 @@ def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax
         return total / r.total
 
     return by_rows(compute, distribution, center)
+
+
+def _distances(half: Half, point: jax.Array) -> jax.Array:
+    return half.weight * jnp.abs(half.mean_from(point))
+
+
+def sum_at(terms: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:
+    """The sums over pieces of what ``terms`` makes of a point ``(rows, 1)``, for several points ``(rows, samples)``."""
+    if points.shape[-1] == 1:
+        return folded_sum(terms(points))
+    return jax.vmap(lambda point: folded_sum(terms(point[:, None]))[:, 0], in_axes=1, out_axes=1)(points)
 
 
 def each_point(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:

@@ -22,10 +22,10 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.selection import Table, choose, gumbel_max
-from dpjax.distributions.sides import LANES, Ends, Line, decay_of, weigh
+from dpjax.distributions.sides import GROUPS, LANES, Ends, Line, decay_of, weigh
 from dpjax.distributions.weights import Base, Heights
-from dpjax.numerics.batching import take
-from dpjax.numerics.sums import pad, pairwise_sum
+from dpjax.numerics.batching import in_memory, take
+from dpjax.numerics.sums import pad
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range, fold_in_streams, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
@@ -33,7 +33,6 @@ from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_fro
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
-_GROUPS = 8  # of lanes, a side
 _FEW = 64  # up to so many draws from a row cost less by lanes than by a table
 _CHUNK = 2**17  # draws that are made together: they stay in the cache
 _FUSED = 2**23  # pieces: with fewer, an accelerator takes one pass of Gumbel-max (estimated by bytes and kernels, not measured)
@@ -79,33 +78,30 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
 
 def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Choose one of 8 groups of lanes a side (or a tail), then one of its 8 lanes, then one of the slots in that lane."""
-    base, lanes = weigh(line)
-    exists = pairwise_sum(lanes) > 0
+    weighed = weigh(line)
+    exists = weighed.total > 0
     for_group, for_lane, for_slot, for_place = fold_in_streams(rows, draws, (_GROUP, _LANE, _SLOT, _PLACE))
+    group = choose(weighed.groups[..., None, :], for_group)
     if not line.pieces:
-        upper = choose(lanes[..., None, :], for_group) == 1
+        upper = group == 1
         chosen = Chosen(upper, jnp.zeros(upper.shape, jnp.int32), jnp.ones_like(upper), exists)
         return chosen.slot, _place(for_place, line, chosen, None)
-    sides, tails = lanes[..., : 2 * LANES].reshape(*line.batch, 2, LANES), lanes[..., 2 * LANES :]
-    while sides.shape[-1] > _GROUPS:
-        half = sides.shape[-1] // 2
-        sides = sides[..., :half] + sides[..., half:]
-    groups = jnp.concatenate([sides.reshape(*line.batch, -1), tails], axis=-1)
-    group = choose(groups[..., None, :], for_group)
-    upper, in_tail = group >= _GROUPS, None
+    upper, in_tail = group >= GROUPS, None
     if line.tails is not None:
-        in_tail = group >= 2 * _GROUPS
-        upper = jnp.where(in_tail, group == 2 * _GROUPS + 1, upper)
-    number = jnp.where(upper, np.int32(LANES), 0) + group % _GROUPS
-    number = number[..., None] + np.int32(_GROUPS) * jnp.arange(LANES // _GROUPS, dtype=jnp.int32)
-    members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
-    lane = group % _GROUPS + np.int32(_GROUPS) * choose(members, for_lane)
+        in_tail = group >= 2 * GROUPS
+        upper = jnp.where(in_tail, group == 2 * GROUPS + 1, upper)
+    number = (group % GROUPS)[..., None] + np.int32(GROUPS) * jnp.arange(LANES // GROUPS, dtype=jnp.int32)
+    flat = number.reshape(*line.batch, -1)
+    side = jnp.broadcast_to(upper[..., None], number.shape).reshape(flat.shape)
+    members = jnp.where(side, take(weighed.lanes[1], flat, side), take(weighed.lanes[0], flat, ~side)).reshape(number.shape)
+    lane = group % GROUPS + np.int32(GROUPS) * choose(members, for_lane)
     slot = lane[..., None] + np.int32(LANES) * jnp.arange(max(-(-side.size // LANES) for side in line.sides), dtype=jnp.int32)
     if slot.shape[-1] > 1:
-        within = choose(_weights_at(line, upper, slot, base), for_slot)
+        within = choose(in_memory(weighed.done, lambda: _weights_at(line, upper, slot, weighed.base)), for_slot)
         slot = jnp.take_along_axis(slot, within[..., None], axis=-1)
     chosen = Chosen(upper, slot[..., 0], in_tail, exists)
-    return chosen.slot, _place(for_place, line, chosen, Piece.at(line, chosen))
+    own = in_memory(weighed.done, lambda: jnp.stack(Piece.at(line, chosen)))
+    return chosen.slot, _place(for_place, line, chosen, Piece(*own))
 
 
 def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> jax.Array:
@@ -113,8 +109,8 @@ def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> ja
     flat = (*line.batch, -1)
     upper = jnp.broadcast_to(upper[..., None], slot.shape).reshape(flat)
     index = slot.reshape(flat)
-    near, far = _pick(line, upper, index, lambda side, _, at: side.ends(at))
-    mantissa, exponent, cost = _pick(line, upper, index, lambda _, heights, at: tuple(take(field, at) for field in heights[:3]))
+    near, far = _pick(line, upper, index, lambda side, _, at: side.ends(*at))
+    mantissa, exponent, cost = _pick(line, upper, index, lambda _, heights, at: tuple(take(field, *at) for field in heights[:3]))
     there = index < jnp.where(upper, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
     weight = Heights(mantissa, exponent, cost, line.heights[0].bits).weight(jnp.abs(far - near), base)
     return jnp.where(there, weight, 0.0).reshape(slot.shape)
@@ -126,7 +122,7 @@ def _pick(line: Line, upper: jax.Array, slot: jax.Array, read: Any) -> tuple[jax
     for number, (side, heights) in enumerate(zip(line.sides, line.heights, strict=True)):
         own = upper if number else ~upper
         if side.size or not line.pieces:
-            found.append(read(side, heights, jnp.where(own, jnp.clip(slot, 0, max(side.size - 1, 0)), 0)))
+            found.append(read(side, heights, (jnp.clip(slot, 0, max(side.size - 1, 0)), own)))
     if len(found) == 1:
         return tuple(found[0])
     return tuple(jnp.where(upper, above, below) for below, above in zip(*found, strict=True))
@@ -152,9 +148,9 @@ class Piece(NamedTuple):
             chosen.upper,
             chosen.slot,
             lambda side, _, at: (
-                *side.ends(at),
-                take(side.cost_far - side.cost_near, at),
-                take(decay_of(side, line.rate), at),
+                *side.ends(*at),
+                take(side.cost_far - side.cost_near, *at),
+                take(decay_of(side, line.rate), *at),
             ),
         )
         return Piece.of(near, far, rise, decay)
@@ -207,9 +203,9 @@ def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.A
 
 
 def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    base, lanes = weigh(line)
-    exists = pairwise_sum(lanes) > 0
-    lower, upper, *tails = jax.lax.stop_gradient(line.weights(base))
+    weighed = weigh(line)
+    exists = weighed.total > 0
+    lower, upper, *tails = jax.lax.stop_gradient(line.weights(weighed.base))
     parts = [jnp.flip(lower, -1), upper]
     if tails:
         parts = [tails[0][..., :1], *parts, tails[0][..., 1:]]
@@ -247,8 +243,8 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
 def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Two words for each slot and draw; the tails are the slots of a third side."""
-    base, lanes = weigh(line)
-    parts = jax.lax.stop_gradient(line.weights(base))
+    weighed = weigh(line)
+    parts = jax.lax.stop_gradient(line.weights(weighed.base))
     log_weights = jnp.log(jnp.concatenate([jnp.broadcast_to(part, (*line.batch, part.shape[-1])) for part in parts], axis=-1))
     sizes = [part.shape[-1] for part in parts]
 
@@ -271,7 +267,7 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
         in_tail = slot >= starts[2]
         upper = upper | (slot == starts[2] + 1)
     slot = jnp.where(slot < starts[1], slot, slot - starts[1])
-    chosen = Chosen(upper, slot, in_tail, pairwise_sum(lanes) > 0)
+    chosen = Chosen(upper, slot, in_tail, weighed.total > 0)
     piece = Piece.at(line, chosen) if line.pieces else None
     return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, piece)
 

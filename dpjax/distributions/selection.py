@@ -30,10 +30,13 @@ def gumbel_max(log_weights: jax.Array, gumbels: jax.Array) -> jax.Array:
 
 def integer_sums(weights: jax.Array) -> Words:
     """Turn float weights ``(..., n)`` into integers below 2^62 in all, and return their running sums, of the same shape."""
-    total = pairwise_sum(weights)
-    scaled = weights * power_of_two(61 - log2_floor(total), weights.dtype)
-    terms = two_words.from_float(jnp.where(scaled < 2.0**62, scaled, 0.0))
-    return sums.running_sums(terms, two_words.add)
+    power = power_of_two(61 - log2_floor(pairwise_sum(weights)), weights.dtype)
+
+    def integer(weight: jax.Array) -> Words:  # inside the loop: the compiler would otherwise weigh all slots again for either word
+        scaled = weight * power
+        return two_words.from_float(jnp.where(scaled < 2.0**62, scaled, 0.0))
+
+    return sums.running_sums(weights, two_words.add, integer)
 
 
 def choose(weights: jax.Array, words: Words) -> jax.Array:
@@ -73,7 +76,10 @@ class Table(NamedTuple):
         """Tabulate weights ``(..., n)``, best in an order in which they become small towards both ends."""
         ends = integer_sums(weights)
         batch, n = ends.high.shape[:-1], ends.high.shape[-1]
-        own = _bucket(ends, Words(ends.high[..., -1:], ends.low[..., -1:]))
+        total = Words(ends.high[..., -1:], ends.low[..., -1:])
+        # Every draw has passed a sum of 0, and none that of all: however many slots have them, they are not searched.
+        own = jnp.where(two_words.at_most(total, ends), 2 * _BUCKETS, _bucket(ends, total))
+        own = jnp.where((ends.high | ends.low) == 0, -1, own)
         bucket = jnp.arange(2 * _BUCKETS + 1, dtype=jnp.int32)
         guide = count_leading(lambda index: take(own, index) < bucket, n, (*batch, bucket.size))
         rounds = 32 - jax.lax.clz(jnp.max(guide[..., 1:] - guide[..., :-1], initial=0))

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions.weights import NEVER, Base, Heights
-from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
+from dpjax.numerics.batching import by_chunks, some_rows, take
 from dpjax.numerics.sums import pad, pairwise_sum
 
 LANES = 64  # slot i of a side is number i // 64 of lane i % 64
+GROUPS = 8  # lane i is number i // 8 of group i % 8
 _CHUNK = 32 * LANES
 _ROWS = 256  # that are weighed again together
 
@@ -56,9 +57,13 @@ class Side:
         values = window(self.values, start, (self.size if size is None else size) + 1)
         return jnp.abs(values[..., 1:] - values[..., :-1])
 
-    def ends(self, index: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The inner and the outer end of pieces ``(*batch, j)``."""
-        return take(self.values, index), take(self.values, jnp.minimum(index + 1, np.int32(self.size)))
+    def ends(self, index: jax.Array, where: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """The inner and the outer end of pieces ``(*batch, j)``; elsewhere those of any piece."""
+        if not self.size:
+            end = take(self.values, index)
+            return end, end
+        pair = take(self.values, index, where, 2)
+        return pair[..., 0], pair[..., 1]
 
 
 class Lengths(NamedTuple):
@@ -77,9 +82,9 @@ class Lengths(NamedTuple):
         """The lengths of ``size`` pieces from ``start`` on, by default of all."""
         return window(self.lengths, start, self.size if size is None else size)
 
-    def ends(self, index: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """0 and the length of pieces ``(*batch, j)``."""
-        length = take(self.lengths, index)
+    def ends(self, index: jax.Array, where: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """0 and the length of pieces ``(*batch, j)``; elsewhere that of any piece."""
+        length = take(self.lengths, index, where)
         return jnp.zeros_like(length), length
 
 
@@ -212,8 +217,44 @@ def _to_lanes(weights: jax.Array) -> jax.Array:
     return pairwise_sum(blocks)[..., 0]
 
 
-def weigh(line: Line) -> tuple[Base, jax.Array]:
-    """The base of each row, and the weights of its lanes: 64 of the lower side, 64 of the upper side, the two tails.
+class Weighed(NamedTuple):
+    """The weights of a line by parts.
+
+    Attributes:
+        base: what they are relative to in each row.
+        lanes: of either side, the sums over pieces 64 apart, ``(*batch, 64)``; none without pieces.
+        groups: of either side, the sums over lanes 8 apart; then the two tails; ``(*batch, 16)``, 18 or 2.
+        done: bool ``()``, true; the compiler does not know it.
+    """
+
+    base: Base
+    lanes: tuple[jax.Array, ...]
+    groups: jax.Array
+    done: jax.Array
+
+    @staticmethod
+    def of(line: Line, base: Base, lanes: list[jax.Array]) -> Weighed:
+        """Add up lanes."""
+        sides = [jnp.broadcast_to(side, (*line.batch, LANES)) for side in lanes]
+        groups = []
+        for group in sides:
+            while group.shape[-1] > GROUPS:
+                half = group.shape[-1] // 2
+                group = group[..., :half] + group[..., half:]
+            groups.append(group)
+        if line.tails is not None:
+            groups.append(jnp.broadcast_to(line.tails[1].weight(line.tails[0].scale, base), (*line.batch, 2)))
+        base = jax.tree.map(lambda field: jnp.broadcast_to(field, (*line.batch, 1)), base)
+        return Weighed(base, tuple(sides), jnp.concatenate(groups, axis=-1), jnp.array(not lanes))
+
+    @property
+    def total(self) -> jax.Array:
+        """Of each row, ``(*batch, 1)``; not positive where a row has no distribution: no mass, or a NaN anywhere."""
+        return pairwise_sum(self.groups)
+
+
+def weigh(line: Line) -> Weighed:
+    """Weigh the pieces and tails of all rows.
 
     Almost all rows can be weighed from cost 0, with one product for each piece. Rows with all their mass far above it (long ties, a
     large epsilon) or in tiny pieces are weighed again from a base of their own. A base only changes powers of two, and each row
@@ -221,29 +262,27 @@ def weigh(line: Line) -> tuple[Base, jax.Array]:
     """
     sides, heights, tails, rate = jax.lax.stop_gradient(line[:4])
     line = Line(sides, heights, tails, rate, line.batch)
+    if not line.pieces:  # two tails cost nothing
+        return Weighed.of(line, line.own_base(), [])
     zero = jnp.zeros((1,), line.rate.dtype)
     plain = Base(zero, zero.astype(jnp.int32), zero)
-
-    def joined(own: Line, lanes: list[jax.Array], base: Base) -> jax.Array:
-        if own.tails is not None:
-            lanes = [*lanes, own.tails[1].weight(own.tails[0].scale, base)]
-        return concatenate(*(jnp.broadcast_to(part, (*own.batch, part.shape[-1])) for part in lanes))
-
-    lanes = joined(line, line.lanes(), plain)
-    total, info = pairwise_sum(lanes), jnp.finfo(lanes.dtype)
-    fits = (total > 2.0 ** (info.minexp + 76)) & (total < 2.0 ** (info.maxexp - 16))
+    weighed, info = Weighed.of(line, plain, line.lanes()), jnp.finfo(line.rate.dtype)
+    fits = (weighed.total > 2.0 ** (info.minexp + 76)) & (weighed.total < 2.0 ** (info.maxexp - 16))
     rows = prod(line.batch)
     size = min(rows, _ROWS)
 
-    def again() -> tuple[Base, jax.Array]:
-        def some(start: jax.Array) -> tuple[Base, jax.Array]:
+    def again(_: Weighed) -> Weighed:
+        def some(start: jax.Array) -> Any:
             sides, heights, tails, rate = some_rows(line[:4], line.batch, start, size)
             own = Line(sides, heights, tails, rate, (size,))
             fitting = some_rows(fits, line.batch, start, size)
             base = jax.tree.map(lambda own, plain: jnp.where(fitting, plain, own), own.own_base(), plain)
-            weights = own._each(lambda width, heights: heights.weight(width, base))[:2] if own.pieces else []
-            return base, joined(own, [_to_lanes(part) for part in weights], base)
+            weights = own._each(lambda width, heights: heights.weight(width, base))[:2]
+            return Weighed.of(own, base, [_to_lanes(part) for part in weights])[:3]
 
-        return jax.tree.map(lambda leaf: leaf.reshape(*line.batch, leaf.shape[-1]), by_chunks(some, rows, size))
+        found: Any = jax.tree.map(lambda leaf: leaf.reshape(*line.batch, leaf.shape[-1]), by_chunks(some, rows, size))
+        base, lanes, groups = found
+        return Weighed(base, lanes, groups, jnp.array(True))
 
-    return jax.lax.cond(jnp.all(fits), lambda: (jax.tree.map(lambda f: jnp.broadcast_to(f, (*line.batch, 1)), plain), lanes), again)
+    # A loop of no turn or one: a condition would copy what it hands through.
+    return jax.lax.while_loop(lambda weighed: ~weighed.done, again, weighed._replace(done=jnp.all(fits)))

@@ -20,14 +20,40 @@ def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     return jnp.broadcast_to(array, (*batch, array.shape[-1]))
 
 
-def take(array: jax.Array, index: jax.Array) -> jax.Array:
+def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, size: int | None = None) -> jax.Array:
     """Return ``array[..., index]``, for an array that broadcasts to ``(*batch, k)`` and indices ``(*batch, j)`` in ``0..k-1``.
 
     One flat gather: on the CPU several times faster than one that keeps the batch axes.
+
+    Args:
+        array: of any dtype.
+        index: int32.
+        where: if given, something of the first row, which is in the cache, is read elsewhere.
+        size: if given, return ``array[..., index : index + size]`` on a new last axis.
     """
     batch, width = array.shape[:-1], array.shape[-1]
     row = jnp.arange(prod(batch), dtype=jnp.uint32).reshape((*batch, 1)) * jnp.uint32(width)
-    return array.reshape(-1).at[row + index.astype(jnp.uint32)].get(mode="promise_in_bounds")
+    start = row + index.astype(jnp.uint32)
+    if where is not None:
+        start = jnp.where(where, start, 0)
+    flat = array.reshape(-1)
+    if size is None:
+        return flat.at[start].get(mode="promise_in_bounds")
+    windows = jax.lax.GatherDimensionNumbers(offset_dims=(start.ndim,), collapsed_slice_dims=(), start_index_map=(0,))
+    return jax.lax.gather(flat, start[..., None], windows, (size,), mode="promise_in_bounds")
+
+
+def in_memory(always: jax.Array, compute: Callable[[], Any]) -> Any:
+    """The arrays that ``compute`` returns, kept in memory because they come out of a condition, which always holds.
+
+    XLA's CPU compiler would otherwise fuse reading from places that it does not know with all that is made of it, and run that one
+    number after the other.
+    """
+
+    def never() -> Any:
+        return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(compute))
+
+    return jax.lax.cond(always, compute, never)
 
 
 def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int) -> Any:

@@ -9,8 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.typing import ArrayLike
 
 LANES = 32
 
@@ -33,30 +31,46 @@ def pairwise_sum(terms: jax.Array) -> jax.Array:
     return terms
 
 
-def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add) -> Any:
+def folded_sum(terms: jax.Array) -> jax.Array:
+    """The sum over the last axis, kept as an axis of size 1, by adding the second half to the first until 64 are left.
+
+    On the CPU it takes a fraction of the time of XLA's ``sum`` where the terms are computed on the way.
+    """
+    odd = []
+    while (size := terms.shape[-1]) > 2 * LANES:
+        half = size // 2
+        if size % 2:
+            odd.append(terms[..., -1:])
+        terms = terms[..., :half] + terms[..., half : 2 * half]
+    return sum(odd, jnp.sum(terms, axis=-1, keepdims=True))
+
+
+def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Callable[[Any], Any] = lambda term: term) -> Any:
     """Return the sum of each term and all before it on the last axis, for arrays or pytrees of arrays that ``add`` adds.
 
-    Blocks of 32 are summed by doubling (Hillis and Steele 1986), then the sums of the blocks before are added.
+    Blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are added.
+
+    Args:
+        terms: ``(..., n)``.
+        add: the sum of two terms.
+        read: turns a term, ``(..., blocks)``, into what is summed.
     """
     size = jax.tree.leaves(terms)[0].shape[-1]
-    if size > 2 * LANES:
-        blocks = jax.tree.map(lambda a: pad(a).reshape(*a.shape[:-1], -1, LANES), terms)
-        inside = running_sums(blocks, add)
-        before = jax.tree.map(lambda a: _later(a, 1)[..., None], running_sums(jax.tree.map(lambda a: a[..., -1], inside), add))
-        return jax.tree.map(lambda a: a.reshape(*a.shape[:-2], -1)[..., :size], add(inside, before))
+    width = size if size <= 2 * LANES else LANES
+    padded = jax.tree.map(lambda a: a if width == size else pad(a, width), terms)
+    blocks = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(*a.shape[:-1], -1, width), -1, 0), padded)
 
-    # A loop: written out, XLA fuses the steps and computes each one twice for every one that follows.
-    def double(step: jax.Array, terms: Any) -> Any:
-        return add(terms, jax.tree.map(lambda a: _later(a, np.int32(1) << step), terms))
+    def step(total: Any, term: Any) -> tuple[Any, Any]:
+        total = add(total, read(term))
+        return total, total
 
-    return jax.lax.fori_loop(np.int32(0), np.int32((size - 1).bit_length()), double, terms)
-
-
-def _later(array: jax.Array, distance: ArrayLike) -> jax.Array:
-    """Move the last axis on by some places below its size, zeros in front."""
-    size = array.shape[-1]
-    doubled = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(size, 0)])
-    return jax.lax.dynamic_slice_in_dim(doubled, np.int32(size) - distance, size, axis=-1)
+    first = jax.tree.map(lambda a: a[0], blocks)
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(read, first))
+    whole, inside = jax.lax.scan(step, zeros, blocks)
+    if width < size:
+        before = jax.tree.map(lambda a: jnp.pad(a[..., :-1], [(0, 0)] * (a.ndim - 1) + [(1, 0)]), running_sums(whole, add))
+        inside = add(inside, before)
+    return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:-1], -1)[..., :size], inside)
 
 
 def running(values: jax.Array, place: jax.Array, combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
