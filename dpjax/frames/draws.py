@@ -20,8 +20,8 @@ from dpjax.accounting import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, released_as
 from dpjax.mechanisms import laplace
-from dpjax.release.api import cost_of
 from dpjax.release.joint_quantiles import reach_for
+from dpjax.release.result import cost_of
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
 
 _DYNAMIC = ("lower", "upper")  # a program serves all of them

@@ -53,7 +53,6 @@ import importlib
 
 from dpjax.release import deprecated as _deprecated
 from dpjax.release.api import (
-    Release,
     distinct_count,
     exact_distribution,
     maximum,
@@ -72,6 +71,7 @@ from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
 from dpjax.release.joint_quantiles import joint_quantiles
 from dpjax.release.recursive_quantiles import recursive_quantiles
+from dpjax.release.result import Release
 
 __all__ = [
     "Floats",

@@ -2,104 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
-
-import jax
-import numpy as np
+from functools import partial
+from typing import Any, Literal
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
-from dpjax.display import Picture, Shown
 from dpjax.release import integer_profiles
 from dpjax.release.distribution import GridDistribution, Mechanism
-from dpjax.release.exact import More, exact_draw
-from dpjax.release.grid import Floats, Multiples, values_of
-from dpjax.release.integer_profiles import IntegerProfile
-from dpjax.release.permute_and_flip import draw_by_permute_and_flip, groups_of
+from dpjax.release.drawing import Asked, release_ranks, release_statistic, release_sum
+from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.records import Records, reader
-from dpjax.release.sampler import WORDS, Draw, certified_draw
-from dpjax.release.tables import exact_epsilon, level_weights, public_tables
-from dpjax.release.words import draw_lanes
+from dpjax.release.result import EVALUATE, Release
 from dpjax.sensitivity.down import check_shift
-from dpjax.statistics.ranks import Ranks, ranks_of_order_statistic, ranks_of_quantile
-from dpjax.statistics.records import levels_needed
-
-if TYPE_CHECKING:
-    from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.statistics.ranks import ranks_of_order_statistic, ranks_of_quantile
 
 Definition = Literal["linear", "lower"]
-EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
-
-
-@dataclass(frozen=True, repr=False)
-class Release(Shown):
-    """What was released; no error bar, since that would be a function of the data.
-
-    Attributes:
-        values: float64 ``(draws, ...)``, in the units of the data.
-        multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates and of
-            floats, their numbers.
-        resolution: what all values are multiples of; None for candidates and floats.
-        guarantee: what all draws of one row cost together; with metric privacy, for every pair of elements.
-    """
-
-    values: np.ndarray
-    multiples: np.ndarray
-    resolution: Fraction | None
-    guarantee: Guarantee | MetricGuarantee
-
-    @property
-    def draws(self) -> int:
-        """How many from each row."""
-        return self.values.shape[0]
-
-    def _facts(self) -> dict[str, Any]:
-        grid = {} if self.resolution is None else {"resolution": self.resolution}
-        return {"draws": self.draws, "batch_shape": self.values.shape[1:], **grid, "guarantee": self.guarantee}
-
-    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        return {f"draw {number}": values for number, values in enumerate(self.values[:rows])}, None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as lists, numbers and text, which :mod:`json` takes.
-
-        >>> candidates = Release(np.array([[3.0]]), np.array([[1]]), None, Guarantee(1.0, 1.0, "swap"))
-        >>> candidates.to_dict()["values"], candidates.to_dict()["guarantee"]["epsilon"]
-        ([[3.0]], 1.0)
-        """
-        step = None if self.resolution is None else str(self.resolution)
-        known = self.guarantee
-        plain = known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
-        cost = plain.to_dict() | {"promise": str(known)}
-        return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON."""
-        return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the release of :meth:`to_json`; with metric privacy, with the guarantee for neighbours that follows."""
-        given = json.loads(text)
-        arrays = np.array(given.pop("values"), np.float64), np.array(given.pop("multiples"), np.int64)
-        resolution, cost = given.pop("resolution"), given.pop("guarantee")
-        del cost["promise"]
-        return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
-
-    def __str__(self) -> str:
-        """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines."""
-        rows = self.values.reshape(self.draws, -1).T
-        lines = ["  ".join(f"{value:.15g}" for value in row) for row in rows[:20]]
-        if len(rows) > 20:
-            lines.append(f"... and {len(rows) - 20} rows more")
-        return "\n".join([*lines, str(self.guarantee)])
 
 
 def median(
@@ -222,7 +141,7 @@ def quantile(
         raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
     values = grid_of(lower, upper, resolution, grid)
     records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
-    return _release_ranks(
+    return release_ranks(
         records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), values, Asked(epsilon, mechanism, draws)
     )
 
@@ -252,7 +171,7 @@ def order_statistic(
     """
     values = grid_of(lower, upper, resolution, grid)
     records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
-    return _release_ranks(records, ranks_of_order_statistic(rank, records.size), values, Asked(epsilon, mechanism, draws))
+    return release_ranks(records, ranks_of_order_statistic(rank, records.size), values, Asked(epsilon, mechanism, draws))
 
 
 def maximum(
@@ -285,7 +204,9 @@ def maximum(
     """
     values = grid_of(lower, upper, resolution, grid)
     records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
-    return _release(records, partial(integer_profiles.maximum, tau=check_shift(tau)), values, Asked(epsilon, mechanism, draws))
+    return release_statistic(
+        records, partial(integer_profiles.maximum, tau=check_shift(tau)), values, Asked(epsilon, mechanism, draws)
+    )
 
 
 def nonnegative_sum(
@@ -313,7 +234,7 @@ def nonnegative_sum(
     """
     grid = Multiples.between(0, upper, resolution)
     records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
-    return _release(
+    return release_statistic(
         records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
     )
 
@@ -344,7 +265,7 @@ def user_sum(
     checks.one_of("neighbors", neighbors, ("add_remove",))
     grid = Multiples.between(0, upper, resolution)
     records = Records(x, reader(grid), neighbors, mask, n_max, person_ids)
-    return _release(
+    return release_statistic(
         records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
     )
 
@@ -374,7 +295,7 @@ def distinct_count(
     """
     records = Records(ids, integer_profiles.codes_of, neighbors, mask, n_max, counts=counts)
     statistic = partial(integer_profiles.distinct_count, tau=check_shift(tau))
-    return _release(records, statistic, Multiples.between(0, upper, 1), Asked(epsilon, mechanism, draws))
+    return release_statistic(records, statistic, Multiples.between(0, upper, 1), Asked(epsilon, mechanism, draws))
 
 
 def sum(
@@ -394,7 +315,7 @@ def sum(
     >>> exact_distribution(sum, [31, 40, 28], **options).profile.upper.tolist()
     [99, 191, 280, 360]
     """
-    return _release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=False)
+    return release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=False)
 
 
 def mean(
@@ -414,7 +335,7 @@ def mean(
     >>> round(exact_distribution(mean, [31, 40, 28], **options).mean_abs_error(33), 1)
     12.2
     """
-    return _release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=True)
+    return release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=True)
 
 
 def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: Any, **options: Any) -> GridDistribution:
@@ -444,123 +365,3 @@ def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: An
     """
     found: Any = statistic(x, *arguments, **options, draws=EVALUATE)
     return found
-
-
-class Asked(NamedTuple):
-    """What is drawn from each row."""
-
-    epsilon: float
-    mechanism: Mechanism
-    draws: int
-
-
-def grid_of(lower: float | None, upper: float | None, resolution: Resolution | None, grid: Floats | None) -> Multiples | Floats:
-    """The grid of a release: multiples of a resolution between bounds, or floats."""
-    if grid is not None:
-        checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
-        if not (lower is None and upper is None and resolution is None):
-            raise ValueError("a grid has its own range and precision: give no lower, upper or resolution beside it.")
-        return grid
-    if lower is None or upper is None or resolution is None:
-        raise TypeError("a release needs lower, upper and resolution; or, without bounds, a grid such as dpjax.release.Floats().")
-    return Multiples.between(lower, upper, resolution)
-
-
-def _release_ranks(records: Records, ranks: Ranks, grid: Multiples | Floats, asked: Asked) -> Release:
-    options: Any = {"count_is_public": records.neighbors == "swap", "most": levels_needed(exact_epsilon(asked.epsilon))}
-    statistic = partial(integer_profiles.order_statistic, ranks=ranks, **options)
-    refined = ranks.refinement
-    if isinstance(grid, Floats):
-        return _release(records, statistic, grid, asked)
-    return _release(records, statistic, grid, asked, unit=_unit(grid, refined, grid.resolution / refined))
-
-
-def _unit(grid: Multiples, times: int, resolution: Fraction) -> tuple[Fraction, int, int]:
-    """The resolution, start and end of a statistic that is so many times as long as the grid."""
-    return resolution, times * grid.start, times * (grid.start + grid.size - 1)
-
-
-def _release_sum(
-    x: Any, lower: float, upper: float, resolution: Resolution, neighbors: Neighbors, asked: Asked, *, of_mean: bool
-) -> Release:
-    checks.one_of("neighbors", neighbors, ("swap",))
-    grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors)
-    n = records.size
-    if n == 0:
-        raise ValueError("a sum or mean needs at least one record.")
-
-    def statistic(cells: np.ndarray, present: np.ndarray, *, high: int) -> IntegerProfile:
-        return integer_profiles.sum_of_records(cells, high=high)
-
-    return _release(records, statistic, grid, asked, unit=_unit(grid, n, grid.resolution / (n if of_mean else 1)))
-
-
-def _release(
-    records: Records,
-    statistic: Callable[..., IntegerProfile],
-    grid: Multiples | Floats,
-    asked: Asked,
-    *,
-    unit: tuple[Fraction, int, int] | None = None,
-) -> Release:
-    """Draw from the statistic's profiles; ``unit`` is their resolution, start and end, where those are not the grid's."""
-    epsilon, mechanism, draws = exact_epsilon(asked.epsilon), asked.mechanism, asked.draws
-    checks.one_of("mechanism", mechanism, get_args(Mechanism))
-    floats, size = grid if isinstance(grid, Floats) else None, grid.size
-    if unit is None and isinstance(grid, Multiples):
-        unit = grid.resolution, grid.start, grid.start + size - 1
-    resolution, start, end = unit or (Fraction(1), 0, size - 1)
-
-    def profile(first: int, last: int) -> IntegerProfile:
-        return statistic(*records.read(slice(first, last)), high=size - 1)
-
-    ends = profile(0, 0)  # raises for public numbers that do not fit
-    if max(abs(start), abs(end)) > 2**53:
-        raise ValueError("a float cannot count so far: take a coarser resolution, or bounds closer to 0.")
-    if draws is EVALUATE:
-        if records.batch:
-            raise ValueError(f"exact_distribution takes one dataset (n,), got the leading shape {records.batch}.")
-        one = IntegerProfile(*(side[0] for side in profile(0, 1)))
-        of_one: Any = GridDistribution(one, float(epsilon), resolution, start, mechanism, floats)
-        return of_one
-    number, rows = checks.static_integer("draws", draws, 1), math.prod(records.batch)
-    levels = max(2, *(side.shape[-1] for side in ends)) - 1
-    draw = draw_piecewise_laplace if mechanism == "piecewise_laplace" else _permute_and_flip
-    multiples = (start + draw(epsilon, profile, levels, rows, number)).reshape(number, *records.batch)
-    guarantee = cost_of(epsilon, number, records.neighbors, mechanism)
-    if floats is not None:
-        return Release(floats.values_of(multiples), multiples, None, guarantee)
-    return Release(values_of(multiples, resolution), multiples, resolution, guarantee)
-
-
-Profiles = Callable[[int, int], IntegerProfile]  # of some rows
-
-
-def draw_piecewise_laplace(epsilon: Fraction, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
-    """Draw numbers ``(draws, rows)`` from profiles with so many levels."""
-    tables = public_tables(epsilon, levels=levels)
-    at_hand = lru_cache(maxsize=1)(profile)  # many draws of the same rows come one after the other
-
-    def on_host(row: int, words: list[int], more: More) -> int:
-        lower, upper = (side[0].tolist() for side in profile(row, row + 1))
-        return exact_draw(epsilon, lower, upper, words, more=more)
-
-    def on_device(some: slice, words: jax.Array) -> Draw:
-        return certified_draw(tables, *at_hand(some.start, some.stop), words)
-
-    return draw_lanes(rows, draws, 2 * levels, WORDS, on_device, on_host)
-
-
-def _permute_and_flip(epsilon: Fraction, profile: Profiles, levels: int, rows: int, draws: int) -> np.ndarray:
-    """Draw numbers ``(draws, rows)`` from profiles with so many levels."""
-    weights = level_weights(epsilon, 2 * levels + 1)  # a level and a depth, which may be one more than there are levels
-    at_hand = lru_cache(maxsize=1)(lambda first, last: groups_of(profile(first, last)))
-    return draw_by_permute_and_flip(epsilon, weights, at_hand, rows, draws)
-
-
-def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str) -> Guarantee:
-    """What so many draws cost together: the product, rounded up; permute and flip has twice the bounded range."""
-    exact = Fraction(epsilon) * draws
-    cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
-    return Guarantee(cost, 2 * cost if mechanism == "permute_and_flip" else cost, neighbors)

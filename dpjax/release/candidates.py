@@ -13,11 +13,11 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.release.api import EVALUATE, Release, cost_of
 from dpjax.release.exact import More, exact_choice
 from dpjax.release.grid import Multiples, as_array, as_reals, clip_integers, is_integer, without_axes
 from dpjax.release.permute_and_flip import Groups, draw_by_permute_and_flip
 from dpjax.release.records import Read, Records, reader, refuse_traces
+from dpjax.release.result import EVALUATE, Release, cost_of
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
 from dpjax.release.tables import MOST_LEVELS, exact_epsilon, level_weights, rate_of
 from dpjax.release.words import draw_lanes

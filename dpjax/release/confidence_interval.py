@@ -8,11 +8,11 @@ from typing import Any
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.mechanisms.confidence_interval import plan_of, planned_levels
-from dpjax.release.api import Release
+from dpjax.mechanisms.interval_bound import plan_of, planned_levels
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import draw_quantiles, law_of
 from dpjax.release.records import Records, reader
+from dpjax.release.result import Release
 from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.ranks import level_of
 

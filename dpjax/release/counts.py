@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.release.api import EVALUATE, Release, cost_of
 from dpjax.release.candidates import counts_of, reals
 from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.grid import values_of
 from dpjax.release.records import Records
+from dpjax.release.result import EVALUATE, Release, cost_of
 from dpjax.release.tables import exact_epsilon
 
 

@@ -121,6 +121,20 @@ class Floats:
         return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(np.int32), present
 
 
+def grid_of(
+    lower: float | None, upper: float | None, resolution: checks.Resolution | None, grid: Floats | None
+) -> Multiples | Floats:
+    """The grid of a release: multiples of a resolution between bounds, or floats."""
+    if grid is not None:
+        checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
+        if not (lower is None and upper is None and resolution is None):
+            raise ValueError("a grid has its own range and precision: give no lower, upper or resolution beside it.")
+        return grid
+    if lower is None or upper is None or resolution is None:
+        raise TypeError("a release needs lower, upper and resolution; or, without bounds, a grid such as dpjax.release.Floats().")
+    return Multiples.between(lower, upper, resolution)
+
+
 @lru_cache(maxsize=4)
 def _floats(grid: Floats) -> np.ndarray:
     """All values, ascending."""

@@ -21,12 +21,12 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
-from dpjax.release.api import Release, cost_of, grid_of
 from dpjax.release.exact import More
-from dpjax.release.grid import Floats, Multiples, values_of
+from dpjax.release.grid import Floats, Multiples, grid_of, values_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import Law
 from dpjax.release.records import Records, reader
+from dpjax.release.result import Release, cost_of
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon
 from dpjax.release.words import draw_lanes

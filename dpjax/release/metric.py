@@ -30,11 +30,11 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.metric_privacy.small_database import small_databases
-from dpjax.release.api import Release
 from dpjax.release.candidates import release_choice
 from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.grid import as_array, is_integer, values_of, without_axes
 from dpjax.release.records import refuse_traces
+from dpjax.release.result import Release
 from dpjax.release.tables import MOST_LEVELS
 
 _MOST = 2**62

@@ -12,10 +12,11 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
-from dpjax.release.api import Release, cost_of, draw_piecewise_laplace, grid_of
-from dpjax.release.grid import Floats, values_of
+from dpjax.release.drawing import draw_piecewise_laplace
+from dpjax.release.grid import Floats, grid_of, values_of
 from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.records import Records, reader
+from dpjax.release.result import Release, cost_of
 from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.ranks import Ranks, ranks_of_quantile
 from dpjax.statistics.several_quantiles import levels_of

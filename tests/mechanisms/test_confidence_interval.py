@@ -10,7 +10,7 @@ import pytest
 
 import dpjax
 from dpjax import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
-from dpjax.mechanisms import confidence_interval as module
+from dpjax.mechanisms import interval_bound as module
 from dpjax.mechanisms.joint_quantiles import with_aims
 
 ROWS, N = 2000, 300

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import GridDistribution, api, exact_distribution, words
+from dpjax.release import GridDistribution, drawing, exact_distribution, words
 from dpjax.release.candidates import counts_of
 from dpjax.release.grid import Multiples, as_reals, to_multiples
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic, sum_of_records
@@ -201,13 +201,13 @@ def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
     arguments = {"epsilon": 1.0, **bounds(62.5, 0, 0.0625), "neighbors": "swap", "draws": 20}
     every = np.linspace(0, 60, 9), np.full(9, 20.0)  # nearly no ties, and nothing but ties
     plain = [release.quantile(x, 0.25, **arguments) for x in every]
-    device = api.certified_draw
+    device = drawing.certified_draw
 
     def never(*args, **kwargs):
         drawn = device(*args, **kwargs)
         return Draw(jnp.full_like(drawn.cell, -5), jnp.zeros_like(drawn.certified))
 
-    monkeypatch.setattr(api, "certified_draw", never)
+    monkeypatch.setattr(drawing, "certified_draw", never)
     for x, one in zip(every, plain, strict=True):
         np.testing.assert_array_equal(release.quantile(x, 0.25, **arguments).multiples, one.multiples)
 
@@ -229,9 +229,9 @@ HOSTILE = {
 @pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_data_never_raise_nor_change_a_shape_or_a_program(neighbors, monkeypatch):
     traces = []
-    device = api.certified_draw
+    device = drawing.certified_draw
     monkeypatch.setattr(
-        api, "certified_draw", lambda *args, **kw: traces.append([np.shape(a) for a in args[1:]]) or device(*args, **kw)
+        drawing, "certified_draw", lambda *args, **kw: traces.append([np.shape(a) for a in args[1:]]) or device(*args, **kw)
     )
     for data in HOSTILE.values():
         found = release.median(data, epsilon=1.0, **BOUNDS, neighbors=neighbors, draws=3)

@@ -8,7 +8,7 @@ import pytest
 
 from dpjax import metric_privacy, release
 from dpjax.release import metric as room
-from dpjax.release.api import Release
+from dpjax.release.result import Release
 from tests.support.statistics import assert_counts_follow
 
 BUDGETS = np.array([[0, 1, 2.5], [1, 0, 1.75], [2.5, 1.75, 0]])

@@ -1,0 +1,90 @@
+"""What a release returns: values, the multiples that they are, and what all draws cost together."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.display import Picture, Shown
+
+if TYPE_CHECKING:
+    from dpjax.metric_privacy.guarantees import MetricGuarantee
+
+EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
+
+
+@dataclass(frozen=True, repr=False)
+class Release(Shown):
+    """What was released; no error bar, since that would be a function of the data.
+
+    Attributes:
+        values: float64 ``(draws, ...)``, in the units of the data.
+        multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates and of
+            floats, their numbers.
+        resolution: what all values are multiples of; None for candidates and floats.
+        guarantee: what all draws of one row cost together; with metric privacy, for every pair of elements.
+    """
+
+    values: np.ndarray
+    multiples: np.ndarray
+    resolution: Fraction | None
+    guarantee: Guarantee | MetricGuarantee
+
+    @property
+    def draws(self) -> int:
+        """How many from each row."""
+        return self.values.shape[0]
+
+    def _facts(self) -> dict[str, Any]:
+        grid = {} if self.resolution is None else {"resolution": self.resolution}
+        return {"draws": self.draws, "batch_shape": self.values.shape[1:], **grid, "guarantee": self.guarantee}
+
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        return {f"draw {number}": values for number, values in enumerate(self.values[:rows])}, None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as lists, numbers and text, which :mod:`json` takes.
+
+        >>> candidates = Release(np.array([[3.0]]), np.array([[1]]), None, Guarantee(1.0, 1.0, "swap"))
+        >>> candidates.to_dict()["values"], candidates.to_dict()["guarantee"]["epsilon"]
+        ([[3.0]], 1.0)
+        """
+        step = None if self.resolution is None else str(self.resolution)
+        known = self.guarantee
+        plain = known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
+        cost = plain.to_dict() | {"promise": str(known)}
+        return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the release of :meth:`to_json`; with metric privacy, with the guarantee for neighbours that follows."""
+        given = json.loads(text)
+        arrays = np.array(given.pop("values"), np.float64), np.array(given.pop("multiples"), np.int64)
+        resolution, cost = given.pop("resolution"), given.pop("guarantee")
+        del cost["promise"]
+        return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
+
+    def __str__(self) -> str:
+        """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines."""
+        rows = self.values.reshape(self.draws, -1).T
+        lines = ["  ".join(f"{value:.15g}" for value in row) for row in rows[:20]]
+        if len(rows) > 20:
+            lines.append(f"... and {len(rows) - 20} rows more")
+        return "\n".join([*lines, str(self.guarantee)])
+
+
+def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str) -> Guarantee:
+    """What so many draws cost together: the product, rounded up; permute and flip has twice the bounded range."""
+    exact = Fraction(epsilon) * draws
+    cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
+    return Guarantee(cost, 2 * cost if mechanism == "permute_and_flip" else cost, neighbors)
