@@ -51,14 +51,16 @@ def serve() -> None:
             executable, costs = harness.compiled(
                 lambda key, distribution, draws=draws: distribution.sample(key, draws), jax.random.key(0), distribution
             )
-            ready[name] = lambda key, distribution=distribution, executable=executable: jax.block_until_ready(
-                executable(key, distribution)
-            )
-            answer["compile_seconds"] = costs["compile_seconds"]
-            ready[name](jax.random.key(0))
+
+            def draw(key, distribution=distribution, executable=executable):
+                return jax.block_until_ready(executable(key, distribution))
+
+            ready[name] = draw, costs["compile_seconds"]
+            draw(jax.random.key(0))
+        draw, answer["compile_seconds"] = ready[name]
         key = jax.random.key(request["seed"])
         start = time.perf_counter()
-        result = ready[name](key)
+        result = draw(key)
         answer["seconds"] = time.perf_counter() - start
         answer["devices"] = len(result.sharding.device_set)
         if request["hash"]:
