@@ -29,14 +29,19 @@ jax.config.update("jax_disable_most_optimizations", UNOPTIMIZED)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep compiled programs on disk, for the workers to share and for the next run: most of a run is compilation.
+    """Keep compiled programs on disk, for other processes of this run and for the next run: most of a run is compilation.
 
     The key of a program is its text, the options and the versions. ``pytest --cache-clear`` empties the folder.
     """
     if hasattr(config, "cache"):
-        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        kept = {
+            "jax_compilation_cache_dir": str(config.cache.mkdir("jax")),
+            "jax_persistent_cache_min_compile_time_secs": 0.0,
+            "jax_persistent_cache_min_entry_size_bytes": -1,
+        }
+        for name, value in kept.items():
+            jax.config.update(name, value)
+            os.environ[name.upper()] = str(value)  # for the processes that tests start
 
 
 @pytest.fixture(autouse=True)
