@@ -63,6 +63,11 @@ class Case:
     def distribution(self, data: Any) -> dpjax.PiecewiseExponential:
         return dpjax.piecewise_laplace(self.profile(data), self.epsilon)
 
+    @cached_property
+    def exact(self) -> dpjax.PiecewiseExponential:
+        """The distribution of every row."""
+        return self.distribution(jax.numpy.asarray(self.data))
+
     @property
     def shape(self) -> str:
         return f"{self.rows} x {self.points}"
@@ -115,8 +120,12 @@ class Contestant:
 
 def distribution_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
     """The exact cdf of piecewise Laplace at each draw."""
-    distribution = case.distribution(jax.numpy.asarray(case.data))
-    return np.asarray(jax.jit(lambda distribution, y: distribution.cdf(y))(distribution, jax.numpy.asarray(draws)))
+    return np.asarray(_cdf(case.exact, jax.numpy.asarray(draws)))
+
+
+@jax.jit  # once for all contestants
+def _cdf(distribution: dpjax.PiecewiseExponential, draws: jax.Array) -> jax.Array:
+    return distribution.cdf(draws)
 
 
 def uniform_distance(uniforms: np.ndarray) -> tuple[float, float]:
@@ -134,11 +143,8 @@ def uniform_distance(uniforms: np.ndarray) -> tuple[float, float]:
     return float(distance), math.sqrt(math.log(4 / FALSE_POSITIVE_RATE) / (2 * n))
 
 
-def check(contestant: Contestant, case: Case) -> dict[str, Any]:
-    """Draw from the contestant on a small case and compare with its exact distribution, row by row."""
-    if contestant.timed_rows:
-        case = replace(case, rows=min(case.rows, 20))
-    built = contestant.build(case)
+def check(contestant: Contestant, case: Case, built: Built) -> dict[str, Any]:
+    """Draw from the contestant, built on a small case, and compare with its exact distribution, row by row."""
     draws, turn = [], 0
     while sum(d.size for d in draws) < contestant.check_draws:
         draws.append(np.asarray(built.run(turn)).reshape(-1, case.rows))
@@ -233,20 +239,27 @@ def row(question: str, contestant: str, relation: str, shape: str, **rest: Any) 
 def contest(
     question: str, contestants: list[Contestant], case: Case, small: Case, repeats: int, unit: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Check every contestant on ``small``, time those that pass on ``case``, compare with the reference; rows and checks."""
+    """Check every contestant on ``small``, time those that pass on ``case``, compare with the reference; rows and checks.
+
+    Where the two cases are the same, as in quick runs, what was checked is what is timed.
+    """
     rows, checks, built = [], [], {}
     for one in contestants:
         if one.missing:
             rows.append(row(question, one.name, one.relation, case.shape, status=one.missing, note=one.note))
             continue
+        timed = replace(case, rows=min(case.rows, one.timed_rows)) if one.timed_rows else case
+        checked, ready = None, None
         if one.uniforms is not None:
-            checks.append(check(one, small))
+            checked = replace(small, rows=min(small.rows, 20)) if one.timed_rows else small
+            ready = one.build(checked)
+            checks.append(check(one, checked, ready))
             if checks[-1]["passed"] and one.must_be_rejected:
                 raise RuntimeError(f"the check does not reject a wrong distribution: {checks[-1]}")
             if not checks[-1]["passed"]:
                 rows.append(row(question, one.name, one.relation, case.shape, status="rejected: wrong distribution", note=one.note))
                 continue
-        built[one.name] = one.build(replace(case, rows=min(case.rows, one.timed_rows)) if one.timed_rows else case)
+        built[one.name] = ready if ready and checked == timed else one.build(timed)
     times = interleave(built, repeats)
     fastest = {}  # of each group
     for one in sorted((one for one in contestants if one.name in times), key=lambda one: statistics.median(times[one.name])):

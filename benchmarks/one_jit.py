@@ -308,7 +308,7 @@ def main() -> None:
                 for epsilon in (1.0, 0.02) if draws < 10**5 else (1.0,):
                     rows += many(Case(min(args.rows, 100), args.points, relation, epsilon=epsilon), draws, turns)
         if "compile" in args.cases:
-            rows += compilation(case, min(repeats, 3))
+            rows += compilation(case, 1 if args.quick else min(repeats, 3))
     if "command" in args.cases:
         rows += command(200 if args.quick else 20_000)
     harness.finish("one_jit", args, rows, [])

@@ -118,7 +118,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--relations", nargs="+", default=["swap", "add_remove"])
     args = parser.parse_args()
     if args.quick:
-        args.rows, args.points, args.draws, args.naive_draws, args.relations = 64, 101, 5000, 100, ["swap"]
+        args.rows, args.points, args.draws, args.naive_draws, args.relations = 4096, 33, 5000, 100, ["swap"]
     return args
 
 
@@ -127,10 +127,12 @@ def main() -> None:
     repeats = args.repeats or (3 if args.quick else 9)
     rows, checks = [], []
     for relation in args.relations:
-        case, small = Case(args.rows, args.points, relation), Case(4096, 33, relation, seed=1)
+        small = Case(4096, 33, relation, seed=1)
+        case = small if args.quick else Case(args.rows, args.points, relation)
         done = harness.contest("releases", single(relation), case, small, repeats, "median")
         rows, checks = rows + done[0], checks + done[1]
-        case, small = Case(1, args.points, relation), Case(16, 33, relation, seed=1)
+        small = Case(16, 33, relation, seed=1)
+        case = small if args.quick else Case(1, args.points, relation)
         done = harness.contest(
             "releases of one dataset", repeated(relation, args.draws, args.naive_draws), case, small, repeats, "draw"
         )

@@ -105,7 +105,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--relations", nargs="+", default=["swap", "add_remove"])
     args = parser.parse_args()
     if args.quick:
-        args.rows, args.points, args.draws, args.naive_draws = 4, 101, 500, 5
+        args.rows, args.points, args.draws, args.naive_draws = 512, 33, 500, 5
         args.growth_points, args.growth_draws = [101, 1001], 2000
     return args
 
@@ -115,7 +115,8 @@ def main() -> None:
     repeats = args.repeats or (3 if args.quick else 9)
     rows, checks = [], []
     for relation in args.relations:
-        case, small = Case(args.rows, args.points, relation), Case(512, 33, relation, seed=1)
+        small = Case(512, 33, relation, seed=1)
+        case = small if args.quick else Case(args.rows, args.points, relation)
         done = harness.contest("repeated draws", field(relation, args.draws, args.naive_draws), case, small, repeats, "draw")
         rows, checks = rows + done[0], checks + done[1]
         rows += growth(relation, args.growth_points, args.growth_draws, repeats)

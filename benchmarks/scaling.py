@@ -184,7 +184,7 @@ def device_rows(args: argparse.Namespace, repeats: int) -> list[dict]:
     """The weak scaling of devices.py, with the model that only the total work counts."""
     one, eight = devices.worker(1), devices.worker(devices.DEVICES[-1])
     settings = argparse.Namespace(
-        rows=16 if args.quick else 64, points=101 if args.quick else 1001, draws=500 if args.quick else 10_000
+        rows=16 if args.quick else 64, points=101 if args.quick else 1001, draws=100 if args.quick else 10_000
     )
     rows = devices.weak_scaling(one, eight, settings, args.relation, repeats)
     one.close()

@@ -14,8 +14,10 @@ import sys
 
 if "XLA_FLAGS" not in os.environ:  # for pytest's workers and the processes that tests start, too
     older = tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11)  # later versions have one way to emit code
-    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false" if older else ""
+    # The other processor has a worker of its own: no program is split for several threads, which is work of its own.
+    os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1" + " --xla_cpu_use_fusion_emitters=false" * older
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads which line an operation of a program comes from
 UNOPTIMIZED = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
 
 import jax  # noqa: E402
@@ -27,14 +29,19 @@ jax.config.update("jax_disable_most_optimizations", UNOPTIMIZED)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep compiled programs on disk, for the workers to share and for the next run: most of a run is compilation.
+    """Keep compiled programs on disk, for other processes of this run and for the next run: most of a run is compilation.
 
     The key of a program is its text, the options and the versions. ``pytest --cache-clear`` empties the folder.
     """
     if hasattr(config, "cache"):
-        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        kept = {
+            "jax_compilation_cache_dir": str(config.cache.mkdir("jax")),
+            "jax_persistent_cache_min_compile_time_secs": 0.0,
+            "jax_persistent_cache_min_entry_size_bytes": -1,
+        }
+        for name, value in kept.items():
+            jax.config.update(name, value)
+            os.environ[name.upper()] = str(value)  # for the processes that tests start
 
 
 @pytest.fixture(autouse=True)

@@ -46,34 +46,35 @@ def columns(folder: Any) -> list[Column]:
 
 
 def rows(data: list[Column], epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, Any]]:
-    """One row for each column of data and epsilon."""
-    rate, found = jnp.asarray(epsilons), []
-    for column in data:
+    """One row for each column of data and epsilon. The columns are one batch, padded to one length."""
+    rate, sizes = jnp.asarray(epsilons)[:, None], np.array([column.records.size for column in data])
+    records = np.stack([np.pad(column.records, (0, sizes.max() - column.records.size)) for column in data])
+    lower, upper, rho = (np.array([getattr(column, name) for column in data]) for name in ("lower", "upper", "rho"))
 
-        def errors(neighbors: Any, definition: Any, column: Column = column) -> list[np.ndarray]:
-            profile = dpjax.median(
-                column.records, lower=column.lower, upper=column.upper, neighbors=neighbors, definition=definition
-            )
-            distributions = [
-                distribution(profile, rate, rho=column.rho) for distribution in (dpjax.piecewise_laplace, dpjax.inverse_sensitivity)
-            ]
-            return [np.asarray(distribution.mean_abs_error(profile.value)) for distribution in distributions]
+    def errors(neighbors: Any, definition: Any) -> list[np.ndarray]:
+        profile = dpjax.median(records, lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=sizes)
+        distributions = [
+            distribution(profile, rate, rho=rho) for distribution in (dpjax.piecewise_laplace, dpjax.inverse_sensitivity)
+        ]
+        return [np.asarray(distribution.mean_abs_error(profile.value)).T for distribution in distributions]
 
-        swap, duff, midpoint = errors("swap", "linear"), errors("add_remove", "lower"), errors("add_remove", "linear")
+    swap, duff, midpoint = errors("swap", "linear"), errors("add_remove", "lower"), errors("add_remove", "linear")
+    found = []
+    for row, column in enumerate(data):
         for i, epsilon in enumerate(epsilons):
             found.append(
                 {
                     "data": column.name,
                     "epsilon": epsilon,
-                    "PLM swap": float(swap[0][i]),
-                    "INV swap": float(swap[1][i]),
-                    "ratio": float(swap[1][i] / swap[0][i]),
+                    "PLM swap": float(swap[0][row, i]),
+                    "INV swap": float(swap[1][row, i]),
+                    "ratio": float(swap[1][row, i] / swap[0][row, i]),
                     "even spacing": epsilon / 4 / math.tanh(epsilon / 4),
-                    "PLM lower": float(duff[0][i]),
-                    "Duff": float(duff[1][i]),
-                    "Duff/PLM": float(duff[1][i] / duff[0][i]),
-                    "PLM midpoint": float(midpoint[0][i]),
-                    "Duff/PLM midpoint": float(duff[1][i] / midpoint[0][i]),
+                    "PLM lower": float(duff[0][row, i]),
+                    "Duff": float(duff[1][row, i]),
+                    "Duff/PLM": float(duff[1][row, i] / duff[0][row, i]),
+                    "PLM midpoint": float(midpoint[0][row, i]),
+                    "Duff/PLM midpoint": float(duff[1][row, i] / midpoint[0][row, i]),
                 }
             )
     return found

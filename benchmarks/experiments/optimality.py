@@ -44,10 +44,10 @@ NODES, LEVELS = 60, 400
 
 
 def families(datasets: int = DATASETS) -> dict[str, tuple[jax.Array, float, float]]:
-    """Datasets ``(datasets, records)`` with their public bounds; evenly spaced records are one dataset."""
+    """Datasets ``(datasets, records)`` with their public bounds; evenly spaced records are the same in every one."""
     rng, shape = np.random.default_rng(SEED), (datasets, RECORDS)
     found = {
-        "even spacing": (np.arange(1.0, RECORDS + 1)[None], 0.0, RECORDS + 1.0),
+        "even spacing": (np.broadcast_to(np.arange(1.0, RECORDS + 1), shape), 0.0, RECORDS + 1.0),  # of one shape: one program
         "normal": (rng.normal(size=shape).clip(-10, 10), -10.0, 10.0),
         "beta(0.5, 0.5)": (rng.beta(0.5, 0.5, shape), 0.0, 1.0),
         "log-normal": (rng.lognormal(size=shape).clip(0, 100), 0.0, 100.0),

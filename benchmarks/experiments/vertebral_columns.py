@@ -32,11 +32,12 @@ def patients(folder: Any) -> dict[str, np.ndarray]:
     return {name: values[labels == name] for name in CLASSES}
 
 
-def distributions(records: np.ndarray, lower: float, upper: float) -> dict[str, Any]:
-    """The distributions of one private median."""
+def distributions(records: np.ndarray, lower: float, upper: float, slots: int) -> dict[str, Any]:
+    """The distributions of one private median; padded to so many slots, all classes share their programs."""
     bounds: dict[str, Any] = {"lower": lower, "upper": upper, "neighbors": "add_remove"}
-    median, midpoint = dpjax.median(records, definition="lower", **bounds), dpjax.median(records, **bounds)
     delta = 1 / len(records)
+    records = np.pad(records, (0, slots - len(records)), constant_values=np.nan)  # absent
+    median, midpoint = dpjax.median(records, definition="lower", **bounds), dpjax.median(records, **bounds)
     zcdp = dpjax.accounting.zcdp_of(EPSILON, delta=delta)
     beta = dpjax.optimal_beta(EPSILON, noise="laplace_log_normal", delta=delta)
     smooth = dpjax.smooth_sensitivity(records, beta, definition="lower", **bounds)
@@ -51,6 +52,7 @@ def distributions(records: np.ndarray, lower: float, upper: float) -> dict[str, 
 def rows(classes: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """One row for each measurement, class and mechanism, with the histogram of its draws."""
     found, keys = [], iter(jax.random.split(jax.random.key(SEED), 100))
+    slots = max(len(table) for table in classes.values())
     for column, measurement in enumerate(MEASUREMENTS):
         records = {name: table[:, column] for name, table in classes.items()}
         everyone = np.concatenate(list(records.values()))
@@ -59,7 +61,7 @@ def rows(classes: dict[str, np.ndarray]) -> list[dict[str, Any]]:
         medians = {name: float(np.median(values)) for name, values in records.items()}
         halfway = sum(medians.values()) / 2
         for name, values in records.items():
-            for mechanism, distribution in distributions(values, lower, upper).items():
+            for mechanism, distribution in distributions(values, lower, upper, slots).items():
                 draws = np.asarray(distribution.sample(next(keys), (TRIALS,)))
                 below, drawn = float(distribution.cdf(halfway)), float(np.mean(draws <= halfway))
                 low = medians[name] < halfway
