@@ -1,8 +1,9 @@
 """What is kept of a file while it is read: of a column on a public grid how many records each number has, otherwise its records.
 
 The numbers of a grid take 16 bytes for each that occurs in a group, whatever the number of lines (a few times that while they are
-joined: a grid on which no two records agree saves nothing); records take 4 bytes (of float64 8), and one or more for their group,
-twice while they are put in order. Either gives the records of a group back, all of them or, for one quantile, those near it.
+joined: a grid on which no two records agree saves nothing), and up to 8 MiB for each column while the file is read; records take 4
+bytes (of float64 8), and one or more for their group, twice while they are put in order. Either gives the records of a group back,
+all of them or, for one quantile, those near it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dpjax.release.grid import Multiples, to_multiples, values_of
 from dpjax.statistics.grouping import power
 from dpjax.statistics.quantiles import Ranks
 
-_LEAST = 2**18  # numbers that are found before they are joined with those found before
+_SMALL = 2**20  # numbers below it are counted each in its place
+_LEAST = 2**21  # larger ones that are found before they are joined with those found before
 _AT_A_TIME = 2**22  # records that are compared
 
 
@@ -168,7 +170,7 @@ class Counted:
     def close(self, sizes: np.ndarray) -> None:
         """All are there."""
         for found in self._found:
-            found.join()
+            found.close()
 
     def records(self, column: int, group: int, unread: tuple[int, int] = (0, 0)) -> np.ndarray:
         """The numbers of a group, counted from the lower bound, int64, ascending, but for so many of the smallest and largest."""
@@ -198,28 +200,45 @@ class Counted:
 
 
 class _Distinct:
-    """Different integers, ascending, and how often each occurs."""
+    """Different integers from 0 on, ascending, and how often each occurs; both are there once it is closed."""
 
     def __init__(self) -> None:
-        self.keys, self.counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._new: list[tuple[np.ndarray, np.ndarray]] = []
+        self.keys, self.counts = np.zeros(0, np.int32), np.zeros(0, np.int64)  # of large ones
+        self._small = np.zeros(0, np.int64)  # how often each small one occurs
+        self._new: list[np.ndarray] = []
         self._size = 0
 
     def add(self, keys: np.ndarray) -> None:
-        self._new.append(np.unique(keys, return_counts=True))
-        self._size += self._new[-1][0].size
+        small = keys < _SMALL
+        large = keys[~small]
+        if large.size:
+            self._new.append(large.astype(np.int32 if np.max(large) < 2**31 else np.int64))
+            self._size += large.size
+            keys = keys[small]
+        size = min(power(int(np.max(keys, initial=0)) + 1), _SMALL)
+        if size > self._small.size:
+            self._small = np.pad(self._small, (0, size - self._small.size))
+        np.add.at(self._small, keys, 1)
         if self._size >= max(self.keys.size, _LEAST):  # so that each is moved a few times only
-            self.join()
+            self._join()
 
-    def join(self) -> None:
-        parts = [(self.keys, self.counts), *self._new]
+    def close(self) -> None:
+        if self._new:
+            self._join()
+        small = np.flatnonzero(self._small)
+        self.keys, self.counts = np.concatenate([small, self.keys]), np.concatenate([self._small[small], self.counts])
+        self._small = np.zeros(0, np.int64)
+
+    def _join(self) -> None:
+        new, number = np.unique(np.concatenate(self._new), return_counts=True)
         self._new, self._size = [], 0
-        keys, counts = (np.concatenate(side) for side in zip(*parts, strict=True))
-        del parts
-        order = np.argsort(keys, kind="stable")  # which merges what is sorted
-        keys, counts = keys[order], counts[order]
-        first = np.flatnonzero(np.diff(keys, prepend=-1))
-        self.keys, self.counts = keys[first], np.add.reduceat(counts, first) if first.size else counts
+        if self.keys.size:
+            keys, counts = np.concatenate([self.keys, new]), np.concatenate([self.counts, number])
+            order = np.argsort(keys, kind="stable")  # which merges what is sorted
+            keys, counts = keys[order], counts[order]
+            first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+            new, number = keys[first], np.add.reduceat(counts, first)
+        self.keys, self.counts = new, number
 
 
 class Listed:

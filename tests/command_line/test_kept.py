@@ -50,9 +50,11 @@ def table_of(keep, columns, codes, size, labels):
     return keeper.table([(str(k),) for k in range(labels)])
 
 
+@pytest.mark.parametrize("small", [0, 150, 2**20])
 @pytest.mark.parametrize("size", [1, 7, 999, 5000])
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_the_same_records_however_a_file_is_cut(monkeypatch, size, neighbors):
+def test_the_same_records_however_a_file_is_cut(monkeypatch, size, neighbors, small):
+    monkeypatch.setattr(kept, "_SMALL", small)  # of which the second is between numbers of a group
     monkeypatch.setattr(kept, "_LEAST", 100)  # so that numbers are joined often
     columns, codes = some_records(5000 if size > 1 else 400)
     counted = table_of(Counted(GRIDS, neighbors), columns, codes, size, 6)
@@ -226,8 +228,10 @@ def bytes_of_a_line(write, keep):
     return (peaks[1] - peaks[0]) / 90_000
 
 
-def test_memory_of_counts_does_not_grow_with_the_lines(write, monkeypatch):
+@pytest.mark.parametrize("small", [0, 2**20])
+def test_memory_of_counts_does_not_grow_with_the_lines(write, monkeypatch, small):
     monkeypatch.setattr("dpjax.command_line.files._BLOCK", 2**14)
+    monkeypatch.setattr(kept, "_SMALL", small)
     monkeypatch.setattr(kept, "_LEAST", 2**10)
     grid = Multiples.between(0, 4000, 10)
     assert bytes_of_a_line(write, lambda: Counted([grid], "add_remove")) < 0.2

@@ -66,7 +66,9 @@ def test_records_that_are_no_numbers_or_far_away():
     grid = Multiples.between(10, 14, 1)
     signaling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
     x = np.concatenate([[np.nan, np.inf, -np.inf, 1e308], signaling])
+    before = x.tobytes()
     cells, there = to_multiples(x, grid)
+    assert x.tobytes() == before  # data are not written to
     assert cells.tolist() == [0, 4, 0, 4, 0]
     assert there.tolist() == [False, True, True, True, False]
     assert to_multiples([2**100, -(2**100), 12], grid)[0].tolist() == [4, 0, 2]
