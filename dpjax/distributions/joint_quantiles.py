@@ -22,7 +22,7 @@ from dpjax.distributions.rank_chains import NOTHING, Chains, depth, draw_runs, f
 from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.sums import LANES, pad
-from dpjax.numerics.two_words import Words, upper_product
+from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
 from dpjax.random.keys import check_key, fold_in_streams, row_words
 from dpjax.random.noise import uniform_from_words
 from dpjax.sensitivity.sorted_records import Aims, level_parts, rank_steps
@@ -300,19 +300,18 @@ def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
     """Polya's urn: a cell anew, or that of an earlier quantile of the run. So all multisets are equally likely."""
     m = width.shape[0]
     before = jnp.arange(m, dtype=jnp.int32)[:, None, None] - first
-    cells = jnp.ceil(width).astype(jnp.uint32)  # one for a part of a multiple
-    balls = cells + before.astype(jnp.uint32)
-    ball = upper_product(words, Words(jnp.zeros_like(balls), balls)).low
-    # Of a part, its weight is less than that of an earlier quantile.
-    along = uniform_from_words(words, width.dtype).value * (width + before.astype(width.dtype)) - width
-    earlier = jnp.where(width < 1, jnp.floor(along).astype(jnp.int32), ball.astype(jnp.int32) - cells.astype(jnp.int32))
-    again = jnp.where(earlier >= 0, first + jnp.minimum(earlier, before - 1), -1)  # which quantile's
+    earlier = before.astype(width.dtype)
+    ball = to_float(upper_product(words, from_float(width + earlier)), width.dtype)
+    # A part of a multiple has less weight than an earlier quantile.
+    along = jnp.where(width < 1, uniform_from_words(words, width.dtype).value * (width + earlier), ball) - width
+    again = jnp.where(along >= 0, first + jnp.minimum(along, earlier - 1).astype(jnp.int32), -1)  # which quantile's
+    again = jnp.where(before > 0, again, -1)
 
     def copy(k: Any, place: jax.Array) -> jax.Array:
         copied = jnp.take_along_axis(place, jnp.maximum(again[k], 0)[None], axis=0)[0]
         return place.at[k].set(jnp.where(again[k] < 0, place[k], copied))
 
-    return jax.lax.fori_loop(1, m, copy, jnp.where(width < 1, 0.0, ball.astype(width.dtype)))
+    return jax.lax.fori_loop(1, m, copy, jnp.where(width < 1, 0.0, ball))
 
 
 @jax.jit

@@ -104,11 +104,11 @@ def confidence_interval(
         neighbors: ``"add_remove"`` or ``"swap"``.
         coverage: what the bound must reach at least.
         ties: public, at least 1: how many records share one multiple at most, between the levels 2 q_1 - q and 2 q_2 - q, for the
-            two ``levels`` of the result; by default n, which always holds. The expected number is n times the resolution times the
-            density: 1.4 in the table, where the largest is 8 or less in 99 % of samples.
+            two ``levels`` of the result; by default n, which always holds for n records. The expected number is n times the
+            resolution times the density: 1.4 in the table, where the largest is 8 or less in 99 % of samples.
         n: public, how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove, and
-            where ``count`` or ``mask`` is given. More records are covered as well, see :func:`interval_coverage`. Of more than
-            10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
+            where ``count`` or ``mask`` is given. More records are mostly covered as well, see :func:`interval_coverage`. Of more
+            than 10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
         terms: static, of :func:`dpjax.joint_quantiles`, under add/remove. With 8, draws take a quarter of the time, and the
             interval is up to a tenth wider.
         count: which records are present.
@@ -215,7 +215,8 @@ def interval_coverage(
     """Return the lower bound on the coverage of an interval between two levels, for any number of records.
 
     Where n is private or rows have different numbers, levels are planned for one n: this says what holds for another one. More
-    records are covered more often, up to the steps of the binomial distribution.
+    records are covered more often, up to the steps of the binomial distribution, and with ``ties`` = n of powers of two: one more
+    than 1024 lowers the bound by up to .05.
 
     Args:
         levels: of the two ends, below and above ``q``.

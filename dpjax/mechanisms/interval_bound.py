@@ -28,7 +28,7 @@ min(0, D_1, D_2)). Let V be (L / P)^2 times the sum of exp(-2 rate (max - min)) 
 
 The t are a residue class of integers that depends on n. T is the worst over all classes.
 
-No multiple has more than n records, so ``ties`` = n always holds.
+No multiple of n records has more than n, so ``ties`` = n always holds.
 """
 
 from __future__ import annotations

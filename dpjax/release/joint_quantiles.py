@@ -33,6 +33,10 @@ from dpjax.release.words import draw_lanes
 from dpjax.sensitivity.sorted_records import Aims, level_parts
 from dpjax.statistics.several_quantiles import levels_of
 
+# For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
+# bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
+_BITS_OF_PARTS, _BITS = 21, 960
+
 
 def joint_quantiles(
     x: Any,
@@ -80,7 +84,7 @@ def joint_quantiles(
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        TypeError, ValueError: as :func:`median`.
+        TypeError, ValueError: as :func:`median`; too many quantiles for so fine a grid, from 24 on a million numbers.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. What is not covered: see
@@ -103,6 +107,12 @@ def joint_quantiles(
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     public = None if n is None else _public_sizes(n, records)
     exact, size = exact_epsilon(epsilon), values.size
+    if len(levels) * (size.bit_length() + _BITS_OF_PARTS) > _BITS:
+        most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
+        raise ValueError(
+            f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
+            "take dpjax.release.recursive_quantiles, or a coarser resolution."
+        )
     far = default_reach(levels, exact, size, records.size) if reach is None else checks.static_integer("reach", reach, 0)
     law = law_of(levels, exact, neighbors, size, public is not None, far, terms, records.size)
     return draw_quantiles(law, records, values, public, epsilon, draws)

@@ -216,6 +216,16 @@ def test_marginals_are_sums_over_all_tuples(neighbors, m, x64):
         statistics.assert_counts_rejected(counts, mass[:, row - 1, 0])  # those of another row
 
 
+def test_grids_of_more_than_32_bits(x64):
+    size = 2**40
+    asked = dpjax.quantiles(np.round([size / 3, 2 * size / 3]), LEVELS[2], lower=0, upper=size - 1, neighbors="swap", resolution=1)
+    distribution = dpjax.joint_quantiles(asked, 0.01)
+    draws, marginals = distribution.sample(jax.random.key(0), 2000), distribution.marginals()
+    for k in (0, 1):
+        statistics.assert_follows(draws[:, k], lambda y, k=k: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., k])
+    statistics.assert_rejected(draws[:, 0], lambda y: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., 1])
+
+
 @pytest.mark.slow
 def test_on_the_line_draws_have_the_marginals(x64):
     x = np.array([1.0, 1, 2.5, 2.7, 6, 9])

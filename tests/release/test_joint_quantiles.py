@@ -309,6 +309,9 @@ def test_data_never_raise_and_bad_parameters_do():
         options = {"x": [1, 2], "qs": [0.5], "epsilon": 1.0, "neighbors": "swap"} | GRID | one
         with pytest.raises(ValueError, match=r"qs|epsilon|draws|multiples|n is|n must|terms"):
             release.joint_quantiles(**options)
+    percentiles = [Fraction(k, 100) for k in range(1, 100)]
+    with pytest.raises(ValueError, match="99 quantiles on a grid of 4 numbers are too many for one draw, at most 40"):
+        release.joint_quantiles([1, 2], percentiles, epsilon=1.0, neighbors="swap", **GRID)
     with pytest.raises(TypeError, match="resolution"):
         release.joint_quantiles([1, 2], [0.5], epsilon=1.0, neighbors="swap")
 
