@@ -88,6 +88,13 @@ def test_the_reference_has_the_golden_numbers():
     np.testing.assert_allclose(parts((1, 1, 1, 3), 1), [(1, 0.25), (2, 0.25), (3, 0.5)])
 
 
+def test_the_distribution_of_the_same_slots_has_the_golden_numbers(x64):
+    left, width = jnp.array([0.0, 0, 1, 1, 1, 2, 2, 3, 4]), jnp.array([0.0, 1, 0, 0, 1, 0, 1, 1, 0])  # of ranks 1/2, 1, 3/2, ...
+    levels, numbers = (Fraction(1, 4), Fraction(3, 4)), (jnp.int32(4), jnp.float64(0.5), jnp.int32(10), jnp.int32(3))
+    joint = dpjax.JointQuantiles(left, width, *numbers, levels=levels, terms=21, aims="ranks", resolution=Fraction(1))
+    np.testing.assert_allclose(np.exp(joint.log_prob(tuples(2))), GOLDEN, rtol=0, atol=1e-14)
+
+
 def test_heavy_ties_are_counted_in_full():
     """Where a quantile is among the first or the last of many equal records, too."""
     many = {"lower": 0, "upper": 100, "neighbors": "add_remove", "resolution": 1}
