@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from dpjax import checks, mechanisms
 from dpjax import release as exact
 from dpjax.accounting import Guarantee
 from dpjax.checks import Neighbors
-from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, released_as
+from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, SWAP_ONLY, released_as
 from dpjax.mechanisms import laplace
 from dpjax.release.joint_quantiles import reach_for
 from dpjax.release.result import cost_of
@@ -77,6 +78,10 @@ def draw(
     """
     released, mechanism = released_as(statistic), own.get("mechanism")
     on_a_grid = released in SHIFTED or mechanism == "permute_and_flip" or own.get("grid") is not None
+    bounded = all(own.get(name) is not None for name in ("lower", "upper", "resolution"))
+    no_grid = released in ON_A_GRID and released not in SHIFTED and not bounded and own.get("grid") is None
+    if mechanism == "permute_and_flip" and no_grid:
+        raise TypeError("permute_and_flip needs lower, upper and a resolution.")
     if released in ON_A_GRID and (on_a_grid or statistic is released):
         for epsilon in epsilons:  # what the release would refuse, before anything is computed
             exact.exact_distribution(released, [np.nan], **dict(own, neighbors=neighbors, epsilon=epsilon))
@@ -99,7 +104,8 @@ def _by_program(
     draws: int,
     own: Mapping[str, Any],
 ) -> Drawn:
-    released, function = released_as(statistic), SIMULATED.get(statistic, statistic)
+    released = released_as(statistic)
+    function = SIMULATED.get(released, statistic)
     public = {name: own[name] for name in _DYNAMIC if name in own}
     static = {name: _hashable(value) for name, value in own.items() if name not in (*_DYNAMIC, "mechanism")}
     terms: dict[str, Any] = {}  # of joint quantiles
@@ -109,6 +115,11 @@ def _by_program(
         static["neighbors"] = neighbors
     sizes = {"count": count} if neighbors == "add_remove" else {}
     shape = jax.ShapeDtypeStruct(records.shape, jnp.result_type(float))
+    if function is not statistic:
+        try:
+            signature(function).bind(records, **sizes, **static, **public)
+        except TypeError as error:  # by the name that was given
+            raise TypeError(f"{statistic.__name__}: {error}.") from error
     # Public numbers are checked, nothing is computed.
     profile = jax.eval_shape(lambda records: function(records, **sizes, **static, **public), shape)
     word = _mechanism_of(profile, released, own.get("mechanism"))
@@ -158,6 +169,10 @@ def _mechanism_of(profile: Any, released: Callable[..., Any] | None, word: str |
             f"CandidateScores; it returned {type(profile).__name__}."
         )
     known = _OF_CANDIDATES if isinstance(profile, CandidateScores) else _ON_THE_LINE
+    if released in SWAP_ONLY and word != "laplace":  # that says what it needs
+        known = known[:2]
+    if released in ON_A_GRID and not (released in SWAP_ONLY and profile.neighbors != "swap"):
+        known = (*known, "permute_and_flip")  # drawn as a release draws it, and not here
     return checks.one_of("mechanism", known[0] if word is None else word, known)
 
 

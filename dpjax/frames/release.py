@@ -35,7 +35,8 @@ def release(
         statistic: a function of :mod:`dpjax.release`: ``median``, ``quantile`` with ``q=0.9``, ``joint_quantiles`` or
             ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``, ``count`` (of the
             values that are not missing; under add/remove) or, under swap, ``sum`` and ``mean``. The function that simulates it,
-            such as ``dpjax.median``, or ``dpjax.quantiles`` for joint quantiles, is taken for it.
+            such as ``dpjax.median``, or for several quantiles ``dpjax.quantiles`` (joint ones), ``dpjax.joint_quantiles`` or
+            ``dpjax.recursive_quantiles``, is taken for it.
         by: the column of the group, or several.
         groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not; or
             :class:`PrivateGroups`.
@@ -50,7 +51,8 @@ def release(
 
     Raises:
         ImportError: narwhals is not installed.
-        TypeError: no frame, a column that does not hold numbers, or a statistic that is none of :mod:`dpjax.release`.
+        TypeError: no frame, a column that does not hold numbers, a string as ``groups``, or a statistic that is none of
+            :mod:`dpjax.release`.
         ValueError: columns that are not there, ``groups`` without ``by`` or the other way round, ``by`` under swap, or a bad
             public parameter. Records never raise.
 

@@ -63,7 +63,8 @@ def simulate(
 
     Raises:
         ImportError: narwhals is not installed.
-        TypeError: no frame, a column that does not hold numbers, or an option that the statistic does not have.
+        TypeError: no frame, a column that does not hold numbers, a string as ``groups``, or an option that the statistic does
+            not have.
         ValueError: columns that are not there, ``groups`` without ``by``, ``by`` under swap, or a bad public parameter.
 
     Privacy:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dpjax import mechanisms, statistics
 from dpjax import release as exact
-from dpjax import statistics
 from dpjax.checks import Neighbors
 
 RELEASED: tuple[Callable[..., exact.Release], ...] = (
@@ -26,6 +26,11 @@ SIMULATED: dict[Any, Callable[..., Any]] = {
 }
 _RELEASED_AS: dict[Any, Callable[..., exact.Release]] = {simulated: released for released, simulated in SIMULATED.items()}
 _RELEASED_AS |= {statistics.maximum: exact.maximum, statistics.nonnegative_sum: exact.nonnegative_sum}
+_RELEASED_AS |= {
+    mechanisms.joint_quantiles.joint_quantiles: exact.joint_quantiles,
+    mechanisms.recursive_quantiles.recursive_quantiles: exact.recursive_quantiles,
+}
+SWAP_ONLY = (exact.sum, exact.mean)  # as releases
 SHIFTED = (exact.maximum, exact.nonnegative_sum)
 ON_A_GRID = (exact.median, exact.quantile, exact.sum, exact.mean, *SHIFTED)
 RANKS = (exact.median, exact.quantile, exact.joint_quantiles, exact.recursive_quantiles)

@@ -117,13 +117,17 @@ def read_frame(
 
     Raises:
         ImportError: narwhals is not installed.
-        TypeError: no frame, or a column that does not hold numbers.
+        TypeError: no frame, a column that does not hold numbers, or a string as ``groups``.
         ValueError: columns that are not there, labels that do not fit ``by``, or ``by`` under swap.
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     keys = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     if keys and neighbors == "swap":
         raise ValueError("by needs neighbors='add_remove': a replaced record can move from one group to another.")
+    if isinstance(groups, str | bytes):
+        raise TypeError(
+            f"groups must be a list of labels, such as [{groups!r}]; got {groups!r}, whose letters would be the groups."
+        )
     narwhals = _narwhals()
     try:
         known = narwhals.from_native(frame)

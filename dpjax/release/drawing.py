@@ -55,7 +55,8 @@ def release_sum(
     x: Any, lower: float, upper: float, resolution: Resolution, neighbors: Neighbors, asked: Asked, *, of_mean: bool
 ) -> Release:
     """Draw a sum or mean."""
-    checks.one_of("neighbors", neighbors, ("swap",))
+    if neighbors != "swap":
+        raise ValueError(f"neighbors must be 'swap': sums and means are released under swap only; got {neighbors!r}.")
     grid = Multiples.between(lower, upper, resolution)
     records = Records(x, reader(grid), neighbors)
     n = records.size

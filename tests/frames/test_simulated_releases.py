@@ -8,6 +8,7 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
+from dpjax.frames.statistics import released_as
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
 pytest.importorskip("narwhals")
@@ -106,11 +107,13 @@ SAME = [
     ({"mask": AGES > 30}, "mask= is for arrays"),
     ({"counts": AGES}, "counts= is for arrays"),
     ({"mechanism": "permute and flip"}, "mechanism must be one of 'piecewise_laplace'"),
-    ({"mechanism": "permute_and_flip", "resolution": None}, "needs lower, upper and resolution"),
+    ({"mechanism": "permute_and_flip", "resolution": None}, "needs lower, upper and (a )?resolution"),
     ({"grid": release.Floats(digits=2)}, "give no lower, upper or resolution beside it"),
     ({"statistic": release.median, "resolution": None}, "needs lower, upper and resolution"),
     ({"statistic": release.median, "mechanism": "laplace"}, "mechanism must be one of 'piecewise_laplace', 'permute_and_flip'"),
-    ({"statistic": release.sum}, "neighbors must be one of 'swap'"),
+    ({"statistic": release.sum}, "neighbors must be 'swap': sums and means are released under swap only; got 'add_remove'"),
+    ({"statistic": release.mean}, "sums and means are released under swap only"),
+    ({"by": "region", "groups": "Male"}, r"groups must be a list of labels, such as \['Male'\]; got 'Male'"),
     ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n": 60}, "sizes are private. Give n_max="),
     ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n_max": 9, "neighbors": "swap"}, "n_max is for add_remove"),
     ({"statistic": dpjax.count, "neighbors": "swap"}, "count needs neighbors='add_remove'"),
@@ -140,9 +143,29 @@ def test_what_only_one_of_them_can_do_says_so():
         ({"statistic": dpjax.quantiles, "qs": QUARTILES, "mechanism": "laplace"}, "give no mechanism"),
         ({"statistic": dpjax.local_sensitivity, "resolution": None}, "must return a SensitivityProfile"),
         ({"statistic": dpjax.mean, "resolution": None, "mechanism": "laplace"}, "laplace takes a profile with steps"),
+        ({"mechanism": "gaussian"}, "'inverse_sensitivity', 'laplace', 'permute_and_flip'; got"),
+        ({"statistic": dpjax.mean, "mechanism": "gaussian", "neighbors": "swap"}, "'inverse_sensitivity', 'permute_and_flip'; got"),
+        ({"statistic": dpjax.mean, "mechanism": "gaussian", "resolution": None}, "'inverse_sensitivity'; got"),  # add/remove
+        ({"resolution": None, "mechanism": "permute_and_flip"}, "^permute_and_flip needs lower, upper and a resolution"),
+        ({"statistic": release.mode, "candidates": [20, 30]}, "^mode: got an unexpected keyword argument 'lower'"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             frames.simulate(KEY, PEOPLE, "age", **{k: v for k, v in (BOUNDS | changes).items() if v is not None})
+
+
+@pytest.mark.parametrize("name", ["joint_quantiles", "recursive_quantiles"])
+def test_the_mechanism_of_several_quantiles_stands_for_their_release(name):
+    """In both calls; the other one is not the same."""
+    call = SWAP | {"qs": QUARTILES}
+    other = {"joint_quantiles": "recursive_quantiles", "recursive_quantiles": "joint_quantiles"}[name]
+    planned = [
+        frames.simulate(KEY, PEOPLE, "age", statistic=statistic, **call).frame["simulated"].tolist()
+        for statistic in (getattr(dpjax, name), getattr(release, name), getattr(release, other))
+    ]
+    assert planned[0] == planned[1] != planned[2]
+    assert released_as(getattr(dpjax, name)) is getattr(release, name)
+    found = frames.release(PEOPLE, "age", statistic=getattr(dpjax, name), **call).frame
+    assert found["quantile"].tolist() == QUARTILES
 
 
 def test_a_result_prints_in_a_hundred_columns_with_everything():
