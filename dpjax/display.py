@@ -54,6 +54,8 @@ class Shown:
         lines = [
             [name, *(_number(column[row]) for column in cells.values())] for row, name in enumerate(self._row_names(rows)[:rows])
         ]
+        if rows and min(column.size for column in cells.values()) > rows:
+            lines.append(["...", *("" for _ in cells)])
         table = [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
         return f"<div><code>{escape(repr(self))}</code><table>{''.join(table)}</table>{_svg(picture) if picture else ''}</div>"
 

@@ -94,6 +94,23 @@ def test_notebooks_get_a_table_and_a_picture():
     assert html_of(BOUND)[1][1:] == [["0", "0", "0", "1", "3", "1"], ["1", "0.5", "0", "1", "4", "2"]]
 
 
+def test_a_batch_of_a_release_has_its_last_axis_side_by_side():
+    values = np.arange(12.0).reshape(2, 2, 3)  # two draws of three quantiles of two rows
+    shown = release.Release(values, values.astype(int), None, EACH)
+    assert html_of(shown)[1] == [
+        ["", *(f"draw {draw} [{k}]" for draw in range(2) for k in range(3))],
+        ["0", "0", "1", "2", "6", "7", "8"],
+        ["1", "3", "4", "5", "9", "10", "11"],
+    ]
+    assert str(shown).split("\n")[:2] == ["0  1  2 | 6  7  8", "3  4  5 | 9  10  11"]
+    many = np.arange(84.0).reshape(1, 2, 3, 14)
+    cells = html_of(release.Release(many, many.astype(int), None, EACH))[1]
+    assert [row[0] for row in cells] == ["", "(0, 0)", "(0, 1)", "(0, 2)", "(1, 0)", "(1, 1)", "..."]  # one row is left out
+    assert [row[-1] for row in cells[:2]] == ["...", ""]  # and four columns
+    assert cells[5][1:11] == [str(56 + k) for k in range(10)]
+    assert str(release.Release(values[:, :0], values[:, :0].astype(int), None, EACH)) == str(EACH)
+
+
 def test_a_loss_shows_itself_under_a_trace_without_adding_to_it():
     seen = []
     program = jax.make_jaxpr(lambda loss: (seen.append(repr(loss)), loss.segments.length)[1])(LOSS)

@@ -45,6 +45,8 @@ def concrete_proportion(name: str, value: float) -> float:
 def _number(name: str, value: float, must: str, holds: Callable[[float], bool]) -> float:
     if isinstance(value, (bool, str)):
         raise TypeError(f"{name} must be a number, got {value!r}.")
+    if isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} must be one number, got {value!r}.")
     try:
         number = float(value)
     except TypeError:  # JAX's error for a traced value is one too

@@ -131,8 +131,10 @@ def _header(source: Source, asked: Sequence[str]) -> tuple[list[str] | None, Ite
     line, _, rest = first.partition("\n")
     names = cells_of(line, source.delimiter)
     for column in asked:
-        if names.count(column) != 1:
-            raise UserError(f"the first line of {source.name} does not name {column!r} once.{_hint(names, source)}")
+        if column not in names:
+            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{_hint(names, source)}")
+        if names.count(column) > 1:
+            raise UserError(f"the first line of {source.name} names {column!r} twice.")
     return names, chain([rest] if rest else [], blocks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +18,7 @@ import numpy as np
 from dpjax import checks
 
 _LARGEST = 2**31 - 2
+_TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|dictionary)\b", re.IGNORECASE)  # names of dtypes
 _AT_A_TIME = 2**22  # records, so that what is computed between takes no memory to speak of
 
 
@@ -237,6 +239,17 @@ def as_array(x: Any) -> np.ndarray:
     if isinstance(x, (list, tuple)) and any(isinstance(v, (list, tuple)) or (isinstance(v, arrays) and v.ndim) for v in array.flat):
         raise ValueError(ragged)
     return array
+
+
+def refuse_text(x: Any) -> None:
+    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers.
+
+    Raises:
+        TypeError: ``x`` has such a dtype, of NumPy, pandas or Polars.
+    """
+    dtype = getattr(x, "dtype", None)
+    if getattr(dtype, "kind", "") in ("U", "S") or _TEXT.match(str(dtype)):
+        raise TypeError(f"x must hold numbers, got dtype {dtype}.")
 
 
 def _is_masked(x: Any) -> bool:

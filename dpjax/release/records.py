@@ -14,7 +14,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.release import integer_profiles
-from dpjax.release.grid import Floats, Multiples, as_array, clip_integers, is_integer, to_multiples
+from dpjax.release.grid import Floats, Multiples, as_array, clip_integers, is_integer, refuse_text, to_multiples
 
 Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -47,6 +47,8 @@ class Records:
         if neighbors == "swap" and not (mask is None and n_max is None and counts is None):
             raise ValueError("mask, counts and n_max are for add_remove neighbors: under swap the number of records is public.")
         refuse_traces(x)
+        if read is not integer_profiles.codes_of:
+            refuse_text(x)
         array = as_array(x)
         if array.ndim == 0:
             raise ValueError("x needs an axis of individuals (the last one); got a scalar.")

@@ -46,7 +46,25 @@ class Release(Shown):
         return {"draws": self.draws, "batch_shape": self.values.shape[1:], **grid, "guarantee": self.guarantee}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        return {f"draw {number}": values for number, values in enumerate(self.values[:rows])}, None
+        table = self._table()[:, : rows + 1]
+        names = [
+            f"draw {draw}" + (f" [{k}]" if self.values.ndim > 2 else "")
+            for draw in range(self.draws)
+            for k in range(table.shape[-1])
+        ]
+        columns: dict[str, Any] = dict(zip(names, np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows], strict=False))
+        return columns | ({"...": [""] * table.shape[1]} if len(names) > 2 * rows else {}), None
+
+    def _row_names(self, rows: int) -> list[str]:
+        axes = self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:]
+        if len(axes) < 2:
+            return super()._row_names(rows)
+        return [str(tuple(map(int, np.unravel_index(row, axes)))) for row in range(rows)]
+
+    def _table(self) -> np.ndarray:
+        """The values as ``(draws, rows, k)``: of several batch axes the last one stands side by side."""
+        k = self.values.shape[-1] if self.values.ndim > 2 else 1
+        return self.values.reshape(self.draws, math.prod(self.values.shape[1:]) // max(k, 1), k)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and text, which :mod:`json` takes.
@@ -75,9 +93,12 @@ class Release(Shown):
         return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
 
     def __str__(self) -> str:
-        """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines."""
-        rows = self.values.reshape(self.draws, -1).T
-        lines = ["  ".join(f"{value:.15g}" for value in row) for row in rows[:20]]
+        """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines.
+
+        Of several batch axes the last one, such as that of quantiles, stands side by side, and a bar between draws.
+        """
+        rows, mark = np.swapaxes(self._table(), 0, 1), " | " if self.values.ndim > 2 else "  "
+        lines = [mark.join("  ".join(f"{value:.15g}" for value in draw) for draw in row) for row in rows[:20]]
         if len(rows) > 20:
             lines.append(f"... and {len(rows) - 20} rows more")
         return "\n".join([*lines, str(self.guarantee)])

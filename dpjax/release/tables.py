@@ -105,8 +105,11 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
     """Return the number given, exactly: that of a float, and not of the decimal that it is written as.
 
     Raises:
+        TypeError: several numbers.
         ValueError: an epsilon outside [2^-30, 64].
     """
+    if isinstance(epsilon, (list, tuple)) or getattr(epsilon, "ndim", 0) > 0:
+        raise TypeError(f"epsilon must be one number, got {epsilon}; each release has its own.")
     if not 2.0**-30 <= float(epsilon) <= 64:
         raise ValueError(f"epsilon must be from 2^-30 to 64, got {epsilon}.")
     return epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))

@@ -88,7 +88,9 @@ def level_of(q: Any) -> Fraction:
         raise TypeError("a level must be a static number or Fraction, not a JAX array: ranks are computed exactly.")
     fraction = checks.exact(f"{q:.15g}" if isinstance(q, float) else q)
     if fraction is None:
-        raise ValueError(f"a level must be a number or a Fraction, got {q!r}; dpjax.quantiles takes several.")
+        raise ValueError(
+            f"a level must be a number or a Fraction, got {q!r}; dpjax.quantiles and dpjax.release.joint_quantiles take several."
+        )
     if not 0 < fraction < 1:
         raise ValueError(f"a level must be strictly between 0 and 1, got {q}.")
     return fraction

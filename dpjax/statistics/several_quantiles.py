@@ -47,7 +47,7 @@ def quantiles(
         A :class:`SortedRecords` of batch shape ``(...)``.
 
     Raises:
-        TypeError: a level that is a JAX array.
+        TypeError: a level that is a JAX array, or one level in the place of several.
         ValueError: levels outside (0, 1), not ascending, or with a common denominator too large for exact ranks.
 
     Privacy:
@@ -77,6 +77,8 @@ def quantiles(
 
 def levels_of(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
     """Return quantile levels as fractions, or raise for such that are not in (0, 1) or not ascending."""
+    if isinstance(qs, str) or not isinstance(qs, Iterable) or getattr(qs, "ndim", 1) == 0:
+        raise TypeError(f"qs must be several levels such as [0.25, 0.5], got {qs!r}; dpjax.quantile takes one.")
     levels = tuple(level_of(q) for q in qs)
     if not levels or any(a >= b for a, b in pairwise(levels)):
         raise ValueError(f"qs must be one or more levels in ascending order, got {[str(level) for level in levels]}.")

@@ -114,7 +114,7 @@ def test_accurate_where_epsilon_is_large(capsys, tmp_path, records, epsilon):
         (("--column", "age", "--lower", "0", "--upper", "100.5", "--resolution", "1"), "multiple"),
         (("--column", "age", "--lower", "0.5", "--upper", "100.5", "--resolution", "1"), "multiple"),
         (("--column", "age", "--lower", "9", "--upper", "9", "--resolution", "1"), "below"),
-        (("--column", "height", *GRID), "height"),
+        (("--column", "height", *GRID), "no column 'height'; its columns are age, region."),
         (("--column", "age", *GRID, "--by", "region"), "--groups"),
         (("--column", "age", *GRID, "--groups", "north"), "--by"),
         (("--column", "age", *GRID, "--epsilon", "100"), "epsilon"),

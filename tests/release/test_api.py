@@ -597,6 +597,33 @@ def test_an_epsilon_of_any_kind_is_that_number():
             assert release.median(RECORDS, epsilon=epsilon, mechanism=mechanism, **common).guarantee.epsilon == 1.0
 
 
+def test_what_a_newcomer_mistakes_is_named():
+    common = {**BOUNDS, "neighbors": "add_remove"}
+    for epsilon in ([0.1, 1], np.array([0.1, 1.0])):
+        with pytest.raises(TypeError, match=r"epsilon must be one number, got \[0.1,? +1"):
+            release.median(RECORDS, epsilon=epsilon, **common)
+    with pytest.raises(ValueError, match=r"dpjax.quantiles and dpjax.release.joint_quantiles take several"):
+        release.quantile(RECORDS, [0.1, 0.5], epsilon=1.0, **common)
+    for qs in (0.5, "0.5", np.array(0.5)):
+        with pytest.raises(TypeError, match=r"qs must be several levels such as \[0.25, 0.5\], got"):
+            release.joint_quantiles(RECORDS, qs, epsilon=1.0, **common)
+
+
+def test_columns_of_text_are_refused_by_their_dtype_alone():
+    pd = pytest.importorskip("pandas", reason="needs the extra 'frames'")
+    common = {**BOUNDS, "neighbors": "add_remove", "epsilon": 1.0}
+    text = [np.array(["m"]), np.array([b"m"]), *(pd.Series(["1", "2"], dtype=kind) for kind in ("string", "category"))]
+    polars = pytest.importorskip("polars", reason="needs the extra 'frames'")
+    text += [polars.Series(["1"]), polars.Series(["1"], dtype=polars.Categorical), polars.Series(["1"], dtype=polars.Enum(["1"]))]
+    for x in text:
+        with pytest.raises(TypeError, match="x must hold numbers, got dtype"):
+            release.median(x, **common)
+    for x in (pd.Series(["m", 10**30], dtype=object), ["m", 12], polars.Series([{"a": 1}]), pd.Series([12, None], dtype="Int64")):
+        assert release.median(x, **common).draws == 1  # whatever it holds
+    ids = polars.Series(["a", "b", "a"])
+    assert release.distinct_count(ids, tau=1, upper=9, epsilon=1.0, neighbors="add_remove").draws == 1
+
+
 def test_tables_are_kept_for_one_number_only():
     one, other = (level_weights(exact_epsilon(epsilon), 300) for epsilon in (Fraction(1, 10), Decimal("0.1")))
     assert (one.low != other.low).any()  # the fraction, and the float that is nearest to it
