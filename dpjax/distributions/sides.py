@@ -144,9 +144,10 @@ class Line(NamedTuple):
 
         def of_row(part: Callable[[jax.Array, Heights], jax.Array], combine: Any, neutral: Any) -> jax.Array:
             found = [
-                jax.lax.reduce(array, np.asarray(neutral, array.dtype), combine, (array.ndim - 1,)) for array in self._each(part)
+                jnp.broadcast_to(jax.lax.reduce(array, np.asarray(neutral, array.dtype), combine, (array.ndim - 1,)), self.batch)
+                for array in self._each(part)
             ]
-            return jnp.broadcast_to(functools.reduce(combine, found)[..., None], (*self.batch, 1))
+            return functools.reduce(combine, found)[..., None]
 
         cost = of_row(lambda width, heights: jnp.where(width > 0, heights.cost, jnp.inf), jax.lax.min, np.inf)
         base = Base.at(jnp.where(jnp.isinf(cost), 0.0, cost), self.heights[0].bits)
