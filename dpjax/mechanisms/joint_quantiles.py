@@ -40,8 +40,11 @@ A single quantile has |r(y) - h| / max(q, 1 - q) as its least cost under add/rem
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from functools import partial
-from math import log
+from math import ceil, log
 from typing import Any
 
 import jax
@@ -53,8 +56,9 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.relations import relation_of
-from dpjax.numerics.batching import concatenate, fits
+from dpjax.numerics.batching import concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
+from dpjax.sensitivity.far_records import far_records, most_left
 from dpjax.sensitivity.sorted_records import Aims, SortedRecords, level_parts
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
@@ -158,6 +162,48 @@ def _distribution(
     rate = jnp.minimum(rate, 400.0 * level_parts(asked.levels)[1])  # a larger one decides nothing else: costs are parts of a rank
     static: Any = {"levels": asked.levels, "terms": terms, "aims": aims, "resolution": asked.resolution}
     return JointQuantiles(left, width, asked.count, rate, far.astype(jnp.int32), number, **static)
+
+
+def records_near(
+    levels: Sequence[Fraction], epsilon: float, n_max: int, multiples: int | None, terms: int = 32
+) -> tuple[int, int] | None:
+    """How many records on either side of each quantile, of up to ``n_max``, have all weight of :func:`joint_quantiles` but 2^-60.
+
+    Args:
+        levels: of the quantiles.
+        epsilon: the least.
+        n_max: the length of rows.
+        multiples: how many there are between the bounds, with a resolution.
+        terms: as for :func:`joint_quantiles`, whose ``reach`` is the default.
+
+    Returns:
+        That and the most records that are left, for :func:`without_far`; None if they are not fewer than ``n_max``.
+    """
+    m, rate = len(levels), epsilon / 2
+    volume = m * _RANGE if multiples is None else (m + 1) * log(multiples) + m * log(n_max + 1) + SLACK
+    near = ceil((volume + log(terms) + 60 * log(2)) / rate) + 2
+    left = most_left(tuple(levels), near, 2 * near // terms + 2)
+    return (near, left) if left < n_max else None
+
+
+def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
+    """The slots near the quantiles, for simulations of many records; both numbers are static, from :func:`records_near`.
+
+    Draws and marginals are those of ``joint`` but for 2^-60 of all weight; ``log_prob`` is not.
+    """
+    n, per_rank = joint.count, joint.per_rank
+    spacing = 1 if joint.terms == 1 else (2 * joint.reach + joint.terms) // np.int32(joint.terms)
+    shape = jnp.broadcast_shapes(n.shape, joint.reach.shape)
+    n = jnp.broadcast_to(n, shape)
+    slot, gone = jnp.arange(per_rank * most + 1, dtype=jnp.int32), jnp.zeros(shape, jnp.int32)
+    place = jnp.broadcast_to(slot, (*shape, slot.size))
+    for after, number in far_records(joint.levels, n, near, spacing, jnp):
+        place += jnp.where(slot > (per_rank * (after - gone))[..., None], per_rank * number[..., None], 0)
+        gone += number
+    there = slot <= per_rank * (n - gone)[..., None]
+    last = joint.width.shape[-1] - 1
+    left, width = (take(jnp.broadcast_to(a, (*shape, last + 1)), jnp.minimum(place, last)) for a in (joint.left, joint.width))
+    return replace(joint, left=left, width=jnp.where(there, width, 0.0), count=n - gone, number=joint.number - gone)
 
 
 def _log_range(asked: SortedRecords) -> jax.Array | float:

@@ -6,6 +6,7 @@ equal. A draw chooses the term N (or the flat one, a multiset of m numbers of th
 the last quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are
 equally likely: Polya's urn. Weights are float64 with proven bounds (``rank_chains.py``), which decide all but about one draw in
 10^9 for a thousand records; the others are drawn in integers (``exact_chains.py``), by the same words and as many more as it takes.
+Of many records only those near the quantiles are weighed: the others are worth less than what the bounds leave open.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def joint_quantiles(
     """Release several quantiles of every row under one epsilon, drawn exactly on a public grid; the rest is as for :func:`median`.
 
     It is what ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with ``terms``, m^2
-    and the capacity of a row: deciles of 1000 groups of 1000 records take a second with ``n``, and 15 to 20 without it.
+    and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second with ``n``,
+    and 15 to 20 without it.
 
     Args:
         x: numbers ``(..., n)``.

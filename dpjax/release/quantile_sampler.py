@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import comb
+from math import comb, lgamma, log, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,11 @@ from dpjax.release.rank_chains import Chain, Law, arrays_of, choose, errors, for
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import own_weight
 from dpjax.release.words import places
+from dpjax.sensitivity.far_records import far_records
 
+# Draws of paths that have less than 2^-_RARE of all weight together are left to integers: without far records, their weights may be
+# off. All others are off by 2^-_FAR of themselves at most.
+_RARE, _FAR = 40, 64
 _NUMBERS = 2**24  # that the chains of some rows take, or the weights of some draws: 128 MB
 
 
@@ -52,6 +56,34 @@ def slots_of(cells: np.ndarray, present: np.ndarray, law: Law) -> Slots:
     return Slots(left, width, count)
 
 
+def without_far(law: Law, slots: Slots, middle: np.ndarray) -> tuple[Slots, np.ndarray, float]:
+    """The slots near the quantiles, ``middle`` without the far records, and log2 of the least probability that can be trusted.
+
+    ``dpjax/sensitivity/far_records.py`` says which records are far. All tuples have the volume (size cut / scale)^m at most. Those
+    that are far weigh exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is one. The parts of
+    the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one.
+    A path chooses a term, and for each quantile a slot and whether it is in the run of the next one.
+    """
+    m, rate = law.quantiles, float(2 * law.whole * law.unit)
+    terms, spacing = (1, 1) if law.reach is None else (2 * law.reach // law.spacing + 1, law.spacing)
+    least = -(_RARE + log2(terms) + m * log2(2 * slots.width.shape[-1]))
+    volume = m * log(law.size * law.cut) + lgamma(m + 1) + log(terms) + (_FAR - least) * log(2)
+    off = np.abs(middle - (slots.records - 1)) if law.reach is None else spacing
+    far = far_records(law.levels, slots.records, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
+    removed = np.sum([number for _, number in far], axis=0)
+    if not np.any(removed):
+        return slots, middle, -np.inf
+    records = slots.records - removed
+    here = np.arange(2 * int(np.max(records)) + 1)
+    slot, gone = np.tile(here, (len(records), 1)), np.zeros_like(records)
+    for after, number in far:
+        slot += np.where(here >= (2 * (after - gone) + 1)[:, None], 2 * number[:, None], 0)
+        gone = gone + number
+    there = here <= 2 * records[:, None]
+    left, width = (np.take_along_axis(a, np.where(there, slot, 0), axis=-1) for a in (slots.left, slots.width))
+    return Slots(left, np.where(there, width, 0), records), middle - removed, least
+
+
 class Sampler:
     """Draws from some rows.
 
@@ -63,10 +95,11 @@ class Sampler:
     """
 
     def __init__(self, law: Law, slots: Slots, middle: np.ndarray, bits: int = 53) -> None:
-        self.law, self.slots, self.middle, self.bits = law, slots, middle, bits
+        self.law, self.bits, self._all = law, bits, (slots, middle)
+        self.slots, self.middle, self._least = slots, middle, _ = without_far(law, slots, middle)
         self.numbers = sorted({number for each in set(middle.tolist()) for number in law.numbers(each)})
         relative, self._lost = errors(law, slots.width.shape[-1])
-        self._error = relative + 2.0**-bits
+        self._error = relative + 2.0**-bits + 2.0 ** (1 - _FAR)
         self._memory = np.empty(0)
         self._terms: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -79,14 +112,14 @@ class Sampler:
         uniforms, row = leading.astype(np.float64) * 2.0**-self.bits, np.tile(np.arange(rows), draws)
         slot, first = np.full((len(row), m), -1), np.zeros((len(row), m), np.int64)
         with np.errstate(all="ignore"):
-            term, sure = self._draw_terms(row, uniforms[0])
+            term, sure, path = self._draw_terms(row, uniforms[0])
             for i, number in enumerate(self.numbers):
                 lane = np.flatnonzero(term == i)
                 some = np.unique(row[lane])
                 for part in _parts(some, self._size() * arrays_of(self.law)):
                     mine = lane[np.isin(row[lane], part)]
-                    slot[mine], first[mine], certain = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
-                    sure[mine] &= certain
+                    slot[mine], first[mine], certain, rest = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
+                    sure[mine] &= certain & (path[mine] + rest >= self._least)
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
         cut = self.law.cut
         width = np.where(slot < 0, self.law.size * cut, self.slots.width[row[:, None], slot])
@@ -106,12 +139,13 @@ class Sampler:
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """The same draw from one row in integers."""
-        m, cut, width = self.law.quantiles, self.law.cut, self.slots.width[row].tolist()
+        slots, middle = self._all
+        m, cut, width = self.law.quantiles, self.law.cut, slots.width[row].tolist()
         uniforms = [Bits(words[2 * role : 2 * role + 2], role, more) for role in range(3 * m + 1)]
-        numbers = list(self.law.numbers(int(self.middle[row])))
+        numbers = list(self.law.numbers(int(middle[row])))
         cells = [0] * m
-        for run in exact_runs(self.law, width, int(self.slots.records[row]), numbers, uniforms):
-            left, size = (0, self.law.size * cut) if run.slot < 0 else (int(self.slots.left[row, run.slot]), width[run.slot])
+        for run in exact_runs(self.law, width, int(slots.records[row]), numbers, uniforms):
+            left, size = (0, self.law.size * cut) if run.slot < 0 else (int(slots.left[row, run.slot]), width[run.slot])
             each = cut if size >= cut else 1
             size, weight = size // each, cut // each
             for k in range(run.first, run.last):
@@ -134,17 +168,17 @@ class Sampler:
             self._memory = np.empty(needed)
         return forward(self.law, number, self._widths(part), self._memory)
 
-    def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of terms, of which the last is the flat one, and which are certain."""
+    def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
         if self.law.reach is None:
-            return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool)
+            return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
         if self._terms is None:
             self._terms = self._weights(self.law.reach)
         weights, lost = self._terms
-        found, sure = np.zeros(len(row), np.int64), np.zeros(len(row), bool)
+        found, sure, share = np.zeros(len(row), np.int64), np.zeros(len(row), bool), np.zeros(len(row))
         for part in _parts(np.arange(len(row)), weights.shape[-1]):
-            found[part], sure[part] = choose(weights[row[part]], uniform[part], self._error, lost[row[part]])
-        return found, sure
+            found[part], sure[part], share[part] = choose(weights[row[part]], uniform[part], self._error, lost[row[part]])
+        return found, sure, share
 
     def _weights(self, reach: int) -> tuple[np.ndarray, np.ndarray]:
         """The weights of all terms and the flat one, ``(R, T + 1)``, and how much of them can be lost, ``(R,)``."""
@@ -175,15 +209,16 @@ class Sampler:
         ends = [from_target(self.law, self.law.targets(number, count)[1], self._size()) for count in counts.tolist()]
         return np.stack([end for end, _ in ends], axis=-1)[:, own], [ends[i][1] for i in own]
 
-    def _draw_runs(
-        self, number: int, part: np.ndarray, row: np.ndarray, uniforms: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``; and which are certain."""
+    def _draw_runs(self, number: int, part: np.ndarray, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``.
+
+        Also which draws are certain, and log2 of the probability of their path.
+        """
         law, m, slots = self.law, self.law.quantiles, self._size()
         chain, ends, width = self._chain(number, part), self._ends(number, part)[0], self._widths(part)
         near = np.array([kernel(law, number, k + 1, slots) for k in range(m - 1)])
         found, firsts = np.zeros((2, len(row), m), np.int64)
-        sure, column = np.ones(len(row), bool), np.arange(m)
+        sure, path, column = np.ones(len(row), bool), np.zeros(len(row)), np.arange(m)
         for lane in _parts(np.arange(len(row)), slots):
             last, above = np.full(len(lane), m), np.full(len(lane), slots)
             for run in range(m):
@@ -192,7 +227,7 @@ class Sampler:
                 own = np.searchsorted(part, row[mine])
                 weights = chain.after[k, :, own]
                 weights *= ends.T[own] if run == 0 else near[k[:, None], above[going, None] - np.arange(slots) + slots]
-                j, sure_slot = choose(weights, uniforms[2 * run, mine], self._error, self._lost)
+                j, sure_slot, share_slot = choose(weights, uniforms[2 * run, mine], self._error, self._lost)
                 on_top, coefficient = np.zeros((len(mine), m)), np.zeros(len(mine))
                 here = width[j, own]
                 for i in reversed(range(m)):
@@ -200,13 +235,14 @@ class Sampler:
                     grown = coefficient * ((here + c * law.cut / law.scale) / (c + 1)) * chain.stays[i] if i < m - 1 else 0.0
                     coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0.0))
                     on_top[:, i] = coefficient * chain.before[i, j, own]
-                first, sure_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)
-                share = (column >= first[:, None]) & (column <= k[:, None])
-                found[mine] = np.where(share, j[:, None], found[mine])
-                firsts[mine] = np.where(share, first[:, None], firsts[mine])
+                first, sure_first, share_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)
+                run_of = (column >= first[:, None]) & (column <= k[:, None])
+                found[mine] = np.where(run_of, j[:, None], found[mine])
+                firsts[mine] = np.where(run_of, first[:, None], firsts[mine])
                 sure[mine] &= sure_slot & sure_first
+                path[mine] += share_slot + share_first
                 last[going], above[going] = first, j
-        return found, firsts, sure
+        return found, firsts, sure, path
 
 
 def _parts(numbers: np.ndarray, each: int) -> Iterator[np.ndarray]:

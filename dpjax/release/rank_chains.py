@@ -246,8 +246,8 @@ def errors(law: Law, slots: int) -> tuple[float, float]:
     return 2.0**-53 * longest, 2.0 ** (law.quantiles - 1067) * (slots + law.quantiles)
 
 
-def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Choose by weights ``(L, C)`` and uniforms ``(L,)``, and say where that is certain.
+def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Choose by weights ``(L, C)`` and uniforms ``(L,)``; say where that is certain, and log2 of the probability of what is chosen.
 
     ``relative`` is how far running sums are off as a part of themselves, or uniforms at all, which are rounded down; ``lost`` is
     how far sums are off besides.
@@ -257,5 +257,5 @@ def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: Any)
     target = uniform * total
     chosen = np.minimum(np.sum(sums <= target[:, None], axis=-1), weights.shape[-1] - 1)
     slack = 4 * relative * total + 4 * lost
-    least = np.where(chosen > 0, sums[lane, np.maximum(chosen - 1, 0)], 0.0)
-    return chosen, (least + slack < target) & (target + slack < sums[lane, chosen])
+    least, most = np.where(chosen > 0, sums[lane, np.maximum(chosen - 1, 0)], 0.0), sums[lane, chosen]
+    return chosen, (least + slack < target) & (target + slack < most), np.log2((most - least) / total)

@@ -12,10 +12,12 @@ import pytest
 
 import dpjax
 from dpjax import release
+from dpjax.release import quantile_sampler
 from dpjax.release.exact_chains import Row
 from dpjax.release.joint_quantiles import default_reach, law_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
+from dpjax.sensitivity.far_records import far_records
 from tests.mechanisms.test_joint_quantiles import parts, places
 from tests.release.test_sampler import more
 from tests.support import statistics
@@ -360,3 +362,53 @@ def test_heavy_ties_are_counted_in_full():
     for known in ({}, {"n": 70}):
         found = release.joint_quantiles([40] * 30 + [70] * 40, LEVELS, epsilon=60.0, draws=20, **known, **public)
         assert found.values.tolist() == [[40, 70, 70]] * 20
+
+
+def log_totals(sampler):
+    """The logarithm of the weight of each row's middle term."""
+    found = []
+    for row, number in enumerate(sampler.middle):
+        chain, (ends, moved) = sampler._chain(int(number), np.array([row])), sampler._ends(int(number), np.array([row]))
+        found.append(np.log(np.sum(chain.after[-1] * ends)) - float(sampler.law.unit) * (chain.moved + moved[0]))
+    return found
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("cells", [12, 5000])
+def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeypatch):
+    levels, epsilon, sizes = tuple(map(Fraction, LEVELS)), Fraction(4), [6000, 8001]
+    rng = np.random.default_rng(4)
+    law = law_of(levels, epsilon, neighbors, cells, False, 32, 65, max(sizes))
+    x = np.sort(rng.integers(0, cells, (2, max(sizes))), axis=-1)
+    present = np.arange(max(sizes)) < np.array(sizes)[:, None]
+    slots, words = slots_of(x, present, law), rng.integers(0, 2**32, (6 * len(levels) + 2, 300, 2), np.uint32)
+    middle = slots.records - 1
+
+    def sampler(**patched):
+        for name, value in patched.items():
+            monkeypatch.setattr(quantile_sampler, name, value)
+        return Sampler(law, slots, middle)
+
+    less, full = sampler(), sampler(far_records=lambda levels, n, *_: [(0 * n, 0 * n)])
+    assert np.all(less.slots.records < 0.7 * slots.records)
+    assert np.array_equal(full.slots.width, slots.width)
+    drawn, expected = less.draw(words), full.draw(words)
+    assert np.mean(np.asarray(drawn.certified)) > 0.999
+    assert np.array_equal(np.asarray(drawn.cell), np.asarray(expected.cell))
+    np.testing.assert_allclose(log_totals(less), log_totals(full), rtol=1e-11)
+    # A control: with one record on either side of each quantile, much is lost.
+    few = sampler(far_records=lambda levels, n, near, *rest: far_records(levels, n, 1 + 0 * n, *rest))
+    assert np.all(np.abs(np.subtract(log_totals(few), log_totals(full))) > 1e-4)
+    assert cells == 12 or not np.array_equal(np.asarray(few.draw(words).cell), np.asarray(expected.cell))
+
+
+def test_draws_of_improbable_paths_are_left_to_integers(monkeypatch):
+    law = law_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, 9000)
+    x = np.sort(np.random.default_rng(4).integers(0, 12, (1, 9000)), axis=-1)
+    slots, words = slots_of(x, np.ones((1, 9000), bool), law), np.random.default_rng(5).integers(0, 2**32, (20, 300, 1), np.uint32)
+    sampler = Sampler(law, slots, slots.records - 1)
+    assert sampler._least < -60
+    assert np.all(np.asarray(sampler.draw(words).certified))
+    monkeypatch.setattr(sampler, "_least", -10.0)  # a path of three slots and where their runs begin has less
+    certain = np.asarray(sampler.draw(words).certified)
+    assert not np.all(certain)
