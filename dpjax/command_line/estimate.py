@@ -228,7 +228,10 @@ def _answer(
         "epsilon": np.array(asked.epsilon)[:, None],
     }
     options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")}
-    options["most"] = _levels(asked)
+    options["most"], options["near"] = _levels(asked), None
+    if mechanism == JOINT and asked.resolution is not None:
+        multiples = int((Fraction(upper) - Fraction(lower)) / asked.resolution) + 1
+        options["near"] = joint_quantiles.records_near(asked.quantile, min(asked.epsilon), records.shape[-1], multiples)
     records = records.astype(numbers["lower"].dtype)
     profile, *found = run_kept(
         asked.programs, _program, records, count, numbers, mechanism=mechanism, qs=tuple(asked.quantile), **options
@@ -236,7 +239,7 @@ def _answer(
     return [profile, *(np.asarray(part) if mechanism == JOINT else np.asarray(part)[..., None] for part in found)]
 
 
-@partial(jax.jit, static_argnames=("mechanism", "qs", "neighbors", "definition", "resolution", "draws", "most"))
+@partial(jax.jit, static_argnames=("mechanism", "qs", "neighbors", "definition", "resolution", "draws", "most", "near"))
 def _program(
     records: jax.Array,
     count: jax.Array,
@@ -249,6 +252,7 @@ def _program(
     resolution: Fraction | None,
     draws: int,
     most: int,
+    near: tuple[int, int] | None,
 ) -> tuple[Any, ...]:
     """One program for everything, to be kept as one."""
     lower, upper = numbers["lower"], numbers["upper"]
@@ -257,6 +261,7 @@ def _program(
     if mechanism == JOINT:
         asked = quantiles(records, qs, **options)
         joint = joint_quantiles.joint_quantiles(asked, numbers["epsilon"])
+        joint = joint if near is None else joint_quantiles.without_far(joint, *near)
         drawn, bars = joint.sample(key, (draws,)), joint.marginals()
         return asked, asked.value, drawn, bars.mean_abs_error(asked.value), *bars.interval(0.95)
     profile = quantile(records, qs[0], definition=definition, truncate=most, **options)

@@ -7,6 +7,7 @@ of floats, maxima, sums of nonnegative records) is drawn from its exact distribu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from dpjax.accounting import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, SWAP_ONLY, released_as
 from dpjax.mechanisms import laplace
+from dpjax.mechanisms.joint_quantiles import records_near
 from dpjax.release.joint_quantiles import reach_for
 from dpjax.release.result import cost_of
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
@@ -142,12 +144,21 @@ def _by_program(
             word=word,
             within=within,
             options=_sorted(options),
+            near=_near(profile, own, min(some), options) if word == "joint_quantiles" else None,
             draws=draws,
         )
         parts.append([np.asarray(part, np.float64) for part in found])
     bars = tuple(np.concatenate(same) for same in zip(*(part[2:] for part in parts), strict=True))
     levels = [float(level) for level in profile.levels] if isinstance(profile, SortedRecords) else []
     return Drawn(parts[0][0], np.concatenate([part[1] for part in parts], axis=1), bars, levels, costs)
+
+
+def _near(asked: SortedRecords, own: Mapping[str, Any], epsilon: float, options: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Which records of many are looked at; None for all of them."""
+    if asked.resolution is None:
+        return None
+    multiples = int((Fraction(own["upper"]) - Fraction(own["lower"])) / asked.resolution) + 1
+    return records_near(asked.levels, epsilon, asked.values.shape[-1], multiples, **options)
 
 
 def _mechanism_of(profile: Any, released: Callable[..., Any] | None, word: str | None) -> str:
@@ -176,7 +187,7 @@ def _mechanism_of(profile: Any, released: Callable[..., Any] | None, word: str |
     return checks.one_of("mechanism", known[0] if word is None else word, known)
 
 
-@partial(jax.jit, static_argnames=("statistic", "static", "word", "within", "options", "draws"))
+@partial(jax.jit, static_argnames=("statistic", "static", "word", "within", "options", "near", "draws"))
 def _program(
     key: jax.Array,
     records: jax.Array,
@@ -189,6 +200,7 @@ def _program(
     word: str,
     within: bool,
     options: tuple[tuple[str, Any], ...],
+    near: tuple[int, int] | None,
     draws: int,
 ) -> tuple[jax.Array, ...]:
     """The statistic of each row, draws, and for each epsilon the error of a draw and where 95 % of the draws are."""
@@ -200,6 +212,8 @@ def _program(
         distribution = laplace.laplace(value, epsilon, sensitivity=ends["upper"] - ends["lower"], **bounds)
     else:
         distribution = getattr(getattr(mechanisms, word), word)(profile, epsilon, **dict(options))
+    if near is not None:
+        distribution = mechanisms.joint_quantiles.without_far(distribution, *near)
     drawn = distribution.sample(key, (draws,))
     if word == "recursive_quantiles":
         many = distribution.sample(jax.random.fold_in(key, 1), (_MEASURED,))

@@ -165,31 +165,32 @@ def _distribution(
 
 
 def records_near(
-    levels: Sequence[Fraction], epsilon: float, n_max: int, multiples: int | None, terms: int = 32
+    levels: Sequence[Fraction], epsilon: float, n_max: int, multiples: int, *, terms: int = 32, reach: int | None = None
 ) -> tuple[int, int] | None:
-    """How many records on either side of each quantile, of up to ``n_max``, have all weight of :func:`joint_quantiles` but 2^-60.
+    """How many records on either side of each quantile have all weight of :func:`joint_quantiles` on a grid but 2^-60.
 
     Args:
         levels: of the quantiles.
         epsilon: the least.
         n_max: the length of rows.
-        multiples: how many there are between the bounds, with a resolution.
-        terms: as for :func:`joint_quantiles`, whose ``reach`` is the default.
+        multiples: how many there are between the bounds.
+        terms: as for :func:`joint_quantiles`.
+        reach: as there.
 
     Returns:
         That and the most records that are left, for :func:`without_far`; None if they are not fewer than ``n_max``.
     """
-    m, rate = len(levels), epsilon / 2
-    volume = m * _RANGE if multiples is None else (m + 1) * log(multiples) + m * log(n_max + 1) + SLACK
-    near = ceil((volume + log(terms) + 60 * log(2)) / rate) + 2
-    left = most_left(tuple(levels), near, 2 * near // terms + 2)
+    volume = _log_parts(len(levels), n_max, log(multiples)) + log(terms) + 60 * log(2)
+    near = ceil(volume / (epsilon / 2)) + 2
+    left = most_left(tuple(levels), near, 2 * (near if reach is None else reach) // terms + 1)
     return (near, left) if left < n_max else None
 
 
 def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
-    """The slots near the quantiles, for simulations of many records; both numbers are static, from :func:`records_near`.
+    """The slots of a grid that are near the quantiles, of many records; both numbers are static, from :func:`records_near`.
 
-    Draws and marginals are those of ``joint`` but for 2^-60 of all weight; ``log_prob`` is not.
+    Draws and marginals are those of ``joint`` but for 2^-60 of all weight; ``log_prob`` is not. On the line the slots near a
+    quantile may have no width, and all weight is elsewhere.
     """
     n, per_rank = joint.count, joint.per_rank
     spacing = 1 if joint.terms == 1 else (2 * joint.reach + joint.terms) // np.int32(joint.terms)
@@ -211,8 +212,12 @@ def _log_range(asked: SortedRecords) -> jax.Array | float:
     if asked.resolution is None:
         return len(asked.levels) * _RANGE
     numbers = (asked.upper - asked.lower) / float(asked.resolution) + 1
-    m = len(asked.levels)
-    return (m + 1) * jnp.log(numbers) + m * log(asked.values.shape[-1] + 1) + SLACK
+    return _log_parts(len(asked.levels), asked.values.shape[-1], jnp.log(numbers))
+
+
+def _log_parts(m: int, n_max: int, log_multiples: Any) -> Any:
+    """That of all multisets of m multiples over those of parts of equal records, and what makes the flat term small."""
+    return (m + 1) * log_multiples + m * log(n_max + 1) + SLACK
 
 
 def _public_size(n: ArrayLike) -> jax.Array:

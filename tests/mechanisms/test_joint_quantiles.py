@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.mechanisms.joint_quantiles import guarantee
+from dpjax.mechanisms.joint_quantiles import guarantee, records_near, without_far
 from tests.support import statistics
 
 CELLS = 4
@@ -310,3 +310,28 @@ def test_data_never_raise_and_bad_parameters_do():
 def test_guarantee():
     asked = dpjax.quantiles(jnp.arange(5.0), ["0.5"], lower=0, upper=5, neighbors="swap")
     assert str(guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neighbors):
+    levels, epsilon = (Fraction(1, 4), Fraction(1, 2)), np.array([[16.0], [24.0]], np.float32)
+    count = {"count": np.array([1500, 1203], np.int32)} if neighbors == "add_remove" else {}
+    near = records_near(levels, 16.0, 1500, 3001, terms=4)
+    assert near is not None
+    assert records_near(levels, 0.5, 1500, 3001, terms=4) is None
+
+    @jax.jit
+    def compute(x, upper):
+        asked = dpjax.quantiles(x, levels, lower=0.0, upper=upper, neighbors=neighbors, resolution=1, **count)
+        full = dpjax.joint_quantiles(asked, epsilon, terms=4)
+        less, few = without_far(full, *near), without_far(full, 0, near[1])  # a control: no record on either side
+        found = [(joint.sample(jax.random.key(0), (50,)), joint.marginals().mean_abs_error(asked.value)) for joint in (full, less)]
+        return [joint.width for joint in (full, less)], found, few.marginals().mean_abs_error(asked.value)
+
+    for cells in (13, 3001):
+        x = np.random.default_rng(3).integers(0, cells, (2, 1500)).astype(np.float32)
+        widths, (full, less), control = compute(x, np.float32(cells - 1))
+        assert widths[1].shape[-1] < 0.8 * widths[0].shape[-1]
+        for found, expected in zip(less, full, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-4)
+        assert np.any(np.abs(control / full[1] - 1) > 1e-3)
