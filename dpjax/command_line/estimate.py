@@ -229,10 +229,11 @@ def _answer(
     }
     options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")}
     options["most"], options["near"] = _levels(asked), None
-    if mechanism == JOINT and asked.resolution is not None:
-        multiples = int((Fraction(upper) - Fraction(lower)) / asked.resolution) + 1
-        options["near"] = joint_quantiles.records_near(asked.quantile, min(asked.epsilon), records.shape[-1], multiples)
     records = records.astype(numbers["lower"].dtype)
+    if mechanism == JOINT:
+        options["near"] = joint_quantiles.records_near(
+            asked.quantile, asked.resolution, min(asked.epsilon), (lower, upper), records, count
+        )
     profile, *found = run_kept(
         asked.programs, _program, records, count, numbers, mechanism=mechanism, qs=tuple(asked.quantile), **options
     )

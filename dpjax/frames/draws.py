@@ -7,7 +7,6 @@ of floats, maxima, sums of nonnegative records) is drawn from its exact distribu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -137,6 +136,10 @@ def _by_program(
         sweeps = [([epsilon], {"reach": reach_for(**dict(own, epsilon=epsilon)), **terms}) for epsilon in epsilons]
     parts = []
     for number, (some, options) in enumerate(sweeps):
+        near = None
+        if word == "joint_quantiles":
+            bounds = own["lower"], own["upper"]
+            near = records_near(profile.levels, profile.resolution, min(some), bounds, records, count, **options)
         found = _program(
             *(jax.random.fold_in(key, number), records, sizes, ends, np.asarray(some)[:, None]),
             statistic=function,
@@ -144,21 +147,13 @@ def _by_program(
             word=word,
             within=within,
             options=_sorted(options),
-            near=_near(profile, own, min(some), options) if word == "joint_quantiles" else None,
+            near=near,
             draws=draws,
         )
         parts.append([np.asarray(part, np.float64) for part in found])
     bars = tuple(np.concatenate(same) for same in zip(*(part[2:] for part in parts), strict=True))
     levels = [float(level) for level in profile.levels] if isinstance(profile, SortedRecords) else []
     return Drawn(parts[0][0], np.concatenate([part[1] for part in parts], axis=1), bars, levels, costs)
-
-
-def _near(asked: SortedRecords, own: Mapping[str, Any], epsilon: float, options: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Which records of many are looked at; None for all of them."""
-    if asked.resolution is None:
-        return None
-    multiples = int((Fraction(own["upper"]) - Fraction(own["lower"])) / asked.resolution) + 1
-    return records_near(asked.levels, epsilon, asked.values.shape[-1], multiples, **options)
 
 
 def _mechanism_of(profile: Any, released: Callable[..., Any] | None, word: str | None) -> str:

@@ -44,7 +44,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from math import ceil, log
+from math import ceil, exp, log
 from typing import Any
 
 import jax
@@ -62,6 +62,7 @@ from dpjax.sensitivity.far_records import far_records, most_left
 from dpjax.sensitivity.sorted_records import Aims, SortedRecords, level_parts
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
+_FINE = log(2.0**40)  # the same for the widest of the slots near a quantile, where there are many records
 SLACK = 3.0  # on a grid, where the flat term adds about exp(-3) multiples to the error at most
 
 
@@ -165,32 +166,58 @@ def _distribution(
 
 
 def records_near(
-    levels: Sequence[Fraction], epsilon: float, n_max: int, multiples: int, *, terms: int = 32, reach: int | None = None
+    levels: Sequence[Fraction],
+    resolution: Fraction | None,
+    epsilon: float,
+    bounds: tuple[float, float],
+    records: np.ndarray,
+    count: np.ndarray,
+    *,
+    terms: int = 32,
+    reach: int | None = None,
 ) -> tuple[int, int] | None:
-    """How many records on either side of each quantile have all weight of :func:`joint_quantiles` on a grid but 2^-60.
+    """How many records on either side of each quantile have all weight of :func:`joint_quantiles` but 2^-60.
+
+    On the line it depends on the records: those next to a quantile may be equal, and then all weight is elsewhere.
 
     Args:
         levels: of the quantiles.
+        resolution: of the records, or None.
         epsilon: the least.
-        n_max: the length of rows.
-        multiples: how many there are between the bounds.
+        bounds: of the records.
+        records: float ``(rows, n)``, in any order.
+        count: int ``(rows,)``, how many leading records are present.
         terms: as for :func:`joint_quantiles`.
         reach: as there.
 
     Returns:
-        That and the most records that are left, for :func:`without_far`; None if they are not fewer than ``n_max``.
+        That and the most records that are left, for :func:`without_far`; None if they are not fewer than all.
     """
-    volume = _log_parts(len(levels), n_max, log(multiples)) + log(terms) + 60 * log(2)
-    near = ceil(volume / (epsilon / 2)) + 2
+    m, n, rate, rest = len(levels), records.shape[-1], epsilon / 2, log(terms) + 60 * log(2)
+    if resolution is None:
+        near = ceil(4 / 3 * ((m * _FINE + rest) / rate + 2 * m + 2))
+    else:
+        multiples = int((Fraction(bounds[1]) - Fraction(bounds[0])) / resolution) + 1
+        near = ceil((_log_parts(m, n, log(multiples)) + rest) / rate) + 2
     left = most_left(tuple(levels), near, 2 * (near if reach is None else reach) // terms + 1)
-    return (near, left) if left < n_max else None
+    if left >= n:
+        return None
+    if resolution is None:
+        # A tuple of slots at most k records off, 2^-(_FINE / log 2) of the range wide or wider, costs 2 m k at most: a quarter of it.
+        large, k = count > left, near // (8 * m) + 1
+        x, last = np.sort(records[large], axis=-1), count[large, None] - 1
+        parts, whole = level_parts(tuple(levels))
+        for u in parts:
+            some = np.take_along_axis(x, u * last // whole + np.arange(-k, k + 1), axis=-1)
+            if np.any(np.max(np.diff(some, axis=-1), axis=-1, initial=0.0) < (bounds[1] - bounds[0]) * exp(-_FINE)):
+                return None
+    return near, left
 
 
 def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
-    """The slots of a grid that are near the quantiles, of many records; both numbers are static, from :func:`records_near`.
+    """The slots near the quantiles, of many records; both numbers are static, from :func:`records_near`.
 
-    Draws and marginals are those of ``joint`` but for 2^-60 of all weight; ``log_prob`` is not. On the line the slots near a
-    quantile may have no width, and all weight is elsewhere.
+    Draws and marginals are those of ``joint`` but for 2^-60 of all weight; ``log_prob`` is not.
     """
     n, per_rank = joint.count, joint.per_rank
     spacing = 1 if joint.terms == 1 else (2 * joint.reach + joint.terms) // np.int32(joint.terms)

@@ -316,9 +316,17 @@ def test_guarantee():
 def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neighbors):
     levels, epsilon = (Fraction(1, 4), Fraction(1, 2)), np.array([[16.0], [24.0]], np.float32)
     count = {"count": np.array([1500, 1203], np.int32)} if neighbors == "add_remove" else {}
-    near = records_near(levels, 16.0, 1500, 3001, terms=4)
+    n = np.array([1500, 1203])
+
+    def near_of(x, resolution, epsilon):
+        return records_near(levels, resolution, epsilon, (0.0, 3000.0), x, n, terms=4)
+
+    distinct = np.random.default_rng(2).uniform(0, 3000, (2, 1500))
+    near = near_of(distinct, Fraction(1), 16.0)
     assert near is not None
-    assert records_near(levels, 0.5, 1500, 3001, terms=4) is None
+    assert near_of(distinct, Fraction(1), 0.5) is None
+    assert near_of(distinct, None, 32.0) is not None
+    assert near_of(np.rint(distinct / 1000) * 1000, None, 32.0) is None  # records next to the median are equal
 
     @jax.jit
     def compute(x, upper):
