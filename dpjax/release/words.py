@@ -20,6 +20,7 @@ from dpjax.release.sampler import Draw
 
 _BLOCK = 16  # words of a block
 _CHUNK = 4096  # blocks at a time: they stay in the cache
+_FEW = 4096  # blocks that the host computes
 _WORDS = 2**21  # of a chunk of draws: 8 MB
 _PIECES = 2**21  # of a chunk of rows
 _NONCE = np.zeros(3, np.uint32)  # of the first words
@@ -27,22 +28,29 @@ _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
 _COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
+_TURNS = [np.roll(np.arange(4), -by) for by in range(4)]  # from columns to diagonals
+
 
 def _rotate(x: Any, distance: int) -> Any:
     return (x << np.uint32(distance)) | (x >> np.uint32(32 - distance))
 
 
+def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
+    a = a + b
+    d = _rotate(d ^ a, 16)
+    c = c + d
+    b = _rotate(b ^ c, 12)
+    a = a + b
+    d = _rotate(d ^ a, 8)
+    c = c + d
+    return a, _rotate(b ^ c, 7), c, d
+
+
 def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
     words = list(state)
-    for a, b, c, d in (*_COLUMNS, *_DIAGONALS):
-        words[a] = words[a] + words[b]
-        words[d] = _rotate(words[d] ^ words[a], 16)
-        words[c] = words[c] + words[d]
-        words[b] = _rotate(words[b] ^ words[c], 12)
-        words[a] = words[a] + words[b]
-        words[d] = _rotate(words[d] ^ words[a], 8)
-        words[c] = words[c] + words[d]
-        words[b] = _rotate(words[b] ^ words[c], 7)
+    for places in (*_COLUMNS, *_DIAGONALS):
+        for place, word in zip(places, _quarter_round(*(words[place] for place in places)), strict=True):
+            words[place] = word
     return tuple(words)
 
 
@@ -86,17 +94,21 @@ def _blocks(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
 
 def chacha20_on_host(key: np.ndarray, nonce: np.ndarray, counter: np.ndarray) -> np.ndarray:
     """Return the same words by NumPy."""
-    start = _start(key.astype(np.uint32), nonce.astype(np.uint32), np.asarray(counter, np.uint32), np)
-    state: tuple[Any, ...] = tuple(start)
+    start = np.stack(_start(key.astype(np.uint32), nonce.astype(np.uint32), np.asarray(counter, np.uint32), np))
+    a, b, c, d = start.reshape(4, 4, *start.shape[1:])  # four quarter rounds at a time
     with np.errstate(over="ignore"):
         for _ in range(10):
-            state = _double_round(state)
-        return np.stack([a + b for a, b in zip(state, start, strict=True)])
+            a, b, c, d = _quarter_round(a, b, c, d)
+            b, c, d = b[_TURNS[1]], c[_TURNS[2]], d[_TURNS[3]]
+            a, b, c, d = _quarter_round(a, b, c, d)
+            b, c, d = b[_TURNS[3]], c[_TURNS[2]], d[_TURNS[1]]
+        return np.concatenate([a, b, c, d]) + start
 
 
-def words_of(entropy: np.ndarray, lane: Any, words: int, cipher: Callable[..., Any] = chacha20) -> Any:
-    """The first words of every lane, ``(words, *lane.shape)``; by ``chacha20_on_host`` as an array of NumPy's."""
+def words_of(entropy: np.ndarray, lane: np.ndarray, words: int) -> Any:
+    """The first words of every lane, ``(words, *lane.shape)``: a few by NumPy, which compiles nothing."""
     blocks = -(-words // _BLOCK)
+    cipher: Callable[..., Any] = chacha20_on_host if blocks * lane.size <= _FEW else chacha20
     counter = lane[None] * np.uint32(blocks) + np.arange(blocks, dtype=np.uint32).reshape(-1, *(1,) * lane.ndim)
     found = cipher(entropy, _NONCE, counter)  # (16, blocks, ...)
     return found.swapaxes(0, 1).reshape(blocks * _BLOCK, *lane.shape)[:words]
@@ -133,7 +145,7 @@ def draw_lanes(
             cells = np.array(drawn.cell, np.int64)
             for draw, row in zip(*np.nonzero(~np.asarray(drawn.certified)), strict=True):
                 own = lane[draw, row]
-                read = words_of(entropy, own, words, chacha20_on_host).tolist()
+                read = words_of(entropy, own, words).tolist()
                 cells[draw, row] = on_host(first + row, read, partial(further_word, entropy, own))
             found[start : start + many_draws, some] = cells
     return found
