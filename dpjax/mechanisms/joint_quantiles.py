@@ -203,7 +203,7 @@ def records_near(
     if left >= n:
         return None
     if resolution is None:
-        # A tuple of slots at most k records off, 2^-(_FINE / log 2) of the range wide or wider, costs 2 m k at most: a quarter of it.
+        # A tuple of slots that are at most k records off and at least exp(-_FINE) of the range wide costs 2 m k, a quarter of it.
         large, k = count > left, near // (8 * m) + 1
         x, last = np.sort(records[large], axis=-1), count[large, None] - 1
         parts, whole = level_parts(tuple(levels))
