@@ -73,6 +73,11 @@ class Metric(Shown):
         return self.budgets.shape[-1]
 
     @property
+    def num_values(self) -> int:
+        """The number of elements that a record can have: all but the null record."""
+        return self.size - (self.neighbors == "add_remove")
+
+    @property
     def batch_shape(self) -> tuple[int, ...]:
         """The leading axes."""
         return self.budgets.shape[:-2]
@@ -116,10 +121,9 @@ class Metric(Shown):
 
     def columns(self, queries: jax.Array) -> jax.Array:
         """Return query values of all elements: ``(..., N)``, with a 0 for the null record added where the metric has it."""
-        own = self.size - (self.neighbors == "add_remove")
-        if queries.shape[-1] != own:
-            raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a metric on {own}.")
-        return queries if own == self.size else jnp.concatenate([queries, jnp.zeros_like(queries[..., :1])], axis=-1)
+        if queries.shape[-1] != self.num_values:
+            raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a metric on {self.num_values}.")
+        return jnp.pad(queries, [(0, 0)] * (queries.ndim - 1) + [(0, self.size - self.num_values)])
 
     def astype(self, dtype: Any) -> Metric:
         """Return the metric in another precision."""

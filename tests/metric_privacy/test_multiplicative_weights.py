@@ -88,10 +88,10 @@ def test_measurements_and_selections_follow_their_distributions(x64):
 
     @jax.jit
     def one_round(key):
-        problem = module._problem(single(jnp.asarray(x)), jnp.asarray(4.0), queries)
+        problem = module._problem(single(jnp.asarray(x)), jnp.asarray(4.0), queries, rounds)
         drawn = words(key, (draws, 5))
-        chosen = module._select(drawn, problem, jnp.asarray(y)[None], rounds)
-        return chosen, *module._measure(drawn, problem, chosen, rounds)
+        chosen = module._select(drawn, problem, jnp.asarray(y)[None])
+        return chosen, *module._measure(drawn, problem, chosen)
 
     chosen, query, measured = (np.asarray(out) for out in one_round(jax.random.key(3)))
     np.testing.assert_array_equal(query, QUERIES[chosen])
