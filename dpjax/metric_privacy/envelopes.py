@@ -1,4 +1,4 @@
-"""The two envelopes of a function under a metric (McShane 1934): between them lies what is near it and differs by no more."""
+"""The two envelopes of a function under a metric (McShane 1934), and the function nearest to it within the budgets."""
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +9,8 @@ def nearest_function(values: jax.Array, reach: jax.Array, budgets: jax.Array) ->
 
         (min over j of (q_j + reach_ij) + max over j of (q_j - reach_ij)) / 2
 
-    Args:
-        values: q.
-        reach: ``(..., N, N)``, with the triangle inequality.
-        budgets: of the same shape; elements with none between them share one value exactly, however their rows were rounded.
+    ``reach`` ``(..., N, N)`` has the triangle inequality. Elements with ``budgets`` of 0 between them share one value exactly,
+    however their rows were rounded.
     """
     above = jnp.min(values[..., None, :] + reach, axis=-1)
     below = jnp.max(values[..., None, :] - reach, axis=-1)
@@ -22,5 +20,5 @@ def nearest_function(values: jax.Array, reach: jax.Array, budgets: jax.Array) ->
 
 
 def allowed(c: jax.Array, budgets: jax.Array) -> jax.Array:
-    """Return c d, for c = 0 too; infinite without a budget limit."""
+    """Return c d; ``inf`` where d is, for c = 0 too."""
     return jnp.where(budgets == jnp.inf, jnp.inf, c * jnp.where(budgets == jnp.inf, 0.0, budgets))

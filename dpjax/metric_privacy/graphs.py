@@ -16,8 +16,7 @@ from dpjax.metric_privacy.shortest_paths import shortest_paths
 def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     """Return the metric d(i, j) = the smallest sum of budgets along a path from i to j, ``inf`` where there is none.
 
-    A tree is a graph of N - 1 edges; of several edges between two nodes the smallest budget counts, an edge from a node to itself
-    says nothing. Edges go both ways. The work is that of N steps over N x N numbers.
+    Edges go both ways. Of several edges between two nodes the smallest budget counts. N steps of N x N work.
 
     Args:
         edges: int ``(E, 2)``, pairs of nodes 0 to N-1; public.
@@ -61,8 +60,7 @@ def spanning_tree(metric: Metric, *, budget: ArrayLike | None = None) -> Metric:
         A :class:`Metric`; ``inf`` between elements that no finite budget connects. Of edges of one length any may be in the tree.
 
     Privacy:
-        The tree is public. With the budgets of ``metric`` no pair is protected more than under its closure: a path in the tree is
-        one of several.
+        The tree is public. With the budgets of ``metric`` no pair is protected more than under its closure.
 
     References:
         Prim (1957). Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He, Machanavajjhala and Ding (2014).

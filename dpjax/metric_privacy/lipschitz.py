@@ -5,13 +5,13 @@ costs noise, a smaller one a mismatch max |q - c q'|. At a given c the best func
 
     min over j of q_j + c d(i, j)   and   max over j of q_j - c d(i, j),
 
-with d closed by shortest paths, and its mismatch is half the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+.
-Both envelopes are within E(c) of q, on its two sides; and no c d-Lipschitz function is closer than E(c)/2, because
-|q_i - q_j| - c d(i, j) is at most its error at i plus its error at j.
+with d closed by shortest paths. Its mismatch is E(c)/2, for the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+:
+both envelopes are within E(c) of q, on its two sides; and no c d-Lipschitz function is closer, because |q_i - q_j| - c d(i, j) is
+at most its error at i plus its error at j.
 
-What is left of problem (8) is the minimum over c of n E(c)/2 + price (c n^2)^(1/3). E is convex and piecewise linear, so the sum
-is concave between the breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, beginning
-with the closed form of the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
+It remains to minimise n E(c)/2 + price (c n^2)^(1/3) over c. E is convex and piecewise linear, so the sum is concave between the
+breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, beginning with the closed form of
+the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
 """
 
 from dataclasses import dataclass, field
@@ -39,8 +39,7 @@ BEYOND_ONE = "MWEM takes queries with values in [-1, 1]: divide all by their lar
 class LipschitzQueries:
     """K linear queries c Q' whose values differ by at most c d(i, j) between elements i and j, and c.
 
-    Made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_lipschitz_queries`. Leading axes are a batch. It is
-    a pytree.
+    A pytree, made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_lipschitz_queries`.
 
     Attributes:
         values: float ``(..., K, N)``, c Q': what the mechanisms answer. With the null record in the metric, it is the last element.
@@ -89,20 +88,19 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
     """Return the queries as they are, at the smallest c that allows them: c = max over queries and pairs of |q_i - q_j| / d(i, j).
 
     Args:
-        queries: float ``(..., K, N)``, public and finite, without the null record.
-        metric: budgets of the universe; its batch broadcasts against that of the queries.
+        queries: see :mod:`dpjax.metric_privacy`.
+        metric: see there.
 
     Returns:
-        :class:`LipschitzQueries`. The scale is rounded up, and never below sqrt(eps) times the largest |value|, eps of the dtype:
-        at a scale of 0, which queries constant on every protected pair would have, rounding would decide what is drawn. It is
-        infinite where two elements that may not be told apart differ in a query; mechanisms then give NaN, and
-        :func:`fit_lipschitz_queries` finds other queries.
+        :class:`LipschitzQueries`. The scale is rounded up, and never below sqrt(eps) times the largest |value|: at a scale of 0,
+        which queries constant on every protected pair would have, rounding would decide what is drawn. It is infinite where a query
+        tells apart elements of budget 0; mechanisms then give NaN, and :func:`fit_lipschitz_queries` finds other queries.
 
     Privacy:
         None is spent: it reads public numbers only.
 
     References:
-        Kamalaruban, Perrier, Asghar and Kaafar (2020), Theorem 5 and Section 4.1.
+        Kamalaruban et al. (2020), Theorem 5 and Section 4.1.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0, 1, 4], [1, 0, 4], [4, 4, 0]])
@@ -118,13 +116,13 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) 
         (min over j of (q_j + c d(i, j)) + max over j of (q_j - c d(i, j))) / 2,   with d closed by shortest paths
 
     Args:
-        queries: as for :func:`lipschitz_queries`.
-        metric: the same.
+        queries: see :mod:`dpjax.metric_privacy`.
+        metric: see there.
         scale: c, positive; broadcasts against the batch.
 
     Returns:
-        :class:`LipschitzQueries`; the mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j). The values lie
-        between the least and the largest of the query. The scale is rounded up as in :func:`lipschitz_queries`.
+        :class:`LipschitzQueries`; the mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j), and its values
+        stay between the least and the largest. The scale is rounded up as in :func:`lipschitz_queries`.
 
     Privacy:
         None is spent: it reads public numbers only.
@@ -154,13 +152,13 @@ def fit_lipschitz_queries(
         minimise n max over q of |q - c q'| + price * (c n^2)^(1/3)   over c >= 0 and |q'_i - q'_j| <= d(i, j)
 
     Args:
-        queries: as for :func:`lipschitz_queries`; for MWEM within [-1, 1].
-        metric: the same.
-        num_records: n, positive and public; broadcasts against the batch. Where n is private, give a public guess.
+        queries: see :mod:`dpjax.metric_privacy`; for MWEM within [-1, 1].
+        metric: see there.
+        num_records: see there.
         price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative.
             That of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant,
             where MWEM with the closed form would answer well.
-        failure: the probability beta with which SmallDB may exceed its bound, in (0, 1); not used otherwise.
+        failure: the probability beta with which SmallDB may exceed its bound, in (0, 1).
 
     Returns:
         :class:`LipschitzQueries`. Where no c is worth its price (few records), the queries are constant on every protected
@@ -194,8 +192,8 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
     """Return the factor of (c n^2)^(1/3) in the bound on the error of a mechanism.
 
     SmallDB: gamma^(1/3), gamma = 16 log N l + 4 log N + 4 log(1/failure), l = max(log K, log(2K)/2). The paper's gamma lacks
-    4 log N, because it takes log K/alpha^2 for the number of records, which must be rounded up; l differs at K = 1 only, where the
-    paper's small database is empty. MWEM: 20/5^(2/3) (log N log K)^(1/3), as printed; it holds with probability 1 - 2T/K.
+    4 log N, as if log K/alpha^2 records need not be rounded up; its l = log K differs at K = 1 only, where its small database is
+    empty. MWEM: 20/5^(2/3) (log N log K)^(1/3), as printed; it holds with probability 1 - 2T/K.
 
     >>> round(unit_price("small_db", 3, 3, 0.05), 4), round(unit_price("mwem", 3, 3, 0.05), 4)
     (3.2924, 7.2825)
