@@ -35,31 +35,28 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
     """Return max over k of omega(k) s_k: an expected error that no private mechanism is below on x and all datasets around it.
 
     Every (epsilon, delta)-DP mechanism has a mean absolute error of at least that on x, or on a dataset k changes away that attains
-    omega(k); on x alone a constant is without error. With delta, s_k is
+    omega(k); on x alone a constant has no error. With delta, s_k is
 
         exp(-m epsilon) c - delta (1 - exp(-m epsilon)) / (exp(epsilon) - 1),   m = floor(k/2),
         c = 1/2 for even k and (1 - delta) / (1 + exp(epsilon)) for odd k.
 
     Args:
-        profile: the *exact* profile of the statistic, of batch shape ``(...)``, with integer levels: its values are reached by that
-            many changes, as those of medians, order statistics, lower quantiles and means are. Radii that only bound the changes,
-            and truncated profiles, prove nothing; nor does an interpolated quantile other than the median under add/remove where
-            the best k would empty the dataset.
+        profile: the *exact* profile of the statistic, of batch shape ``(...)``, with integer levels, without steps: its values are
+            reached by that many changes, as those of medians, order statistics, lower quantiles and means are. Radii that only
+            bound the changes, and truncated profiles, prove nothing; nor does an interpolated quantile other than the median under
+            add/remove where the best k would empty the dataset.
         epsilon: positive, broadcasts against the batch shape.
         delta: not negative, broadcasts too.
 
     Returns:
         Float of the broadcast shape, in units of the statistic.
 
-    Raises:
-        ValueError: a profile with fractional levels or with steps, which are no values of datasets; a bad public parameter.
-
     Privacy:
         A function of the private data, for analysis only.
 
     References:
         Asi and Duchi (2020), "Near instance-optimality in differential privacy", for the local modulus; Dong, Roth and Su (2022),
-        "Gaussian differential privacy", Theorem 2.14, for tight group privacy, which makes the constants.
+        "Gaussian differential privacy", Theorem 2.14, for tight group privacy, which gives the constants.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median, piecewise_laplace
@@ -75,20 +72,8 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
 def bounded_range_lower_bound(profile: SensitivityProfile, epsilon: ArrayLike) -> jax.Array:
     """Return max over k of omega(k) / (1 + exp(k epsilon/2)): :func:`lower_bound` for mechanisms of epsilon-bounded range.
 
-    It is up to twice as large, and the measure for piecewise Laplace, inverse sensitivity, Duff and every exponential mechanism.
-
-    Args:
-        profile: as there.
-        epsilon: positive, broadcasts against the batch shape.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: as there.
-
-    Privacy:
-        A function of the private data, for analysis only.
+    It is up to twice as large, and the one for piecewise Laplace, inverse sensitivity, Duff and every exponential mechanism.
+    Arguments, result and privacy are those of :func:`lower_bound`.
 
     References:
         As there; Durfee and Rogers (2019), for the bounded range.

@@ -2,8 +2,8 @@
 
 The scales c share the budget of each pair of elements between the queries (:func:`dpjax.metric_privacy.loads.load`), by three
 strategies of Kamalaruban et al. (2020) or by the exact optimum, which is convex in 1/c. Nothing here sees data, so c may be chosen
-in any way; every c returned is multiplied by its largest load, rounded up. A scale is 0 for a query that needs no noise (it tells no
-protected pair apart) and ``inf`` for one that cannot be answered (it tells apart a pair of budget 0); neither takes a share.
+in any way; every c returned is multiplied by its largest load, rounded up. A scale is 0 for a query that needs no noise (it tells
+no protected pair apart) and ``inf`` for one that cannot be answered (it tells apart a pair of budget 0); neither takes a share.
 
 ``queries`` and ``metric`` are those of :mod:`dpjax.metric_privacy`.
 """
@@ -102,8 +102,8 @@ def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
     largest load of all is used up exactly, and every query that tells it apart is done.
 
     The printed loop waits for shares of exactly 0. In floating point a used-up budget is 1e-17 or negative, the loop goes on, and
-    the scales overspend (up to 10 times, on 15 % of random instances). Here budgets stop at 0, and queries on a pair whose budget is
-    used up to rounding are done.
+    the scales overspend (up to 10 times, on 15 % of random instances). Here budgets stop at 0, and queries on a pair whose budget
+    is used up to rounding are done.
 
     Privacy:
         As :func:`noise_scales`.
