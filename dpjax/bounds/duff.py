@@ -10,8 +10,8 @@ Arguments that have one meaning throughout:
     eta                   the probability of a larger error
     growth                C, the length of output that each further change adds, at gamma
 
-Level sets are {u_d >= -t} here (Proposition 4 is printed with a strict inequality, Theorem 1 without; its proof holds for both). The
-factor 2 of Theorem 1 is kept, but not needed: at its choice of beta the two events of its last step are the same. The paper's
+Level sets are {u_d >= -t} here (Proposition 4 is printed with a strict inequality, Theorem 1 without; its proof holds for both).
+The factor 2 of Theorem 1 is kept, but not needed: at its choice of beta the two events of its last step are the same. The paper's
 constant C = 2(b-a)/n for the median of evenly spaced data is twice too large: it takes two changes, not one, to move the median by
 one gap, so that lambda(H_t) is t gaps for every integer t.
 """
@@ -136,8 +136,8 @@ def corollary_1(
 def lambert_w(z: ArrayLike) -> jax.Array:
     """Return W(z), the main branch of Lambert's function for z >= 0: w exp(w) = z; NaN below 0.
 
-    Halley's iteration on w - z exp(-w), which never overflows (Corless et al. 1996). The relative error is below 2 units in the last
-    place; it is differentiable.
+    Halley's iteration on w - z exp(-w), which never overflows (Corless et al. 1996). The relative error is below 2 units in the
+    last place; it is differentiable.
 
     >>> import jax.numpy as jnp
     >>> round(float(lambert_w(jnp.exp(1.0))), 6)

@@ -1,9 +1,9 @@
 """How far answers with Laplace noise under a metric can be from the truth: Theorems 2 and 11 of Kamalaruban et al. (2020).
 
-For Z = G x + Lap(c) as an answer to Q x (G = c * Q' in the paper), over all histograms x of n records; and for the mean of c * q(u')
-as an answer to the mean of q(u). Two things sharpen Theorem 2, and :func:`exact_squared_error` has both: the factor 2 of the squared
-errors is not needed, since the noise has mean 0; and the norms over all elements can be those of the worst element, as in Theorem
-11, because a norm of n (G - Q) p over distributions p of the records is convex in p.
+For Z = G x + Lap(c) as an answer to Q x (G = c * Q' in the paper), over all histograms x of n records; and for the mean of c *
+q(u') as an answer to the mean of q(u). Two things sharpen Theorem 2, and :func:`exact_squared_error` has both: the factor 2 of the
+squared errors is not needed, since the noise has mean 0; and the norms over all elements can be those of the worst element, as in
+Theorem 11, because a norm of n (G - Q) p over distributions p of the records is convex in p.
 
 Arguments of all functions, public numbers; the result has the broadcast batch shape:
 

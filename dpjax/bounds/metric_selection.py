@@ -105,9 +105,9 @@ def mwem_error(
 
         n mismatch + 2n sqrt(log N / T) + T c (4 log K + 6 log(2T/failure))
 
-    Values c q' are in [-1, 1]. Without a failure it is the paper's 2T/K, and the last term 10 T c log K; above 1 nothing is promised.
-    Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof gives the form above: with probability 1 - 2T e^-t each
-    selected score is within 4cT (log K + t) of the largest, and each noise within 2cT t.
+    Values c q' are in [-1, 1]. Without a failure it is the paper's 2T/K, and the last term 10 T c log K; above 1 nothing is
+    promised. Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof gives the form above: with probability 1 - 2T
+    e^-t each selected score is within 4cT (log K + t) of the largest, and each noise within 2cT t.
 
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
