@@ -22,11 +22,9 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
     """Return the metric d(i, j) = sum of the budgets of all attributes in which elements i and j differ.
 
     Args:
-        records: ``(..., N, A)``, the A attributes of every element of the universe: numbers or, in NumPy, labels of any kind.
+        records: ``(..., N, A)``, the A attributes of every element of the public universe: numbers or, in NumPy, labels of any
+        kind.
         budgets: ``(..., A)``, what a change of each attribute may cost: not negative, ``inf`` for one that is not protected.
-
-    Privacy:
-        The records here are the universe, which is public.
 
     References:
         Kamalaruban et al. (2020), Sections 1 and 5.
@@ -43,7 +41,7 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
 
 
 def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarray | jax.Array, rule: Rule) -> Metric:
-    """Return a metric from a budget for every value of every attribute: a smaller one protects a value more.
+    """Return a metric from a budget e for every value of every attribute: a smaller one protects a value more.
 
     ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v != u. ``rule="min"``: the smaller
     of e(u) and e(v) instead, for attributes of two values only. (With three it is no metric: of budgets (1, 10, 10) the last two
@@ -51,16 +49,12 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
     unprotected.
 
     Args:
-        records: int ``(..., N, A)``, the codes 0, 1, ... of the values that every element has. With one attribute,
-            ``numpy.arange(N)[:, None]``, there is a budget for every element.
+        records: int ``(..., N, A)``, the codes 0, 1, ... of the values of every element of the public universe.
         budgets: A arrays of shape ``(..., V_a)``, a budget for every value of an attribute; or one array ``(A, V)``.
         rule: static.
 
-    Returns:
-        A :class:`Metric`. A batch element with a JAX code or budget out of range is NaN.
-
     Privacy:
-        The records here are the universe, which is public. Budgets go with values, not with persons.
+        Budgets go with values, not with persons.
 
     References:
         Kamalaruban et al. (2020): Example 1 has the minimum (equation 3), a metric for its binary attributes; Section 5 the sum.
@@ -93,11 +87,8 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     """Return the metric d(i, j) = epsilon * days between the dates of elements i and j.
 
     Args:
-        dates: ``(..., N)``: NumPy ``datetime64`` or Python dates, or numbers of days (then JAX arrays too).
+        dates: ``(..., N)``, of the public universe: NumPy ``datetime64``, Python dates, or numbers of days (then JAX arrays too).
         epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon); broadcasts against the batch.
-
-    Privacy:
-        The dates here are the universe, which is public.
 
     References:
         Kamalaruban et al. (2020), Section 5 ("Data Generalization").
@@ -130,7 +121,7 @@ def product(*metrics: Metric) -> Metric:
     """Return the metric of records that have one element of each universe: d((i, a), (j, b)) = d_1(i, j) + d_2(a, b).
 
     Args:
-        metrics: each on a universe of its own, without the null record (add it to the product); their batches broadcast.
+        metrics: without the null record (add it to the product); their batches broadcast.
 
     Returns:
         A :class:`Metric` on all combinations; the last universe varies fastest, as in ``itertools.product``.

@@ -19,15 +19,12 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     Edges go both ways. Of several edges between two nodes the smallest budget counts. N steps of N x N work.
 
     Args:
-        edges: int ``(E, 2)``, pairs of nodes 0 to N-1; public.
+        edges: int ``(E, 2)``, pairs of nodes 0 to N-1 of the public graph; a JAX edge out of range makes the metric NaN.
         size: static, the number of nodes N.
         budgets: float ``(..., E)``, or one for all: not negative, ``inf`` for an edge that is not there.
 
-    Returns:
-        A :class:`Metric`; NaN for a batch element with a bad JAX budget, and everywhere for a bad JAX edge.
-
     Privacy:
-        The graph is public. Nodes that no path joins are not protected from being told apart.
+        Nodes that no path joins are not protected from being told apart.
 
     References:
         Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks").

@@ -12,6 +12,8 @@ at most its error at i plus its error at j.
 It remains to minimise n E(c)/2 + price (c n^2)^(1/3) over c. E is convex and piecewise linear, so the sum is concave between the
 breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, beginning with the closed form of
 the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
+
+Privacy: all functions here read public numbers only.
 """
 
 from dataclasses import dataclass, field
@@ -87,17 +89,9 @@ class LipschitzQueries:
 def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
     """Return the queries as they are, at the smallest c that allows them: c = max over queries and pairs of |q_i - q_j| / d(i, j).
 
-    Args:
-        queries: see :mod:`dpjax.metric_privacy`.
-        metric: see there.
-
-    Returns:
-        :class:`LipschitzQueries`. The scale is rounded up, and never below sqrt(eps) times the largest |value|: at a scale of 0,
-        which queries constant on every protected pair would have, rounding would decide what is drawn. It is infinite where a query
-        tells apart elements of budget 0; mechanisms then give NaN, and :func:`fit_lipschitz_queries` finds other queries.
-
-    Privacy:
-        None is spent: it reads public numbers only.
+    The scale is rounded up, and never below sqrt(eps) times the largest |value|: at a scale of 0, which queries constant on every
+    protected pair would have, rounding would decide what is drawn. It is infinite where a query tells apart elements of budget 0;
+    mechanisms then give NaN, and :func:`fit_lipschitz_queries` finds other queries. Arguments: see :mod:`dpjax.metric_privacy`.
 
     References:
         Kamalaruban et al. (2020), Theorem 5 and Section 4.1.
@@ -115,17 +109,13 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) 
 
         (min over j of (q_j + c d(i, j)) + max over j of (q_j - c d(i, j))) / 2,   with d closed by shortest paths
 
+    The mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j), and its values stay between the least and the
+    largest. The scale is rounded up as in :func:`lipschitz_queries`.
+
     Args:
         queries: see :mod:`dpjax.metric_privacy`.
         metric: see there.
         scale: c, positive; broadcasts against the batch.
-
-    Returns:
-        :class:`LipschitzQueries`; the mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j), and its values
-        stay between the least and the largest. The scale is rounded up as in :func:`lipschitz_queries`.
-
-    Privacy:
-        None is spent: it reads public numbers only.
 
     References:
         McShane (1934); Kamalaruban et al. (2020), problem (8), Q' for a given c.
@@ -151,21 +141,17 @@ def fit_lipschitz_queries(
 
         minimise n max over q of |q - c q'| + price * (c n^2)^(1/3)   over c >= 0 and |q'_i - q'_j| <= d(i, j)
 
+    Where no c is worth its price (few records), the queries are constant on every protected pair, and the scale is the smallest
+    that is used at all (see :func:`lipschitz_queries`).
+
     Args:
         queries: see :mod:`dpjax.metric_privacy`; for MWEM within [-1, 1].
         metric: see there.
         num_records: see there.
-        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative.
-            That of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant,
-            where MWEM with the closed form would answer well.
+        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative. That
+            of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant, where
+            MWEM with the closed form would answer well.
         failure: the probability beta with which SmallDB may exceed its bound, in (0, 1).
-
-    Returns:
-        :class:`LipschitzQueries`. Where no c is worth its price (few records), the queries are constant on every protected
-        pair, and the scale is the smallest that is used at all (see :func:`lipschitz_queries`).
-
-    Privacy:
-        None is spent: it reads public numbers only.
 
     References:
         Kamalaruban et al. (2020), problem (8) in Sections 3.3 and 3.4, and Appendix B, which leaves it to local search.

@@ -25,21 +25,12 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
         max over i, j of  sum_k |Q_ki - Q_kj| / c_k / d(i, j)
 
     Pairs that no query tells apart do not count, nor do pairs of infinite budget. It is infinite if noise of scale 0 tells a
-    protected pair apart, or any noise a pair of budget 0.
+    protected pair apart, or any noise a pair of budget 0 (Kamalaruban et al. 2020, Theorem 1).
 
     Args:
         queries: see :mod:`dpjax.metric_privacy`.
         scales: float ``(..., K)``, not negative; a query of scale ``inf`` is not answered and costs nothing.
         metric: see :mod:`dpjax.metric_privacy`.
-
-    Returns:
-        Float ``(...)``.
-
-    Privacy:
-        It reads public numbers only.
-
-    References:
-        Kamalaruban et al. (2020), Theorem 1.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])

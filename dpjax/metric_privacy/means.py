@@ -43,14 +43,8 @@ def fit_statistics(
 
         minimise  max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||^2   where   ||q(u') - q(v')||_1 <= n d(u, v)
 
-    and the like for the other losses (Theorem 11), by :func:`dpjax.metric_privacy.preprocessing.fit_queries`.
-
-    Args:
-        values: float ``(..., K, N)``: q(u), the K statistics of each element of the universe.
-        metric: as for ``fit_queries``, like the rest.
-        num_records: n.
-        loss: static.
-        failure: static.
+    and the like for the other losses (Theorem 11), by :func:`dpjax.metric_privacy.preprocessing.fit_queries`, which explains the
+    arguments; ``values`` are q(u), float ``(..., K, N)``, the K statistics of each element of the universe.
 
     Returns:
         :class:`FittedQueries` to answer from a histogram: ``queries`` is c * q(u') / n, so that q(u') = n * queries / c.

@@ -187,19 +187,14 @@ class Metric(Shown):
 
 
 def from_budgets(budgets: ArrayLike) -> Metric:
-    """Return the metric with these budgets.
+    """Return the metric with these public budgets.
 
     They need not satisfy the triangle inequality (see :func:`dpjax.metric_privacy.validation.validate`).
 
     Args:
         budgets: float ``(..., N, N)``, symmetric, not negative, 0 on the diagonal, ``inf`` where nothing is to be protected. Of ij
-            and ji that differ by rounding (16 units in the last place) the smaller counts.
-
-    Raises:
-        ValueError: Python or NumPy numbers that break these conditions. A JAX array has NaN for that batch element instead.
-
-    Privacy:
-        The budgets are public, and so is the universe.
+            and ji that differ by rounding (16 units in the last place) the smaller counts. Wrong ones raise, or in a JAX array make
+            their batch element NaN.
 
     >>> from_budgets([[0, 1], [1, 0]]).size
     2
@@ -218,17 +213,11 @@ def from_budgets(budgets: ArrayLike) -> Metric:
 
 
 def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
-    """Return the metric d(i, j) = epsilon for i != j: epsilon-differential privacy under swap neighbours.
+    """Return the metric d(i, j) = epsilon for i != j: epsilon-differential privacy under swap neighbours, with n public.
 
     Args:
         size: static, the number of elements N.
         epsilon: positive, ``(...)``.
-
-    Privacy:
-        All pairs are protected alike; n is public.
-
-    References:
-        Kamalaruban et al. (2020), Definition 2.
 
     >>> uniform(2, epsilon=0.5).budgets.tolist()
     [[0.0, 0.5], [0.5, 0.0]]

@@ -119,12 +119,9 @@ def mwem(
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
-    """Return what one draw of :func:`mwem` costs, if the metric allows the queries at their scale: d, and 3/2 of d in range.
+    """Return what one draw of :func:`mwem` costs: d, and 3/2 of d in range. The metric must allow the queries at their scale.
 
     Half a budget goes to selections, whose range is no larger, and half to Laplace noise, whose range is twice that.
-
-    Raises:
-        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets

@@ -22,19 +22,13 @@ def from_points(
     """Return the metric d(i, j) = epsilon * distance(i, j) of points, as a matrix.
 
     Args:
-        points: float ``(..., N, D)``, the coordinates of all elements of the universe. Differences of NumPy numbers are right to
-            about 2^-46 of a coordinate's span in float32; a JAX array of float32 has been rounded before.
+        points: float ``(..., N, D)``, the coordinates of the public universe. Differences of NumPy numbers are right to about 2^-46
+            of a coordinate's span in float32; a JAX array of float32 has been rounded before.
         epsilon: positive, the budget per unit of distance; broadcasts against the batch.
         distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), ``"hamming"`` (the number of
             coordinates that differ), or ``"great_circle"``: kilometres between pairs of latitude and longitude in degrees.
-        weights: ``(..., D)``, finite and not negative: every coordinate's difference is multiplied by its weight first, in
-            ``"hamming"`` its 1. Not for ``"great_circle"``.
-
-    Returns:
-        A :class:`Metric`. A batch element with NaN or infinity among JAX coordinates is NaN.
-
-    Privacy:
-        The points are public: the universe, not the data.
+        weights: ``(..., D)``, finite and not negative, not for ``"great_circle"``: every coordinate's difference (in ``"hamming"``
+            its 1) is multiplied by its weight first.
 
     References:
         Kamalaruban et al. (2020), Sections 4.1 and 5.

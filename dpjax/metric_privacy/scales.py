@@ -95,7 +95,7 @@ def noise_scales(queries: ArrayLike, metric: Metric, *, strategy: Strategy = "op
 
 
 def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
-    """Return the noise scales ``(..., K)`` of Algorithm 3, in a form that ends after at most K rounds and never overspends.
+    """Return the noise scales ``(..., K)`` of Algorithm 3 of Kamalaruban et al. (2020), in at most K rounds and never overspending.
 
     A round gives query k the share 1/c_k = r_k / max load, with r_k = min d / |dQ_k| (its share if it were alone) and the largest
     load sum_l r_l |dQ_l| / d over the pairs that k tells apart. The next round shares what is left of the budgets. The pair of the
@@ -103,13 +103,7 @@ def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
 
     The printed loop waits for shares of exactly 0. In floating point a used-up budget is 1e-17 or negative, the loop goes on, and
     the scales overspend (up to 10 times, on 15 % of random instances). Here budgets stop at 0, and queries on a pair whose budget
-    is used up to rounding are done.
-
-    Privacy:
-        As :func:`noise_scales`.
-
-    References:
-        Kamalaruban et al. (2020), Algorithm 3.
+    is used up to rounding are done. Privacy is that of :func:`noise_scales`.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])

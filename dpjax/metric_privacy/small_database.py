@@ -111,10 +111,7 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
-    """Return what one draw of :func:`small_db` costs, d and d in range, if the metric allows the queries at their scale.
-
-    Raises:
-        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
+    """Return what one draw of :func:`small_db` costs: d, and d in range. The metric must allow the queries at their scale.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets

@@ -48,10 +48,7 @@ def smooth_threshold(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayL
     """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j.
 
     It satisfies the triangle inequality if the distances do: max(1, s + t) <= max(1, s) + max(1, t). Arguments are those of
-    :func:`blowfish`.
-
-    Privacy:
-        Two elements at one place have the budget epsilon too, not 0.
+    :func:`blowfish`. Two elements at one place have the budget epsilon too, not 0.
 
     References:
         Kamalaruban et al. (2020), Section 4.4.

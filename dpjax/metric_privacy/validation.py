@@ -91,7 +91,7 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
 
     Args:
         metric: a :class:`Metric`, or budgets of any kind, ``(..., N, N)``.
-        tolerance: a Python float; a triangle counts if d(i, j) is above the detour by more than this share of it. 16 units in the
+        tolerance: a triangle counts if d(i, j) is above the detour by more than this share of it, a Python float; 16 units in the
             last place if left out.
 
     >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))

@@ -1,7 +1,8 @@
 """Matrices of the usual linear queries: ranges of ordered values, and marginals (contingency tables) of attributes.
 
 The universe is the grid of all combinations of attributes with so many values each; its elements come in the order of
-``itertools.product`` (the last attribute changes first), as in :func:`dpjax.metric_privacy.product`.
+``itertools.product`` (the last attribute changes first), as in :func:`dpjax.metric_privacy.product`. A matrix has at most 2^28
+numbers.
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,6 @@ def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
     Args:
         sizes: how many values each attribute has, in their order; one number for one attribute. K is the product of n (n + 1) / 2.
 
-    Raises:
-        ValueError: more than 2^28 numbers.
-
     References:
         Kamalaruban et al. (2020), Section 2.
 
@@ -44,9 +42,6 @@ def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
         sizes: how many values each attribute has.
         ways: how many attributes a table has, from 0 (the number of records) to all. Tables come in the order of
             ``itertools.combinations``, and the cells of each in that of its attributes' values.
-
-    Raises:
-        ValueError: more than 2^28 numbers.
 
     References:
         Kamalaruban et al. (2020), Section 2 (contingency tables); Barak et al. (2007).
