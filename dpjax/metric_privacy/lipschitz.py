@@ -17,8 +17,9 @@ Privacy: all functions here read public numbers only.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from math import log
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +27,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.envelopes import allowed, nearest_function
 from dpjax.metric_privacy.histograms import evaluate
 from dpjax.metric_privacy.loads import prepared, scales_alone
-from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.metrics import Metric, Neighbors
+from dpjax.metric_privacy.nearest import allowed, nearest_function
 
 Mechanism = Literal["small_db", "mwem"]
-MECHANISMS = ("small_db", "mwem")
+MECHANISMS = get_args(Mechanism)
 BEYOND_ONE = "MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers."
 
 
@@ -56,7 +57,7 @@ class LipschitzQueries:
 
     values: jax.Array
     scale: jax.Array
-    neighbors: Literal["swap", "add_remove"] = field(default="swap", metadata={"static": True})
+    neighbors: Neighbors = field(default="swap", metadata={"static": True})
 
     @property
     def num_queries(self) -> int:
@@ -101,7 +102,8 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
     >>> round(float(lipschitz_queries([[0.0, 1.0, 2.0], [1.0, 1.0, 0.0]], metric).scale), 6)
     1.0
     """
-    return _closed_form(*prepared(queries, metric))
+    values, metric = prepared(queries, metric)
+    return _rounded(values, _needed(values, metric), metric.neighbors)
 
 
 def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) -> LipschitzQueries:
@@ -126,7 +128,7 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) 
     [[0.25, 0.75]]
     """
     values, metric = prepared(queries, metric)
-    return _envelope(values, metric, checks.positive("scale", scale, values.dtype))
+    return _rounded(*_envelope(values, metric, checks.positive("scale", scale, values.dtype)), metric.neighbors)
 
 
 def fit_lipschitz_queries(
@@ -206,13 +208,7 @@ def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> jax.Array:
 
 
 def overspent(queries: LipschitzQueries, metric: Metric) -> jax.Array:
-    """Return the largest |c q'_i - c q'_j| / (c d(i, j)), of the broadcast batch shape: at most 1 if the metric allows the queries.
-
-    >>> from dpjax.metric_privacy.metrics import from_budgets
-    >>> metric = from_budgets([[0, 1], [1, 0]])
-    >>> round(float(overspent(LipschitzQueries(jnp.array([[0.0, 3.0]]), jnp.array(2.0)), metric)), 4)
-    1.5
-    """
+    """Return the largest |c q'_i - c q'_j| / (c d(i, j)), of the broadcast batch shape: at most 1 if the metric allows it."""
     if queries.size != metric.size or queries.neighbors != metric.neighbors:
         raise ValueError(
             f"queries on {queries.size} elements under {queries.neighbors} neighbors do not fit a metric on {metric.size} "
@@ -250,21 +246,18 @@ def _needed(values: jax.Array, metric: Metric) -> jax.Array:
     return jnp.max(scales_alone(values, metric), axis=-1)
 
 
-@jax.jit
-def _closed_form(values: jax.Array, metric: Metric) -> LipschitzQueries:
-    return _at_least(values, _needed(values, metric), metric)
-
-
-def _at_least(values: jax.Array, scale: jax.Array, metric: Metric) -> LipschitzQueries:
-    return LipschitzQueries(values, rounded_up(scale, jnp.max(jnp.abs(values), axis=(-2, -1))), metric.neighbors)
+@partial(jax.jit, static_argnames="neighbors")
+def _rounded(values: jax.Array, scale: jax.Array, neighbors: Neighbors) -> LipschitzQueries:
+    return LipschitzQueries(values, rounded_up(scale, jnp.max(jnp.abs(values), axis=(-2, -1))), neighbors)
 
 
 @jax.jit
-def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> LipschitzQueries:
+def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The nearest queries and the scale that they need, which rounding may have made larger."""
     closed = metric.closure()
     budgets = closed.budgets[..., None, :, :]
     nearest = nearest_function(values, allowed(scale[..., None, None, None], budgets), budgets)
-    return _at_least(nearest, jnp.maximum(scale, _needed(nearest, closed)), metric)
+    return nearest, jnp.maximum(scale, _needed(nearest, closed))
 
 
 @jax.jit
@@ -274,15 +267,11 @@ def _fit(values: jax.Array, metric: Metric, records: jax.Array, price: jax.Array
     budgets = metric.closure().budgets
     changes = jnp.max(jnp.abs(values[..., :, None] - values[..., None, :]), axis=-3)
     changes, slopes = (jnp.where(budgets == jnp.inf, 0.0, array) for array in (changes, budgets))
-    changes, slopes = (jnp.broadcast_to(array, (*batch, metric.size, metric.size)) for array in (changes, slopes))
     best = _best_scale(changes, slopes, jnp.broadcast_to(records, batch), jnp.broadcast_to(price, batch))
-    closed, fitted = _closed_form(values, metric), _envelope(values, metric, best)
-    as_given = best >= _needed(values, metric)
-    return LipschitzQueries(
-        jnp.where(as_given[..., None, None], values, fitted.values),
-        jnp.where(as_given, closed.scale, fitted.scale),
-        metric.neighbors,
-    )
+    needed, (nearest, scale) = _needed(values, metric), _envelope(values, metric, best)
+    as_given = best >= needed
+    chosen = jnp.where(as_given[..., None, None], values, nearest)
+    return _rounded(chosen, jnp.where(as_given, needed, scale), metric.neighbors)
 
 
 def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.Array) -> jax.Array:
@@ -307,8 +296,9 @@ def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.
         line = jnp.where(active, change_there, change), jnp.where(active, slope_there, slope)
         return active, *line, jnp.where(better, c, best), jnp.where(better, found, least)
 
-    flat = jnp.max(jnp.where(slopes == 0, changes, 0.0), axis=(-2, -1))  # an excess that no scale removes
-    at_zero = cost(jnp.max(changes, axis=(-2, -1)), jnp.zeros_like(n))
-    start = (jnp.isfinite(at_zero), flat, jnp.zeros_like(n), jnp.zeros_like(n), at_zero)
+    zero = jnp.zeros_like(n)
+    flat = jnp.max(jnp.where(slopes == 0, changes, 0.0), axis=(-2, -1)) + zero  # an excess that no scale removes
+    at_zero = cost(jnp.max(changes, axis=(-2, -1)), zero)
+    start = (jnp.isfinite(at_zero), flat, zero, zero, at_zero)
     best = jax.lax.while_loop(lambda state: jnp.any(state[0]), to_the_left, start)[3]
     return jnp.where(jnp.isfinite(at_zero), best, jnp.nan)

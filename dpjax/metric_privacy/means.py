@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.envelopes import allowed, nearest_function
 from dpjax.metric_privacy.loads import one_query
 from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.nearest import allowed, nearest_function
 from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries, scale_worth_its_noise, with_public_n
 from dpjax.metric_privacy.scales import scales_by
 
@@ -71,8 +71,8 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
 
         minimise  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
 
-    For given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by :func:`~.envelopes.nearest_function`, and
-    r(c) + c is convex.
+    For given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by the middle of two envelopes (see
+    ``lipschitz.py``), and r(c) + c is convex.
 
     Args:
         values: float ``(..., N)``, the value of each element of one attribute's own universe; attributes are a batch axis.

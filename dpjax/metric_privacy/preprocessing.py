@@ -18,11 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.envelopes import allowed
 from dpjax.metric_privacy.loads import prepared
 from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.nearest import allowed, bias_of, nearest_queries
 from dpjax.metric_privacy.scales import scales_by, smallest_scales
-from dpjax.metric_privacy.splitting import bias_of, nearest_queries
 from dpjax.numerics.bisection import bisect
 
 Loss = Literal["squared", "absolute", "maximum"]

@@ -1,15 +1,38 @@
-"""The queries nearest to given ones that the budgets allow, for given noise scales: by splitting (ADMM), then made exact."""
+"""The functions and queries nearest to given ones that the budgets allow.
+
+One function: the middle of its two envelopes (McShane 1934). Several queries that share the budgets, for given noise scales: by
+splitting (ADMM), then made exact.
+"""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.metric_privacy.envelopes import nearest_function
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.numerics.bisection import bisect
 
 _SWEEPS = 200
+
+
+def nearest_function(values: jax.Array, reach: jax.Array, budgets: jax.Array) -> jax.Array:
+    """Return the function nearest to values ``(..., N)``, in the sup norm, whose differences are at most ``reach``.
+
+        (min over j of (q_j + reach_ij) + max over j of (q_j - reach_ij)) / 2
+
+    ``reach`` ``(..., N, N)`` has the triangle inequality. Elements with ``budgets`` of 0 between them share one value exactly,
+    however their rows were rounded.
+    """
+    above = jnp.min(values[..., None, :] + reach, axis=-1)
+    below = jnp.max(values[..., None, :] - reach, axis=-1)
+    first = jnp.argmax(budgets == 0, axis=-1).astype(jnp.int32)
+    both = (above + below) / 2
+    return jnp.take_along_axis(both, jnp.broadcast_to(first, both.shape), axis=-1)
+
+
+def allowed(c: jax.Array, budgets: jax.Array) -> jax.Array:
+    """Return c d; ``inf`` where d is, for c = 0 too."""
+    return jnp.where(budgets == jnp.inf, jnp.inf, c * jnp.where(budgets == jnp.inf, 0.0, budgets))
 
 
 def bias_of(residual: jax.Array, loss: str, bias: str) -> jax.Array:
