@@ -1,4 +1,4 @@
-"""Metrics from the attributes of records: what it costs to change some of them."""
+"""Metrics from the attributes of records: what it costs to change some of them (Kamalaruban et al. 2020, Sections 1 and 5)."""
 
 from collections.abc import Sequence
 from functools import partial, reduce
@@ -26,9 +26,6 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
         kind.
         budgets: ``(..., A)``, what a change of each attribute may cost: not negative, ``inf`` for one that is not protected.
 
-    References:
-        Kamalaruban et al. (2020), Sections 1 and 5.
-
     >>> weighted_hamming([["m", "yes"], ["m", "no"], ["f", "no"]], budgets=[2.0, 0.5]).budgets.tolist()
     [[0.0, 0.5, 2.5], [0.5, 0.0, 2.0], [2.5, 2.0, 0.0]]
     """
@@ -43,18 +40,15 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
 def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarray | jax.Array, rule: Rule) -> Metric:
     """Return a metric from a budget e for every value of every attribute: a smaller one protects a value more.
 
-    ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v != u. ``rule="min"``: the smaller
-    of e(u) and e(v) instead, for attributes of two values only. (With three it is no metric: of budgets (1, 10, 10) the last two
-    values are 10 apart, and 2 by way of the first.) In the sum, an infinite budget of one value leaves every change to or from it
-    unprotected.
+    ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v != u; an infinite budget leaves
+    every change to or from its value unprotected. ``rule="min"``: the smaller of e(u) and e(v) instead, for attributes of two
+    values only. (With three it is no metric: of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of the first.)
 
     Args:
         records: int ``(..., N, A)``, the codes 0, 1, ... of the values of every element of the public universe.
-        budgets: A arrays of shape ``(..., V_a)``, a budget for every value of an attribute; or one array ``(A, V)``.
+        budgets: A arrays of shape ``(..., V_a)``, a budget for every value of an attribute; or one array ``(A, V)``. Budgets go
+            with values, not with persons.
         rule: static.
-
-    Privacy:
-        Budgets go with values, not with persons.
 
     References:
         Kamalaruban et al. (2020): Example 1 has the minimum (equation 3), a metric for its binary attributes; Section 5 the sum.
@@ -90,9 +84,6 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
         dates: ``(..., N)``, of the public universe: NumPy ``datetime64``, Python dates, or numbers of days (then JAX arrays too).
         epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon); broadcasts against the batch.
 
-    References:
-        Kamalaruban et al. (2020), Section 5 ("Data Generalization").
-
     >>> import datetime
     >>> from_dates([datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)], epsilon=0.5).budgets.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
@@ -120,17 +111,9 @@ def _days(dates: np.ndarray) -> np.ndarray:
 def product(*metrics: Metric) -> Metric:
     """Return the metric of records that have one element of each universe: d((i, a), (j, b)) = d_1(i, j) + d_2(a, b).
 
-    Args:
-        metrics: without the null record (add it to the product); their batches broadcast.
-
-    Returns:
-        A :class:`Metric` on all combinations; the last universe varies fastest, as in ``itertools.product``.
-
-    Privacy:
-        What is released from each attribute on its own, d_k-privately, is d-private all together.
-
-    References:
-        Kamalaruban et al. (2020), Appendix C.
+    What is released from each attribute on its own, d_k-privately, is d-private all together (Kamalaruban et al. 2020, Appendix C).
+    The last universe varies fastest, as in ``itertools.product``. The metrics have no null record (add it to the product), and
+    their batches broadcast.
 
     >>> from dpjax.metric_privacy.metrics import uniform
     >>> from dpjax.metric_privacy.points import from_points

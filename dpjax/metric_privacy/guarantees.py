@@ -159,8 +159,8 @@ class MetricGuarantee(Shown):
         """Return a bound on the log-ratio of outputs for two histograms: k/2 times the largest budget between elements that differ.
 
         k = sum |x_i - y_i| is k/2 moves, because a move changes two counts (Kamalaruban et al. 2020, Fact 1(3), takes k moves). The
-        null record is left out of the counts ``(N,)``; its change counts where the metric has it. The bound is ``inf`` if the
-        histograms have different sums and n is public.
+        counts ``(N,)`` leave out the null record, but k does not. The bound is ``inf`` if the histograms have different sums and n
+        is public.
 
         >>> from dpjax.metric_privacy.points import from_points
         >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])

@@ -72,24 +72,21 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
         minimise  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
 
     For given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by the middle of two envelopes (see
-    ``lipschitz.py``), and r(c) + c is convex.
+    ``lipschitz.py``), and r(c) + c is convex. The result is the global optimum, unless the metric violates the triangle inequality,
+    and then still within the budgets.
 
     Args:
         values: float ``(..., N)``, the value of each element of one attribute's own universe; attributes are a batch axis.
-        metric: on the N elements of each attribute; it must satisfy the triangle inequality.
+        metric: on the N elements of each attribute.
         num_records: n.
 
     Returns:
         :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The distribution of n times that is
-        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])``. The global optimum,
-        unless the metric violates the triangle inequality, and then still within the budgets.
+        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])``.
 
     Privacy:
         All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i):
         :func:`dpjax.metric_privacy.attributes.product` is that metric.
-
-    References:
-        Kamalaruban et al. (2020), Appendix C, equation (14).
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)

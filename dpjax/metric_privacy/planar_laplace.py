@@ -1,4 +1,4 @@
-"""Planar Laplace noise (Andres, Bordenabe, Chatzikokolakis and Palamidessi 2013): a location among many that are near it.
+"""Planar Laplace noise: a location among many that are near it (Andres et al. 2013; Chatzikokolakis et al. 2013).
 
 The density at y is proportional to exp(-epsilon * distance(y, x)) around the true location x, in any number of dimensions. By the
 triangle inequality it changes by at most exp(epsilon * distance(x, x')) from x to x' (geo-indistinguishability): d-privacy of one
@@ -39,9 +39,6 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
         Each location is d-private with d = epsilon * distance. Public: epsilon, the distance, and how many records there are.
         Float draws are simulations.
 
-    References:
-        Andres et al. (2013), "Geo-Indistinguishability"; Chatzikokolakis et al. (2013).
-
     >>> noisy = planar_laplace([[120.0, 40.0]], 0.01)
     >>> round(float(noisy.mean_norm_error()[0]), 1), round(float(noisy.norm_quantile(0.95)[0]), 1)
     (200.0, 474.4)
@@ -51,7 +48,7 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
 
 
 def nearest_point(draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistance = "euclidean") -> jax.Array:
-    """Return the index of the public point that is nearest to each draw, such as a point of a grid (Andres et al. 2013).
+    """Return the index of the public point that is nearest to each draw, such as a point of a grid: post-processing.
 
     Args:
         draws: float ``(..., D)``.
@@ -60,9 +57,6 @@ def nearest_point(draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistanc
 
     Returns:
         Int32 ``(...)``; the first of points that are equally near, and 0 for a draw that is NaN.
-
-    Privacy:
-        None is lost: this is post-processing of draws by public points.
 
     >>> nearest_point([[0.2, 0.9], [7.0, 1.0]], [[0.0, 0.0], [0.0, 1.0], [5.0, 1.0]]).tolist()
     [1, 2]

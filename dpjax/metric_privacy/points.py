@@ -1,4 +1,4 @@
-"""Metrics on points: d(i, j) = epsilon * distance(i, j)."""
+"""Metrics on points: d(i, j) = epsilon * distance(i, j) (Kamalaruban et al. 2020, Sections 4.1 and 5)."""
 
 import warnings
 from typing import Any
@@ -29,9 +29,6 @@ def from_points(
             coordinates that differ), or ``"great_circle"``: kilometres between pairs of latitude and longitude in degrees.
         weights: ``(..., D)``, finite and not negative, not for ``"great_circle"``: every coordinate's difference (in ``"hamming"``
             its 1) is multiplied by its weight first.
-
-    References:
-        Kamalaruban et al. (2020), Sections 4.1 and 5.
 
     >>> from_points([[0.0], [1.0], [3.0]], epsilon=0.5).budgets.tolist()
     [[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]]

@@ -89,8 +89,7 @@ def fit_queries(
         ``metric_laplace(x, fit.queries, metric, scales=fit.scales)`` is d-private under swap neighbors, whatever was found.
 
     References:
-        Kamalaruban et al. (2020), equation (6) and Appendix B, less a factor of 2 in the bound of the squared error that is not
-        needed: noise of mean 0 has no cross term.
+        Kamalaruban et al. (2020), equation (6) and Appendix B, less an unneeded factor of 2 in the bound of the squared error.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=0.2)

@@ -1,11 +1,12 @@
 """Noise scales for linear queries under a metric: how much Laplace noise each of K answers needs.
 
 The scales c share the budget of each pair of elements between the queries (:func:`dpjax.metric_privacy.loads.load`), by three
-strategies of Kamalaruban et al. (2020) or by the exact optimum, which is convex in 1/c. Nothing here sees data, so c may be chosen
-in any way; every c returned is multiplied by its largest load, rounded up. A scale is 0 for a query that needs no noise (it tells
-no protected pair apart) and ``inf`` for one that cannot be answered (it tells apart a pair of budget 0); neither takes a share.
+strategies of Kamalaruban et al. (2020), Section 4, or by the exact optimum, which is convex in 1/c. A scale is 0 for a query that
+needs no noise (it tells no protected pair apart) and ``inf`` for one that cannot be answered (it tells apart a pair of budget 0);
+neither takes a share. ``queries`` and ``metric`` are those of :mod:`dpjax.metric_privacy`.
 
-``queries`` and ``metric`` are those of :mod:`dpjax.metric_privacy`.
+Privacy: Laplace noise of these scales is d-private under the relation of the metric. Every c returned is checked on all pairs,
+multiplied by its largest load and rounded up, however it was found. Nothing here sees data: the best of several may be taken.
 """
 
 from functools import partial
@@ -53,12 +54,7 @@ class OptimalScales(NamedTuple):
 def single_query_scale(query: ArrayLike, metric: Metric) -> jax.Array:
     """Return the scale ``(...)`` of one query ``(..., N)`` with the whole budget: max of |q_i - q_j| / d(i, j), rounded up.
 
-    Privacy:
-        Noise of this scale is d-private under the relation of the metric. A constant query has a scale of 0 under swap neighbors,
-        where n is public, and not with the null record.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.1.
+    A constant query has a scale of 0 under swap neighbors, where n is public, and not with the null record.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> round(float(single_query_scale([0.0, 0.5, 0.2], from_points([[0.0], [1.0], [3.0]], epsilon=2.0))), 4)
@@ -74,13 +70,6 @@ def noise_scales(queries: ArrayLike, metric: Metric, *, strategy: Strategy = "op
         "common"                max ||dQ||_1 / d for all (strategy 2)
         "parameter_selection"   shares in proportion to need: :func:`parameter_selection` (strategy 3)
         "optimal"               the smallest sum of c^2: :func:`optimal_scales`
-
-    Privacy:
-        Laplace noise of these scales is d-private under the relation of the metric. They do not depend on data: the best of several
-        strategies may be taken.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.2.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
@@ -128,17 +117,10 @@ def optimal_scales(
         metric: see there.
         objective: static. ``"squared"``: half the mean squared error of the answers. ``"absolute"``: their mean absolute error.
             ``"geometric_mean"``: the largest :func:`improvement_factor`.
-        weights: positive ``(..., K)``; 1 if not given.
+        weights: positive ``(..., K)``; 1 if not given. Scales of 0 and ``inf`` do not count.
 
     Returns:
-        :class:`OptimalScales`, no worse than the other strategies and differentiable. Scales of 0 and ``inf`` do not count in the
-        objective.
-
-    Privacy:
-        As :func:`noise_scales`: the scales are checked on all pairs and rounded up, however well the optimum was found.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.2, which states the problem and solves it by heuristics.
+        :class:`OptimalScales`, no worse than the other strategies, and differentiable.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])

@@ -92,15 +92,8 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
         m = ceil(max(log K, log(2K)/2) spread^2 / alpha^2)
 
     By Hoeffding's inequality m records drawn from x miss some query by more than alpha n with probability below 1 if
-    2K exp(-2 m alpha^2 / spread^2) < 1. The paper's log K/alpha^2 is enough from K = 2 on; for one query it is 0.
-
-    Args:
-        num_queries: K, at least 1.
-        alpha: positive, the share of n.
-        spread: positive, the largest difference between two values of one query.
-
-    References:
-        Kamalaruban et al. (2020), Algorithm 1 and Theorem 9 (from Dwork and Roth 2014, Theorem 4.2).
+    2K exp(-2 m alpha^2 / spread^2) < 1, where ``spread`` is the largest difference between two values of one query. The paper's
+    log K/alpha^2 (Theorem 9, from Dwork and Roth 2014, Theorem 4.2) is enough from K = 2 on; for one query it is 0.
 
     >>> small_db_size(10, alpha=0.5), small_db_size(1, alpha=0.5)
     (10, 2)

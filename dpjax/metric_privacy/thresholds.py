@@ -19,20 +19,15 @@ def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> 
 
     It breaks the triangle inequality, and need not be repaired: a mechanism that keeps these budgets keeps their
     :meth:`~dpjax.metric_privacy.metrics.Metric.closure` (epsilon times the number of steps of at most the threshold between two
-    elements), and the noise of linear queries has the same scales for both.
+    elements), and the noise of linear queries has the same scales for both. Elements that no such steps join may be told apart
+    without limit.
 
     Args:
         distances: a metric with a budget of 1 per unit of distance, such as ``from_points(points, epsilon=1)``, without the null
-            record.
+            record. If it is computed from coordinates, so is the policy.
         epsilon: positive, broadcasts against the batch.
         threshold: positive, a distance; broadcasts against the batch. A distance above it by up to 64 units in the last place
             counts as within it.
-
-    Returns:
-        A :class:`Metric`, computed from coordinates if ``distances`` is.
-
-    Privacy:
-        Elements that no steps of at most the threshold join may be told apart without limit.
 
     References:
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
@@ -45,13 +40,10 @@ def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> 
 
 
 def smooth_threshold(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> Metric:
-    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j.
+    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j (Kamalaruban et al. 2020, Section 4.4).
 
     It satisfies the triangle inequality if the distances do: max(1, s + t) <= max(1, s) + max(1, t). Arguments are those of
     :func:`blowfish`. Two elements at one place have the budget epsilon too, not 0.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> smooth_threshold(from_points([[0.0], [1.0], [4.0]], epsilon=1), epsilon=0.5, threshold=2).budgets.tolist()

@@ -2,7 +2,7 @@
 
 The universe is the grid of all combinations of attributes with so many values each; its elements come in the order of
 ``itertools.product`` (the last attribute changes first), as in :func:`dpjax.metric_privacy.product`. A matrix has at most 2^28
-numbers.
+numbers. See Kamalaruban et al. (2020), Section 2.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,7 @@ _MOST = 2**28  # numbers in a matrix
 def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
     """Return all range queries, how many records have lo_a <= value <= hi_a in every attribute a, as 0 and 1, float32 ``(K, N)``.
 
-    Args:
-        sizes: how many values each attribute has, in their order; one number for one attribute. K is the product of n (n + 1) / 2.
-
-    References:
-        Kamalaruban et al. (2020), Section 2.
+    ``sizes`` says how many values each attribute has; one number for one attribute. K is the product of n (n + 1) / 2.
 
     >>> range_queries(3).astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
@@ -36,15 +32,12 @@ def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
 
 
 def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
-    """Return the cells of all marginal tables of so many attributes, as 0 and 1, float32 ``(K, N)``.
+    """Return the cells of all marginal tables of so many attributes, as 0 and 1, float32 ``(K, N)`` (Barak et al. 2007).
 
     Args:
         sizes: how many values each attribute has.
         ways: how many attributes a table has, from 0 (the number of records) to all. Tables come in the order of
             ``itertools.combinations``, and the cells of each in that of its attributes' values.
-
-    References:
-        Kamalaruban et al. (2020), Section 2 (contingency tables); Barak et al. (2007).
 
     >>> marginal_queries([2, 2], ways=1).astype(int).tolist()
     [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
