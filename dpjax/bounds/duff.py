@@ -29,10 +29,8 @@ from dpjax.sensitivity.profile import SensitivityProfile
 def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
     """Return lambda(H_t), the length of the outputs that at most ``t`` changes reach: {y: u_d(y) >= -t}.
 
-    Args:
-        profile: a sensitivity profile of batch shape ``(...)``, with integer levels and without steps: others pass ``t`` between
-            two of their values.
-        t: not negative, broadcasts against the batch shape.
+    The profile has integer levels and no steps (others pass ``t`` between two of their values). ``t`` is not negative and
+    broadcasts against the batch shape of the profile.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median

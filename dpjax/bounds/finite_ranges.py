@@ -35,13 +35,8 @@ def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_
     """Return LS^k, the error that inverse sensitivity on candidates keeps with probability ``1 - failure``.
 
     P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x) is how far k changes can move f:
-    "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4. It depends on the data and is not private.
-
-    Args:
-        profile: the exact sensitivity profile of the statistic, with integer levels and without steps.
-        epsilon: positive.
-        num_candidates: the size of the finite range, at least 1.
-        failure: beta, strictly between 0 and 1.
+    "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4. It depends on the data and is not private. The
+    profile is the exact one of the statistic, with integer levels and without steps.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median

@@ -1,6 +1,6 @@
 """What no private mechanism can beat on one dataset: lower bounds on the error from the local modulus of continuity.
 
-omega(k) is how far k changes of the dataset x can move the statistic f, to the farther of the two values of an exact profile at
+omega(k) is how far k changes of the dataset x can move the statistic f: to the farther of the two values of an exact profile at
 level k. Let x' be a dataset that attains it, and e, e' the expected absolute errors of a mechanism M on x and on x'. Then
 
     max(e, e') >= (e + e') / 2 >= omega(k) s_k,    s_k = exp(-k epsilon/2) / 2                       for even k,
@@ -18,9 +18,8 @@ p_m <= exp(m epsilon) p + delta (exp(m epsilon) - 1) / (exp(epsilon) - 1), and s
 multiplies the odds of {M > t} by at most exp(epsilon), so (1-p) (1-q) <= exp(k epsilon) p q, and p + q is least where both are
 1 / (1 + exp(k epsilon/2)).
 
-**No larger constant holds** for the two datasets: the chain of probabilities can be attained, by p_i that depends on a dataset's
-distance i from x only, and the answer f(x') with that probability, else f(x). The plain bound of groups, 1 / (1 + exp(k epsilon)),
-forgets the datasets in between and is smaller for every k > 1.
+**No larger constant holds** for the two datasets: M may give the answer f(x') with probabilities that attain the chain, and f(x)
+else. The plain bound of groups, 1 / (1 + exp(k epsilon)), is smaller for every k > 1.
 """
 
 import jax

@@ -23,7 +23,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers, linear_answers
 from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import prepared, ratio
-from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows, itself
+from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows
 from dpjax.numerics.batching import fits
 from dpjax.numerics.double_float import DoubleFloat
 
@@ -86,10 +86,7 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike, candid
         has all the probability, as far as rounding allows (see :func:`selection_scale`).
 
     Privacy:
-        As :func:`metric_exponential`. Public: the metric, the weights and the candidates.
-
-    References:
-        McSherry and Talwar (2007); Kamalaruban et al. (2020), Theorem 3, with the scale of a range.
+        As :func:`metric_exponential`. Public: the metric, the weights, the candidates, and n under swap.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
@@ -101,7 +98,9 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike, candid
     counts = counts_of(x, values.dtype, metric.num_values)
     fits(counts.high.shape[:-1], metric=metric.batch_shape, weights=values.shape[:-2])
     labels = _labels(candidates, values.shape[-2], counts.high.dtype)
-    return _linear_distribution(counts, values, labels, metric)
+    values = values.astype(counts.high.dtype)
+    scores = linear_answers(values[..., : metric.num_values], counts)
+    return _distribution(scores, labels, _scale_of_weights(values, metric))
 
 
 def selection_scale(weights: ArrayLike, metric: Metric) -> jax.Array:
@@ -144,20 +143,10 @@ def _distribution(scores: DoubleFloat, labels: jax.Array, scale: jax.Array) -> F
 
 
 @jax.jit
-def _linear_distribution(counts: DoubleFloat, weights: jax.Array, labels: jax.Array, metric: Metric) -> Finite:
-    own, dtype = counts.high.shape[-1], counts.high.dtype
-    scores = linear_answers(weights[..., :own].astype(dtype), counts)
-    return _distribution(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
-
-
-@jax.jit
 def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric) -> jax.Array:
     either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))
-
-    def change(index: jax.Array) -> jax.Array:
-        return jnp.where(itself(index, metric.size), 0.0, either_way[..., index, :])
-
-    needed = _largest_ratio(metric.astype(sensitivity.dtype), change, sensitivity.shape[:-2], 1)
+    change = jnp.where(jnp.eye(metric.size, dtype=bool), 0.0, either_way)
+    needed = _largest_ratio(metric.astype(sensitivity.dtype), lambda index: change[..., index, :], sensitivity.shape[:-2], 1)
     return needed * (1 + 4 * float(jnp.finfo(needed.dtype).eps))
 
 

@@ -193,8 +193,7 @@ def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The sum, rounded up: what many small budgets lose beside a large one must not be missing from the promise."""
     found = first + second
     with np.errstate(invalid="ignore"):  # infinite budgets lose nothing
-        part = found - first
-        lost = (first - (found - part)) + (second - part)  # exactly (Knuth)
+        lost = np.minimum(first, second) - (found - np.maximum(first, second))  # exactly (Dekker 1971)
     return np.where(lost > 0, np.nextafter(found, np.inf), found)
 
 

@@ -93,7 +93,8 @@ class Metric(Shown):
         """The smallest budget between two different elements, of shape ``batch_shape``; ``inf`` for a universe of one."""
 
         def step(least: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-            return jnp.minimum(least, jnp.min(jnp.where(itself(index, self.size), jnp.inf, rows), axis=(-2, -1)))
+            same = index[:, None] == jnp.arange(self.size, dtype=index.dtype)
+            return jnp.minimum(least, jnp.min(jnp.where(same, jnp.inf, rows), axis=(-2, -1)))
 
         return fold_rows(self, jnp.full(self.batch_shape, jnp.inf, self.dtype), step)
 
@@ -156,8 +157,8 @@ class Metric(Shown):
         """
         if self.neighbors == "add_remove":
             raise ValueError("this metric has the null record already.")
-        given = budget_array("budgets", budgets).astype(self.dtype)
-        if given.ndim == 0 or given.shape[-1] == 1:
+        given = jnp.atleast_1d(budget_array("budgets", budgets).astype(self.dtype))
+        if given.shape[-1] == 1:
             given = jnp.broadcast_to(given, (*given.shape[:-1], self.size))
         if given.shape[-1] != self.size:
             raise ValueError(f"{self.size} elements need as many budgets of absence, or one for all; got shape {given.shape}.")
@@ -255,11 +256,6 @@ def fold_rows(
         return step(carry, start + jnp.arange(block, dtype=jnp.int32), metric.rows(start, block))
 
     return jax.lax.fori_loop(0, -(-size // block), body, initial)
-
-
-def itself(index: jax.Array, size: int) -> jax.Array:
-    """Which of all elements is the one of each row, ``(count, N)``."""
-    return index[:, None] == jnp.arange(size, dtype=index.dtype)
 
 
 @jax.jit

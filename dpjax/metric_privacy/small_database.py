@@ -29,7 +29,7 @@ MOST_DATABASES = 200_000
 
 
 def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: ArrayLike | None = None) -> Finite:
-    """Return the distribution of the small database mechanism, on the rows of :func:`small_databases`.
+    """Return the distribution of the small database mechanism, on the rows of :func:`small_databases` (at most 200,000).
 
         P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))
 
@@ -42,9 +42,6 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
     Returns:
         A :class:`Finite` whose values are indices: ``small_databases(N, size)[distribution.sample_index(key)]`` is a database, and
         ``n/size`` times the answers at it are the answers to all queries. NaN where the scale of the queries is infinite.
-
-    Raises:
-        ValueError: there are more than 200,000 databases.
 
     Privacy:
         d-private, under the relation of the metric of the queries. Public: the queries, c, the size, and n or its bound ``total``.
