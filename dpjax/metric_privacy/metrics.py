@@ -206,9 +206,11 @@ def from_budgets(budgets: ArrayLike) -> Metric:
         wrong = np.argwhere(faults(exact, given.dtype, np)).tolist()
         if wrong:
             *batch, i, j = wrong[0]
+            other = "" if i == j else f" and d({j}, {i}) = {exact[(*batch, j, i)]:g}"
+            where = f" in batch element {tuple(batch)}" if batch else ""
             raise ValueError(
-                f"budgets must be symmetric, not negative and 0 on the diagonal: d({i}, {j}) = {exact[(*batch, i, j)]:g} and "
-                f"d({j}, {i}) = {exact[(*batch, j, i)]:g}{f' in batch element {tuple(batch)}' if batch else ''}."
+                "budgets must be symmetric, not negative and 0 on the diagonal: "
+                f"d({i}, {j}) = {exact[(*batch, i, j)]:g}{other}{where}."
             )
     return Metric(symmetric(given))
 

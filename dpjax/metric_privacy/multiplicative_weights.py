@@ -41,19 +41,12 @@ OUTPUTS = ("average", "last")
 
 
 class _Problem(NamedTuple):
-    """What the runs have in common; leading axes broadcast against those of the runs, ``(*shape, *batch)``.
+    """What the runs have in common; leading axes broadcast against those of the runs, ``(*shape, *batch)``."""
 
-    Attributes:
-        values: c Q', ``(..., K, N)``.
-        answers: c Q'(x), ``(..., K)``: the only trace of the data, and unrounded.
-        noise: 2cT, the scale of a round's selection and of its noise, ``(..., 1)``.
-        total: n, ``(..., 1)``.
-    """
-
-    values: jax.Array
-    answers: DoubleFloat
-    noise: jax.Array
-    total: jax.Array
+    values: jax.Array  # c Q', (..., K, N)
+    answers: DoubleFloat  # c Q'(x), (..., K): the only trace of the data, and unrounded
+    noise: jax.Array  # 2cT, the scale of a round's selection and of its noise, (..., 1)
+    total: jax.Array  # n, (..., 1)
 
 
 def mwem(

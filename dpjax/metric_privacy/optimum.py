@@ -19,13 +19,8 @@ def best_scales(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scales ``(..., K)`` of the smallest sum of w_k c_k^power (w_k log c_k for 0), and a bound of the gap ``(...)``.
 
-    Args:
-        values: as from :func:`dpjax.metric_privacy.loads.prepared`.
-        metric: the same.
-        alone: as from :func:`dpjax.metric_privacy.loads.scales_alone`, of the whole batch.
-        weights: positive, broadcast against the scales.
-        power: p.
-        others: scales by other strategies: the search starts at the first, and the result is no worse than any.
+    ``alone``, from :func:`dpjax.metric_privacy.loads.scales_alone`, has the whole batch. The search starts at the first of ``others``,
+    scales by other strategies, and the result is no worse than any of them.
     """
     alive, shared = answered(values, alone)
     weights = jnp.where(alive, weights, 0.0)
@@ -92,12 +87,8 @@ def _exchange(
             loads, partner = carry
             together = ratio(jnp.sum((v / unit)[..., None, None] * apart, axis=-3), rows)
             together = jnp.where(columns > index[:, None], together, 0.0)
-            at = (*((jnp.int32(0),) * len(batch)), index[0])
             here = jnp.argmax(together, axis=-1).astype(jnp.int32)
-            return (
-                jax.lax.dynamic_update_slice(loads, jnp.max(together, axis=-1), at),
-                jax.lax.dynamic_update_slice(partner, here, at),
-            )
+            return loads.at[..., index].set(jnp.max(together, axis=-1)), partner.at[..., index].set(here)
 
         return fold_pairs(shared, metric, (jnp.zeros((*batch, n), shared.dtype), jnp.zeros((*batch, n), jnp.int32)), step)
 
@@ -122,9 +113,9 @@ def _exchange(
         return count + 1, unfinished & (jnp.max(kept_on[4], axis=-1, keepdims=True) > tolerance), *kept_on
 
     # It starts with the pairs that bound each query alone; a pair of an element with itself is no constraint.
-    multipliers = jnp.concatenate([jnp.ones((*batch, k), shared.dtype), jnp.zeros((*batch, slots - k), shared.dtype)], axis=-1)
-    first, second = (jnp.pad(i, [(0, 0)] * len(batch) + [(0, slots - k)]) for i in (first, second))
-    carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), start, multipliers, first, second, *heaviest(start))
+    held = (jnp.ones((*batch, k), shared.dtype), first, second)
+    held = (jnp.pad(part, [(0, 0)] * len(batch) + [(0, slots - k)]) for part in held)
+    carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), start, *held, *heaviest(start))
     carry = jax.lax.while_loop(lambda carry: jnp.any(carry[1]) & (carry[0] < _EXCHANGES), exchange, carry)
     return carry[2:6]
 
