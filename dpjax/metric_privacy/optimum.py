@@ -19,8 +19,8 @@ def best_scales(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scales ``(..., K)`` of the smallest sum of w_k c_k^power (w_k log c_k for 0), and a bound of the gap ``(...)``.
 
-    ``alone``, from :func:`dpjax.metric_privacy.loads.scales_alone`, has the whole batch. The search starts at the first of ``others``,
-    scales by other strategies, and the result is no worse than any of them.
+    ``alone``, from :func:`dpjax.metric_privacy.loads.scales_alone`, has the whole batch. The search starts at the first of
+    ``others``, scales by other strategies, and the result is no worse than any of them.
     """
     alive, shared = answered(values, alone)
     weights = jnp.where(alive, weights, 0.0)
