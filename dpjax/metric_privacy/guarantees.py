@@ -152,8 +152,8 @@ class MetricGuarantee(Shown):
             raise ValueError("this metric takes n as public: make n private with metric.with_absence(...).")
         values = slice(self.metric.num_values)
         at = (-1 if neighbors == "add_remove" else values, values)
-        largest = (float(np.max(closed[at], initial=0.0)) for closed in (self._closed, self._closed_ranges))
-        return Guarantee(*largest, neighbors)
+        epsilon, bounded_range = (float(np.max(closed[at], initial=0.0)) for closed in (self._closed, self._closed_ranges))
+        return Guarantee(epsilon, bounded_range, neighbors)
 
     def group_epsilon(self, x: ArrayLike, y: ArrayLike) -> float:
         """Return a bound on the log-ratio of outputs for two histograms: k/2 times the largest budget between elements that differ.

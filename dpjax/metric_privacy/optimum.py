@@ -113,8 +113,8 @@ def _exchange(
         return count + 1, unfinished & (jnp.max(kept_on[4], axis=-1, keepdims=True) > tolerance), *kept_on
 
     # It starts with the pairs that bound each query alone; a pair of an element with itself is no constraint.
-    held = (jnp.ones((*batch, k), shared.dtype), first, second)
-    held = (jnp.pad(part, [(0, 0)] * len(batch) + [(0, slots - k)]) for part in held)
+    ones = jnp.ones((*batch, k), shared.dtype)
+    held = (jnp.pad(part, [(0, 0)] * len(batch) + [(0, slots - k)]) for part in (ones, first, second))
     carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), start, *held, *heaviest(start))
     carry = jax.lax.while_loop(lambda carry: jnp.any(carry[1]) & (carry[0] < _EXCHANGES), exchange, carry)
     return carry[2:6]

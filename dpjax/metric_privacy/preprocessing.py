@@ -10,7 +10,7 @@ in turns. What is returned is checked, and never worse than G = Q.
 """
 
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +145,7 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
     def settled(g: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.where(noisy[..., None], g + asked[..., :1], start), jnp.where(noisy, c, 0.0)
 
-    def multiples(c: jax.Array, factors: ArrayLike) -> jax.Array:
+    def multiples(c: jax.Array, factors: Any) -> jax.Array:
         return c * jnp.asarray(factors, c.dtype).reshape(-1, *((1,) * c.ndim))
 
     def best_of(candidates: jax.Array) -> jax.Array:
