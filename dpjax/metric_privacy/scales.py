@@ -115,8 +115,8 @@ def optimal_scales(
     Args:
         queries: see :mod:`dpjax.metric_privacy`.
         metric: see there.
-        objective: static. ``"squared"``: half the mean squared error of the answers. ``"absolute"``: their mean absolute error.
-            ``"geometric_mean"``: the largest :func:`improvement_factor`.
+        objective: static. ``"squared"``: sum w_k c_k^2, half the mean squared error of the answers. ``"absolute"``: sum w_k c_k,
+            their mean absolute error. ``"geometric_mean"``: sum w_k log c_k, for the largest :func:`improvement_factor`.
         weights: positive ``(..., K)``; 1 if not given. Scales of 0 and ``inf`` do not count.
 
     Returns:

@@ -117,7 +117,7 @@ def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
     def step(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         shortest, count = carry
         path = detours(budgets, k)
-        # A step adds less than 2^31 to at most 2^31 - 1, as a matrix of more has no room.
+        # No overflow: at most 2^31 - 1 so far, and N (N - 1) / 2 more, which is less than 2^31 for a matrix that fits in memory.
         count = count + jnp.sum(exceeds(path), axis=(-2, -1), dtype=jnp.uint32)
         return jnp.minimum(shortest, path), jnp.minimum(count, jnp.uint32(_MOST))
 
