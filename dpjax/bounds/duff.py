@@ -1,7 +1,7 @@
 """How far from the truth Duff can be: Proposition 4, Theorem 1 and Corollary 1 of Gillenwater and Munoz Medina (2020).
 
-They compare a mechanism with what is known of one dataset (sizes of its level sets, its smooth sensitivity). Those numbers are
-private: the bounds are for analysis, not for release. Arguments that have one meaning throughout:
+They use private numbers of one dataset (sizes of its level sets, its smooth sensitivity): they are for analysis, not for release.
+Arguments that have one meaning throughout:
 
     epsilon               positive
     support               the measure of all outputs: upper - lower on the line, the number of candidates of a finite range
@@ -10,10 +10,10 @@ private: the bounds are for analysis, not for release. Arguments that have one m
     eta                   the probability of a larger error
     growth                C, the length of output that each further change adds, at gamma
 
-Where the paper can be read in two ways or is loose: level sets are {u_d >= -t} here (Proposition 4 is printed with a strict
-inequality, Theorem 1 without; its proof holds for both). The factor 2 of Theorem 1 is not needed: at its choice of beta the two
-events of its last step are the same event. It is kept. The constant C = 2(b-a)/n for the median of evenly spaced data is twice
-too large: it takes two changes, not one, to move the median by one gap, so that lambda(H_t) is t gaps for every integer t.
+Level sets are {u_d >= -t} here (Proposition 4 is printed with a strict inequality, Theorem 1 without; its proof holds for both).
+The factor 2 of Theorem 1 is kept, but not needed: at its choice of beta the two events of its last step are the same. The paper's
+constant C = 2(b-a)/n for the median of evenly spaced data is twice too large: it takes two changes, not one, to move the median by
+one gap, so that lambda(H_t) is t gaps for every integer t.
 """
 
 import jax
@@ -29,10 +29,8 @@ from dpjax.sensitivity.profile import SensitivityProfile
 def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
     """Return lambda(H_t), the length of the outputs that at most ``t`` changes reach: {y: u_d(y) >= -t}.
 
-    Args:
-        profile: a sensitivity profile of batch shape ``(...)``, with integer levels and without steps: others pass ``t`` between
-            two of their values.
-        t: not negative, broadcasts against the batch shape.
+    The profile has integer levels and no steps (others pass ``t`` between two of their values). ``t`` is not negative and
+    broadcasts against the batch shape of the profile.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
@@ -73,8 +71,7 @@ def theorem_1(
 ) -> TailBound:
     """Bound the error of Duff by smooth sensitivity: P(error > t) <= 2 exp(-epsilon gamma/2) (b-a) / lambda(H_gamma).
 
-    The paper starts from t, and takes the beta with t = (e-1) SS_beta / beta. Here beta comes first: any beta > 0 gives one point
-    of the bound, with that t and gamma = 1 / (2 beta).
+    Any beta > 0 gives one point of the bound, with t = (e-1) SS_beta / beta and gamma = 1 / (2 beta). (The paper starts from t.)
 
     >>> bound = theorem_1(0.02, 1.0, smooth_sensitivity=1.0, support=100.0, level_measure=25.0)
     >>> round(float(bound.threshold), 2), round(float(bound.probability), 6)
@@ -110,10 +107,9 @@ def corollary_1(
 ) -> TailBound:
     """Bound the error of Duff with probability 1 - eta: 4 (e-1) SS_beta / epsilon * W(epsilon (b-a) / (C eta)).
 
-    The paper assumes lambda(H_t) >= C t for all t, which no C > 0 fulfils (the median has lambda(H_t) = 0 for t < 1, and
-    lambda(H_t) <= b-a); its proof uses the one t = gamma = 1 / (2 beta_exp). There the condition is checked: where
-    ``level_measure`` is below C gamma, the threshold is infinite. For the median of evenly spaced data C is one gap if gamma is
-    an integer, and floor(gamma)/gamma gaps otherwise; the paper's C = 2(b-a)/n is two gaps, and fails the check.
+    The paper assumes lambda(H_t) >= C t for all t, which no C > 0 fulfils; its proof uses t = gamma = 1 / (2 beta_exp) only. Where
+    ``level_measure``, at that t, is below C gamma, the threshold is infinite here. For the median of evenly spaced data C is one
+    gap if gamma is an integer, and floor(gamma)/gamma gaps otherwise; the paper's two gaps fail the check.
 
     >>> common = dict(smooth_sensitivity=1.0, support=100.0, level_measure=14.0)
     >>> round(float(corollary_1(0.01, 1.0, growth=0.9, **common).threshold), 2)
@@ -121,13 +117,9 @@ def corollary_1(
     >>> float(corollary_1(0.01, 1.0, growth=2.0, **common).threshold)  # 14 < 2 gamma
     inf
     """
-    eta, epsilon, smooth_sensitivity, support, growth, level_measure = _checked(
-        eta=eta,
-        epsilon=epsilon,
-        smooth_sensitivity=smooth_sensitivity,
-        support=support,
-        growth=growth,
-        level_measure=level_measure,
+    given = {"eta": eta, "epsilon": epsilon, "support": support, "growth": growth}
+    eta, epsilon, support, growth, smooth_sensitivity, level_measure = _checked(
+        **given, smooth_sensitivity=smooth_sensitivity, level_measure=level_measure
     )
     beta = corollary_1_beta(eta, epsilon, support=support, growth=growth)
     threshold = (np.e - 1) * smooth_sensitivity / beta
@@ -142,8 +134,8 @@ def corollary_1(
 def lambert_w(z: ArrayLike) -> jax.Array:
     """Return W(z), the main branch of Lambert's function for z >= 0: w exp(w) = z; NaN below 0.
 
-    Halley's iteration on w - z exp(-w), which never overflows (Corless, Gonnet, Hare, Jeffrey and Knuth 1996). Relative error below
-    2 units in the last place; differentiable.
+    Halley's iteration on w - z exp(-w), which never overflows (Corless et al. 1996). The relative error is below 2 units in the
+    last place; it is differentiable.
 
     >>> import jax.numpy as jnp
     >>> round(float(lambert_w(jnp.exp(1.0))), 6)
@@ -170,10 +162,9 @@ def _lambert_w_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tup
 def _checked(**arguments: ArrayLike) -> list[jax.Array]:
     """Public numbers of one dtype: positive, or at least 0 where the data can make them so."""
     dtype = checks.float_dtype(*arguments.values())
-    return [
-        (checks.nonnegative if name in ("level_measure", "smooth_sensitivity") else checks.positive)(name, value, dtype)
-        for name, value in arguments.items()
-    ]
+    may_be_0 = ("level_measure", "smooth_sensitivity")
+    check = {name: checks.nonnegative if name in may_be_0 else checks.positive for name in arguments}
+    return [check[name](name, value, dtype) for name, value in arguments.items()]
 
 
 def _probability(support: jax.Array, measure: jax.Array, nats: jax.Array) -> jax.Array:

@@ -1,12 +1,11 @@
 """What the posts on inverse and on down sensitivity promise about the error (Steinke 2023), for finite ranges of k candidates.
 
 The exponential mechanism on a loss that is 0 somewhere has a loss below (2/epsilon) log(k/beta), except with probability beta. The
-shifts that the shifted mechanisms need are ``dpjax.shift_for`` (down sensitivity, Theorem 4) and ``dpjax.search_shift_for``
-(Theorem 5). Theorem 6 (2^O(log*), approximate DP) is left out.
+shifted mechanisms' shifts are ``dpjax.shift_for`` (down sensitivity, Theorem 4) and ``dpjax.search_shift_for`` (Theorem 5).
 
-Slips in the posts. Inverse Sensitivity, Equation 8: Laplace noise of scale GS/epsilon passes GS/epsilon * log(1/(2 beta)) with
-probability 2 beta, not beta: the logarithm should be log(1/beta). Down Sensitivity, the last display in the proof of Lemma 2: the
-final term should be l(x', y) + dist(x, x'). Theorem 5 fails where f(x) is the smallest candidate: the search cannot return it.
+Slips in the posts. Inverse Sensitivity, Equation 8: the logarithm should be log(1/beta). Down Sensitivity, the last display in the
+proof of Lemma 2: the final term should be l(x', y) + dist(x, x'). Theorem 5 fails where f(x) is the smallest candidate, which the
+search cannot return.
 """
 
 from math import floor, log
@@ -36,13 +35,8 @@ def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_
     """Return LS^k, the error that inverse sensitivity on candidates keeps with probability ``1 - failure``.
 
     P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x) is how far k changes can move f:
-    "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4. It depends on the data and is not private.
-
-    Args:
-        profile: the exact sensitivity profile of the statistic, with integer levels and without steps.
-        epsilon: positive.
-        num_candidates: the size of the finite range, at least 1.
-        failure: beta, strictly between 0 and 1.
+    "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4. It depends on the data and is not private. The
+    profile is the exact one of the statistic, with integer levels and without steps.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median

@@ -1,6 +1,6 @@
 """What no private mechanism can beat on one dataset: lower bounds on the error from the local modulus of continuity.
 
-omega(k) is how far k changes of the dataset x can move the statistic f, to the farther of the two values of an exact profile at
+omega(k) is how far k changes of the dataset x can move the statistic f: to the farther of the two values of an exact profile at
 level k. Let x' be a dataset that attains it, and e, e' the expected absolute errors of a mechanism M on x and on x'. Then
 
     max(e, e') >= (e + e') / 2 >= omega(k) s_k,    s_k = exp(-k epsilon/2) / 2                       for even k,
@@ -18,9 +18,8 @@ p_m <= exp(m epsilon) p + delta (exp(m epsilon) - 1) / (exp(epsilon) - 1), and s
 multiplies the odds of {M > t} by at most exp(epsilon), so (1-p) (1-q) <= exp(k epsilon) p q, and p + q is least where both are
 1 / (1 + exp(k epsilon/2)).
 
-**No larger constant holds** for the two datasets: the chain of probabilities can be attained, by p_i that depends on a dataset's
-distance i from x only, and the answer f(x') with that probability, else f(x). The plain bound of groups, 1 / (1 + exp(k epsilon)),
-forgets the datasets in between and is smaller for every k > 1.
+**No larger constant holds** for the two datasets: M may give the answer f(x') with probabilities that attain the chain, and f(x)
+else. The plain bound of groups, 1 / (1 + exp(k epsilon)), is smaller for every k > 1.
 """
 
 import jax
@@ -35,31 +34,28 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
     """Return max over k of omega(k) s_k: an expected error that no private mechanism is below on x and all datasets around it.
 
     Every (epsilon, delta)-DP mechanism has a mean absolute error of at least that on x, or on a dataset k changes away that attains
-    omega(k); on x alone a constant is without error. With delta, s_k is
+    omega(k); on x alone a constant has no error. With delta, s_k is
 
         exp(-m epsilon) c - delta (1 - exp(-m epsilon)) / (exp(epsilon) - 1),   m = floor(k/2),
         c = 1/2 for even k and (1 - delta) / (1 + exp(epsilon)) for odd k.
 
     Args:
-        profile: the *exact* profile of the statistic, of batch shape ``(...)``, with integer levels: its values are reached by that
-            many changes, as those of medians, order statistics, lower quantiles and means are. Radii that only bound the changes,
-            and truncated profiles, prove nothing; nor does an interpolated quantile other than the median under add/remove where
-            the best k would empty the dataset.
+        profile: the *exact* profile of the statistic, of batch shape ``(...)``, with integer levels, without steps: its values are
+            reached by that many changes, as those of medians, order statistics, lower quantiles and means are. Radii that only
+            bound the changes, and truncated profiles, prove nothing; nor does an interpolated quantile other than the median under
+            add/remove where the best k would empty the dataset.
         epsilon: positive, broadcasts against the batch shape.
         delta: not negative, broadcasts too.
 
     Returns:
         Float of the broadcast shape, in units of the statistic.
 
-    Raises:
-        ValueError: a profile with fractional levels or with steps, which are no values of datasets; a bad public parameter.
-
     Privacy:
         A function of the private data, for analysis only.
 
     References:
         Asi and Duchi (2020), "Near instance-optimality in differential privacy", for the local modulus; Dong, Roth and Su (2022),
-        "Gaussian differential privacy", Theorem 2.14, for tight group privacy, which makes the constants.
+        "Gaussian differential privacy", Theorem 2.14, for tight group privacy, which gives the constants.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median, piecewise_laplace
@@ -75,20 +71,8 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
 def bounded_range_lower_bound(profile: SensitivityProfile, epsilon: ArrayLike) -> jax.Array:
     """Return max over k of omega(k) / (1 + exp(k epsilon/2)): :func:`lower_bound` for mechanisms of epsilon-bounded range.
 
-    It is up to twice as large, and the measure for piecewise Laplace, inverse sensitivity, Duff and every exponential mechanism.
-
-    Args:
-        profile: as there.
-        epsilon: positive, broadcasts against the batch shape.
-
-    Returns:
-        Float of the broadcast shape.
-
-    Raises:
-        ValueError: as there.
-
-    Privacy:
-        A function of the private data, for analysis only.
+    It is up to twice as large, and the one for piecewise Laplace, inverse sensitivity, Duff and every exponential mechanism.
+    Arguments, result and privacy are those of :func:`lower_bound`.
 
     References:
         As there; Durfee and Rogers (2019), for the bounded range.

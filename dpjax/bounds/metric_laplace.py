@@ -1,9 +1,9 @@
 """How far answers with Laplace noise under a metric can be from the truth: Theorems 2 and 11 of Kamalaruban et al. (2020).
 
-For G x + Lap(c) as an answer to Q x (G = c * Q' in the paper), over all histograms x of n records; and for the mean of c * q(u') as
-an answer to the mean of q(u). The factor 2 of the squared errors is not needed, since the noise has mean 0: E||b + Y||^2 =
-||b||^2 + E||Y||^2. And the norms over all elements of Theorem 2 can be those of the worst element, as in Theorem 11: a norm of
-n (G - Q) p over distributions p of the records is convex in p, and largest at one element. :func:`exact_squared_error` has both.
+For Z = G x + Lap(c) as an answer to Q x (G = c * Q' in the paper), over all histograms x of n records; and for the mean of c *
+q(u') as an answer to the mean of q(u). Two things sharpen Theorem 2, and :func:`exact_squared_error` has both: the factor 2 of the
+squared errors is not needed, since the noise has mean 0; and the norms over all elements can be those of the worst element, as in
+Theorem 11, because a norm of n (G - Q) p over distributions p of the records is convex in p.
 
 Arguments of all functions, public numbers; the result has the broadcast batch shape:
 
@@ -29,6 +29,7 @@ from dpjax.numerics.bisection import bisect
 
 Norm = Literal["squared", "absolute"]
 NoiseNorm = Literal["sum", "euclidean", "maximum"]
+_ORDERS = {"sum": 1, "euclidean": 2, "maximum": np.inf}
 _NODES, _PARTS = np.polynomial.legendre.leggauss(20)
 _DOUBLINGS = 26  # panels of a quadrature, each twice the one before
 
@@ -67,8 +68,7 @@ def theorem_2_absolute(
     >>> float(theorem_2_absolute([[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0))
     7.0
     """
-    bias, c, n = _parts(queries, scales, answered, num_records)
-    return n * jnp.sum(jnp.abs(bias), axis=(-2, -1)) + jnp.sum(c, axis=-1)
+    return theorem_2_norm(queries, scales, answered=answered, num_records=num_records, norm="sum")
 
 
 def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
@@ -78,13 +78,12 @@ def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
         "euclidean"  2/sqrt(pi) * integral over z > 0 of 1 - prod_k h(z / c_k),   h(a) = sqrt(pi) a e^(a^2) erfc(a)
         "maximum"    integral over t > 0 of 1 - prod_k (1 - e^(-t / c_k))
 
-    The integrals have a relative error below 3e-6. For K equal scales the mean of the maximum is c (1 + 1/2 + ... + 1/K); that of
-    the length is always from ||c||_2 to sqrt(2) ||c||_2.
+    The integrals have a relative error below 3e-6.
 
     >>> [round(float(mean_noise([2.0, 2.0, 2.0], norm=norm)), 4) for norm in ("sum", "euclidean", "maximum")]
     [6.0, 4.2103, 3.6667]
     """
-    checks.one_of("norm", norm, ("sum", "euclidean", "maximum"))
+    checks.one_of("norm", norm, _ORDERS)
     c, share, largest = _shares(scales)
     if norm == "sum":
         return jnp.sum(c, axis=-1)
@@ -119,30 +118,28 @@ def theorem_2_norm(
     7.0
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
-    order = {"sum": 1, "euclidean": 2, "maximum": np.inf}[checks.one_of("norm", norm, ("sum", "euclidean", "maximum"))]
-    flat = bias.reshape(*bias.shape[:-2], -1)
-    return n * jnp.linalg.norm(flat, ord=order, axis=-1) + mean_noise(c, norm=norm)
+    order = _ORDERS[checks.one_of("norm", norm, _ORDERS)]
+    return n * jnp.linalg.norm(bias.reshape(*bias.shape[:-2], -1), ord=order, axis=-1) + mean_noise(c, norm=norm)
 
 
 def sum_tail(scales: ArrayLike, *, failure: ArrayLike) -> TailBound:
-    """Bound ||Y||_1, a sum of independent exponential numbers of means c ``(..., K)``: it is above the threshold with ``failure``.
+    """Bound ||Y||_1, a sum of independent exponential numbers of means c ``(..., K)``: P(||Y||_1 > threshold) <= ``failure``.
 
     The smaller of two thresholds: that of the gamma distribution for K times the largest scale, exact for equal scales; and
-    Chernoff's, min over s of (log(1/failure) - sum_k log(1 - s c_k)) / s, nearer where a few scales dominate.
+    Chernoff's, min over s of (log(1/failure) - sum_k log(1 - s c_k)) / s, which is nearer where a few scales dominate.
 
     >>> bound = sum_tail([1.0, 1.0], failure=0.05)
     >>> round(float(bound.threshold), 3)  # (1 + t) e^-t = 0.05
     4.744
     """
     c, share, largest = _shares(scales)
-    chance = checks.proportion("failure", failure, c.dtype)
-    k = c.shape[-1]
+    k, chance = float(c.shape[-1]), checks.proportion("failure", failure, c.dtype)
     chance = jnp.broadcast_to(chance, jnp.broadcast_shapes(largest.shape, chance.shape))
     s = jnp.asarray(np.concatenate([np.geomspace(1e-3, 0.5, 100), 1 - np.geomspace(0.5, 1e-3, 100)]), c.dtype)
     whole = -jnp.sum(jnp.log1p(-s * share[..., None]), axis=-2)  # (..., 200)
     chernoff = jnp.min((whole - jnp.log(chance)[..., None]) / s, axis=-1)
-    top = jnp.asarray(2.0 * k + 2 * 104, c.dtype) * jnp.ones_like(chance)  # Chernoff's at s = 1/2, for the smallest floats
-    _, gamma = bisect(lambda t: jax.scipy.special.gammaincc(jnp.asarray(float(k), c.dtype), t) > chance, 0 * top, top, 50)
+    top = jnp.full_like(chance, 2 * k + 2 * 104)  # Chernoff's at s = 1/2, for the smallest floats
+    _, gamma = bisect(lambda t: jax.scipy.special.gammaincc(jnp.asarray(k, c.dtype), t) > chance, jnp.zeros_like(top), top, 50)
     return TailBound(largest * jnp.minimum(chernoff, gamma), chance)
 
 
@@ -151,7 +148,7 @@ def theorem_2_sum(
 ) -> TailBound:
     """Bound ||Z - Q x||_1: above n max_j ||G_j - Q_j||_1 + the threshold of :func:`sum_tail` with probability at most ``failure``.
 
-    The accuracy of Definition 8 in the L1 norm, of which Theorem 2 (3) has the other.
+    It is the accuracy of Definition 8 in the L1 norm; Theorem 2 (3) has the largest error.
 
     >>> round(float(theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05).threshold), 3)
     5.991
@@ -182,7 +179,7 @@ def theorem_11(values: ArrayLike, scales: ArrayLike, *, answered: ArrayLike, nor
         "squared"    2 (max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||_2^2)
         "absolute"   max_u ||c * q(u') - q(u)||_1 + ||c||_1
 
-    Theorem 11 (1) and (2) at p = 1. As in Theorem 2, half of the squared bound holds too.
+    Theorem 11 (1) and (2) at p = 1; half of the squared bound holds too.
 
     >>> float(theorem_11([[0.0, 1.0]], [0.1], answered=[[0.0, 0.75]], norm="absolute"))
     0.3499999940395355
@@ -205,7 +202,7 @@ def theorem_11_maximum(values: ArrayLike, scales: ArrayLike, *, answered: ArrayL
 
 
 def _shares(scales: ArrayLike) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The scales ``(..., K)``, what they are of the largest, and the largest."""
+    """The scales ``(..., K)``, their quotients by the largest, and the largest."""
     c = checks.nonnegative("scales", scales, checks.float_array("scales", scales).dtype)
     if c.ndim == 0 or c.shape[-1] == 0:
         raise ValueError(f"scales must be of shape (..., K) with K >= 1, got {c.shape}.")

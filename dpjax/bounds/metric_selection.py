@@ -21,7 +21,7 @@ def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, 
 
         P[u(Z) <= max u' - mismatch - 2c (log(R / R_best) + log(1/failure))] <= failure
 
-    Beside the largest u instead of u', take twice the mismatch. Theorem 4, which has the mismatch with the wrong sign: for
+    For the largest u in place of u', take twice the mismatch. Theorem 4, which has the mismatch with the wrong sign: for
     u = (0, 0), u' = (1, 0) and c near 0 it says u(Z) > 2, and u(Z) is 0.
 
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
@@ -48,10 +48,9 @@ def small_db_error(
 
         n mismatch + n spread sqrt(log(2K) / (2m)) + 2c (log C(N + m - 1, m) + log(1/failure))
 
-    ``spread`` is the largest difference between two values of one query c q', positive. Proposition 1, with the number of databases
-    itself for N^m and Hoeffding's inequality for its consequence alpha (which needs a spread of at most 1, not said there): never
-    above the printed n mismatch + alpha n + 2c (m log N + log(1/failure)) at m = :func:`small_db_size` for that alpha. It holds for
-    answers scaled to n records.
+    ``spread`` is the largest difference between two values of one query c q', positive. It is Proposition 1, for answers scaled to
+    n records, with the number of databases itself for N^m and Hoeffding's inequality for its consequence alpha (which needs a
+    spread of at most 1): never above the printed bound at the m of :func:`small_db_size`.
 
     >>> round(small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3)
     34.825
@@ -106,10 +105,9 @@ def mwem_error(
 
         n mismatch + 2n sqrt(log N / T) + T c (4 log K + 6 log(2T/failure))
 
-    Values c q' are in [-1, 1]. Without a failure it is the paper's 2T/K, which may be above 1, and then nothing is promised: the
-    last term is then 10 T c log K. Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof with another probability
-    gives the form above: each selected score is within 4cT (log K + t) of the largest, each noise within 2cT t, all with
-    probability 1 - 2T e^-t.
+    Values c q' are in [-1, 1]. Without a failure it is the paper's 2T/K, and the last term 10 T c log K; above 1 nothing is
+    promised. Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof gives the form above: with probability 1 - 2T
+    e^-t each selected score is within 4cT (log K + t) of the largest, and each noise within 2cT t.
 
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
@@ -126,7 +124,7 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
 
         the better of the integers around (n^2 log N / (100 c^2 log(K)^2))^(1/3)
 
-    The paper sets the two terms equal, which is 4^(1/3) times that; it is the best T up to a factor.
+    The paper sets the two terms equal, which is 4^(1/3) times that.
 
     >>> mwem_rounds(10_000, num_elements=20, num_queries=200, scale=0.1)
     220

@@ -31,14 +31,10 @@ def noisy_tree_excess(
     (10.75, 36.79)
     """
     noise, budget = noise_of(epsilon, zcdp)
-    rounds, cost, unit = (
-        tree_rounds(num_candidates),
-        checks.concrete_epsilon(budget),
-        checks.concrete_positive("sensitivity", sensitivity),
-    )
-    if noise == "gaussian":
-        return 2 * rounds * sqrt(rounds / (2 * cost)) * GAUSSIAN_WORST * unit
-    return 2 * rounds * (rounds / cost) * LAPLACE_WORST * unit
+    rounds, cost = tree_rounds(num_candidates), checks.concrete_epsilon(budget)
+    unit = checks.concrete_positive("sensitivity", sensitivity)
+    worst = sqrt(rounds / (2 * cost)) * GAUSSIAN_WORST if noise == "gaussian" else rounds / cost * LAPLACE_WORST
+    return 2 * rounds * worst * unit
 
 
 def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: float = 1.0) -> float:

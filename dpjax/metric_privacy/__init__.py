@@ -5,6 +5,18 @@ universe of N values, its metric and the queries are public. Definition 2 of the
 here neighbours move one record from a value to another, with n public, unless the metric has the null record as a further element
 (:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
 
+What most functions take:
+
+    metric       a :class:`Metric` on the N elements; its batch broadcasts against that of the data (a sweep is
+                 ``metric * epsilon[:, None]``)
+    queries      float ``(..., K, N)``, finite and public: the value of each query at each element, the null record left out (it has
+                 the value 0). Bad ones raise, or as JAX arrays make their batch element NaN
+    x            histograms ``(..., N)``: how many records each element has, the null record left out. A count that is negative,
+                 infinite or NaN is 0
+    total        n, positive and public, ``(...)``: the sum of the counts if left out. With the null record in the metric it is
+                 required, and is an upper bound on the number of records; the rest of it are null records
+    num_records  n or a public guess of it, positive, ``(...)``
+
 Float draws are simulations, as everywhere outside ``dpjax.release``: they show low-order bits. Up to the draw, answers and scores
 have twice the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64,
 which the scales do not include: it has to be small beside them. Give large counts as integers: float32 holds none above 2^24. A

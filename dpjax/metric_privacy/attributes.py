@@ -1,4 +1,4 @@
-"""Metrics from the attributes of records: what it costs to change some of them."""
+"""Metrics from the attributes of records: what it costs to change some of them (Kamalaruban et al. 2020, Sections 1 and 5)."""
 
 from collections.abc import Sequence
 from functools import partial, reduce
@@ -22,17 +22,9 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
     """Return the metric d(i, j) = sum of the budgets of all attributes in which elements i and j differ.
 
     Args:
-        records: ``(..., N, A)``, the A attributes of every element of the universe: numbers or, in NumPy, labels of any kind.
+        records: ``(..., N, A)``, the A attributes of every element of the public universe: numbers or, in NumPy, labels of any
+        kind.
         budgets: ``(..., A)``, what a change of each attribute may cost: not negative, ``inf`` for one that is not protected.
-
-    Returns:
-        A :class:`Metric`. A batch element with NaN in JAX records or budgets is NaN.
-
-    Privacy:
-        The records here are the universe, which is public.
-
-    References:
-        Kamalaruban et al. (2020), Sections 1 and 5.
 
     >>> weighted_hamming([["m", "yes"], ["m", "no"], ["f", "no"]], budgets=[2.0, 0.5]).budgets.tolist()
     [[0.0, 0.5, 2.5], [0.5, 0.0, 2.0], [2.5, 2.0, 0.0]]
@@ -46,32 +38,20 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
 
 
 def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarray | jax.Array, rule: Rule) -> Metric:
-    """Return a metric from a budget for every value of every attribute: a smaller one protects a value more.
+    """Return a metric from a budget e for every value of every attribute: a smaller one protects a value more.
 
-    ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v != u. ``rule="min"``: the smaller
-    of e(u) and e(v) instead, for attributes of two values only. With three it is no metric: budgets (1, 10, 10) allow 10 between
-    the last two values, and by way of the first, where moves cost 1 each, no more than 2 can be used. In the sum, an infinite
-    budget of one value leaves every change to or from it unprotected.
-
-    With one attribute of N values, ``records=numpy.arange(N)[:, None]``, it is (e_i + e_j) for i != j: a budget for every element.
+    ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v != u; an infinite budget leaves
+    every change to or from its value unprotected. ``rule="min"``: the smaller of e(u) and e(v) instead, for attributes of two
+    values only. (With three it is no metric: of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of the first.)
 
     Args:
-        records: int ``(..., N, A)``, the codes 0, 1, ... of the values that every element has.
-        budgets: A arrays of shape ``(..., V_a)``, a budget for every value of an attribute; or one array ``(A, V)``.
+        records: int ``(..., N, A)``, the codes 0, 1, ... of the values of every element of the public universe.
+        budgets: A arrays of shape ``(..., V_a)``, a budget for every value of an attribute; or one array ``(A, V)``. Budgets go
+            with values, not with persons.
         rule: static.
 
-    Returns:
-        A :class:`Metric`. A batch element with a JAX code or budget out of range is NaN.
-
-    Raises:
-        ValueError: ``"min"`` with an attribute of other than two values; NumPy codes that have no budget.
-
-    Privacy:
-        The records here are the universe, which is public. Budgets go with values, not with persons.
-
     References:
-        Kamalaruban et al. (2020): Example 1 has the minimum (equation 3) and calls it a distance metric, which is true of its
-        binary attributes; Section 5 has the sum.
+        Kamalaruban et al. (2020): Example 1 has the minimum (equation 3), a metric for its binary attributes; Section 5 the sum.
 
     >>> value_budgets([[0], [1], [2]], budgets=[[1.0, 2.0, 4.0]], rule="sum").budgets.tolist()
     [[0.0, 3.0, 5.0], [3.0, 0.0, 6.0], [5.0, 6.0, 0.0]]
@@ -93,7 +73,7 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
         if isinstance(given, np.ndarray) and not np.all((given[..., a] >= 0) & (given[..., a] < value.shape[-1])):
             raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, those with a budget.")
     codes, dtype = checks.codes(given), jnp.result_type(*each)
-    own = [_of_codes(value.astype(dtype), codes[..., a]) for a, value in enumerate(each)]
+    own = [_budgets_of(codes[..., a], value.astype(dtype)) for a, value in enumerate(each)]
     return _add_up(codes, jnp.stack(jnp.broadcast_arrays(*own), axis=-1), rule)
 
 
@@ -101,17 +81,8 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     """Return the metric d(i, j) = epsilon * days between the dates of elements i and j.
 
     Args:
-        dates: ``(..., N)``: NumPy ``datetime64`` or Python dates, or numbers of days (then JAX arrays too).
+        dates: ``(..., N)``, of the public universe: NumPy ``datetime64``, Python dates, or numbers of days (then JAX arrays too).
         epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon); broadcasts against the batch.
-
-    Returns:
-        A :class:`Metric`. A batch element with NaN among JAX days is NaN.
-
-    Privacy:
-        The dates here are the universe, which is public.
-
-    References:
-        Kamalaruban et al. (2020), Section 5 ("Data Generalization").
 
     >>> import datetime
     >>> from_dates([datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)], epsilon=0.5).budgets.tolist()
@@ -123,7 +94,7 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
 
 
 def _days(dates: np.ndarray) -> np.ndarray:
-    """Numbers of days from the first date, float64."""
+    """Days from the first date, float64."""
     if dates.ndim < 1 or dates.shape[-1] == 0:
         raise ValueError(f"dates must be of shape (..., N) with N >= 1, got {dates.shape}.")
     if dates.dtype.kind in "biuf":
@@ -140,17 +111,9 @@ def _days(dates: np.ndarray) -> np.ndarray:
 def product(*metrics: Metric) -> Metric:
     """Return the metric of records that have one element of each universe: d((i, a), (j, b)) = d_1(i, j) + d_2(a, b).
 
-    Args:
-        metrics: each on a universe of its own, without the null record (add it to the product); their batches broadcast.
-
-    Returns:
-        A :class:`Metric` on all combinations; the last universe varies fastest, as in ``itertools.product``.
-
-    Privacy:
-        What is released from each attribute on its own, d_k-privately, is d-private all together.
-
-    References:
-        Kamalaruban et al. (2020), Appendix C.
+    What is released from each attribute on its own, d_k-privately, is d-private all together (Kamalaruban et al. 2020, Appendix C).
+    The last universe varies fastest, as in ``itertools.product``. The metrics have no null record (add it to the product), and
+    their batches broadcast.
 
     >>> from dpjax.metric_privacy.metrics import uniform
     >>> from dpjax.metric_privacy.points import from_points
@@ -160,7 +123,7 @@ def product(*metrics: Metric) -> Metric:
     if not metrics:
         raise ValueError("product needs at least one metric.")
     for metric in metrics:
-        checks.instance("product", metric, Metric, "of from_budgets, from_points, ...; points: .dense()")
+        checks.instance("product", metric, Metric, "of from_budgets, from_points, ...")
         if metric.neighbors == "add_remove":
             raise ValueError("take the product without the null record, and add it afterwards: product(...).with_absence(...).")
     jnp.broadcast_shapes(*(metric.batch_shape for metric in metrics))
@@ -197,12 +160,11 @@ def _codes(records: ArrayLike) -> jax.Array:
 
 
 @jax.jit
-def _of_codes(budgets: jax.Array, codes: jax.Array) -> jax.Array:
+def _budgets_of(codes: jax.Array, budgets: jax.Array) -> jax.Array:
     """The budgets of the values that elements have, ``(..., N)``; NaN where a code has none, and for all where one is wrong."""
-    count = budgets.shape[-1]
-    index = jnp.broadcast_to(codes, (*jnp.broadcast_shapes(codes.shape[:-1], budgets.shape[:-1]), codes.shape[-1]))
-    found = jnp.where((index >= 0) & (index < count), take(budgets, jnp.clip(index, 0, count - 1)), jnp.nan)
-    return jnp.where(jnp.any(jnp.isnan(budgets), axis=-1, keepdims=True), jnp.nan, found)
+    found = take(budgets, jnp.clip(codes, 0, budgets.shape[-1] - 1))
+    wrong = jnp.any(jnp.isnan(budgets), axis=-1, keepdims=True) | (codes < 0) | (codes >= budgets.shape[-1])
+    return jnp.where(wrong, jnp.nan, found)
 
 
 @partial(jax.jit, static_argnames="rule")

@@ -1,4 +1,4 @@
-"""Arrays of budgets, as they are given: what may be infinite, must be square or symmetric, and where they are wrong."""
+"""Arrays of budgets as they are given: checks of their signs, shape and symmetry."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from dpjax import checks
 
 
 def budget_array(name: str, value: ArrayLike) -> jax.Array:
-    """Return budgets that may be infinite; negative ones and NaN raise, or in a JAX array become NaN."""
+    """Return numbers that may be infinite; negative ones and NaN raise, or in a JAX array become NaN."""
     array = checks.float_array(name, value)
     if isinstance(value, jax.Array):
         return jnp.where(array >= 0, array, jnp.nan)
@@ -40,27 +40,14 @@ def nan_where_missing(epsilon: jax.Array, needed: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def even(budgets: jax.Array) -> jax.Array:
-    """Return budgets of which ij and ji are the same, NaN for a batch element where something is wrong with them."""
-    return nan_where_any(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), _faults(budgets, budgets.dtype, jnp))
+def symmetric(budgets: jax.Array) -> jax.Array:
+    """The smaller of the budgets ij and ji; NaN for a batch element with :func:`faults`."""
+    return nan_where_any(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), faults(budgets, budgets.dtype, jnp))
 
 
-def _faults(budgets: Any, dtype: Any, xp: Any) -> Any:
-    """Where budgets break what is asked of them: bool ``(..., N, N)``."""
+def faults(budgets: Any, dtype: Any, xp: Any) -> Any:
+    """Where budgets are not symmetric up to rounding, negative, NaN, or not 0 on the diagonal: bool ``(..., N, N)``."""
     mirrored = xp.swapaxes(budgets, -1, -2)
-    finite = xp.isfinite(budgets) & xp.isfinite(mirrored)
-    one, other = xp.where(finite, budgets, 0), xp.where(finite, mirrored, 0)
-    gap = xp.abs(one - other) > 16 * float(np.finfo(dtype).eps) * xp.maximum(one, other)
-    uneven = xp.where(finite, gap, budgets != mirrored)
+    low, high = xp.minimum(budgets, mirrored), xp.maximum(budgets, mirrored)
+    uneven = low < high * (1 - 16 * float(np.finfo(dtype).eps))
     return uneven | ~(budgets >= 0) | (xp.eye(budgets.shape[-1], dtype=bool) & (budgets != 0))
-
-
-def first_wrong(budgets: np.ndarray, dtype: Any) -> str:
-    """Return in words what is wrong first, or nothing."""
-    faults = np.argwhere(_faults(budgets, dtype, np))
-    if not faults.size:
-        return ""
-    *at, i, j = (int(k) for k in faults[0])
-    where = f" in batch element {tuple(at)}" if at else ""
-    other = "" if i == j else f" and d({j}, {i}) = {budgets[(*at, j, i)]:g}"
-    return f"d({i}, {j}) = {budgets[(*at, i, j)]:g}{other}{where}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,13 @@ from dpjax.numerics.batching import take
 from dpjax.numerics.double_float import DoubleFloat, single
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
-DISTANCES = ("euclidean", "manhattan", "chebyshev", "hamming", "great_circle")
+DISTANCES = get_args(Distance)
 Form = Literal["linear", "blowfish", "smooth"]
 _EARTH_RADIUS = 6371.0088  # the mean, in kilometres
 
 
 class _Elements(NamedTuple):
-    """Elements of the universe along the last axis: their numbers, coordinates ``(D, ..., n)`` and budgets of absence."""
+    """Elements along the last axis: their numbers, coordinates ``(D, ..., n)`` and budgets of absence."""
 
     number: jax.Array
     places: DoubleFloat
@@ -29,15 +29,14 @@ class _Elements(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Points:
-    """Points whose distances are budgets. It has the shape and the dtype of the matrix of budgets.
+    """Points whose distances are budgets, with the shape and the dtype of their matrix.
 
     Attributes:
-        places: float ``(..., N, D)``, the public coordinates, with twice the digits of a float: in float32, rounding would be more
-            than many a distance.
-        epsilon: float ``(...)``: by ``form``, the budget per unit of distance, or that within the threshold.
-        weights: float ``(..., D)`` or None: the length of a unit of every coordinate.
+        places: float ``(..., N, D)``, the public coordinates, in twice the digits of a float: rounded ones may coincide.
+        epsilon: float ``(...)``, the first parameter of :func:`policy`.
+        weights: float ``(..., D)`` or None, the factor of every coordinate's difference.
         threshold: float ``(...)`` or None, a distance.
-        absence: float ``(..., N)`` or None: the budget between each element and the null record.
+        absence: float ``(..., N)`` or None, the budget between each element and the null record, which is element N + 1.
         distance: static.
         form: static; see :func:`policy`.
     """
@@ -53,11 +52,11 @@ class Points:
     @property
     def shape(self) -> tuple[int, ...]:
         """``(..., N, N)``, or N + 1 with the null record."""
-        leading = [self.places.high.shape[:-2], self.epsilon.shape]
-        leading += [array.shape[:-1] for array in (self.weights, self.absence) if array is not None]
-        leading += [] if self.threshold is None else [self.threshold.shape]
+        batches = [self.places.high.shape[:-2], self.epsilon.shape]
+        batches += [array.shape[:-1] for array in (self.weights, self.absence) if array is not None]
+        batches += [] if self.threshold is None else [self.threshold.shape]
         size = self.places.high.shape[-2] + (self.absence is not None)
-        return (*jnp.broadcast_shapes(*leading), size, size)
+        return (*jnp.broadcast_shapes(*batches), size, size)
 
     @property
     def dtype(self) -> Any:
@@ -66,40 +65,38 @@ class Points:
 
     @partial(jax.jit, static_argnames="count")
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
-        """The budgets ``(..., count, N)`` of the elements from ``start``, which is clamped as in ``jax.lax.dynamic_slice``."""
+        """See :meth:`dpjax.metric_privacy.metrics.Metric.rows`."""
         every = self._elements()
-        some = jax.tree.map(lambda part: jax.lax.dynamic_slice_in_dim(part, start, count, axis=-1), every)
-        some = jax.tree.map(lambda part: part[..., :, None], some)
+        some = jax.tree.map(lambda part: jax.lax.dynamic_slice_in_dim(part, start, count, axis=-1)[..., :, None], every)
         return self._between(some, jax.tree.map(lambda part: part[..., None, :], every), axes=2)
 
     def pairs(self, first: jax.Array, second: jax.Array) -> jax.Array:
-        """d(i, j) of pairs of elements ``(..., M)``, whose batch is that of the points or larger."""
+        """See :meth:`dpjax.metric_privacy.metrics.Metric.pairs`."""
         every = self._elements()
 
         def chosen(index: jax.Array) -> _Elements:
-            places = DoubleFloat(*(jax.vmap(partial(take, index=index))(part) for part in every.places))
+            places = jax.tree.map(jax.vmap(partial(take, index=index)), every.places)
             return _Elements(index, places, None if every.absence is None else take(every.absence, index))
 
         return self._between(chosen(first), chosen(second), axes=1)
 
     def _elements(self) -> _Elements:
-        """All, the null record last, which has some place."""
+        """All; the null record comes last, and has the place of the first."""
         number = jnp.arange(self.shape[-1], dtype=jnp.int32)
-        places = DoubleFloat(*(jnp.moveaxis(part, -1, 0) for part in self.places))
+        places = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), self.places)
         if self.absence is None:
             return _Elements(number, places, None)
-        places = DoubleFloat(*(jnp.concatenate([part, part[..., :1]], axis=-1) for part in places))
+        places = jax.tree.map(lambda part: jnp.concatenate([part, part[..., :1]], axis=-1), places)
         return _Elements(number, places, jnp.concatenate([self.absence, jnp.zeros_like(self.absence[..., :1])], axis=-1))
 
     def _between(self, one: _Elements, other: _Elements, axes: int) -> jax.Array:
         """The budgets of elements that broadcast, with so many axes after those of the batch."""
-
-        def spread(parameter: jax.Array | None) -> jax.Array | None:
-            return None if parameter is None else parameter.reshape(parameter.shape + (1,) * axes)
-
-        weights = None if self.weights is None else spread(jnp.moveaxis(self.weights, -1, 0))
+        weights = None if self.weights is None else jnp.moveaxis(self.weights, -1, 0)
+        weights, epsilon, threshold = jax.tree.map(
+            lambda parameter: parameter.reshape(parameter.shape + (1,) * axes), (weights, self.epsilon, self.threshold)
+        )
         apart = _distances(one.places, other.places, weights, self.distance)
-        budgets = policy(apart, one.number == other.number, spread(self.epsilon), spread(self.threshold), self.form)
+        budgets = policy(apart, one.number == other.number, epsilon, threshold, self.form)
         if one.absence is None or other.absence is None:
             return budgets
         null = self.shape[-1] - 1
@@ -107,15 +104,10 @@ class Points:
 
 
 def policy(apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form: Form) -> jax.Array:
-    """Return the budgets of pairs at distances; all arguments broadcast, and NaN stays NaN.
+    """Return the budgets of pairs at distances ``apart``; all arguments broadcast, and NaN stays NaN.
 
-    Args:
-        apart: distances.
-        same: where both are one element.
-        epsilon: the budget per unit of distance, or that within the threshold.
-        threshold: a distance; not used by ``"linear"``.
-        form: ``"linear"``: epsilon * distance. ``"blowfish"``: epsilon up to the threshold, ``inf`` beyond it. ``"smooth"``:
-            epsilon * max(1, distance / threshold).
+    ``"linear"`` is epsilon * distance. The others are 0 for the ``same`` element; ``"blowfish"`` is epsilon up to the threshold and
+    ``inf`` beyond it, ``"smooth"`` is epsilon * max(1, distance / threshold).
     """
     if form == "linear":
         return epsilon * apart
@@ -133,9 +125,8 @@ def _distances(one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, 
     """The distances of places ``(D, ...)`` that broadcast."""
     if distance == "great_circle":
         return _great_circle(one, other)
-    size, *shape = jnp.broadcast_shapes(one.high.shape, other.high.shape)
-    if weights is not None:
-        shape = list(jnp.broadcast_shapes(tuple(shape), weights.shape[1:]))
+    size = one.high.shape[0]
+    shape = jnp.broadcast_shapes(*(part.shape[1:] for part in jax.tree.leaves((one.high, other.high, weights))))
 
     def over(combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
         def step(total: jax.Array, at: tuple[DoubleFloat, DoubleFloat, jax.Array | None]) -> tuple[jax.Array, None]:

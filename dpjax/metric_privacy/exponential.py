@@ -1,13 +1,13 @@
 """The d-private exponential mechanism (Kamalaruban et al. 2020, Definition 9 and Theorem 3), with the sharper scale of a range.
 
-P(candidate) proportional to exp(score / (2c)). Moving a record from i to j changes the score of candidate r by some g_r. The
-log-probability of r changes by g_r/(2c) less the logarithm of a mean of exp(g/(2c)), which lies between its extremes: by at most
-(max g - min g)/(2c), and the changes of all candidates lie in an interval of that length. It is at most d(i, j) if
+P(candidate) is proportional to exp(score / (2c)). Moving a record from i to j changes the score of candidate r by some g_r, and its
+log-probability by g_r/(2c) less the logarithm of a mean of exp(g/(2c)), which lies between its extremes. So the changes of all
+log-probabilities lie in an interval around 0 of length (max g - min g)/(2c). It is at most d(i, j) if
 
     c >= (max over r of g_r - min over r of g_r) / 2 / d(i, j)   for all pairs.
 
-Theorem 3 asks for the largest |g_r| instead, which is never smaller than half the range: the two agree on counts
-(g = -1, 1, 0, ...), and scores that a move can only raise need half of it.
+Theorem 3 asks for the largest |g_r| instead, which is never smaller than half the range. The two agree on counts
+(g = -1, 1, 0, ...); scores that a move can only raise need half of it.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers, linear_answers
 from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import prepared, ratio
-from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows, itself
+from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows
 from dpjax.numerics.batching import fits
 from dpjax.numerics.double_float import DoubleFloat
 
@@ -34,23 +34,22 @@ def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayL
     Args:
         scores: float ``(..., R)``, higher is better. A score of ``-inf`` excludes a candidate; that must be public, the same for
             every dataset.
-        metric: budgets of the universe; its batch broadcasts against that of the scores (a sweep is ``metric * epsilon[:, None]``).
+        metric: see :mod:`dpjax.metric_privacy`.
         sensitivity: float ``(..., N, N)``, public, the diagonal ignored: for a move from i to j, the most by which any score
-            changes, or half the most by which the largest change of a score exceeds the smallest (which is never more).
+            changes, or half the largest difference of two scores' changes (which is never more).
         candidates: float ``(R,)`` or ``(..., R)``, public, what the scores belong to; without it, the indices 0..R-1.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape; all candidates alike (but for the excluded) where a pair without budget has
-        a sensitivity. Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``; and where no protected pair changes
-        any score: the scores are then as public as n is, and need no mechanism.
+        A :class:`Finite` of the broadcast batch shape; uniform (but for the excluded) where a pair of budget 0 has a sensitivity.
+        Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``; and where no protected pair changes any score: the
+        scores are then as public as n is, and need no mechanism.
 
     Privacy:
-        d-private, and of bounded range d(i, j) too, under the relation of the metric: swap, with n public, or add/remove with
-        the null record as element N. Public: the metric, the sensitivity and the candidates.
+        d-private, and of bounded range d(i, j) too, under the relation of the metric. Public: the metric, the sensitivity, the
+        candidates, and n under swap.
 
     References:
-        McSherry and Talwar (2007); Kamalaruban, Perrier, Asghar and Kaafar (2020), Definition 9 and Theorem 3, with the sharper
-        sensitivity described above.
+        McSherry and Talwar (2007); Kamalaruban et al. (2020), Definition 9 and Theorem 3, with the sharper sensitivity.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 0.5], [0.5, 0.0]])
@@ -77,20 +76,17 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike, candid
     where g_r = w_rj - w_ri is what a move from i to j changes.
 
     Args:
-        x: counts ``(..., N)`` of the elements (without the null record); one that is negative, infinite or NaN counts as 0.
-        metric: budgets of the universe; its batch broadcasts against that of the data (a sweep is ``metric * epsilon[:, None]``).
-        weights: float ``(..., R, N)``, public.
-        candidates: float ``(R,)`` or ``(..., R)``, public, what the weights belong to; without it, the indices 0..R-1.
+        x: see :mod:`dpjax.metric_privacy`.
+        metric: see there.
+        weights: float ``(..., R, N)``, finite and public.
+        candidates: as for :func:`metric_exponential`.
 
     Returns:
         A :class:`Finite` of the broadcast batch shape. Where no protected pair changes the scores' differences, the best candidate
         has all the probability, as far as rounding allows (see :func:`selection_scale`).
 
     Privacy:
-        As :func:`metric_exponential`. Public: the metric, the weights and the candidates.
-
-    References:
-        McSherry and Talwar (2007); Kamalaruban, Perrier, Asghar and Kaafar (2020), Theorem 3, with the scale of a range.
+        As :func:`metric_exponential`. Public: the metric, the weights, the candidates, and n under swap.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
@@ -99,20 +95,19 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike, candid
     True
     """
     values, _ = prepared(weights, metric, "weights")
-    counts = counts_of(x, values.dtype)
-    own = metric.size - (metric.neighbors == "add_remove")
-    if counts.high.shape[-1] != own:
-        raise ValueError(f"x counts {counts.high.shape[-1]} elements, the metric is about {own}.")
+    counts = counts_of(x, values.dtype, metric.num_values)
     fits(counts.high.shape[:-1], metric=metric.batch_shape, weights=values.shape[:-2])
     labels = _labels(candidates, values.shape[-2], counts.high.dtype)
-    return _linear_distribution(counts, values, labels, metric)
+    values = values.astype(counts.high.dtype)
+    scores = linear_answers(values[..., : metric.num_values], counts)
+    return _distribution(scores, labels, _scale_of_weights(values, metric))
 
 
 def selection_scale(weights: ArrayLike, metric: Metric) -> jax.Array:
     """Return the c of :func:`linear_selection`, of the broadcast batch shape, rounded up.
 
-    It is never below sqrt(eps) times the largest |weight|, eps of the dtype, so that what a score's rounding changes stays small
-    beside c; infinite where a pair without budget changes the differences of scores.
+    It is never below sqrt(eps) times the largest |weight|, so that the rounding of a score stays small beside c; infinite where a
+    pair of budget 0 changes the differences of scores.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
@@ -148,20 +143,10 @@ def _distribution(scores: DoubleFloat, labels: jax.Array, scale: jax.Array) -> F
 
 
 @jax.jit
-def _linear_distribution(counts: DoubleFloat, weights: jax.Array, labels: jax.Array, metric: Metric) -> Finite:
-    own, dtype = counts.high.shape[-1], counts.high.dtype
-    scores = linear_answers(weights[..., :own].astype(dtype), counts)
-    return _distribution(scores, labels, _scale_of_weights(weights.astype(dtype), metric))
-
-
-@jax.jit
 def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric) -> jax.Array:
     either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))
-
-    def change(index: jax.Array) -> jax.Array:
-        return jnp.where(itself(index, metric.size), 0.0, either_way[..., index, :])
-
-    needed = _largest_ratio(metric.astype(sensitivity.dtype), change, sensitivity.shape[:-2], 1)
+    change = jnp.where(jnp.eye(metric.size, dtype=bool), 0.0, either_way)
+    needed = _largest_ratio(metric.astype(sensitivity.dtype), lambda index: change[..., index, :], sensitivity.shape[:-2], 1)
     return needed * (1 + 4 * float(jnp.finfo(needed.dtype).eps))
 
 
@@ -179,7 +164,7 @@ def _scale_of_weights(weights: jax.Array, metric: Metric) -> jax.Array:
 
 
 def _largest_ratio(metric: Metric, change: Callable[[jax.Array], jax.Array], batch: tuple[int, ...], scores: int) -> jax.Array:
-    """The largest ``change(index)``, ``(..., count, N)`` between some elements and all, over the budgets; made of many scores."""
+    """The largest quotient of ``change(index)``, ``(..., count, N)`` between some elements and all, and the budgets."""
     batch = jnp.broadcast_shapes(batch, metric.batch_shape)
     count = BLOCK_CELLS // max(1, prod(batch) * scores * metric.size)
 

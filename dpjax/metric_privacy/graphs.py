@@ -1,4 +1,8 @@
-"""Metrics on the nodes of a graph or a tree: budgets along edges add up."""
+"""Metrics on the nodes of a graph or a tree: budgets along edges add up.
+
+References:
+    Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He, Machanavajjhala and Ding (2014).
+"""
 
 from functools import partial
 
@@ -16,22 +20,13 @@ from dpjax.metric_privacy.shortest_paths import shortest_paths
 def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     """Return the metric d(i, j) = the smallest sum of budgets along a path from i to j, ``inf`` where there is none.
 
-    A tree is a graph of N - 1 edges; of several edges between two nodes the smallest budget counts, an edge from a node to itself
-    says nothing. Edges go both ways. The work is that of N steps over N x N numbers.
+    Nodes that no path joins are not protected from being told apart. Edges go both ways; of several between two nodes the smallest
+    budget counts. N steps of N x N work.
 
     Args:
-        edges: int ``(E, 2)``, pairs of nodes 0 to N-1; public.
+        edges: int ``(E, 2)``, pairs of nodes 0 to N-1 of the public graph; a JAX edge out of range makes the metric NaN.
         size: static, the number of nodes N.
         budgets: float ``(..., E)``, or one for all: not negative, ``inf`` for an edge that is not there.
-
-    Returns:
-        A :class:`Metric`; NaN for a batch element with a bad JAX budget, and everywhere for a bad JAX edge.
-
-    Privacy:
-        The graph is public. Nodes that no path joins are not protected from being told apart.
-
-    References:
-        Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks").
 
     >>> from_graph([[0, 1], [1, 2]], size=3, budgets=[1.0, 0.5]).budgets.tolist()
     [[0.0, 1.0, 1.5], [1.0, 0.0, 0.5], [1.5, 0.5, 0.0]]
@@ -51,21 +46,14 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
 
 
 def spanning_tree(metric: Metric, *, budget: ArrayLike | None = None) -> Metric:
-    """Return the metric of paths in a minimum spanning tree of a metric: d(i, j) = the sum of budgets along the path from i to j.
+    """Return the metric of paths in a minimum spanning tree (Prim 1957): d(i, j) = the sum of budgets along the path from i to j.
+
+    The tree is public. With the budgets of ``metric`` no pair is protected more than under its closure.
 
     Args:
-        metric: what the tree is to be short in, the distances of points for example.
+        metric: what the tree is to be short in, the distances of points for example. Of edges of one length any may be in the tree;
+            elements that no finite budget connects stay at ``inf``.
         budget: positive ``(...)``, one for every edge of the tree; the budgets of ``metric`` if left out.
-
-    Returns:
-        A :class:`Metric`; ``inf`` between elements that no finite budget connects. Of edges of one length any may be in the tree.
-
-    Privacy:
-        The tree is public. With the budgets of ``metric`` no pair is protected more than under its closure: a path in the tree is
-        one of several.
-
-    References:
-        Prim (1957). Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He, Machanavajjhala and Ding (2014).
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> spanning_tree(from_points([[0.0], [1.0], [3.0]], epsilon=1.0), budget=0.5).budgets.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import frexp, inf
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,23 +17,20 @@ from dpjax.accounting import Composition, Guarantee
 from dpjax.display import Shown
 from dpjax.metric_privacy.metrics import Metric, Neighbors
 
-_CONVERT = "a d-privacy guarantee adds up with others of its universe; for others take .guarantee(neighbors=...) of it first"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MetricGuarantee(Shown):
     """A promise of d-privacy: moving one record from element i to j changes no log-probability by more than d(i, j).
 
-    Guarantees on one universe add up, for mechanisms chosen in the light of earlier answers too (their metrics must be chosen
-    before): ``g + h`` and ``100 * g`` have the sum of the metrics. A record may move by way of others, so that statements about
-    pairs, and sums, are made with the closure. To add it to the :class:`dpjax.accounting.Guarantee` of another mechanism, convert
-    it with :meth:`guarantee` first. Where ``metric.neighbors`` is ``"swap"``, the number of records n is public; with the null
-    record among the elements, n is private.
+    Guarantees on one universe add up: ``g + h`` and ``100 * g`` have the sum of the metrics. Mechanisms may be chosen in the light
+    of earlier answers, their metrics may not. A record can move through other elements, so all statements and sums use the closure.
+    To add it to the :class:`dpjax.accounting.Guarantee` of another mechanism, convert it with :meth:`guarantee` first. n is public
+    where ``metric.neighbors`` is ``"swap"``, and private with the null record among the elements.
 
     Attributes:
         metric: concrete budgets, ``(N, N)``.
-        ranges: the largest log-ratio minus the smallest, over outputs, for a move from i to j: a metric too. Twice ``metric`` if
-            left out, which always holds and is exact for Laplace noise; an exponential mechanism has ``ranges=metric``.
+        ranges: a metric too: the largest log-ratio minus the smallest, over outputs. Twice ``metric`` if left out, which always
+            holds and is exact for Laplace noise; an exponential mechanism has ``ranges=metric``.
 
     Raises:
         TypeError: a traced metric.
@@ -72,9 +69,14 @@ class MetricGuarantee(Shown):
     def _facts(self) -> dict[str, Any]:
         return {"elements": self.metric.size, "neighbors": repr(self.neighbors)}
 
-    def __add__(self, other: MetricGuarantee) -> MetricGuarantee:
+    def __add__(self, other: MetricGuarantee | Literal[0]) -> MetricGuarantee:
         if isinstance(other, (Guarantee, Composition)):
-            raise TypeError(f"{_CONVERT}; got {type(other).__name__}.")
+            raise TypeError(
+                "a d-privacy guarantee adds up with others of its universe; for others take .guarantee(neighbors=...) of it first; "
+                f"got {type(other).__name__}."
+            )
+        if isinstance(other, int) and other == 0:  # the start of sum()
+            return self
         if not isinstance(other, MetricGuarantee):
             return NotImplemented
         if (self.metric.size, self.neighbors) != (other.metric.size, other.neighbors):
@@ -86,10 +88,7 @@ class MetricGuarantee(Shown):
         parts = _sum(self._closed, other._closed), _sum(self._closed_ranges, other._closed_ranges)
         return MetricGuarantee(*(Metric(_rounded_up(part, dtype), self.neighbors) for part in parts))
 
-    def __radd__(self, other: int) -> MetricGuarantee:
-        if isinstance(other, (Guarantee, Composition)):
-            raise TypeError(f"{_CONVERT}; got {type(other).__name__}.")
-        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+    __radd__ = __add__
 
     def __mul__(self, count: int) -> MetricGuarantee:
         number = checks.static_integer("a number of mechanisms", count, 1)
@@ -99,17 +98,17 @@ class MetricGuarantee(Shown):
 
     def __str__(self) -> str:
         size = self.metric.size
+        budgets = self._closed[np.triu_indices(size, 1)]
+        finite = budgets[budgets < inf]
+        span = f" with budgets {np.min(finite):g} to {np.max(finite):g}" if finite.size else ""
         who = "with the null record, n private" if self.neighbors == "add_remove" else "n public"
-        said = f"d-privacy on {size} elements"
-        budgets = self._closed[~np.eye(size, dtype=bool)]
-        if np.any(budgets < inf):
-            said += f" with budgets {np.min(budgets):g} to {np.max(budgets[budgets < inf]):g}"
-        said += f", {who}: "
         dp = self.guarantee(neighbors=self.neighbors)
         if dp.epsilon < inf:
-            return said + str(dp)
-        unreached = int(np.sum(np.isinf(self._closed)) // 2)
-        return f"{said}no promise for {unreached} of {size * (size - 1) // 2} pairs, so no DP under {self.neighbors} neighbors"
+            promise = str(dp)
+        else:
+            lost = budgets.size - finite.size
+            promise = f"no promise for {lost} of {budgets.size} pairs, so no DP under {self.neighbors} neighbors"
+        return f"d-privacy on {size} elements{span}, {who}: {promise}"
 
     @property
     def neighbors(self) -> Neighbors:
@@ -122,12 +121,11 @@ class MetricGuarantee(Shown):
 
     @cached_property
     def _closed_ranges(self) -> np.ndarray:
-        # The range is at most twice the loss, whatever else is known.
         closed = 2 * self._closed
         return closed if self.ranges is None else np.minimum(_shortest_paths(self.ranges), closed)
 
     def between(self, i: int, j: int) -> float:
-        """Return the log-ratio that a move from element i to j may cost: the shortest path; ``inf`` if nothing is promised.
+        """Return the largest log-ratio of a move from element i to j, by the shortest path; ``inf`` if nothing is promised.
 
         >>> from dpjax.metric_privacy.metrics import from_budgets
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
@@ -141,38 +139,38 @@ class MetricGuarantee(Shown):
         """Return the differential privacy that follows.
 
         Under ``"swap"``, epsilon is the largest budget between two elements, by shortest paths; under ``"add_remove"``, between an
-        element and the null record, which the metric must have. It is ``inf`` if some pair is joined by no finite path: then
-        :meth:`between` is all that is promised.
+        element and the null record, which the metric must have. It is ``inf`` if no finite path joins some pair: see
+        :meth:`between`.
 
         >>> from dpjax.metric_privacy.metrics import uniform
         >>> known = uniform(4, epsilon=1.0)
         >>> print(MetricGuarantee(known.with_absence(0.5)).guarantee(neighbors="add_remove"))
         0.5-DP and 1-bounded-range under add_remove neighbors
         """
-        checks.one_of("neighbors", neighbors, ("swap", "add_remove"))
+        checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors == "add_remove" and self.neighbors == "swap":
             raise ValueError("this metric takes n as public: make n private with metric.with_absence(...).")
-        at: Any = np.s_[-1, :-1] if neighbors == "add_remove" else np.s_[:, :]
-        if neighbors == "swap" and self.neighbors == "add_remove":
-            at = np.s_[:-1, :-1]
-        return Guarantee(_largest(self._closed[at]), _largest(self._closed_ranges[at]), neighbors)
+        values = slice(self.metric.num_values)
+        at = (-1 if neighbors == "add_remove" else values, values)
+        epsilon, bounded_range = (float(np.max(closed[at], initial=0.0)) for closed in (self._closed, self._closed_ranges))
+        return Guarantee(epsilon, bounded_range, neighbors)
 
     def group_epsilon(self, x: ArrayLike, y: ArrayLike) -> float:
         """Return a bound on the log-ratio of outputs for two histograms: k/2 times the largest budget between elements that differ.
 
-        k = sum |x_i - y_i| is k/2 moves, because a move changes two counts; Fact 1(3) of Kamalaruban et al. (2020) takes k of them.
-        Counts ``(N,)`` leave out the null record, whose change k includes where the metric has it. The bound is ``inf`` if the
-        histograms have different sums and n is public.
+        k = sum |x_i - y_i| is k/2 moves, because a move changes two counts (Kamalaruban et al. 2020, Fact 1(3), takes k moves). The
+        counts ``(N,)`` leave out the null record, but k does not. The bound is ``inf`` if the histograms have different sums and n
+        is public.
 
         >>> from dpjax.metric_privacy.points import from_points
         >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])
         2.0
         """
         one, other = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        own = self.metric.size - (self.neighbors == "add_remove")
+        own = self.metric.num_values
         if one.shape != (own,) or other.shape != (own,):
             raise ValueError(f"histograms must be of {own} elements, got shapes {one.shape} and {other.shape}.")
-        if not np.all((np.stack([one, other]) >= 0) & (np.stack([one, other]) < inf)):
+        if not all(np.all((counts >= 0) & (counts < inf)) for counts in (one, other)):
             raise ValueError("histograms must be finite counts that are not negative.")
         moved = one - other
         if self.neighbors == "add_remove":
@@ -181,10 +179,6 @@ class MetricGuarantee(Shown):
             return inf
         differ = np.flatnonzero(moved)
         return float(np.sum(np.abs(moved)) / 2 * np.max(self._closed[np.ix_(differ, differ)])) if differ.size else 0.0
-
-
-def _largest(budgets: np.ndarray) -> float:
-    return float(np.max(budgets)) if budgets.size else 0.0
 
 
 def _shortest_paths(metric: Metric) -> np.ndarray:
@@ -199,8 +193,7 @@ def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The sum, rounded up: what many small budgets lose beside a large one must not be missing from the promise."""
     found = first + second
     with np.errstate(invalid="ignore"):  # infinite budgets lose nothing
-        part = found - first
-        lost = (first - (found - part)) + (second - part)  # exactly (Knuth)
+        lost = np.minimum(first, second) - (found - np.maximum(first, second))  # exactly (Dekker 1971)
     return np.where(lost > 0, np.nextafter(found, np.inf), found)
 
 

@@ -1,13 +1,13 @@
-"""Histograms and what linear queries make of them, without the rounding that would tell neighbours apart.
+"""Histograms and answers of linear queries, without the rounding that would tell neighbours apart.
 
-A mechanism's scale is fitted to how far an answer moves with one record; rounding a sum of n terms moves it too, by about
-n eps max |q|, which is more than the scale where query values are large beside their differences or where n is large. So counts and
-answers are pairs of floats, with twice the digits, up to the draw. And an answer is summed up by the gaps of its sorted values,
+A mechanism's scale is fitted to how far one record moves an answer. Rounding a sum of n terms moves it by about n eps max |q|: by
+more, where n is large or query values are large beside their differences. So counts and answers are pairs of floats, with twice
+the digits, up to the draw. An answer is a sum over the gaps of its sorted values,
 
-    <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k),
+    <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k),   x_(1..k) the records of the k elements of least value.
 
-x_(1..k) being the records of the k elements with the least values, where the sums of counts are exact and a gap of 0 removes
-its sum: a record that moves between elements of equal value changes no bit of the answer, as answers without noise need it.
+The sums of counts are exact, and a gap of 0 removes its sum: a record that moves between elements of equal value changes no bit of
+the answer, as answers without noise need it.
 """
 
 from math import prod
@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
-from dpjax.numerics.double_float import DoubleFloat, exact_product, prefix_sums, product, single, split, sum_of
+from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single, split, sum_of
 
 MOST_RECORDS = 2.0**40
 _CELLS = 2**22  # of queries and elements, over the whole batch, that are in work at once
@@ -40,14 +40,14 @@ def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> DoubleFloat:
     return single((wide >> 12).astype(dtype) * 4096).plus(single((wide & 4095).astype(dtype)))
 
 
-def counts_of(x: ArrayLike, dtype: Any) -> DoubleFloat:
-    """Return counts ``(..., N)`` without rounding, in the wider of the dtypes of the data and ``dtype``.
+def counts_of(x: ArrayLike, dtype: Any, size: int) -> DoubleFloat:
+    """Return counts ``(..., size)`` without rounding, in the wider of the dtypes of the data and ``dtype``.
 
     A count that is negative, infinite or NaN is 0, and one above 2^40 is that: sums of counts are exact up to 2^48 records.
     """
     counts = exact_numbers("x", x, dtype)
-    if counts.high.ndim == 0:
-        raise ValueError("x must be histograms with a last axis of elements, got a number.")
+    if counts.high.shape[-1:] != (size,):
+        raise ValueError(f"x must count {size} elements on its last axis, got shape {counts.high.shape}.")
     there = (counts.high > 0) & (counts.high < jnp.inf)
     least = (counts.high < MOST_RECORDS) | ((counts.high == MOST_RECORDS) & (counts.low <= 0))
     return DoubleFloat(
@@ -59,13 +59,10 @@ def counts_of(x: ArrayLike, dtype: Any) -> DoubleFloat:
 def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: ArrayLike | None) -> tuple[DoubleFloat, jax.Array]:
     """Return counts of all elements, the null record among them, and their public sum: ``(..., size)`` and ``(...)``.
 
-    Under swap the sum is public and counted, unless it is given. Under add/remove it is a public ``total``, and the rest of it are
-    null records: their count may be negative and is not clipped, so that a record more is always one null record less.
+    The count of null records, what the public ``total`` leaves, may be negative and is not clipped: a record more is always one
+    null record less.
     """
-    counts = counts_of(x, dtype)
-    own = size - (neighbors == "add_remove")
-    if counts.high.shape[-1] != own:
-        raise ValueError(f"x counts {counts.high.shape[-1]} elements, the queries are about {own}.")
+    counts = counts_of(x, dtype, size - (neighbors == "add_remove"))
     if total is None:
         if neighbors == "add_remove":
             raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
@@ -77,11 +74,12 @@ def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: 
     return counts, public
 
 
+@jax.jit
 def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
     """Return ``<q, x>`` for queries ``(..., K, N)`` and counts ``(..., N)`` of one dtype, as ``(..., K)``; batches broadcast.
 
-    To about twice the digits of a float relative to n max |q|. NaN for a query whose largest |value| is so large that the answers
-    of some datasets would overflow, or so small that differences would vanish: outside 1e-26 to 1e19 in float32, and not 0.
+    The error is about 2^-48 n max |q| in float32. NaN for a query whose largest |value| is so large that the answers of some
+    datasets would overflow, or so small that differences would vanish: outside 1e-26 to 1e19 in float32, and not 0.
     """
     batch = jnp.broadcast_shapes(queries.shape[:-2], counts.high.shape[:-1])
     size = queries.shape[-1]
@@ -94,29 +92,24 @@ def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
         values = jnp.take_along_axis(query, order, axis=-1)
         gaps = single(values[..., 1:]).minus(single(values[..., :-1]))
         if prod(query.shape[:-1]) == 1:
-            ranked = DoubleFloat(*(part[..., order.reshape(size)] for part in counts))
+            ranked = jax.tree.map(lambda part: part[..., order.reshape(size)], counts)
         else:
-            ranked = DoubleFloat(*(take(part, broadcast_rows(order, batch)) for part in counts))
+            ranked = jax.tree.map(lambda part: take(part, broadcast_rows(order, batch)), counts)
         sums = prefix_sums(ranked)
-        whole = DoubleFloat(*(part[..., -1] for part in sums))
-        return _times(single(values[..., -1]), whole).minus(sum_of(_times(gaps, sums.at(slice(1, size)))))
+        whole = jax.tree.map(lambda part: part[..., -1], sums)
+        return whole.times(single(values[..., -1])).minus(sum_of(gaps.times(sums.at(slice(1, size)))))
 
     if prod(batch) == 0:
         return single(jnp.zeros((*batch, queries.shape[-2]), queries.dtype))
     at_once = max(1, _CELLS // max(1, prod(batch) * size))
     found = jax.lax.map(one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2]))
-    return DoubleFloat(*(jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1) for part in found))
-
-
-def _times(a: DoubleFloat, b: DoubleFloat) -> DoubleFloat:
-    crossed = product(a.high, b.low) + product(a.low, b.high)
-    return exact_product(a.high, b.high).plus(single(crossed))
+    return jax.tree.map(lambda part: jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1), found)
 
 
 def below_best(scores: DoubleFloat) -> jax.Array:
     """Return how far scores ``(..., R)`` are below the highest: rounded once, relative to that distance; ``inf`` for ``-inf``."""
     best = jnp.argmax(scores.value, axis=-1, keepdims=True)
-    top = DoubleFloat(*(jnp.take_along_axis(part, best, axis=-1) for part in scores))
+    top = jax.tree.map(lambda part: jnp.take_along_axis(part, best, axis=-1), scores)
     none = scores.high == -jnp.inf
     far = jnp.isfinite(top.high) & jnp.isinf(top.high - scores.high)  # too far for a pair, which would be NaN
     below = top.minus(DoubleFloat(jnp.where(none | far, 0.0, scores.high), scores.low)).value

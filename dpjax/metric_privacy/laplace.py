@@ -23,7 +23,6 @@ from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
 from dpjax.numerics.batching import fits
-from dpjax.numerics.double_float import DoubleFloat
 
 
 @jax.tree_util.register_dataclass
@@ -31,13 +30,14 @@ from dpjax.numerics.double_float import DoubleFloat
 class LaplaceAnswers(Batch):
     """Independent answers ``values + rest + Lap(scales)``, exact where the scale is 0, and none (NaN) where it is infinite.
 
-    A query whose noise has scale 0 has no density: its answer is a point mass, of log-density ``inf`` there and ``-inf`` elsewhere.
+    An exact answer is a point mass, of log-density ``inf`` there and ``-inf`` elsewhere. Arguments of all methods are floats that
+    broadcast against ``batch_shape``, and results have the broadcast shape.
 
     Attributes:
         values: float ``(..., K)``.
         scales: float ``(..., K)``, not negative, may be ``inf``; broadcasts against ``values``.
-        rest: what rounding took from ``values``, of their shape; nothing if left out. Small beside them but perhaps not beside the
-            noise, where the answers are large.
+        rest: what rounding took from ``values``, of their shape; nothing if left out. For large answers it may be as large as the
+            noise.
 
     >>> distribution = LaplaceAnswers(jnp.array([3.0, 5.0]), jnp.array([0.5, 0.0]))
     >>> distribution.variance().tolist(), distribution.quantile(0.5).tolist()
@@ -69,16 +69,16 @@ class LaplaceAnswers(Batch):
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all answers, of shape ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`.
 
-        A draw is NaN where floats of its size are farther apart than the scale, as the sum would look like an answer without noise:
-        in float32, answers above 8 million scales. That is decided by the rounded draw, not by the answer, so that it gives nothing
-        away. Such answers need float64, ``dpjax.release``, or queries less what all records have in common.
+        A draw is NaN where floats of its size are farther apart than the scale, as it would look like an answer without noise: in
+        float32, above 8 million scales. The rounded draw decides that, so it gives nothing away. Such answers need float64,
+        ``dpjax.release``, or queries less what all records have in common.
         """
         found = self.values + self.noisy().sample(key, shape)
         finest = float(jnp.finfo(found.dtype).eps) * jnp.abs(found)
         return self._choose(jnp.where(finest > self.scales, jnp.nan, found), self.values)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density of each answer at ``y``, which broadcasts against ``batch_shape``; the joint one is the sum over queries."""
+        """Log-density of each answer at ``y``; the joint one is the sum over queries."""
         return self._choose(self.noisy().log_prob(self._above(y)), jnp.where(self._above(y) == 0, jnp.inf, -jnp.inf))
 
     def prob(self, y: ArrayLike) -> jax.Array:
@@ -86,11 +86,11 @@ class LaplaceAnswers(Batch):
         return jnp.exp(self.log_prob(y))
 
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Z_k <= y), for a ``y`` that broadcasts against ``batch_shape``."""
+        """P(Z_k <= y)."""
         return self._choose(self.noisy().cdf(self._above(y)), (self._above(y) >= 0).astype(self.dtype))
 
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Z_k > y), for a ``y`` that broadcasts against ``batch_shape``."""
+        """P(Z_k > y)."""
         return self._choose(self.noisy().survival(self._above(y)), (self._above(y) < 0).astype(self.dtype))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
@@ -117,15 +117,15 @@ class LaplaceAnswers(Batch):
         return 2**0.5 * self.scales + 0 * self.mean()
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Z - center|, for a ``center`` that broadcasts against ``batch_shape``; about the exact answers it is ``scales``."""
+        """E|Z - center|; about the exact answers it is ``scales``."""
         return self._choose(self.noisy().mean_abs_error(self._above(center)), jnp.abs(self._above(center)))
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
-        """E[(Z - center)^2], for a ``center`` that broadcasts against ``batch_shape``."""
+        """E[(Z - center)^2]."""
         return self._choose(self.noisy().mean_squared_error(self._above(center)), jnp.square(self._above(center)))
 
     def _above(self, y: ArrayLike) -> jax.Array:
-        """How far a point is above the values."""
+        """How far ``y`` is above the values."""
         return checks.float_array("y", y).astype(self.dtype) - self.values
 
     def _choose(self, noisy: jax.Array, exact: jax.Array) -> jax.Array:
@@ -145,24 +145,21 @@ def metric_laplace(
     """Return the distribution of the noisy answers Q x + Lap(c).
 
     Args:
-        x: histogram ``(..., N)``, the number of records of each element. A count that is negative or not finite is 0.
-        queries: float ``(..., K, N)``, public.
-        metric: on the N elements, broadcasts against the batch.
+        x: see :mod:`dpjax.metric_privacy`.
+        queries: see there.
+        metric: see there.
         strategy: of :func:`dpjax.metric_privacy.scales.noise_scales`.
-        scales: ``(..., K)``, the scales themselves, if they are known already, or what :func:`optimal_scales` gave.
+        scales: ``(..., K)``, the scales themselves, or what :func:`optimal_scales` gave. If they overspend the budgets they raise,
+            or as JAX arrays give NaN for their batch element.
 
     Returns:
         :class:`LaplaceAnswers` of batch shape ``(..., K)``. A query that tells apart a pair of budget 0 has no answer (NaN); one
         that tells no protected pair apart is answered exactly.
 
-    Raises:
-        ValueError: ``scales`` that overspend (as JAX arrays: NaN for their batch element).
-
     Privacy:
-        d-private for the metric's relation: one record moved from i to j (``"swap"``: N, the queries and the number of records n
-        are public), changes no probability by more than exp(d(i, j)); with the null record in the universe (``"add_remove"``) n is
-        private too. Under swap the count of all records is answered exactly. Float draws are simulations: their low-order bits
-        depend on the answer, and an answer too large for its noise is NaN (see :meth:`LaplaceAnswers.sample`).
+        d-private: moving one record from i to j changes no probability by more than exp(d(i, j)). Under swap n is public, and the
+        count of all records is answered exactly; with the null record in the universe n is private. Float draws are simulations:
+        their low-order bits depend on the answer, and an answer too large for its noise is NaN (see :meth:`LaplaceAnswers.sample`).
 
     References:
         Kamalaruban et al. (2020), Theorem 1 and equation (5) with c * Q' = Q.
@@ -175,26 +172,20 @@ def metric_laplace(
     """
     if isinstance(scales, OptimalScales):
         scales = scales.scales
+    checks.one_of("strategy", strategy, STRATEGIES)
     if scales is None:
         c = noise_scales(queries, metric, strategy=strategy)
     else:
-        checks.one_of("strategy", strategy, STRATEGIES)
         spent = load(queries, scales, metric)
         c = checks.float_array("scales", scales).astype(spent.dtype)
         if not isinstance(scales, jax.Array) and not isinstance(spent, jax.core.Tracer) and bool(jnp.any(spent > 1)):
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
         c = jnp.where((spent <= 1)[..., None], c, jnp.nan)
-    counts = counts_of(x, c.dtype)
+    counts = counts_of(x, c.dtype, metric.num_values)
     fits(counts.high.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
-    return _answers(counts, checks.finite("queries", queries, c.dtype), c)
-
-
-@jax.jit
-def _answers(counts: DoubleFloat, queries: jax.Array, scales: jax.Array) -> LaplaceAnswers:
-    if counts.high.shape[-1:] != queries.shape[-1:]:
-        raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a histogram of shape {counts.high.shape}.")
-    values, rest = linear_answers(queries.astype(counts.high.dtype), counts)
-    return LaplaceAnswers(values, scales.astype(values.dtype), rest)
+    # Rounded as the scales have seen them.
+    values, rest = linear_answers(checks.finite("queries", queries, c.dtype).astype(counts.high.dtype), counts)
+    return LaplaceAnswers(values, c.astype(values.dtype), rest)
 
 
 def guarantee(metric: Metric) -> MetricGuarantee:

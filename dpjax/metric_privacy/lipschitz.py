@@ -5,18 +5,21 @@ costs noise, a smaller one a mismatch max |q - c q'|. At a given c the best func
 
     min over j of q_j + c d(i, j)   and   max over j of q_j - c d(i, j),
 
-with d closed by shortest paths, and its mismatch is half the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+.
-Both envelopes are within E(c) of q, on its two sides; and no c d-Lipschitz function is closer than E(c)/2, because
-|q_i - q_j| - c d(i, j) is at most its error at i plus its error at j.
+with d closed by shortest paths. Its mismatch is E(c)/2, for the largest excess E(c) = max over pairs of (|q_i - q_j| - c d(i, j))+:
+both envelopes are within E(c) of q, on its two sides; and no c d-Lipschitz function is closer, because |q_i - q_j| - c d(i, j) is
+at most its error at i plus its error at j.
 
-What is left of problem (8) is the minimum over c of n E(c)/2 + price (c n^2)^(1/3). E is convex and piecewise linear, so the sum
-is concave between the breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, beginning
-with the closed form of the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
+It remains to minimise n E(c)/2 + price (c n^2)^(1/3) over c. E is convex and piecewise linear, so the sum is concave between the
+breakpoints of E, and its minimum is at one of them or at c = 0. They are visited from the right, beginning with the closed form of
+the paper (c = the largest |q_i - q_j| / d(i, j), no mismatch): the result is never worse than that.
+
+Privacy: all functions here read public numbers only.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from math import log
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +27,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.envelopes import allowed, nearest_function
 from dpjax.metric_privacy.histograms import evaluate
 from dpjax.metric_privacy.loads import prepared, scales_alone
-from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.metrics import Metric, Neighbors
+from dpjax.metric_privacy.nearest import allowed, nearest_function
 
 Mechanism = Literal["small_db", "mwem"]
-MECHANISMS = ("small_db", "mwem")
+MECHANISMS = get_args(Mechanism)
 BEYOND_ONE = "MWEM takes queries with values in [-1, 1]: divide all by their largest |value|, and multiply the answers."
 
 
@@ -39,8 +42,7 @@ BEYOND_ONE = "MWEM takes queries with values in [-1, 1]: divide all by their lar
 class LipschitzQueries:
     """K linear queries c Q' whose values differ by at most c d(i, j) between elements i and j, and c.
 
-    Made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_lipschitz_queries`. Leading axes are a batch. It is
-    a pytree.
+    A pytree, made by :func:`lipschitz_queries`, :func:`lipschitz_envelope` and :func:`fit_lipschitz_queries`.
 
     Attributes:
         values: float ``(..., K, N)``, c Q': what the mechanisms answer. With the null record in the metric, it is the last element.
@@ -55,7 +57,7 @@ class LipschitzQueries:
 
     values: jax.Array
     scale: jax.Array
-    neighbors: Literal["swap", "add_remove"] = field(default="swap", metadata={"static": True})
+    neighbors: Neighbors = field(default="swap", metadata={"static": True})
 
     @property
     def num_queries(self) -> int:
@@ -88,28 +90,20 @@ class LipschitzQueries:
 def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
     """Return the queries as they are, at the smallest c that allows them: c = max over queries and pairs of |q_i - q_j| / d(i, j).
 
-    Args:
-        queries: float ``(..., K, N)``, public and finite, without the null record.
-        metric: budgets of the universe; its batch broadcasts against that of the queries.
-
-    Returns:
-        :class:`LipschitzQueries`. The scale is rounded up, and never below sqrt(eps) times the largest |value|, eps of the dtype:
-        at a scale of 0, which queries constant on every protected pair would have, rounding would decide what is drawn. It is
-        infinite where two elements that may not be told apart differ in a query; mechanisms then give NaN, and
-        :func:`fit_lipschitz_queries` finds other queries.
-
-    Privacy:
-        None is spent: it reads public numbers only.
+    The scale is rounded up, and never below sqrt(eps) times the largest |value|: at a scale of 0, which queries constant on every
+    protected pair would have, rounding would decide what is drawn. It is infinite where a query tells apart elements of budget 0;
+    mechanisms then give NaN, and :func:`fit_lipschitz_queries` finds other queries. Arguments: see :mod:`dpjax.metric_privacy`.
 
     References:
-        Kamalaruban, Perrier, Asghar and Kaafar (2020), Theorem 5 and Section 4.1.
+        Kamalaruban et al. (2020), Theorem 5 and Section 4.1.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0, 1, 4], [1, 0, 4], [4, 4, 0]])
     >>> round(float(lipschitz_queries([[0.0, 1.0, 2.0], [1.0, 1.0, 0.0]], metric).scale), 6)
     1.0
     """
-    return _closed_form(*prepared(queries, metric))
+    values, metric = prepared(queries, metric)
+    return _rounded(values, _needed(values, metric), metric.neighbors)
 
 
 def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) -> LipschitzQueries:
@@ -117,17 +111,13 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) 
 
         (min over j of (q_j + c d(i, j)) + max over j of (q_j - c d(i, j))) / 2,   with d closed by shortest paths
 
+    The mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j), and its values stay between the least and the
+    largest. The scale is rounded up as in :func:`lipschitz_queries`.
+
     Args:
-        queries: as for :func:`lipschitz_queries`.
-        metric: the same.
+        queries: see :mod:`dpjax.metric_privacy`.
+        metric: see there.
         scale: c, positive; broadcasts against the batch.
-
-    Returns:
-        :class:`LipschitzQueries`; the mismatch of each query is half its largest excess |q_i - q_j| - c d(i, j). The values lie
-        between the least and the largest of the query. The scale is rounded up as in :func:`lipschitz_queries`.
-
-    Privacy:
-        None is spent: it reads public numbers only.
 
     References:
         McShane (1934); Kamalaruban et al. (2020), problem (8), Q' for a given c.
@@ -138,7 +128,7 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) 
     [[0.25, 0.75]]
     """
     values, metric = prepared(queries, metric)
-    return _envelope(values, metric, checks.positive("scale", scale, values.dtype))
+    return _rounded(*_envelope(values, metric, checks.positive("scale", scale, values.dtype)), metric.neighbors)
 
 
 def fit_lipschitz_queries(
@@ -153,21 +143,17 @@ def fit_lipschitz_queries(
 
         minimise n max over q of |q - c q'| + price * (c n^2)^(1/3)   over c >= 0 and |q'_i - q'_j| <= d(i, j)
 
+    Where no c is worth its price (few records), the queries are constant on every protected pair, and the scale is the smallest
+    that is used at all (see :func:`lipschitz_queries`).
+
     Args:
-        queries: as for :func:`lipschitz_queries`; for MWEM within [-1, 1].
-        metric: the same.
-        num_records: n, positive and public; broadcasts against the batch. Where n is private, give a public guess.
-        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative.
-            That of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant,
-            where MWEM with the closed form would answer well.
-        failure: the probability beta with which SmallDB may exceed its bound, in (0, 1); not used otherwise.
-
-    Returns:
-        :class:`LipschitzQueries`. Where no c is worth its price (few records), the queries are constant on every protected
-        pair, and the scale is the smallest that is used at all (see :func:`lipschitz_queries`).
-
-    Privacy:
-        None is spent: it reads public numbers only.
+        queries: see :mod:`dpjax.metric_privacy`; for MWEM within [-1, 1].
+        metric: see there.
+        num_records: see there.
+        price: ``"small_db"`` or ``"mwem"``: the factor in Theorem 6 or 8 (see :func:`unit_price`); or one's own, not negative. That
+            of Theorem 8 is far above the errors seen: with it the best queries for a thousand records are often constant, where
+            MWEM with the closed form would answer well.
+        failure: the probability beta with which SmallDB may exceed its bound, in (0, 1).
 
     References:
         Kamalaruban et al. (2020), problem (8) in Sections 3.3 and 3.4, and Appendix B, which leaves it to local search.
@@ -194,8 +180,8 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
     """Return the factor of (c n^2)^(1/3) in the bound on the error of a mechanism.
 
     SmallDB: gamma^(1/3), gamma = 16 log N l + 4 log N + 4 log(1/failure), l = max(log K, log(2K)/2). The paper's gamma lacks
-    4 log N, because it takes log K/alpha^2 for the number of records, which must be rounded up; l differs at K = 1 only, where the
-    paper's small database is empty. MWEM: 20/5^(2/3) (log N log K)^(1/3), as printed; it holds with probability 1 - 2T/K.
+    4 log N, as if log K/alpha^2 records need not be rounded up; its l = log K differs at K = 1 only, where its small database is
+    empty. MWEM: 20/5^(2/3) (log N log K)^(1/3), as printed; it holds with probability 1 - 2T/K.
 
     >>> round(unit_price("small_db", 3, 3, 0.05), 4), round(unit_price("mwem", 3, 3, 0.05), 4)
     (3.2924, 7.2825)
@@ -222,13 +208,7 @@ def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> jax.Array:
 
 
 def overspent(queries: LipschitzQueries, metric: Metric) -> jax.Array:
-    """Return the largest |c q'_i - c q'_j| / (c d(i, j)), of the broadcast batch shape: at most 1 if the metric allows the queries.
-
-    >>> from dpjax.metric_privacy.metrics import from_budgets
-    >>> metric = from_budgets([[0, 1], [1, 0]])
-    >>> round(float(overspent(LipschitzQueries(jnp.array([[0.0, 3.0]]), jnp.array(2.0)), metric)), 4)
-    1.5
-    """
+    """Return the largest |c q'_i - c q'_j| / (c d(i, j)), of the broadcast batch shape: at most 1 if the metric allows it."""
     if queries.size != metric.size or queries.neighbors != metric.neighbors:
         raise ValueError(
             f"queries on {queries.size} elements under {queries.neighbors} neighbors do not fit a metric on {metric.size} "
@@ -266,21 +246,18 @@ def _needed(values: jax.Array, metric: Metric) -> jax.Array:
     return jnp.max(scales_alone(values, metric), axis=-1)
 
 
-@jax.jit
-def _closed_form(values: jax.Array, metric: Metric) -> LipschitzQueries:
-    return _at_least(values, _needed(values, metric), metric)
-
-
-def _at_least(values: jax.Array, scale: jax.Array, metric: Metric) -> LipschitzQueries:
-    return LipschitzQueries(values, rounded_up(scale, jnp.max(jnp.abs(values), axis=(-2, -1))), metric.neighbors)
+@partial(jax.jit, static_argnames="neighbors")
+def _rounded(values: jax.Array, scale: jax.Array, neighbors: Neighbors) -> LipschitzQueries:
+    return LipschitzQueries(values, rounded_up(scale, jnp.max(jnp.abs(values), axis=(-2, -1))), neighbors)
 
 
 @jax.jit
-def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> LipschitzQueries:
+def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The nearest queries and the scale that they need, which rounding may have made larger."""
     closed = metric.closure()
     budgets = closed.budgets[..., None, :, :]
     nearest = nearest_function(values, allowed(scale[..., None, None, None], budgets), budgets)
-    return _at_least(nearest, jnp.maximum(scale, _needed(nearest, closed)), metric)
+    return nearest, jnp.maximum(scale, _needed(nearest, closed))
 
 
 @jax.jit
@@ -290,15 +267,11 @@ def _fit(values: jax.Array, metric: Metric, records: jax.Array, price: jax.Array
     budgets = metric.closure().budgets
     changes = jnp.max(jnp.abs(values[..., :, None] - values[..., None, :]), axis=-3)
     changes, slopes = (jnp.where(budgets == jnp.inf, 0.0, array) for array in (changes, budgets))
-    changes, slopes = (jnp.broadcast_to(array, (*batch, metric.size, metric.size)) for array in (changes, slopes))
     best = _best_scale(changes, slopes, jnp.broadcast_to(records, batch), jnp.broadcast_to(price, batch))
-    closed, fitted = _closed_form(values, metric), _envelope(values, metric, best)
-    as_given = best >= _needed(values, metric)
-    return LipschitzQueries(
-        jnp.where(as_given[..., None, None], values, fitted.values),
-        jnp.where(as_given, closed.scale, fitted.scale),
-        metric.neighbors,
-    )
+    needed, (nearest, scale) = _needed(values, metric), _envelope(values, metric, best)
+    as_given = best >= needed
+    chosen = jnp.where(as_given[..., None, None], values, nearest)
+    return _rounded(chosen, jnp.where(as_given, needed, scale), metric.neighbors)
 
 
 def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.Array) -> jax.Array:
@@ -323,8 +296,9 @@ def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.
         line = jnp.where(active, change_there, change), jnp.where(active, slope_there, slope)
         return active, *line, jnp.where(better, c, best), jnp.where(better, found, least)
 
-    flat = jnp.max(jnp.where(slopes == 0, changes, 0.0), axis=(-2, -1))  # an excess that no scale removes
-    at_zero = cost(jnp.max(changes, axis=(-2, -1)), jnp.zeros_like(n))
-    start = (jnp.isfinite(at_zero), flat, jnp.zeros_like(n), jnp.zeros_like(n), at_zero)
+    zero = jnp.zeros_like(n)
+    flat = jnp.max(jnp.where(slopes == 0, changes, 0.0), axis=(-2, -1)) + zero  # an excess that no scale removes
+    at_zero = cost(jnp.max(changes, axis=(-2, -1)), zero)
+    start = (jnp.isfinite(at_zero), flat, zero, zero, at_zero)
     best = jax.lax.while_loop(lambda state: jnp.any(state[0]), to_the_left, start)[3]
     return jnp.where(jnp.isfinite(at_zero), best, jnp.nan)

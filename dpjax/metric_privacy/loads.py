@@ -1,7 +1,7 @@
-"""What a pair of elements is charged: the load of noise scales, over all pairs of a universe.
+"""The load of noise scales: what share of its budget a pair of elements is charged.
 
-A record that moves from element i to element j changes answer k by |Q_ki - Q_kj|. With independent noise Lap(c_k) that move costs
-sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair. Functions on arrays take queries and metric from
+A record that moves from element i to j changes answer k by |Q_ki - Q_kj|. With independent noise Lap(c_k) that move costs
+sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair. Functions on arrays take values and metric from
 :func:`prepared`; all batches broadcast.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.metric_privacy.budgets import budget_array
 from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows
 
 
@@ -24,25 +25,12 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
         max over i, j of  sum_k |Q_ki - Q_kj| / c_k / d(i, j)
 
     Pairs that no query tells apart do not count, nor do pairs of infinite budget. It is infinite if noise of scale 0 tells a
-    protected pair apart, or any noise a pair of budget 0. A query of infinite scale is not answered and costs nothing.
+    protected pair apart, or any noise a pair of budget 0 (Kamalaruban et al. 2020, Theorem 1).
 
     Args:
-        queries: float ``(..., K, N)``, the value of each query at each element of the universe, without the null record.
-        scales: float ``(..., K)``, not negative, may be ``inf``.
-        metric: on the N elements, broadcasts against the batch.
-
-    Returns:
-        Float ``(...)``.
-
-    Raises:
-        ValueError: queries that are not finite or negative scales, as Python or NumPy numbers (as JAX arrays: NaN for their batch
-            element).
-
-    Privacy:
-        None: no data here.
-
-    References:
-        Kamalaruban et al. (2020), Theorem 1.
+        queries: see :mod:`dpjax.metric_privacy`.
+        scales: float ``(..., K)``, not negative; a query of scale ``inf`` is not answered and costs nothing.
+        metric: see :mod:`dpjax.metric_privacy`.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
@@ -54,7 +42,7 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
 
 
 def prepared(queries: ArrayLike, metric: Metric, name: str = "queries") -> tuple[jax.Array, Metric]:
-    """Values ``(..., K, N)``, with a 0 for the null record, and metric in one dtype."""
+    """Checked queries, with a 0 for the null record, and the metric in one dtype."""
     checks.instance(name, metric, Metric, "from_points, from_budgets, ...")
     given = checks.float_array(name, queries)
     if given.ndim < 2 or 0 in given.shape[-2:]:
@@ -68,12 +56,10 @@ def prepared(queries: ArrayLike, metric: Metric, name: str = "queries") -> tuple
 def with_scales(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> tuple[jax.Array, jax.Array, Metric]:
     """The same with scales."""
     values, metric = prepared(queries, metric)
-    c = checks.float_array("scales", scales).astype(values.dtype)
-    if not isinstance(scales, jax.Array) and not np.all(checks.host_floats("scales", scales) >= 0):
-        raise ValueError(f"scales must not be negative or NaN, got {scales}.")
+    c = budget_array("scales", scales).astype(values.dtype)
     if c.shape[-1:] != values.shape[-2:-1]:
         raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")
-    return values, jnp.where(c >= 0, c, jnp.nan), metric
+    return values, c, metric
 
 
 def one_query(values: ArrayLike) -> jax.Array | np.ndarray:
@@ -112,21 +98,13 @@ def fold_pairs(values: jax.Array, metric: Metric, initial: Any, step: Callable[[
 def largest_of(
     values: jax.Array, metric: Metric, function: Callable[[jax.Array, jax.Array], jax.Array], shape: tuple[int, ...]
 ) -> jax.Array:
-    """The largest value over all pairs of a function of differences ``(..., K, B, N)`` and budgets ``(..., B, N)``.
-
-    ``shape`` is what it has besides the two axes of elements.
-    """
+    """The largest value over all pairs of a function of differences ``(..., K, B, N)`` and budgets: ``(*shape, B, N)`` to shape."""
 
     def step(carry: jax.Array, index: jax.Array, apart: jax.Array, rows: jax.Array) -> jax.Array:
         return jnp.maximum(carry, jnp.max(function(apart, rows), axis=-2))
 
-    # Elements side by side to the end: compilers turn that into vector instructions, and a maximum of neighbours less so.
+    # The last axis is kept to the end: a maximum along it is vectorised less well.
     return jnp.max(fold_pairs(values, metric, jnp.zeros((*shape, metric.size), values.dtype), step), axis=-1)
-
-
-def per_pair(scales: jax.Array) -> jax.Array:
-    """(..., K) beside differences of shape (..., K, B, N)."""
-    return scales[..., None, None]
 
 
 @jax.jit
@@ -134,13 +112,13 @@ def largest_load(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Ar
     """Return :func:`load`."""
 
     def charged(apart: jax.Array, budgets: jax.Array) -> jax.Array:
-        return ratio(jnp.sum(ratio(apart, per_pair(scales)), axis=-3), budgets)
+        return ratio(jnp.sum(ratio(apart, scales[..., None, None]), axis=-3), budgets)
 
     return largest_of(values, metric, charged, jnp.broadcast_shapes(batch_of(values, metric), scales.shape[:-1]))
 
 
 def scales_alone(values: jax.Array, metric: Metric) -> jax.Array:
-    """The scale of each query with the whole budget, ``(..., K)``: 0, inf, or between; all NaN where something is wrong."""
+    """The scale of each query with the whole budget, ``(..., K)``, 0 to ``inf``; all NaN where something is wrong."""
     shape = (*batch_of(values, metric), values.shape[-2])
     scales = largest_of(values, metric, lambda apart, budgets: ratio(apart, budgets[..., None, :, :]), shape)
     return jnp.where(jnp.any(jnp.isnan(scales), axis=-1, keepdims=True), jnp.nan, scales)
@@ -153,9 +131,9 @@ def answered(values: jax.Array, alone: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def within_budgets(values: jax.Array, scales: jax.Array, alone: jax.Array, metric: Metric) -> jax.Array:
-    """The scales of the queries that take a share, times their load if it is above 1; 0 or inf for the other queries.
+    """The scales of the queries that take a share, times their load if it is above 1; 0 or ``inf`` for the other queries.
 
-    They are within the budgets in exact arithmetic: the computed load has a relative error below (K + 8) eps.
+    They are within the budgets in exact arithmetic, as the computed load has a relative error below (K + 8) eps.
     """
     alive, shared = answered(values, alone)
     scales = jnp.where(alive, scales, jnp.inf)

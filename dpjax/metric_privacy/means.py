@@ -1,9 +1,9 @@
 """Statistical queries under a metric: means over records of a function of one record (Kamalaruban et al. 2020, Appendix C).
 
-q(x) = (1/n) sum_i q(x_i) is the linear query with the values q(u)/n at each element u of the universe. The paper maps each element
-u to another u' and answers c * q(u') for q(u); with G(u) = c * q(u') / n this is the problem of ``preprocessing.py`` with the error
-of the worst element: problem (13). Where the metric is a sum over attributes, each attribute's mean is a problem of its
-own, on one attribute's values: problem (14), which has a solution by bisection.
+q(x) = (1/n) sum_i q(x_i) is the linear query with the value q(u)/n at each element u of the universe. The paper maps each u to
+another u' and answers c * q(u') for q(u). With G(u) = c * q(u') / n that is the problem of ``preprocessing.py`` with the error of
+the worst element: problem (13). Where the metric is a sum over attributes, the mean of each is a problem of its own, on one
+attribute's values: problem (14), which has a solution by bisection.
 """
 
 from typing import NamedTuple
@@ -13,24 +13,18 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.envelopes import allowed, nearest_function
 from dpjax.metric_privacy.loads import one_query
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.preprocessing import (
-    FittedQueries,
-    Loss,
-    fit_queries,
-    scale_worth_its_noise,
-    with_public_n,
-)
-from dpjax.metric_privacy.scales import common_scales
+from dpjax.metric_privacy.nearest import allowed, nearest_function
+from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries, scale_worth_its_noise, with_public_n
+from dpjax.metric_privacy.scales import scales_by
 
 
 class FittedMeans(NamedTuple):
     """Values to average in place of others, with the noise of their means.
 
     Attributes:
-        values: float ``(..., N)``: c u' of the paper, which stands for the value u of each element.
+        values: float ``(..., N)``: c u' of the paper, in place of the value u of each element.
         scales: float ``(...)``: c, the noise of the mean.
         objective: float ``(...)``: max |values - given| + c, which bounds the mean absolute error.
         closed_form: float ``(...)``: c for the values that were given.
@@ -49,14 +43,8 @@ def fit_statistics(
 
         minimise  max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||^2   where   ||q(u') - q(v')||_1 <= n d(u, v)
 
-    and the like for the other losses (Theorem 11), by :func:`dpjax.metric_privacy.preprocessing.fit_queries`.
-
-    Args:
-        values: float ``(..., K, N)``: q(u), the K statistics of each element of the universe.
-        metric: as for ``fit_queries``.
-        num_records: the same.
-        loss: the same.
-        failure: the same.
+    and the like for the other losses (Theorem 11), by :func:`dpjax.metric_privacy.preprocessing.fit_queries`, which explains the
+    arguments; ``values`` are q(u), float ``(..., K, N)``, the K statistics of each element of the universe.
 
     Returns:
         :class:`FittedQueries` to answer from a histogram: ``queries`` is c * q(u') / n, so that q(u') = n * queries / c.
@@ -83,25 +71,22 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
 
         minimise  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
 
-    For given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by the middle of the smallest and the largest
-    function on the universe whose differences are at most c n d and that stay within r of the given values. r(c) + c is convex.
+    For given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by the middle of two envelopes (see
+    ``lipschitz.py``), and r(c) + c is convex. The result is the global optimum, unless the metric violates the triangle inequality,
+    and then still within the budgets.
 
     Args:
         values: float ``(..., N)``, the value of each element of one attribute's own universe; attributes are a batch axis.
-        metric: on the N elements of each attribute; it must satisfy the triangle inequality.
-        num_records: positive ``(...)``, n, public.
+        metric: on the N elements of each attribute.
+        num_records: n.
 
     Returns:
         :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The distribution of n times that is
-        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])``. The global
-        optimum, unless the metric violates the triangle inequality, and then still within the budgets.
+        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])``.
 
     Privacy:
         All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i):
         :func:`dpjax.metric_privacy.attributes.product` is that metric.
-
-    References:
-        Kamalaruban et al. (2020), Appendix C, equation (14).
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)
@@ -120,7 +105,7 @@ def _fit_marginals(u: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
 
     def scale_of(values: jax.Array) -> jax.Array:
         """Of the mean of these very values: divided by n before, they would be others."""
-        return common_scales(values[..., None, :], metric)[..., 0] / n * rounding
+        return scales_by(values[..., None, :], metric, "common")[..., 0] / n * rounding
 
     closed = scale_of(u)
     c = scale_worth_its_noise(u, reach, jnp.ones_like(closed), closed, "worst_element")[..., None, None]

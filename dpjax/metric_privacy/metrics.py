@@ -1,10 +1,9 @@
 """Privacy budgets between the elements of a data universe: the metric of d-privacy.
 
 A mechanism is d-private if moving one record from element i to element j changes no probability by more than a factor exp(d(i, j)).
-The relation is that of swap neighbours, and the number of records n is public. Definition 2 of Kamalaruban et al. (2020) asks for
-||x - x'||_1 <= 2 only, which also holds for one record more or less and for x' = x + e_i + e_j: by its conditions a query with the
-same value everywhere needs no noise, and it tells n. :meth:`Metric.with_absence` makes n private: the null record becomes an
-element of the universe, with a budget to every other.
+Neighbours are those of swap: the number of records n is public. (Definition 2 of Kamalaruban et al. (2020), ||x - x'||_1 <= 2, also
+allows one record more or less, but lets a query with the same value everywhere tell n without noise.) To make n private,
+:meth:`Metric.with_absence` adds the null record as an element, with a budget to every other.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.display import Shown
-from dpjax.metric_privacy.budgets import budget_array, even, first_wrong, nan_where_any, nan_where_missing, square_array
+from dpjax.metric_privacy.budgets import budget_array, faults, nan_where_any, nan_where_missing, square_array, symmetric
 from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.numerics.batching import fits, take
 
 Neighbors = Literal["swap", "add_remove"]
-NEIGHBORS = ("swap", "add_remove")
 Carry = TypeVar("Carry")
 BLOCK_CELLS = 2**20  # numbers in a block of rows: 4 to 8 MB, little enough for a cache
 
@@ -37,19 +35,18 @@ BLOCK_CELLS = 2**20  # numbers in a block of rows: 4 to 8 MB, little enough for 
 class Metric(Shown):
     """The privacy budget d(i, j) of every pair of elements of a universe: symmetric, 0 on the diagonal, ``inf`` where unprotected.
 
-    Made by :func:`from_budgets`, :func:`from_points`, :func:`point_metric` and the other constructors, which check what they are
-    given. Leading axes are a batch; NaN fills a batch element whose parameters were wrong. It is a pytree, differentiable in the
-    budgets. Metrics of one universe add up (what two mechanisms cost together, or the attributes of a record), and a positive
-    factor, which broadcasts against the batch, scales them.
+    Made by :func:`from_budgets`, :func:`from_points` and the other constructors, which check what they are given. Leading axes are
+    a batch; a batch element with a wrong parameter is NaN. It is a pytree, differentiable in the budgets. ``metric + other`` is
+    what two mechanisms cost together; ``metric * factor``, for a positive factor that broadcasts against the batch, scales it.
 
-    The triangle inequality is not asked for: a policy such as :func:`dpjax.metric_privacy.thresholds.blowfish` breaks it. What such
-    a mechanism promises is then :meth:`closure`, because a record can move through other elements.
+    The triangle inequality is not required: a policy such as :func:`dpjax.metric_privacy.thresholds.blowfish` breaks it. A
+    mechanism within such budgets promises their :meth:`closure`, because a record can move through other elements.
 
     Attributes:
-        budgets: float ``(..., N, N)``; or, where there is no room for the matrix, the coordinates from which blocks of rows are
-            computed (:meth:`dense` makes the matrix).
-        neighbors: static. ``"swap"``: n is public, records move from one element to another. ``"add_remove"``: the last element is
-            the null record (see :meth:`with_absence`), and n is private.
+        budgets: float ``(..., N, N)``; or, for a large universe, coordinates from which rows are computed (:meth:`dense` makes the
+            matrix).
+        neighbors: static. ``"swap"``: n is public. ``"add_remove"``: the last element is the null record (see
+            :meth:`with_absence`), and n is private.
 
     References:
         Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013). Kamalaruban, Perrier, Asghar and Kaafar (2020), "Not All
@@ -68,12 +65,17 @@ class Metric(Shown):
         return {"size": self.size, "batch_shape": self.batch_shape, "neighbors": repr(self.neighbors)}
 
     def __post_init__(self) -> None:
-        checks.one_of("neighbors", self.neighbors, NEIGHBORS)
+        checks.one_of("neighbors", self.neighbors, checks.NEIGHBORS)
 
     @property
     def size(self) -> int:
         """The number of elements N, the null record among them if the metric has it."""
         return self.budgets.shape[-1]
+
+    @property
+    def num_values(self) -> int:
+        """The number of elements that a record can have: all but the null record."""
+        return self.size - (self.neighbors == "add_remove")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -91,7 +93,8 @@ class Metric(Shown):
         """The smallest budget between two different elements, of shape ``batch_shape``; ``inf`` for a universe of one."""
 
         def step(least: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-            return jnp.minimum(least, jnp.min(jnp.where(itself(index, self.size), jnp.inf, rows), axis=(-2, -1)))
+            same = index[:, None] == jnp.arange(self.size, dtype=index.dtype)
+            return jnp.minimum(least, jnp.min(jnp.where(same, jnp.inf, rows), axis=(-2, -1)))
 
         return fold_rows(self, jnp.full(self.batch_shape, jnp.inf, self.dtype), step)
 
@@ -106,10 +109,7 @@ class Metric(Shown):
         return fold_rows(self, jnp.zeros(self.batch_shape, self.dtype), step)
 
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
-        """Return the budgets ``(..., count, N)`` of elements ``start`` to ``start + count - 1``.
-
-        ``start`` may be traced; as in ``jax.lax.dynamic_slice`` it is moved back where the rows would end after N.
-        """
+        """Return the budgets ``(..., count, N)`` of elements from ``start``, which is clamped as in ``jax.lax.dynamic_slice``."""
         if isinstance(self.budgets, Points):
             return self.budgets.rows(start, count)
         return jax.lax.dynamic_slice_in_dim(self.budgets, start, count, axis=-2)
@@ -122,10 +122,9 @@ class Metric(Shown):
 
     def columns(self, queries: jax.Array) -> jax.Array:
         """Return query values of all elements: ``(..., N)``, with a 0 for the null record added where the metric has it."""
-        own = self.size - (self.neighbors == "add_remove")
-        if queries.shape[-1] != own:
-            raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a metric on {own}.")
-        return queries if own == self.size else jnp.concatenate([queries, jnp.zeros_like(queries[..., :1])], axis=-1)
+        if queries.shape[-1] != self.num_values:
+            raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a metric on {self.num_values}.")
+        return jnp.pad(queries, [(0, 0)] * (queries.ndim - 1) + [(0, self.size - self.num_values)])
 
     def astype(self, dtype: Any) -> Metric:
         """Return the metric in another precision."""
@@ -138,32 +137,28 @@ class Metric(Shown):
     def closure(self) -> Metric:
         """Return the largest metric below these budgets that satisfies the triangle inequality: the lengths of shortest paths.
 
-        Elements that no finite path connects stay at ``inf``. Scales for linear queries do not change, since |q_i - q_j| is at
-        most the sum of differences along a path; what changes is what may be said of pairs far apart. N steps of N x N work.
+        Elements that no finite path connects stay at ``inf``. Scales for linear queries stay the same, since |q_i - q_j| is at
+        most the sum of differences along a path. N steps of N x N work.
         """
         return Metric(shortest_paths(self.dense().budgets), self.neighbors)
 
     def with_absence(self, budgets: ArrayLike) -> Metric:
-        """Return the metric on one element more, the null record, for which n is private.
+        """Return the metric with the null record as element N + 1, so that n is private: the relation ``"add_remove"``.
 
         Args:
             budgets: float ``(..., N)``, ``(..., 1)`` or one for all: what one more or one less record of each element may cost.
 
-        Returns:
-            A metric on N + 1 elements, the last of which is the null record, of relation ``"add_remove"``.
-
         Privacy:
-            A record less is a move to the null record, whose value every query takes as 0. A replaced record costs no more than two
-            such moves: nothing is protected less than under ``"swap"``, and no pair has more than the sum of its two budgets of
-            absence (by :meth:`closure`). Small ones cost noise: a query's slope then matters less than its size.
+            Removing a record is a move to the null record, on which every query is 0. Replacing one costs no more than before, and
+            by :meth:`closure` at most the sum of the two elements' ``budgets`` here.
 
         >>> from_budgets([[0.0, 3.0], [3.0, 0.0]]).with_absence(1.0).closure().budgets.tolist()
         [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
         """
         if self.neighbors == "add_remove":
             raise ValueError("this metric has the null record already.")
-        given = budget_array("budgets", budgets).astype(self.dtype)
-        if given.ndim == 0 or given.shape[-1] == 1:
+        given = jnp.atleast_1d(budget_array("budgets", budgets).astype(self.dtype))
+        if given.shape[-1] == 1:
             given = jnp.broadcast_to(given, (*given.shape[:-1], self.size))
         if given.shape[-1] != self.size:
             raise ValueError(f"{self.size} elements need as many budgets of absence, or one for all; got shape {given.shape}.")
@@ -179,7 +174,8 @@ class Metric(Shown):
                 f"{other.size} under {other.neighbors}."
             )
         dtype = jnp.promote_types(self.dtype, other.dtype)
-        return Metric(self.astype(dtype).dense().budgets + other.astype(dtype).dense().budgets, self.neighbors)
+        one, two = (metric.astype(dtype).dense().budgets for metric in (self, other))
+        return Metric(one + two, self.neighbors)
 
     def __radd__(self, other: int) -> Metric:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
@@ -192,41 +188,39 @@ class Metric(Shown):
 
 
 def from_budgets(budgets: ArrayLike) -> Metric:
-    """Return the metric with these budgets.
+    """Return the metric with these public budgets.
 
     They need not satisfy the triangle inequality (see :func:`dpjax.metric_privacy.validation.validate`).
 
     Args:
-        budgets: float ``(..., N, N)``, symmetric, not negative, 0 on the diagonal, ``inf`` where nothing is to be protected.
-            Entries ij and ji that differ by rounding (16 units in the last place) become the smaller of them.
-
-    Raises:
-        ValueError: Python or NumPy numbers that break these conditions. A JAX array has NaN for that batch element instead.
-
-    Privacy:
-        The budgets are public, and so is the universe.
+        budgets: float ``(..., N, N)``, symmetric, not negative, 0 on the diagonal, ``inf`` where nothing is to be protected. Of ij
+            and ji that differ by rounding (16 units in the last place) the smaller counts. Wrong ones raise, or in a JAX array make
+            their batch element NaN.
 
     >>> from_budgets([[0, 1], [1, 0]]).size
     2
     """
     given = square_array("budgets", budgets)
-    if not isinstance(budgets, jax.Array) and (wrong := first_wrong(np.asarray(budgets, np.float64), given.dtype)):
-        raise ValueError(f"budgets must be symmetric, not negative and 0 on the diagonal: {wrong}.")
-    return Metric(even(given))
+    if not isinstance(budgets, jax.Array):
+        exact = np.asarray(budgets, np.float64)
+        wrong = np.argwhere(faults(exact, given.dtype, np)).tolist()
+        if wrong:
+            *batch, i, j = wrong[0]
+            other = "" if i == j else f" and d({j}, {i}) = {exact[(*batch, j, i)]:g}"
+            where = f" in batch element {tuple(batch)}" if batch else ""
+            raise ValueError(
+                "budgets must be symmetric, not negative and 0 on the diagonal: "
+                f"d({i}, {j}) = {exact[(*batch, i, j)]:g}{other}{where}."
+            )
+    return Metric(symmetric(given))
 
 
 def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
-    """Return the metric d(i, j) = epsilon for i != j: epsilon-differential privacy under swap neighbours.
+    """Return the metric d(i, j) = epsilon for i != j: epsilon-differential privacy under swap neighbours, with n public.
 
     Args:
         size: static, the number of elements N.
         epsilon: positive, ``(...)``.
-
-    Privacy:
-        All pairs are protected alike; n is public.
-
-    References:
-        Kamalaruban et al. (2020), Definition 2.
 
     >>> uniform(2, epsilon=0.5).budgets.tolist()
     [[0.0, 0.5], [0.5, 0.0]]
@@ -245,8 +239,8 @@ def fold_rows(
 ) -> Carry:
     """Run over all budgets a block of rows at a time: ``carry = step(carry, index (count,), rows (..., count, N))``.
 
-    It returns the last carry. ``step`` must not mind rows that come twice (a maximum, a minimum): where ``count``, static and about
-    a million budgets if left out, does not divide N, the last block overlaps the one before.
+    ``count`` is static, about a million budgets if left out. ``step`` must not mind rows that come twice (a maximum, a minimum):
+    the last block may overlap the one before.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.metric_privacy.points import point_metric
@@ -266,11 +260,6 @@ def fold_rows(
     return jax.lax.fori_loop(0, -(-size // block), body, initial)
 
 
-def itself(index: jax.Array, size: int) -> jax.Array:
-    """Which of all elements is the one of each row, ``(count, N)``."""
-    return index[:, None] == jnp.arange(size, dtype=index.dtype)
-
-
 @jax.jit
 def _dense(metric: Metric) -> Metric:
     whole = metric.rows(0, metric.size)
@@ -282,11 +271,9 @@ def _with_absence(metric: Metric, edge: jax.Array) -> Metric:
     own = metric.budgets
     if isinstance(own, Points):
         return Metric(replace(own, absence=edge, epsilon=nan_where_missing(own.epsilon, edge)), "add_remove")
-    batch = jnp.broadcast_shapes(edge.shape[:-1], metric.batch_shape)
-    edge = jnp.broadcast_to(edge, (*batch, metric.size))[..., None]
-    whole = jnp.concatenate([jnp.broadcast_to(own, (*batch, *own.shape[-2:])), edge], axis=-1)
-    last = jnp.swapaxes(jnp.pad(edge, [(0, 0)] * len(batch) + [(0, 1), (0, 0)]), -1, -2)
-    return Metric(nan_where_any(jnp.concatenate([whole, last], axis=-2)), "add_remove")
+    batch, size = jnp.broadcast_shapes(edge.shape[:-1], metric.batch_shape), metric.size + 1
+    whole = jnp.zeros((*batch, size, size), own.dtype).at[..., :-1, :-1].set(own)
+    return Metric(nan_where_any(whole.at[..., -1, :-1].set(edge).at[..., :-1, -1].set(edge)), "add_remove")
 
 
 @jax.jit

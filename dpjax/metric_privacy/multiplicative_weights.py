@@ -7,10 +7,10 @@ Privacy: with |q'_i - q'_j| <= d(i, j), moving a record from i to j changes each
 c d(i, j). The selection then costs d/(2T) (Theorem 3 at the scale 2cT) and the measurement d/(2T); T rounds cost d (Theorem 7). All
 else reads the selected queries, the measurements and n only.
 
-Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)): the scales of q' and of m = c q'(x) + noise are mixed. That is
-private, but for c far from 1 it moves y away from x: for 12 elements, 15 queries and c = 0.2 in this module's tests the largest
-error goes from 0.29 n (uniform) to 0.56 n in ten rounds without noise, and to 0.22 n with the update above. Theorem 8 needs
-|c q'_i| <= 1, besides. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
+Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)), which mixes the scales of q' and of m = c q'(x) + noise. That is
+private, but for c far from 1 it moves y away from x: in this module's tests (12 elements, 15 queries, c = 0.2) ten rounds without
+noise take the largest error from 0.29 n (uniform) to 0.56 n, and to 0.22 n with the update above. Theorem 8 needs |c q'_i| <= 1,
+too. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
 """
 
 import warnings
@@ -41,19 +41,12 @@ OUTPUTS = ("average", "last")
 
 
 class _Problem(NamedTuple):
-    """What the runs have in common; leading axes broadcast against those of the runs, ``(*shape, *batch)``.
+    """What the runs have in common; leading axes broadcast against those of the runs, ``(*shape, *batch)``."""
 
-    Attributes:
-        values: c Q', ``(..., K, N)``.
-        answers: c Q'(x), ``(..., K)``: the only trace of the data, and unrounded.
-        scale: c, ``(..., 1)``.
-        total: n, ``(..., 1)``.
-    """
-
-    values: jax.Array
-    answers: DoubleFloat
-    scale: jax.Array
-    total: jax.Array
+    values: jax.Array  # c Q', (..., K, N)
+    answers: DoubleFloat  # c Q'(x), (..., K): the only trace of the data, and unrounded
+    noise: jax.Array  # 2cT, the scale of a round's selection and of its noise, (..., 1)
+    total: jax.Array  # n, (..., 1)
 
 
 def mwem(
@@ -71,18 +64,18 @@ def mwem(
 
     Args:
         key: a scalar typed threefry key.
-        x: counts ``(..., N)`` of the elements (without the null record); one that is negative, infinite or NaN counts as 0.
+        x: see :mod:`dpjax.metric_privacy`.
         queries: what to answer, and at which scale c, with all values in [-1, 1] (Theorem 8 needs it); their batch broadcasts
             against that of the data.
         rounds: T, at least 1: how many queries are selected and measured.
         shape: the shape of the draws for each dataset, an integer or several.
         output: ``"average"``, of y^0 to y^(T-1) as in the paper (all that Theorem 8 speaks of; for T = 1 it is uniform), or
             ``"last"``, y^T, which is nearly always closer.
-        passes: how often a round goes over measurements: 1 is the paper's update with its own; with more, each round goes on with
-            ``passes - 1`` updates by each measurement made so far (as Hardt, Ligett and McSherry do). It costs no privacy, and 10
-            with ``output="last"`` are a better start than the paper's: on 3 queries of 10 towns and 1001 records, with 10 rounds, a
-            largest error of 29 in place of 196 (Laplace noise for just these queries: 2).
-        total: as for :func:`dpjax.metric_privacy.small_database.small_db`.
+        passes: 1 is the paper's one update by each measurement. With more, each round goes on with ``passes - 1`` updates by each
+            measurement made so far (as Hardt, Ligett and McSherry do), at no cost in privacy. 10 with ``output="last"`` are a good
+            start: on 3 queries of 10 towns and 1001 records, with 10 rounds, the largest error is 29 in place of the paper's 196
+            (Laplace noise for just these queries: 2).
+        total: see :mod:`dpjax.metric_privacy`.
 
     Returns:
         Float of shape ``(*shape, *batch, N)``, the null record last if the metric has it: each sums to n. ``queries.answers`` of
@@ -92,14 +85,12 @@ def mwem(
         ValueError: concrete queries all of which have a value outside [-1, 1].
 
     Privacy:
-        d-private for each dataset and draw, under the relation of the metric of the queries: swap, with n public, or add/remove
-        with the null record in the universe, and with the total public. A shape of k draws costs k times that. Public: the queries,
-        c and the options. Float draws are simulations: the low-order bits of a measurement depend on the data (Mironov 2012). The
-        noise reaches 45 nats.
+        d-private for each dataset and draw, under the relation of the metric of the queries; a shape of k draws costs k times
+        that. Public: the queries, c, the options, and n or its bound ``total``. Float draws are simulations: the low-order bits of
+        a measurement depend on the data (Mironov 2012). The noise reaches 45 nats.
 
     References:
-        Hardt, Ligett and McSherry (2012); Kamalaruban, Perrier, Asghar and Kaafar (2020), Algorithm 2 and Theorem 7, repaired: the
-        update has one scale.
+        Hardt, Ligett and McSherry (2012); Kamalaruban et al. (2020), Algorithm 2 and Theorem 7, repaired: the update has one scale.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.points import from_points
@@ -121,12 +112,9 @@ def mwem(
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
-    """Return what one draw of :func:`mwem` costs, if the metric allows the queries at their scale: d, and 3/2 of d in range.
+    """Return what one draw of :func:`mwem` costs: d, and 3/2 of d in range. The metric must allow the queries at their scale.
 
     Half a budget goes to selections, whose range is no larger, and half to Laplace noise, whose range is twice that.
-
-    Raises:
-        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -153,82 +141,77 @@ def _run(
     runs, size = shape + batch, queries.size
     if prod(runs) == 0:
         return jnp.zeros((*runs, size), total.dtype)
-    problem = _problem(counts, total, queries)
+    problem = _problem(counts, total, queries, rounds)
     keys = row_words(key, runs)
-    log_y = jnp.zeros((*runs, size), total.dtype)
     past = (jnp.zeros((rounds, *runs, size), total.dtype), jnp.zeros((rounds, *runs, 1), total.dtype))
+
+    def histogram(log_y: jax.Array) -> jax.Array:
+        return problem.total * jax.nn.softmax(log_y, axis=-1)
+
+    def updated(log_y: jax.Array, query: jax.Array, measured: jax.Array) -> jax.Array:
+        """The log-weights after a measurement: plus c q' (m - c q'(y)) / (2n)."""
+        found = jnp.sum(query * histogram(log_y), axis=-1, keepdims=True)
+        return log_y + query * (measured - found) / (2 * jnp.where(problem.total > 0, problem.total, 1.0))
 
     def one_round(carry: tuple, number: jax.Array) -> tuple[tuple, None]:
         log_y, sum_y, past = carry
-        y = problem.total * jax.nn.softmax(log_y, axis=-1)
+        y = histogram(log_y)
         words = fold_in_range(fold_in(keys, jnp.broadcast_to(number, keys.high.shape)), queries.num_queries + 2)
-        chosen = _select(words, problem, y, rounds)
-        query, measured = _measure(words, problem, chosen, rounds)
-        log_y = log_y + _step(query, measured, y, problem.total)
+        query, measured = _measure(words, problem, _select(words, problem, y))
+        log_y = updated(log_y, query, measured)
         if passes > 1:
             past = tuple(seen.at[number].set(new) for seen, new in zip(past, (query, measured), strict=True))
-            log_y = jax.lax.fori_loop(0, (passes - 1) * rounds, partial(_again, problem, past, number, rounds), log_y)
+
+            def again(turn: jax.Array, log_y: jax.Array) -> jax.Array:
+                index = turn % rounds
+                made = index <= number.astype(index.dtype)
+                return jnp.where(made, updated(log_y, past[0][index], past[1][index]), log_y)
+
+            log_y = jax.lax.fori_loop(0, (passes - 1) * rounds, again, log_y)
         return (log_y, sum_y + y, past), None
 
-    start = (log_y, jnp.zeros_like(log_y), past if passes > 1 else ())
+    zeros = jnp.zeros((*runs, size), total.dtype)
+    start = (zeros, zeros, past if passes > 1 else ())
     (log_y, sum_y, _), _ = jax.lax.scan(one_round, start, jnp.arange(rounds, dtype=jnp.uint32))
-    return sum_y / rounds if output == "average" else problem.total * jax.nn.softmax(log_y, axis=-1)
-
-
-def _problem(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries) -> _Problem:
-    dtype = counts.high.dtype
-    values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
-    fits = (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
-    return _Problem(values, linear_answers(values, counts), jnp.where(fits, scale, jnp.nan), total[..., None])
-
-
-def _exponents(problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
-    """The logarithm of the selection's weights, ``(*runs, K)``: scores over 4cT, less the largest."""
-    misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
-    return -below_best(misses) / (4 * rounds * problem.scale)
+    return sum_y / rounds if output == "average" else histogram(log_y)
 
 
 @partial(jax.jit, static_argnames="rounds")
-def _first_exponents(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, y: jax.Array, rounds: int) -> jax.Array:
-    return _exponents(_problem(counts, total, queries), y, rounds)
+def _problem(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, rounds: int) -> _Problem:
+    dtype = counts.high.dtype
+    values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
+    fits = (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
+    noise = jnp.where(fits, 2 * rounds * scale, jnp.nan)
+    return _Problem(values, linear_answers(values, counts), noise, total[..., None])
 
 
-def _select(words: Words, problem: _Problem, y: jax.Array, rounds: int) -> jax.Array:
+@jax.jit
+def _exponents(problem: _Problem, y: jax.Array) -> jax.Array:
+    """The logarithm of the selection's weights, ``(*runs, K)``: scores over 4cT, less the largest."""
+    misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
+    return -below_best(misses) / (2 * problem.noise)
+
+
+def _select(words: Words, problem: _Problem, y: jax.Array) -> jax.Array:
     """The index of a query, by the first K of a round's K + 2 words."""
     gumbels = gumbel_from_uniform(uniform_from_words(Words(*(word[..., :-2] for word in words)), y.dtype))
-    return gumbel_max(jnp.broadcast_to(_exponents(problem, y, rounds), gumbels.shape), gumbels)
+    return gumbel_max(jnp.broadcast_to(_exponents(problem, y), gumbels.shape), gumbels)
 
 
-def _measure(words: Words, problem: _Problem, chosen: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:
+def _measure(words: Words, problem: _Problem, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The chosen query, ``(*runs, N)``, and its noisy answer, ``(*runs, 1)``, by the last two words of a round."""
     size = exponential_from_uniform(uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.values.dtype))
     noise = jnp.where(words.high[..., -1:] >> 31 == 1, size, -size)
     mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.values.dtype)
     query = jnp.matmul(mark[..., None, :], problem.values, precision=jax.lax.Precision.HIGHEST)[..., 0, :]
     high, low = (jnp.sum(jnp.where(mark == 1, part, 0.0), axis=-1, keepdims=True) for part in problem.answers)
-    return query, high + (low + 2 * rounds * problem.scale * noise)
-
-
-def _step(query: jax.Array, measured: jax.Array, y: jax.Array, total: jax.Array) -> jax.Array:
-    """What a measurement adds to the log-weights: c q' (m - c q'(y)) / (2n)."""
-    found = jnp.sum(query * y, axis=-1, keepdims=True)
-    return query * (measured - found) / (2 * jnp.where(total > 0, total, 1.0))
-
-
-def _again(
-    problem: _Problem, past: tuple[jax.Array, jax.Array], number: jax.Array, rounds: int, turn: jax.Array, log_y: jax.Array
-) -> jax.Array:
-    """One more update by a past measurement; none by those that have not been made yet."""
-    index = turn % rounds
-    y = problem.total * jax.nn.softmax(log_y, axis=-1)
-    added = _step(past[0][index], past[1][index], y, problem.total)
-    return jnp.where(index <= number.astype(index.dtype), log_y + added, log_y)
+    return query, high + (low + problem.noise * noise)
 
 
 def selection_distribution(
     x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, total: ArrayLike | None = None
 ) -> Finite:
-    """Return the distribution of the query that a round of :func:`mwem` selects from the synthetic histogram y, for audits.
+    """Return the distribution of the query that a round of :func:`mwem` selects at the synthetic histogram y, for audits.
 
     Arguments are those of :func:`mwem`; y is float ``(..., N)``, the null record included.
 
@@ -240,7 +223,7 @@ def selection_distribution(
     """
     checks.instance("selection_distribution", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
-    exponents = _first_exponents(counts, public, queries, jnp.asarray(y, public.dtype), rounds)
+    exponents = _exponents(_problem(counts, public, queries, rounds), jnp.asarray(y, public.dtype))
     return Finite(jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype))
 
 

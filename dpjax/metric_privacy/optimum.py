@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.metric_privacy.loads import answered, fold_pairs, per_pair, ratio, within_budgets
+from dpjax.metric_privacy.loads import answered, fold_pairs, ratio, within_budgets
 from dpjax.metric_privacy.metrics import Metric
 
 _EXCHANGES = 30  # of the working set of pairs; a few suffice
@@ -19,13 +19,8 @@ def best_scales(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scales ``(..., K)`` of the smallest sum of w_k c_k^power (w_k log c_k for 0), and a bound of the gap ``(...)``.
 
-    Args:
-        values: of the queries, ``(..., K, N)``.
-        metric: in the dtype of the values.
-        alone: the scale of each query with the whole budget, ``(..., K)``, which has the whole batch.
-        weights: positive, broadcast against the scales.
-        power: of the objective.
-        others: scales by other strategies: the search starts at the first, and the result is no worse than any.
+    ``alone``, from :func:`dpjax.metric_privacy.loads.scales_alone`, has the whole batch. The search starts at the first of
+    ``others``, scales by other strategies, and the result is no worse than any of them.
     """
     alive, shared = answered(values, alone)
     weights = jnp.where(alive, weights, 0.0)
@@ -57,7 +52,7 @@ def best_scales(
 
 
 def _constraints(shared: jax.Array, unit: jax.Array, metric: Metric, first: jax.Array, second: jax.Array) -> jax.Array:
-    """|dQ_k| / unit_k / d for pairs of elements ``(..., M)``: a row of ``(..., M, K)`` for each.
+    """|dQ_k| / unit_k / d for pairs of elements ``(..., M)``: ``(..., M, K)``.
 
     Differences come first: those of quotients would be mostly rounding where a query has a large constant in it.
     """
@@ -68,7 +63,7 @@ def _constraints(shared: jax.Array, unit: jax.Array, metric: Metric, first: jax.
 def _exchange(
     shared: jax.Array, unit: jax.Array, metric: Metric, w: jax.Array, alive: jax.Array, start: jax.Array, power: int
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The optimum v, multipliers, and the pairs that they belong to: solve for some pairs, add those that this overspends."""
+    """The optimum v, multipliers, and their pairs: solve for a working set of pairs, then add those that this overspends."""
     n, k, batch = metric.size, shared.shape[-2], start.shape[:-1]
     slots = min(4 * k + 24, max(1, n * (n - 1) // 2) + k)
     eps = float(np.finfo(shared.dtype).eps)
@@ -77,7 +72,7 @@ def _exchange(
     def steepest(carry: tuple, index: jax.Array, apart: jax.Array, rows: jax.Array) -> tuple:
         """The pair that bounds each query alone."""
         most, i, j = carry
-        need = ratio(apart / per_pair(unit), rows[..., None, :, :]).reshape(*batch, k, -1)
+        need = ratio(apart / unit[..., None, None], rows[..., None, :, :]).reshape(*batch, k, -1)
         at = jnp.argmax(need, axis=-1).astype(jnp.int32)
         here = jnp.max(need, axis=-1)
         return jnp.maximum(most, here), jnp.where(here > most, index[at // n], i), jnp.where(here > most, at % n, j)
@@ -90,14 +85,10 @@ def _exchange(
 
         def step(carry: tuple, index: jax.Array, apart: jax.Array, rows: jax.Array) -> tuple:
             loads, partner = carry
-            together = ratio(jnp.sum(per_pair(v / unit) * apart, axis=-3), rows)
+            together = ratio(jnp.sum((v / unit)[..., None, None] * apart, axis=-3), rows)
             together = jnp.where(columns > index[:, None], together, 0.0)
-            at = (*((jnp.int32(0),) * len(batch)), index[0])
             here = jnp.argmax(together, axis=-1).astype(jnp.int32)
-            return (
-                jax.lax.dynamic_update_slice(loads, jnp.max(together, axis=-1), at),
-                jax.lax.dynamic_update_slice(partner, here, at),
-            )
+            return loads.at[..., index].set(jnp.max(together, axis=-1)), partner.at[..., index].set(here)
 
         return fold_pairs(shared, metric, (jnp.zeros((*batch, n), shared.dtype), jnp.zeros((*batch, n), jnp.int32)), step)
 
@@ -107,8 +98,8 @@ def _exchange(
     def exchange(carry: tuple) -> tuple:
         count, unfinished, _, multipliers, first, second, loads, partner = carry
         largest = jnp.max(multipliers, axis=-1, keepdims=True)
-        # Binding pairs stay, or the objective could fall; then come those that are overspent, the worst first, then the fullest.
-        # A candidate that is full but not overspent is one that is held already.
+        # Binding pairs stay, or the objective could fall; then those that are overspent, the worst first, then the fullest. A full
+        # candidate that is not overspent is held already.
         held = jnp.where(multipliers > max(1e-6, 1e3 * eps) * largest, 4 + multipliers / largest, 0.0)
         spare = jnp.where(loads < 1 - 1e-6, loads, -1.0)
         score = jnp.concatenate([held, jnp.where(loads > 1 + 16 * eps, 1 + jnp.minimum(loads, 2.0), spare)], axis=-1)
@@ -121,10 +112,10 @@ def _exchange(
         kept_on = [jnp.where(unfinished, new, old) for new, old in zip(found, carry[2:], strict=True)]
         return count + 1, unfinished & (jnp.max(kept_on[4], axis=-1, keepdims=True) > tolerance), *kept_on
 
-    # At first the pairs that bound each query alone are held; a pair of an element with itself is no constraint.
-    multipliers = jnp.concatenate([jnp.ones((*batch, k), shared.dtype), jnp.zeros((*batch, slots - k), shared.dtype)], axis=-1)
-    first, second = (jnp.pad(i, [(0, 0)] * len(batch) + [(0, slots - k)]) for i in (first, second))
-    carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), start, multipliers, first, second, *heaviest(start))
+    # It starts with the pairs that bound each query alone; a pair of an element with itself is no constraint.
+    ones = jnp.ones((*batch, k), shared.dtype)
+    held = (jnp.pad(part, [(0, 0)] * len(batch) + [(0, slots - k)]) for part in (ones, first, second))
+    carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), start, *held, *heaviest(start))
     carry = jax.lax.while_loop(lambda carry: jnp.any(carry[1]) & (carry[0] < _EXCHANGES), exchange, carry)
     return carry[2:6]
 
@@ -159,10 +150,10 @@ def _interior_point(rows: jax.Array, w: jax.Array, alive: jax.Array, start: jax.
         dm = (target + multipliers * change) / slack - multipliers
         along = jnp.minimum(furthest(slack, -change), furthest(v, dv))
         moved = v + along * dv
-        # Of rows v itself, so that no error adds up; what rounding makes of a slack of 0 stays positive.
+        # The slack is computed anew, so that no error adds up, and stays positive where it rounds to 0.
         found = moved, jnp.maximum(1 - _product(rows, moved), eps / 4), multipliers + furthest(multipliers, dm) * dm
         sound = jnp.isfinite(jnp.sum(found[0], axis=-1, keepdims=True) + jnp.sum(found[2], axis=-1, keepdims=True))
-        # What is settled stays, or more steps for the rest of a batch would wear it down to rounding.
+        # Settled batch elements stay as they are: further steps would only add rounding.
         unsettled = unsettled & sound
         v, slack, multipliers = (jnp.where(unsettled, new, old) for new, old in zip(found, carry[2:], strict=True))
         wide = mean_gap(slack, multipliers) > 1.5 * floor

@@ -1,8 +1,8 @@
-"""Planar Laplace noise (Andres, Bordenabe, Chatzikokolakis and Palamidessi 2013): a location among many that are near it.
+"""Planar Laplace noise: a location among many that are near it (Andres et al. 2013; Chatzikokolakis et al. 2013).
 
-Density proportional to exp(-epsilon * distance(y, x)) around the true location x, in any number of dimensions. By the triangle
-inequality no density changes by more than exp(epsilon * distance(x, x')) from x to x' (geo-indistinguishability). That is d-privacy
-of one record for the metric of ``from_points``, with all places as the universe and not finitely many.
+The density at y is proportional to exp(-epsilon * distance(y, x)) around the true location x, in any number of dimensions. By the
+triangle inequality it changes by at most exp(epsilon * distance(x, x')) from x to x' (geo-indistinguishability): d-privacy of one
+record for the metric of ``from_points``, with all places as the universe.
 """
 
 from typing import Literal
@@ -32,15 +32,12 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
         distance: static, of :func:`from_points`.
 
     Returns:
-        A :class:`dpjax.Radial`, whose :meth:`norm_quantile` is the radius around the true place that holds a share of the draws.
-        It is not restricted to a region: map draws to public places with :func:`nearest_point`.
+        A :class:`dpjax.Radial`, whose :meth:`norm_quantile` is the radius that holds a share of the draws. It is not restricted to
+        a region: map draws to public places with :func:`nearest_point`.
 
     Privacy:
-        d-private with d = epsilon * distance for each location, with all places as the universe. Public: epsilon, the distance,
-        and how many records there are. Float draws are simulations.
-
-    References:
-        Andres et al. (2013), "Geo-Indistinguishability"; Chatzikokolakis et al. (2013).
+        Each location is d-private with d = epsilon * distance. Public: epsilon, the distance, and how many records there are.
+        Float draws are simulations.
 
     >>> noisy = planar_laplace([[120.0, 40.0]], 0.01)
     >>> round(float(noisy.mean_norm_error()[0]), 1), round(float(noisy.norm_quantile(0.95)[0]), 1)
@@ -51,7 +48,7 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
 
 
 def nearest_point(draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistance = "euclidean") -> jax.Array:
-    """Return the number of the public point that is nearest to each draw: post-processing, such as a remapping to a grid.
+    """Return the index of the public point that is nearest to each draw, such as a point of a grid: post-processing.
 
     Args:
         draws: float ``(..., D)``.
@@ -60,15 +57,6 @@ def nearest_point(draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistanc
 
     Returns:
         Int32 ``(...)``; the first of points that are equally near, and 0 for a draw that is NaN.
-
-    Raises:
-        ValueError: ``points`` that are not ``(N, D)`` for the D of the draws.
-
-    Privacy:
-        None is lost: it looks at draws and public points only.
-
-    References:
-        Andres et al. (2013): the planar Laplace mechanism on a grid.
 
     >>> nearest_point([[0.2, 0.9], [7.0, 1.0]], [[0.0, 0.0], [0.0, 1.0], [5.0, 1.0]]).tolist()
     [1, 2]

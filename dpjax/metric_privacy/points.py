@@ -1,4 +1,4 @@
-"""Metrics on points: d(i, j) = epsilon * distance(i, j)."""
+"""Metrics on points: d(i, j) = epsilon * distance(i, j) (Kamalaruban et al. 2020, Sections 4.1 and 5)."""
 
 import warnings
 from typing import Any
@@ -22,22 +22,13 @@ def from_points(
     """Return the metric d(i, j) = epsilon * distance(i, j) of points, as a matrix.
 
     Args:
-        points: float ``(..., N, D)``, the public coordinates of all elements of the universe. Differences of NumPy numbers are
-            right to about 2^-46 of a coordinate's span in float32; a JAX array of float32 has been rounded before.
+        points: float ``(..., N, D)``, the coordinates of the public universe. Differences of NumPy numbers are right to about 2^-46
+            of a coordinate's span in float32; a JAX array of float32 has been rounded before.
         epsilon: positive, the budget per unit of distance; broadcasts against the batch.
         distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), ``"hamming"`` (the number of
             coordinates that differ), or ``"great_circle"``: kilometres between pairs of latitude and longitude in degrees.
-        weights: ``(..., D)``, finite and not negative: every coordinate's difference is multiplied by its weight first, in
-            ``"hamming"`` its 1. Not for ``"great_circle"``.
-
-    Returns:
-        A :class:`Metric`. A batch element with NaN or infinity among JAX coordinates is NaN.
-
-    Privacy:
-        The points are public: the universe, not the data.
-
-    References:
-        Kamalaruban et al. (2020), Sections 4.1 and 5.
+        weights: ``(..., D)``, finite and not negative, not for ``"great_circle"``: every coordinate's difference (in ``"hamming"``
+            its 1) is multiplied by its weight first.
 
     >>> from_points([[0.0], [1.0], [3.0]], epsilon=0.5).budgets.tolist()
     [[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]]
@@ -51,10 +42,7 @@ def point_metric(
     """Return the metric of :func:`from_points`, whose budgets are computed from the coordinates when they are needed.
 
     For universes without room for N x N numbers: noise scales and selections go through it in blocks of rows. What needs the whole
-    matrix (a closure, a guarantee, fitted queries) makes it. Arguments are those of :func:`from_points`.
-
-    Privacy:
-        As :func:`from_points`.
+    matrix (a closure, a guarantee, fitted queries) makes it. Arguments and privacy are those of :func:`from_points`.
 
     >>> metric = point_metric([[0.0], [1.0], [3.0]], epsilon=0.5)
     >>> metric.rows(1, 1).tolist(), float(metric.largest)
@@ -64,10 +52,13 @@ def point_metric(
     where = checks.finite("points", points, checks.float_array("points", points).dtype)
     if where.ndim < 2 or 0 in where.shape[-2:]:
         raise ValueError(f"points must be of shape (..., N, D) with N, D >= 1, got {where.shape}.")
-    if distance == "great_circle" and (where.shape[-1] != 2 or weights is not None):
-        raise ValueError(f"great-circle points are pairs of latitude and longitude without weights, got shape {where.shape}.")
     if distance == "great_circle":
-        where = _on_the_globe(points, where)
+        if where.shape[-1] != 2 or weights is not None:
+            raise ValueError(f"great-circle points are pairs of latitude and longitude without weights, got shape {where.shape}.")
+        if isinstance(points, jax.Array):
+            where = jnp.where(jnp.abs(where[..., :1]) <= 90, where, jnp.nan)
+        elif np.any(np.abs(np.asarray(points, np.float64)[..., 0]) > 90):
+            raise ValueError("great-circle points are (latitude, longitude) in degrees, and a latitude is between -90 and 90.")
     rate = checks.positive("epsilon", epsilon, where.dtype)
     fits(where.shape[:-2], epsilon=rate.shape)
     share = None
@@ -79,20 +70,11 @@ def point_metric(
     if isinstance(points, jax.Array):
         return Metric(Points(single(nan_where_any(where)), rate, share, distance=distance))
     given = np.asarray(points)
-    # From the smallest of each coordinate, so that the distances of large ones are kept.
+    # Above the smallest of each coordinate, so that differences of large coordinates are kept.
     exact = given.astype(np.float64) if distance in ("hamming", "great_circle") else from_smallest(given, -2)
     if not np.all(np.abs(exact) <= float(jnp.finfo(where.dtype).max)):
         raise ValueError(f"points are farther apart than {where.dtype} can say.")
     return Metric(Points(split(exact, where.dtype), rate, share, distance=distance))
-
-
-def _on_the_globe(points: ArrayLike, where: jax.Array) -> jax.Array:
-    """Points whose first coordinate is a latitude; NaN for a JAX one that is none."""
-    if isinstance(points, jax.Array):
-        return jnp.where(jnp.abs(where[..., :1]) <= 90, where, jnp.nan)
-    if np.any(np.abs(np.asarray(points, np.float64)[..., 0]) > 90):
-        raise ValueError("great-circle points are (latitude, longitude) in degrees, and a latitude is between -90 and 90.")
-    return where
 
 
 def from_smallest(values: np.ndarray, axis: int) -> np.ndarray:

@@ -1,16 +1,16 @@
 """Other queries in place of those that were asked: less noise for a small bias (the general pre-processing problem).
 
-Answer G x + Lap(c) where Q x was asked. The budgets bind G only: sum_k |G_ki - G_kj| / c_k <= d(i, j). With G = Q that leaves the
-scales; a G whose values lie closer together where the universe is dense needs less noise, for an error of at most n |G - Q|. In
-the paper's letters G = c * Q', problem (6). It does not depend on data, but on the number of records n.
+Answer G x + Lap(c) where Q x was asked. The budgets bind G only: sum_k |G_ki - G_kj| / c_k <= d(i, j). A G whose values lie closer
+together where the universe is dense needs less noise, for a bias of at most n |G - Q|. In the paper's letters G = c * Q', problem
+(6). It does not depend on data, but on the number of records n.
 
-The problem is convex in G for given c, in c for given G, and for K = 1 in both. Here: G for multiples of two c, the best of Q and
-that of each query on its own (:func:`scale_worth_its_noise`), over grids; from the best of them G and c in turns. What is returned
-is checked, and never worse than G = Q.
+The problem is convex in G for given c, in c for given G, and for K = 1 in both. Here the best G is found for c on grids: multiples
+of the best c of Q, and of that of each query on its own (:func:`scale_worth_its_noise`). From the best of them G and c are improved
+in turns. What is returned is checked, and never worse than G = Q.
 """
 
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +18,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.envelopes import allowed
 from dpjax.metric_privacy.loads import prepared
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.scales import common_scales, smallest_scales
-from dpjax.metric_privacy.splitting import bias_of, nearest_queries
+from dpjax.metric_privacy.nearest import allowed, bias_of, nearest_queries
+from dpjax.metric_privacy.scales import scales_by, smallest_scales
 from dpjax.numerics.bisection import bisect
 
 Loss = Literal["squared", "absolute", "maximum"]
 Bias = Literal["all_elements", "worst_element"]
-LOSSES = ("squared", "absolute", "maximum")
-BIASES = ("all_elements", "worst_element")
+LOSSES, BIASES = get_args(Loss), get_args(Bias)
 _OF_QUERIES = (1.0, 0.92, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 0.08, 0.03, 0.01, 0.001)  # times the best scales of Q
 _ON_ITS_OWN = (0.16, 0.4, 1.0, 2.5, 6.0)  # times the scales of each query on its own
 _GRIDS = (  # each around the best scales so far
@@ -74,29 +72,24 @@ def fit_queries(
     (``"worst_element"``: every record is one element, so this is enough, and it is exact for ``"squared"``).
 
     Args:
-        queries: float ``(..., K, N)``, finite.
-        metric: on N elements, with the triangle inequality; broadcasts against the batch.
-        num_records: positive ``(...)``, n or a public bound of it.
+        queries: see :mod:`dpjax.metric_privacy`.
+        metric: without the null record, and with the triangle inequality.
+        num_records: n or a public bound of it.
         loss: static.
         bias: static.
         failure: static, in (0, 1), for ``"maximum"``.
 
     Returns:
-        :class:`FittedQueries`, within the budgets in exact arithmetic and never worse than G = Q. A local optimum, not solved to
-        the last digit: for K = 1 within 3 % of the global one in all cases tried, for K = 2 within 20 %, also where elements are
-        1e-8 of the spread apart. Queries that
-        tell apart elements of budget 0 cannot be answered as they are, and are by their means over such elements here;
-        ``closed_form`` is then infinite.
-
-    Raises:
-        ValueError: a metric with the null record, whose n is not public.
+        :class:`FittedQueries`, within the budgets in exact arithmetic and never worse than G = Q. It is a local optimum: for K = 1
+        within 3 % of the global one in all cases tried, for K = 2 within 20 %, also where elements are 1e-8 of the spread apart.
+        Queries that tell apart elements of budget 0 are replaced by their means over such elements; ``closed_form`` is then
+        infinite.
 
     Privacy:
         ``metric_laplace(x, fit.queries, metric, scales=fit.scales)`` is d-private under swap neighbors, whatever was found.
 
     References:
-        Kamalaruban et al. (2020), equation (6) and Appendix B. The bound of the squared error there has a factor of 2 that is not
-        needed (noise of mean 0 has no cross term), and 2 ||c||^2 counts with the noise's variance.
+        Kamalaruban et al. (2020), equation (6) and Appendix B, less an unneeded factor of 2 in the bound of the squared error.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=0.2)
@@ -114,21 +107,11 @@ def fit_queries(
 
 
 def with_public_n(queries: ArrayLike, metric: Metric) -> tuple[jax.Array, Metric]:
-    """Values and matrix of budgets in one dtype, without the null record."""
+    """Checked queries and matrix of budgets in one dtype, without the null record."""
     values, known = prepared(queries, metric)
     if metric.neighbors != "swap":
         raise ValueError("fitting needs a public number of records: a metric without the null record.")
     return values, known.dense()
-
-
-def _bound(residual: jax.Array, scales: jax.Array, n: jax.Array, loss: str, bias: str, failure: float) -> jax.Array:
-    """The objective, for residuals ``(..., K, N)``."""
-    off = bias_of(residual, loss, bias)
-    if loss == "squared":
-        return jnp.square(n) * off + 2 * jnp.sum(jnp.square(scales), axis=-1)
-    if loss == "absolute":
-        return n * off + jnp.sum(scales, axis=-1)
-    return n * off + float(np.log(scales.shape[-1] / failure)) * jnp.max(scales, axis=-1)
 
 
 @partial(jax.jit, static_argnames=("loss", "bias", "failure"))
@@ -140,19 +123,19 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
     means = jnp.matmul(asked, same, precision=jax.lax.Precision.HIGHEST) / jnp.sum(same, axis=-1)[..., None, :]
     one = jnp.argmax(same, axis=-1).astype(jnp.int32)[..., None, :]
     twins = jnp.any(jnp.sum(same, axis=-1) > 1, axis=-1)
-
-    def merged(g: jax.Array) -> jax.Array:
-        return jnp.where(twins[..., None, None], jnp.take_along_axis(g, one, axis=-1), g)
-
-    start = jnp.where(twins[..., None, None], merged(means), asked)
+    start = jnp.where(twins[..., None, None], jnp.take_along_axis(means, one, axis=-1), asked)
+    nats = float(np.log(asked.shape[-2] / failure))
 
     def scales_of(g: jax.Array) -> jax.Array:
         if loss == "maximum":
-            return common_scales(g, metric)
+            return scales_by(g, metric, "common")
         return smallest_scales(g, metric, jnp.ones((1,), g.dtype), 2 if loss == "squared" else 1)[0]
 
     def objective(g: jax.Array, c: jax.Array) -> jax.Array:
-        return _bound(g - asked, c, n, loss, bias, failure)
+        off = bias_of(g - asked, loss, bias)
+        if loss == "squared":
+            return jnp.square(n) * off + 2 * jnp.sum(jnp.square(c), axis=-1)
+        return n * off + (jnp.sum(c, axis=-1) if loss == "absolute" else nats * jnp.max(c, axis=-1))
 
     closed = scales_of(start)
     noisy = closed > 0
@@ -161,6 +144,9 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
 
     def settled(g: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.where(noisy[..., None], g + asked[..., :1], start), jnp.where(noisy, c, 0.0)
+
+    def multiples(c: jax.Array, factors: Any) -> jax.Array:
+        return c * jnp.asarray(factors, c.dtype).reshape(-1, *((1,) * c.ndim))
 
     def best_of(candidates: jax.Array) -> jax.Array:
         """The scales with the smallest bound, of those along the first axis."""
@@ -171,16 +157,12 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
         at = jnp.argmin(jax.lax.map(bound, candidates), axis=0)[None, ..., None]
         return jnp.take_along_axis(candidates, at, axis=0)[0]
 
-    def around(center: jax.Array, grid: jax.Array) -> tuple[jax.Array, None]:
-        return best_of(center * grid.reshape(-1, *((1,) * center.ndim))), None
-
-    price = {"squared": 2**0.5, "absolute": 1.0, "maximum": float(np.log(asked.shape[-2] / failure))}[loss] / n
+    price = {"squared": 2**0.5, "absolute": 1.0, "maximum": nats}[loss] / n
     budgets = metric.budgets[..., None, :, :] / asked.shape[-2]
     lone = scale_worth_its_noise(start, budgets, price[..., None], own, bias)
     lone = jnp.where(noisy & (lone > 0), lone, own)
-    grids = [jnp.asarray(grid, asked.dtype).reshape(-1, *((1,) * own.ndim)) for grid in (_OF_QUERIES, _ON_ITS_OWN)]
-    candidates = jnp.concatenate([own * grids[0], lone * grids[1]])
-    c, _ = jax.lax.scan(around, best_of(candidates), jnp.asarray(_GRIDS, asked.dtype))
+    c = best_of(jnp.concatenate([multiples(own, _OF_QUERIES), multiples(lone, _ON_ITS_OWN)]))
+    c, _ = jax.lax.scan(lambda c, grid: (best_of(multiples(c, grid)), None), c, jnp.asarray(_GRIDS, asked.dtype))
 
     def turn(carry: tuple, _: None) -> tuple[tuple, None]:
         found, c_found, least, c = carry
@@ -196,10 +178,9 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
         )
         return carry, None
 
-    least = objective(start, closed)
-    first = (start, closed, least, c)
-    (g, c, least, _), _ = jax.lax.scan(turn, first, length=3)
-    return FittedQueries(g, c, least, jnp.where(twins & jnp.any(start != asked, axis=(-2, -1)), jnp.inf, objective(start, closed)))
+    as_asked = objective(start, closed)
+    (g, c, least, _), _ = jax.lax.scan(turn, (start, closed, as_asked, c), length=3)
+    return FittedQueries(g, c, least, jnp.where(twins & jnp.any(start != asked, axis=(-2, -1)), jnp.inf, as_asked))
 
 
 def scale_worth_its_noise(values: jax.Array, budgets: jax.Array, price: jax.Array, most: jax.Array, bias: Bias) -> jax.Array:
@@ -207,8 +188,8 @@ def scale_worth_its_noise(values: jax.Array, budgets: jax.Array, price: jax.Arra
 
         r_i(c) = max over j of (|q_i - q_j| - c d(i, j))+ / 2
 
-    The largest is how near a function with differences of at most c d comes to a query ``(..., N)``, for a d ``(..., N, N)`` that
-    satisfies the triangle inequality. ``price`` and ``most``, above which c need not be, have the batch of both.
+    The largest is how near a function with differences of at most c d comes to a query ``(..., N)``, if d ``(..., N, N)`` satisfies
+    the triangle inequality. ``most`` is above the best c.
     """
     apart = jnp.abs(values[..., :, None] - values[..., None, :])
     over_all = (-2, -1) if bias == "worst_element" else -1

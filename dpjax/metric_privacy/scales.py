@@ -1,17 +1,16 @@
 """Noise scales for linear queries under a metric: how much Laplace noise each of K answers needs.
 
-The scales c share the budget of each pair of elements between the queries (:func:`dpjax.metric_privacy.loads.load`). Three
-strategies of Kamalaruban et al. (2020), and the exact optimum, which is convex in 1/c. Nothing here sees data: any way to choose c
-is allowed, and every c returned is multiplied by its largest load, rounded up.
+The scales c share the budget of each pair of elements between the queries (:func:`dpjax.metric_privacy.loads.load`), by three
+strategies of Kamalaruban et al. (2020), Section 4, or by the exact optimum, which is convex in 1/c. A scale is 0 for a query that
+needs no noise (it tells no protected pair apart) and ``inf`` for one that cannot be answered (it tells apart a pair of budget 0);
+neither takes a share. ``queries`` and ``metric`` are those of :mod:`dpjax.metric_privacy`.
 
-What all functions take: ``queries``, float ``(..., K, N)``, and a ``metric`` on the N elements (the null record not counted), whose
-batch broadcasts against theirs. What all scales mean: 0 for a query that needs no noise (it tells no protected pair apart), ``inf``
-for one that cannot be answered (it tells apart a pair of budget 0), and neither takes a share, which the paper does not consider.
-Bad queries raise as in :func:`~dpjax.metric_privacy.loads.load`.
+Privacy: Laplace noise of these scales is d-private under the relation of the metric. Every c returned is checked on all pairs,
+multiplied by its largest load and rounded up, however it was found. Nothing here sees data: the best of several may be taken.
 """
 
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,6 @@ from dpjax.metric_privacy.loads import (
     batch_of,
     largest_of,
     one_query,
-    per_pair,
     prepared,
     ratio,
     scales_alone,
@@ -36,7 +34,7 @@ from dpjax.metric_privacy.optimum import best_scales
 
 Strategy = Literal["equal_shares", "common", "parameter_selection", "optimal"]
 Objective = Literal["squared", "absolute", "geometric_mean"]
-STRATEGIES = ("equal_shares", "common", "parameter_selection", "optimal")
+STRATEGIES = get_args(Strategy)
 POWERS = {"squared": 2, "absolute": 1, "geometric_mean": 0}
 
 
@@ -56,33 +54,22 @@ class OptimalScales(NamedTuple):
 def single_query_scale(query: ArrayLike, metric: Metric) -> jax.Array:
     """Return the scale ``(...)`` of one query ``(..., N)`` with the whole budget: max of |q_i - q_j| / d(i, j), rounded up.
 
-    Privacy:
-        Noise of this scale is d-private under the relation of the metric. A scale of 0 is right under swap neighbors only as n is
-        public; with the null record in the universe, a constant query has a scale as well.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.1.
+    A constant query has a scale of 0 under swap neighbors, where n is public, and not with the null record.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> round(float(single_query_scale([0.0, 0.5, 0.2], from_points([[0.0], [1.0], [3.0]], epsilon=2.0))), 4)
     0.25
     """
-    return _equal_shares(*prepared(one_query(query), metric))[..., 0]
+    return scales_by(*prepared(one_query(query), metric), "equal_shares")[..., 0]
 
 
 def noise_scales(queries: ArrayLike, metric: Metric, *, strategy: Strategy = "optimal") -> jax.Array:
     """Return noise scales ``(..., K)`` by one of the strategies, all within the budgets.
 
-    ``"equal_shares"`` (strategy 1): each query has the K-th part of the budgets, c_k = K * max |dQ_k| / d. ``"common"`` (strategy
-    2): one scale for all, max ||dQ||_1 / d. ``"parameter_selection"`` (strategy 3): budgets are shared in proportion to need, and
-    the rest is shared again: :func:`parameter_selection`. ``"optimal"``: the smallest sum of c^2: :func:`optimal_scales`.
-
-    Privacy:
-        Laplace noise of these scales is d-private under the relation of the metric. They do not depend on data: the best
-        of several strategies may be taken.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.2.
+        "equal_shares"          c_k = K max |dQ_k| / d: each query has the K-th part of the budgets (strategy 1)
+        "common"                max ||dQ||_1 / d for all (strategy 2)
+        "parameter_selection"   shares in proportion to need: :func:`parameter_selection` (strategy 3)
+        "optimal"               the smallest sum of c^2: :func:`optimal_scales`
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
@@ -93,35 +80,26 @@ def noise_scales(queries: ArrayLike, metric: Metric, *, strategy: Strategy = "op
     checks.one_of("strategy", strategy, STRATEGIES)
     if strategy == "optimal":
         return optimal_scales(queries, metric).scales
-    function = {"equal_shares": _equal_shares, "common": common_scales, "parameter_selection": _selected_scales}[strategy]
-    return function(*prepared(queries, metric))
+    return scales_by(*prepared(queries, metric), strategy)
 
 
 def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
-    """Return the noise scales ``(..., K)`` of Algorithm 3, in a form that ends after at most K rounds and never overspends.
+    """Return the noise scales ``(..., K)`` of Algorithm 3 of Kamalaruban et al. (2020), in at most K rounds and never overspending.
 
     A round gives query k the share 1/c_k = r_k / max load, with r_k = min d / |dQ_k| (its share if it were alone) and the largest
-    load sum_l r_l |dQ_l| / d over the pairs that k tells apart; the budgets shrink by what was given, and the next round shares
-    the rest. The pair of the largest load of all is used up exactly, and every query that tells it apart is done: at most K
-    rounds, in exact arithmetic.
+    load sum_l r_l |dQ_l| / d over the pairs that k tells apart. The next round shares what is left of the budgets. The pair of the
+    largest load of all is used up exactly, and every query that tells it apart is done.
 
-    The printed loop waits for shares of exactly 0. In floating point a used-up budget comes out as 1e-17 or as a negative number,
-    the loop goes on with it, and returns scales that overspend (up to 10 times, on 15 % of random instances). Here budgets
-    stop at 0 and queries on a pair whose budget is used up to rounding are done. The sum of squares is not the smallest: see
-    :func:`optimal_scales`.
-
-    Privacy:
-        As :func:`noise_scales`.
-
-    References:
-        Kamalaruban et al. (2020), Algorithm 3.
+    The printed loop waits for shares of exactly 0. In floating point a used-up budget is 1e-17 or negative, the loop goes on, and
+    the scales overspend (up to 10 times, on 15 % of random instances). Here budgets stop at 0, and queries on a pair whose budget
+    is used up to rounding are done. Privacy is that of :func:`noise_scales`.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
     >>> [round(float(c), 4) for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)]
     [1.1111, 1.1111]
     """
-    return _selected_scales(*prepared(queries, metric))
+    return scales_by(*prepared(queries, metric), "parameter_selection")
 
 
 def optimal_scales(
@@ -129,28 +107,20 @@ def optimal_scales(
 ) -> OptimalScales:
     """Return the best noise scales within the budgets: the smallest sum of w_k c_k^2, of w_k c_k, or of w_k log c_k.
 
-    The budgets are linear in u = 1/c, where these objectives are convex: an interior point method on a working set of pairs, to
-    which the pairs that it overspends are added until there are none. The certificate is Holder's inequality: for any
-    weights l_p of pairs, with y_k = sum_p l_p |dQ_kp| / d_p,
+    It is an interior point method (see ``optimum.py``). The certificate is Holder's inequality: for any weights l_p of pairs, with
+    y_k = sum_p l_p |dQ_kp| / d_p,
 
         sum_k w_k c_k^p >= (sum_k (w_k y_k^p)^(1/(p+1)))^(p+1) / (sum_p l_p)^p
 
     Args:
-        queries: see the module.
-        metric: see the module.
-        objective: static. ``"squared"``: twice the sum of c^2 is the mean squared error of the answers. ``"absolute"``: the sum of
-            c is their mean absolute error. ``"geometric_mean"``: the largest :func:`improvement_factor`.
-        weights: positive ``(..., K)``; 1 if not given.
+        queries: see :mod:`dpjax.metric_privacy`.
+        metric: see there.
+        objective: static. ``"squared"``: sum w_k c_k^2, half the mean squared error of the answers. ``"absolute"``: sum w_k c_k,
+            their mean absolute error. ``"geometric_mean"``: sum w_k log c_k, for the largest :func:`improvement_factor`.
+        weights: positive ``(..., K)``; 1 if not given. Scales of 0 and ``inf`` do not count.
 
     Returns:
-        :class:`OptimalScales`. The scales are no worse than those of the other strategies, and are differentiable by the optimality
-        conditions. Scales of 0 and ``inf`` do not count in the objective.
-
-    Privacy:
-        As :func:`noise_scales`: the scales are checked on all pairs and rounded up, however well the optimum was found.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.2, which states the problem and solves it by heuristics.
+        :class:`OptimalScales`, no worse than the other strategies, and differentiable.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
@@ -173,13 +143,10 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) ->
 
     It is dominated by the closest pair of the universe, which sets epsilon; ``inf`` where a scale or the smallest budget is 0.
 
-    Privacy:
-        None: no data here.
-
     References:
-        Kamalaruban et al. (2020), Sections 4.1 and 4.2. The factor of 202 that Section 4.3 reports for the average elevation of
-        homes in 741 cities rests on a list that is not public. On 743 cities of a public one it is 97, and 31 or 4333 on
-        another, by what is done with a city that is listed twice (``benchmarks/experiments/metric_budgets.py``).
+        Kamalaruban et al. (2020), Sections 4.1 and 4.2. The factor of 202 in Section 4.3, for the elevation of homes in 741 cities,
+        rests on a list that is not public; on public lists it is 97, or 31 to 4333 by what is done with a city that is listed twice
+        (``benchmarks/experiments/metric_budgets.py``).
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> float(improvement_factor([[0.0, 1.0, 2.0]], [1.0], from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
@@ -195,18 +162,18 @@ def _improvement_factor(values: jax.Array, scales: jax.Array, metric: Metric) ->
     return jnp.exp(jnp.mean(jnp.log(plain[..., None]) - jnp.log(scales), axis=-1))
 
 
-@jax.jit
-def _equal_shares(values: jax.Array, metric: Metric) -> jax.Array:
+@partial(jax.jit, static_argnames="strategy")
+def scales_by(values: jax.Array, metric: Metric, strategy: str) -> jax.Array:
+    """Return the scales of one of the paper's strategies."""
     alone = scales_alone(values, metric)
-    alive, _ = answered(values, alone)
-    return within_budgets(values, alone * jnp.sum(alive, axis=-1, keepdims=True, dtype=values.dtype), alone, metric)
-
-
-@jax.jit
-def common_scales(values: jax.Array, metric: Metric) -> jax.Array:
-    """Strategy 2."""
-    alone = scales_alone(values, metric)
-    return within_budgets(values, _one_for_all(answered(values, alone)[1], metric), alone, metric)
+    alive, shared = answered(values, alone)
+    if strategy == "equal_shares":
+        scales = alone * jnp.sum(alive, axis=-1, keepdims=True, dtype=values.dtype)
+    elif strategy == "common":
+        scales = _one_for_all(shared, metric)
+    else:
+        scales = _in_rounds(shared, alive, metric)
+    return within_budgets(values, scales, alone, metric)
 
 
 def _one_for_all(shared: jax.Array, metric: Metric) -> jax.Array:
@@ -216,19 +183,12 @@ def _one_for_all(shared: jax.Array, metric: Metric) -> jax.Array:
     return jnp.broadcast_to(largest[..., None], (*batch, shared.shape[-2]))
 
 
-@jax.jit
-def _selected_scales(values: jax.Array, metric: Metric) -> jax.Array:
-    alone = scales_alone(values, metric)
-    alive, shared = answered(values, alone)
-    return within_budgets(values, _in_rounds(shared, alive, metric), alone, metric)
-
-
 def _in_rounds(shared: jax.Array, alive: jax.Array, metric: Metric) -> jax.Array:
     """The scales 1/c = R, the sum of the shares of Algorithm 3; 1 for queries that take none."""
     used_up = 64 * shared.shape[-2] * float(np.finfo(shared.dtype).eps)
 
     def left(given: jax.Array, apart: jax.Array, budgets: jax.Array) -> jax.Array:
-        return jnp.maximum(budgets - jnp.sum(per_pair(given) * apart, axis=-3), 0.0)
+        return jnp.maximum(budgets - jnp.sum(given[..., None, None] * apart, axis=-3), 0.0)
 
     def one_round(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         given, active = carry
@@ -240,7 +200,7 @@ def _in_rounds(shared: jax.Array, alive: jax.Array, metric: Metric) -> jax.Array
         share = jnp.where(active, 1 / jnp.where(active, needs, 1.0), 0.0)
 
         def crowd(apart: jax.Array, budgets: jax.Array) -> jax.Array:
-            together = ratio(jnp.sum(per_pair(share) * apart, axis=-3), left(given, apart, budgets))
+            together = ratio(jnp.sum(share[..., None, None] * apart, axis=-3), left(given, apart, budgets))
             return jnp.where(apart > 0, together[..., None, :, :], 0.0)
 
         crowds = largest_of(shared, metric, crowd, alive.shape)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 @jax.jit
 def shortest_paths(lengths: jax.Array) -> jax.Array:
-    """Return the lengths of the shortest paths between all pairs (Floyd and Warshall): N steps of N x N sums.
+    """Return the lengths of the shortest paths between all pairs (Floyd 1962, Algorithm 97): N steps of N x N sums.
 
     Args:
         lengths: float ``(..., N, N)``, not negative, ``inf`` where there is no edge.
@@ -14,9 +14,6 @@ def shortest_paths(lengths: jax.Array) -> jax.Array:
     Returns:
         Float ``(..., N, N)``, never above ``lengths``; ``inf`` between elements that no path connects. NaN spreads within its batch
         element. A symmetric matrix stays symmetric to the last bit. The derivative keeps all N intermediate matrices.
-
-    References:
-        Floyd (1962), Algorithm 97.
 
     >>> import jax.numpy as jnp
     >>> shortest_paths(jnp.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]]))[0].tolist()

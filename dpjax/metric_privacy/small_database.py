@@ -5,8 +5,8 @@
 Privacy: moving a record from i to j changes the score by at most c max |q'_i - q'_j| <= c d(i, j) (Theorem 5).
 
 Algorithm 1 as printed compares q'(x), a sum over n records, with q'(y), a sum over m of them. That is private, but useless for n
-far from m: for n = 4, m = 2, three elements and the three queries of this module's tests, its expected error is 2.67 where the best
-small database has 2, against 1.92 where the best has 1. Here y is scaled to n records. Its size log|Q|/alpha^2 is rounded up.
+far from m: in this module's tests (n = 4, m = 2, three elements, three queries) its expected error is 2.67, and 1.92 with y scaled
+to n records, as here. The size log|Q|/alpha^2 is rounded up.
 """
 
 from itertools import combinations_with_replacement
@@ -29,31 +29,25 @@ MOST_DATABASES = 200_000
 
 
 def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: ArrayLike | None = None) -> Finite:
-    """Return the distribution of the small database mechanism, on the rows of :func:`small_databases`.
+    """Return the distribution of the small database mechanism, on the rows of :func:`small_databases` (at most 200,000).
 
         P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))
 
     Args:
-        x: counts ``(..., N)`` of the elements (without the null record); one that is negative, infinite or NaN counts as 0.
+        x: see :mod:`dpjax.metric_privacy`.
         queries: what to answer, and at which scale c; their batch broadcasts against that of the data.
         size: m, the number of records of a small database, at least 1 (see :func:`small_db_size`).
-        total: n, positive and public, ``(...)``. Under add/remove it is required: an upper bound on the number of records, the
-            rest of which are null records. Under swap the counts are added up.
+        total: see :mod:`dpjax.metric_privacy`.
 
     Returns:
         A :class:`Finite` whose values are indices: ``small_databases(N, size)[distribution.sample_index(key)]`` is a database, and
         ``n/size`` times the answers at it are the answers to all queries. NaN where the scale of the queries is infinite.
 
-    Raises:
-        ValueError: there are more than 200,000 databases.
-
     Privacy:
-        d-private, under the relation of the metric of the queries: swap, with n public, or add/remove with the null record in the
-        universe, and with the total public. Public: the queries, c, the size.
+        d-private, under the relation of the metric of the queries. Public: the queries, c, the size, and n or its bound ``total``.
 
     References:
-        Blum, Ligett and Roth (2008); Kamalaruban, Perrier, Asghar and Kaafar (2020), Algorithm 1 and Theorem 5, repaired: y is
-        scaled to n records.
+        Blum, Ligett and Roth (2008); Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, repaired: y is scaled to n records.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -69,10 +63,9 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
-    """Return all databases of ``size`` records, as counts int64 ``(R, N)`` in lexicographic order, R = C(N + m - 1, m).
+    """Return all databases of m = ``size`` records, as counts int64 ``(R, N)`` in lexicographic order.
 
-    Raises:
-        ValueError: R is above 200,000.
+    R = C(N + m - 1, m) is at most 200,000.
 
     >>> small_databases(3, 2).tolist()
     [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
@@ -91,23 +84,13 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
 
 
 def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int:
-    """Return how many records a small database needs to answer all queries within alpha n, for some database of that size.
+    """Return how many records m a small database needs to answer K queries within alpha n, for some database of that size.
 
         m = ceil(max(log K, log(2K)/2) spread^2 / alpha^2)
 
     By Hoeffding's inequality m records drawn from x miss some query by more than alpha n with probability below 1 if
-    2K exp(-2 m alpha^2 / spread^2) < 1. The paper's log K/alpha^2 is enough from K = 2 on; for one query it is 0.
-
-    Args:
-        num_queries: K, at least 1.
-        alpha: positive, the share of n.
-        spread: positive: the largest difference between two values of one query.
-
-    Returns:
-        A Python integer, at least 1.
-
-    References:
-        Kamalaruban et al. (2020), Algorithm 1 and Theorem 9 (from Dwork and Roth 2014, Theorem 4.2).
+    2K exp(-2 m alpha^2 / spread^2) < 1, where ``spread`` is the largest difference between two values of one query. The paper's
+    log K/alpha^2 (Theorem 9, from Dwork and Roth 2014, Theorem 4.2) is enough from K = 2 on; for one query it is 0.
 
     >>> small_db_size(10, alpha=0.5), small_db_size(1, alpha=0.5)
     (10, 2)
@@ -118,10 +101,7 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
-    """Return what one draw of :func:`small_db` costs, d and d in range, if the metric allows the queries at their scale.
-
-    Raises:
-        ValueError: queries that differ by more than c d(i, j) somewhere; a batch; another universe.
+    """Return what one draw of :func:`small_db` costs: d, and d in range. The metric must allow the queries at their scale.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -146,11 +126,11 @@ def _distribution(
     def worse(miss: DoubleFloat, query: tuple[jax.Array, DoubleFloat]) -> tuple[DoubleFloat, None]:
         value, answer = query
         there = weight * evaluate(databases, value)
-        return larger(miss, abs(DoubleFloat(*(part[..., None] for part in answer)).minus(single(there)))), None
+        return larger(miss, abs(jax.tree.map(lambda part: part[..., None], answer).minus(single(there)))), None
 
     batch = jnp.broadcast_shapes(of_data.high.shape[:-1], total.shape)
     start = single(jnp.zeros((*batch, databases.shape[0]), dtype))
-    answers = DoubleFloat(*(jnp.moveaxis(part, -1, 0) for part in of_data))
+    answers = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), of_data)
     miss, _ = jax.lax.scan(worse, start, (jnp.moveaxis(values, -2, 0), answers))
     ok = (scale > 0) & (scale < jnp.inf)
     rate = jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)

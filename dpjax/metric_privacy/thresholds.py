@@ -17,26 +17,17 @@ from dpjax.numerics.batching import fits
 def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> Metric:
     """Return the policy d(i, j) = epsilon for elements within the threshold of each other, and ``inf`` for others.
 
-    Distances beyond the threshold by no more than 64 units in the last place count as within it.
-
     It breaks the triangle inequality, and need not be repaired: a mechanism that keeps these budgets keeps their
-    :meth:`~dpjax.metric_privacy.metrics.Metric.closure`, epsilon times the number of steps of at most the threshold between two
-    elements, and for linear queries the scales of the noise are the same for both.
+    :meth:`~dpjax.metric_privacy.metrics.Metric.closure` (epsilon times the number of steps of at most the threshold between two
+    elements), and the noise of linear queries has the same scales for both. Elements that no such steps join may be told apart
+    without limit.
 
     Args:
-        distances: a metric with a budget of 1 per unit of distance, such as ``from_points(points, epsilon=1)``; without the null
-            record, which :meth:`with_absence` adds afterwards.
+        distances: a metric with a budget of 1 per unit of distance, such as ``from_points(points, epsilon=1)``, without the null
+            record. If it is computed from coordinates, so is the policy.
         epsilon: positive, broadcasts against the batch.
-        threshold: positive, a distance; broadcasts against the batch.
-
-    Returns:
-        A :class:`Metric`, computed from coordinates if ``distances`` is.
-
-    Raises:
-        ValueError: a metric with the null record, points that have a threshold already.
-
-    Privacy:
-        Elements that no steps of at most the threshold join may be told apart without limit.
+        threshold: positive, a distance; broadcasts against the batch. A distance above it by up to 64 units in the last place
+            counts as within it.
 
     References:
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
@@ -49,18 +40,10 @@ def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> 
 
 
 def smooth_threshold(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> Metric:
-    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j.
+    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j (Kamalaruban et al. 2020, Section 4.4).
 
-    Like Blowfish up to the threshold, and from there proportional to the distance. It satisfies the triangle inequality if the
-    distances do: max(1, s + t) <= max(1, s) + max(1, t).
-
-    Arguments are those of :func:`blowfish`.
-
-    Privacy:
-        Two elements at one place have the budget epsilon too, not 0.
-
-    References:
-        Kamalaruban et al. (2020), Section 4.4.
+    It satisfies the triangle inequality if the distances do: max(1, s + t) <= max(1, s) + max(1, t). Arguments are those of
+    :func:`blowfish`. Two elements at one place have the budget epsilon too, not 0.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> smooth_threshold(from_points([[0.0], [1.0], [4.0]], epsilon=1), epsilon=0.5, threshold=2).budgets.tolist()

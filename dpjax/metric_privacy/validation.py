@@ -22,13 +22,13 @@ class Report:
     Attributes:
         asymmetry: float ``(...)``, the largest difference of d(i, j) and d(j, i).
         diagonal: float ``(...)``, the largest abs(d(i, i)).
-        least: float ``(...)``, the smallest d(i, j) with i != j. 0: two elements may not be told apart at all.
+        least: float ``(...)``, the smallest d(i, j) with i != j. At 0, two elements may not be told apart at all.
         coincident: int32 ``(...)``, the number of pairs i < j with d(i, j) = 0.
         unprotected: int32 ``(...)``, the number of pairs i < j with d(i, j) = inf.
         triple: int32 ``(..., 3)``, the i, j, k of the worst violation of d(i, j) <= d(i, k) + d(k, j); -1 where there is none.
         direct: float ``(...)``, its d(i, j); NaN where there is none.
         detour: float ``(...)``, its d(i, k) + d(k, j); NaN where there is none.
-        violations: int32 ``(...)``, the number of triples i < j, k that violate it; at most 2^31 - 1.
+        violations: int32 ``(...)``, the number of triples i < j, k that violate it; 2^31 - 1 stands for that or more.
         missing: bool ``(...)``, whether there is NaN among the budgets. The other fields then say nothing.
     """
 
@@ -50,12 +50,12 @@ class Report:
 
     @property
     def is_symmetric(self) -> jax.Array:
-        """Whether budgets are symmetric, 0 on the diagonal and not negative, as every mechanism here needs. Bool ``(...)``."""
+        """Whether budgets are symmetric, 0 on the diagonal and not negative, as every mechanism needs. Bool ``(...)``."""
         return (self.asymmetry == 0) & (self.diagonal == 0) & (self.least >= 0) & ~self.missing
 
     @property
     def is_metric(self) -> jax.Array:
-        """Whether the triangle inequality holds too, up to the tolerance. Two elements may be at distance 0. Bool ``(...)``."""
+        """Whether the triangle inequality holds too, up to the tolerance; distances may be 0. Bool ``(...)``."""
         return self.is_symmetric & (self.violations == 0)
 
     def __str__(self) -> str:
@@ -86,19 +86,13 @@ class Report:
 def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> Report:
     """Check symmetry, the diagonal, signs, and the triangle inequality over all triples: N steps of N x N work on the device.
 
-    A violated triangle inequality is legitimate (a Blowfish policy has it). It says that d(i, j) promises less than d(i, k) and
-    d(k, j) imply, so that every mechanism which keeps the budgets keeps their ``closure()`` too. Only pairs i < j are looked at.
+    A violated triangle inequality is legitimate (a Blowfish policy has it): every mechanism that keeps the budgets keeps their
+    ``closure()`` too. Only pairs i < j are looked at.
 
     Args:
         metric: a :class:`Metric`, or budgets of any kind, ``(..., N, N)``.
-        tolerance: a Python float; a triangle counts if d(i, j) is above the detour by more than this share of it. 16 units in the
+        tolerance: a triangle counts if d(i, j) is above the detour by more than this share of it, a Python float; 16 units in the
             last place if left out.
-
-    Returns:
-        A :class:`Report`.
-
-    Raises:
-        ValueError: not square, a negative ``tolerance``.
 
     >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))
     no metric: d(0, 2) = 5 > d(0, 1) + d(1, 2) = 3, the worst of 1 triangles (closure() repairs them)
@@ -117,22 +111,20 @@ def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
     above = jnp.triu(jnp.ones((size, size), bool), 1)
     mirrored = jnp.swapaxes(budgets, -1, -2)
 
-    def exceeds(budgets: jax.Array, path: jax.Array) -> jax.Array:
+    def exceeds(path: jax.Array) -> jax.Array:
         return above & (budgets > path + tolerance * jnp.abs(path))
 
-    def step(k: jax.Array, carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        shortest, low, rough = carry
+    def step(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        shortest, count = carry
         path = detours(budgets, k)
-        count = jnp.sum(exceeds(budgets, path), axis=(-2, -1), dtype=jnp.uint32)
-        return jnp.minimum(shortest, path), low + count, rough + count.astype(jnp.float32)
+        # No overflow: at most 2^31 - 1 so far, and N (N - 1) / 2 more, which is less than 2^31 for a matrix that fits in memory.
+        count = count + jnp.sum(exceeds(path), axis=(-2, -1), dtype=jnp.uint32)
+        return jnp.minimum(shortest, path), jnp.minimum(count, jnp.uint32(_MOST))
 
-    none = jnp.full(budgets.shape, jnp.inf, budgets.dtype)
-    start = none, jnp.zeros(batch, jnp.uint32), jnp.zeros(batch, jnp.float32)
-    shortest, low, rough = jax.lax.fori_loop(0, size, step, start)
-    # The count wraps at 2^32; its float copy tells.
-    violations = jnp.where(rough < 2.0**31 - 2.0**10, low, jnp.uint32(_MOST)).astype(jnp.int32)
+    start = jnp.full(budgets.shape, jnp.inf, budgets.dtype), jnp.zeros(batch, jnp.uint32)
+    shortest, count = jax.lax.fori_loop(0, size, step, start)
 
-    wrong = exceeds(budgets, shortest)
+    wrong = exceeds(shortest)
     excess = jnp.where(wrong, budgets - jnp.where(wrong, shortest, 0.0), -jnp.inf)
     endless = excess == jnp.inf  # of these, the one with the shortest detour is the worst
     some_endless = jnp.any(endless, axis=(-2, -1), keepdims=True)
@@ -141,8 +133,8 @@ def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
     i, j = pair // size, pair % size
     from_i = jnp.take_along_axis(budgets, i[..., None, None], axis=-2)[..., 0, :]
     to_j = jnp.take_along_axis(budgets, j[..., None, None], axis=-1)[..., 0]
-    k = jnp.argmin(from_i + to_j, axis=-1).astype(jnp.int32)
-    found = violations > 0
+    paths = from_i + to_j
+    found = count > 0
     direct = jnp.take_along_axis(from_i, j[..., None], axis=-1)[..., 0]
 
     different = jnp.where(itself, jnp.inf, budgets)
@@ -153,9 +145,9 @@ def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
         least=jnp.min(different, axis=(-2, -1)),
         coincident=jnp.sum(above & (budgets == 0), axis=(-2, -1), dtype=jnp.int32),
         unprotected=jnp.sum(above & (budgets == jnp.inf), axis=(-2, -1), dtype=jnp.int32),
-        triple=jnp.where(found[..., None], jnp.stack([i, j, k], axis=-1), -1),
+        triple=jnp.where(found[..., None], jnp.stack([i, j, jnp.argmin(paths, axis=-1).astype(jnp.int32)], axis=-1), -1),
         direct=jnp.where(found, direct, jnp.nan),
-        detour=jnp.where(found, jnp.min(from_i + to_j, axis=-1), jnp.nan),
-        violations=violations,
+        detour=jnp.where(found, jnp.min(paths, axis=-1), jnp.nan),
+        violations=count.astype(jnp.int32),
         missing=jnp.any(jnp.isnan(budgets), axis=(-2, -1)),
     )

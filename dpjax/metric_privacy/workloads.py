@@ -1,7 +1,8 @@
 """Matrices of the usual linear queries: ranges of ordered values, and marginals (contingency tables) of attributes.
 
 The universe is the grid of all combinations of attributes with so many values each; its elements come in the order of
-``itertools.product`` (the last attribute changes first), as in :func:`dpjax.metric_privacy.product`.
+``itertools.product`` (the last attribute changes first), as in :func:`dpjax.metric_privacy.product`. A matrix has at most 2^28
+numbers. See Kamalaruban et al. (2020), Section 2.
 """
 
 from collections.abc import Sequence
@@ -19,48 +20,31 @@ _MOST = 2**28  # numbers in a matrix
 def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
     """Return all range queries, how many records have lo_a <= value <= hi_a in every attribute a, as 0 and 1, float32 ``(K, N)``.
 
-    Args:
-        sizes: how many values each attribute has, in their order; one number for one attribute. K is the product of n (n + 1) / 2.
-
-    Raises:
-        ValueError: sizes that are no positive integers; more than 2^28 numbers.
-
-    References:
-        Kamalaruban et al. (2020), Section 2, which names range queries as the first class of linear queries.
+    ``sizes`` says how many values each attribute has; one number for one attribute. K is the product of n (n + 1) / 2.
 
     >>> range_queries(3).astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
     """
     each = _sizes(sizes)
     _check_room(prod(n * (n + 1) // 2 for n in each), prod(each))
-    ends = [[(i, j) for i in range(n) for j in range(i, n)] for n in each]
-    tables = [
-        np.array([[i <= v <= j for v in range(n)] for i, j in pairs], np.float32) for n, pairs in zip(each, ends, strict=True)
-    ]
-    return reduce(np.kron, tables)
+    tables = [[[i <= v <= j for v in range(n)] for i in range(n) for j in range(i, n)] for n in each]
+    return reduce(np.kron, [np.array(table, np.float32) for table in tables])
 
 
 def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
-    """Return the cells of all marginal tables of so many attributes, as 0 and 1, float32 ``(K, N)``.
+    """Return the cells of all marginal tables of so many attributes, as 0 and 1, float32 ``(K, N)`` (Barak et al. 2007).
 
     Args:
         sizes: how many values each attribute has.
         ways: how many attributes a table has, from 0 (the number of records) to all. Tables come in the order of
             ``itertools.combinations``, and the cells of each in that of its attributes' values.
 
-    Raises:
-        ValueError: sizes that are no positive integers; more than 2^28 numbers.
-
-    References:
-        Kamalaruban et al. (2020), Section 2 (contingency tables); Barak et al. (2007).
-
     >>> marginal_queries([2, 2], ways=1).astype(int).tolist()
     [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
     """
     each = _sizes(sizes)
     ways = checks.static_integer("ways", ways, 0, len(each))
-    if comb(len(each), ways) > _MOST:
-        raise ValueError(f"there are {comb(len(each), ways)} tables: too many.")
+    _check_room(comb(len(each), ways), prod(each))
     tables = list(combinations(range(len(each)), ways))
     _check_room(sum(prod(each[a] for a in table) for table in tables), prod(each))
 

@@ -142,7 +142,7 @@ def test_errors_and_guarantee(x64):
     promised = guarantee(metric).guarantee(neighbors="swap")
     assert (promised.epsilon, promised.bounded_range) == (pytest.approx(1.2), pytest.approx(1.2))
     for call, match in (
-        (lambda: linear_selection([1.0, 2.0], metric, weights=np.eye(3)), "x counts 2"),
+        (lambda: linear_selection([1.0, 2.0], metric, weights=np.eye(3)), "x must count 3 elements"),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=np.eye(4)), "4 elements"),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=[1.0, 2.0, 3.0]), "shape"),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=[[1.0, np.nan, 3.0]]), "finite"),

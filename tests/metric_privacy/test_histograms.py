@@ -34,6 +34,10 @@ def datasets(seed=0):
     return np.array(before), np.array(after), np.array(budget)
 
 
+def counted(x):
+    return counts_of(x, jnp.float32, np.shape(x)[-1])
+
+
 def exact(queries, x):
     """Answers in rational numbers."""
     return [sum(Fraction(float(q)) * int(c) for q, c in zip(query, x, strict=True)) for query in queries]
@@ -43,7 +47,7 @@ def exact(queries, x):
 def test_answers_have_twice_the_digits(offset):
     queries = (np.random.default_rng(1).normal(size=(3, 4)) + offset).astype(np.float32)
     x = datasets()[0]
-    high, low = (np.asarray(part, np.float64) for part in jax.jit(linear_answers)(jnp.asarray(queries), counts_of(x, jnp.float32)))
+    high, low = (np.asarray(part, np.float64) for part in jax.jit(linear_answers)(jnp.asarray(queries), counted(x)))
     plain = x.astype(np.float32) @ queries.T
     for row, counts in enumerate(x):
         for k, answer in enumerate(exact(queries, counts)):
@@ -167,26 +171,26 @@ def test_counts_of_every_kind_of_number():
         jnp.array([large, 0]),
         jnp.array([large, 0], jnp.uint32),
     ):
-        counts = counts_of(x, jnp.float32)
-        assert counts.high.dtype == jnp.float32
-        assert int(counts.high[0]) + int(counts.low[0]) == large
+        found = counted(x)
+        assert found.high.dtype == jnp.float32
+        assert int(found.high[0]) + int(found.low[0]) == large
     for x in (np.array([200, 7], np.uint8), jnp.array([200, 7], jnp.uint8), jnp.array([200.0, 7.0], jnp.bfloat16)):
-        np.testing.assert_array_equal(counts_of(x, jnp.float32).value, [200, 7])
+        np.testing.assert_array_equal(counted(x).value, [200, 7])
     hostile = [np.nan, np.inf, -np.inf, -1.0, -1e30, 1e30, 2.0**41]
     for x in (hostile, np.array(hostile), jnp.array(hostile)):
-        np.testing.assert_array_equal(counts_of(x, jnp.float32).value, [0, 0, 0, 0, 0, 2.0**40, 2.0**40])
-    np.testing.assert_array_equal(counts_of([2**80, 10**400, -(2**70)], jnp.float32).value, [2.0**40, 0, 0])
-    np.testing.assert_array_equal(counts_of(jnp.array([2**31 - 1, -(2**31), -5]), jnp.float32).low, [-1, 0, 0])
+        np.testing.assert_array_equal(counted(x).value, [0, 0, 0, 0, 0, 2.0**40, 2.0**40])
+    np.testing.assert_array_equal(counted([2**80, 10**400, -(2**70)]).value, [2.0**40, 0, 0])
+    np.testing.assert_array_equal(counted(jnp.array([2**31 - 1, -(2**31), -5])).low, [-1, 0, 0])
     for mixed in ([2**80, np.int64(3), 0, np.float32(0.5)], [5, np.int64(3), 0, np.float32(0.5)]):
-        np.testing.assert_array_equal(counts_of(mixed, jnp.float32).value[1:], [3, 0, 0.5])
+        np.testing.assert_array_equal(counted(mixed).value[1:], [3, 0, 0.5])
     signaling = np.array([0x7FA00000, 0x40000000], np.uint32).view(np.float32)
-    np.testing.assert_array_equal(counts_of(signaling, jnp.float32).value, [0, 2])
-    near = counts_of([2**40 - 100, 2**40, 2**40 + 2**20], jnp.float32)
+    np.testing.assert_array_equal(counted(signaling).value, [0, 2])
+    near = counted([2**40 - 100, 2**40, 2**40 + 2**20])
     np.testing.assert_array_equal(np.float64(near.high) + np.float64(near.low), [2**40 - 100, 2**40, 2**40])
     with pytest.raises(TypeError, match="x must hold real numbers"):
-        counts_of(["a"], jnp.float32)
-    with pytest.raises(ValueError, match="last axis of elements"):
-        counts_of(3, jnp.float32)
+        counted(["a"])
+    with pytest.raises(ValueError, match="elements on its last axis"):
+        counts_of(3, jnp.float32, 1)
 
 
 @pytest.mark.slow

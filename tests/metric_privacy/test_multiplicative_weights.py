@@ -88,10 +88,10 @@ def test_measurements_and_selections_follow_their_distributions(x64):
 
     @jax.jit
     def one_round(key):
-        problem = module._problem(single(jnp.asarray(x)), jnp.asarray(4.0), queries)
+        problem = module._problem(single(jnp.asarray(x)), jnp.asarray(4.0), queries, rounds)
         drawn = words(key, (draws, 5))
-        chosen = module._select(drawn, problem, jnp.asarray(y)[None], rounds)
-        return chosen, *module._measure(drawn, problem, chosen, rounds)
+        chosen = module._select(drawn, problem, jnp.asarray(y)[None])
+        return chosen, *module._measure(drawn, problem, chosen)
 
     chosen, query, measured = (np.asarray(out) for out in one_round(jax.random.key(3)))
     np.testing.assert_array_equal(query, QUERIES[chosen])
@@ -245,7 +245,7 @@ def test_errors_and_guarantee(x64):
         (lambda: mwem(key, x, queries, rounds=0), "rounds"),
         (lambda: mwem(key, x, queries, rounds=2, passes=1.5), "passes"),
         (lambda: mwem(key, x, queries, rounds=2, output="best"), "output"),
-        (lambda: mwem(key, x[:2], queries, rounds=2), "x counts 2"),
+        (lambda: mwem(key, x[:2], queries, rounds=2), "x must count 3 elements"),
         (lambda: mwem(key, x, lipschitz_queries(2 * QUERIES, metric), rounds=2), r"in \[-1, 1\]"),
         (lambda: mwem(key, x, lipschitz_queries(QUERIES, metric.with_absence(1.0)), rounds=2), "n is private"),
         (lambda: guarantee(LipschitzQueries(queries.values, queries.scale / 2), metric), "up to 2 times"),

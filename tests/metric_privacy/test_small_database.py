@@ -150,7 +150,7 @@ def test_errors_and_guarantee(x64):
         small_db(ROWS[0], asked, size=0)
     with pytest.raises(TypeError, match="takes a LipschitzQueries"):
         small_db(ROWS[0], QUERIES, size=2)
-    with pytest.raises(ValueError, match="x counts 2"):
+    with pytest.raises(ValueError, match="x must count 3 elements"):
         small_db([1.0, 2.0], asked, size=2)
     with pytest.raises(ValueError, match="n is private"):
         small_db(ROWS[0], lipschitz_queries(QUERIES, metric.with_absence(1.0)), size=2)

@@ -1,15 +1,38 @@
-"""The queries nearest to given ones that the budgets allow, for given noise scales: by splitting (ADMM), then made exact."""
+"""The functions and queries nearest to given ones that the budgets allow.
+
+One function: the middle of its two envelopes (McShane 1934). Several queries that share the budgets, for given noise scales: by
+splitting (ADMM), then made exact.
+"""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.metric_privacy.envelopes import nearest_function
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.numerics.bisection import bisect
 
 _SWEEPS = 200
+
+
+def nearest_function(values: jax.Array, reach: jax.Array, budgets: jax.Array) -> jax.Array:
+    """Return the function nearest to values ``(..., N)``, in the sup norm, whose differences are at most ``reach``.
+
+        (min over j of (q_j + reach_ij) + max over j of (q_j - reach_ij)) / 2
+
+    ``reach`` ``(..., N, N)`` has the triangle inequality. Elements with ``budgets`` of 0 between them share one value exactly,
+    however their rows were rounded.
+    """
+    above = jnp.min(values[..., None, :] + reach, axis=-1)
+    below = jnp.max(values[..., None, :] - reach, axis=-1)
+    first = jnp.argmax(budgets == 0, axis=-1).astype(jnp.int32)
+    both = (above + below) / 2
+    return jnp.take_along_axis(both, jnp.broadcast_to(first, both.shape), axis=-1)
+
+
+def allowed(c: jax.Array, budgets: jax.Array) -> jax.Array:
+    """Return c d; ``inf`` where d is, for c = 0 too."""
+    return jnp.where(budgets == jnp.inf, jnp.inf, c * jnp.where(budgets == jnp.inf, 0.0, budgets))
 
 
 def bias_of(residual: jax.Array, loss: str, bias: str) -> jax.Array:
@@ -24,8 +47,8 @@ def bias_of(residual: jax.Array, loss: str, bias: str) -> jax.Array:
 def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: str, bias: str) -> jax.Array:
     """Return the G nearest to the target within the budgets, for given scales, by splitting (ADMM) in x = G / c.
 
-    Every pair has its own copy of x_i - x_j, projected on the L1 ball of radius d(i, j); sums over all pairs are a complete graph,
-    whose Laplacian N I - 1 1' is inverted by hand. What the copies still disagree about is removed by :func:`_within`.
+    Every pair has its own copy of x_i - x_j, projected on the L1 ball of radius d(i, j). The pairs are a complete graph, whose
+    Laplacian N I - 1 1' is inverted by hand. :func:`_within` removes what the copies still disagree about.
     """
     c = scales[..., None]
     t = target / c
@@ -34,9 +57,11 @@ def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: 
     t = t / unit
     radius = metric.budgets / unit
     n = t.shape[-1]
-    # Residuals of x weigh c^2 (squared) or c; the others are split off too, and meet the pairs with weight 1.
-    weight = jnp.square(c / jnp.max(c, axis=-2, keepdims=True)) if loss == "squared" else c / jnp.max(c, axis=-2, keepdims=True)
-    pull = weight * n**0.5 if loss == "squared" else jnp.ones_like(weight) * n**0.5
+    # Residuals of x weigh c^2 (squared) or c; those that are not squared are split off too, and meet the pairs with weight 1.
+    weight = c / jnp.max(c, axis=-2, keepdims=True)
+    if loss == "squared":
+        weight = jnp.square(weight)
+    pull = (weight if loss == "squared" else jnp.ones_like(weight)) * n**0.5
     threshold = weight * n**-0.5
     balls = radius[..., None, :, :]
 
@@ -96,9 +121,8 @@ def _center(points: jax.Array, loss: str) -> jax.Array:
 def _within(x: jax.Array, budgets: jax.Array) -> jax.Array:
     """Functions ``(..., K, N)`` near x with sum_k |x_ki - x_kj| <= d(i, j), however small d is beside what x exceeds it by.
 
-    Each pair's budget is dealt out to the K functions, where x keeps within it by what they need; the middle of the envelopes is
-    within the closure of what each has, and off by no more than x exceeds the budgets along a path. Elements so close that a
-    float cannot tell the difference from 0 become one.
+    Each pair's budget is shared between the K functions, and each takes the nearest function within the closure of its shares.
+    Elements so close that a float cannot tell the difference from 0 become one.
     """
     apart = jnp.abs(x[..., :, None] - x[..., None, :])
     total = jnp.sum(apart, axis=-3, keepdims=True)
