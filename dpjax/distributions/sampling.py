@@ -21,7 +21,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.selection import Table, gumbel_max, race
+from dpjax.distributions.selection import Table, choose, gumbel_max, race
 from dpjax.distributions.sides import Ends, Line
 from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import broadcast_rows, in_memory, take
@@ -60,7 +60,9 @@ class Chosen(NamedTuple):
 def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLike = 0) -> tuple[jax.Array, jax.Array]:
     """Draw from each row: the chosen slots, counted outwards on their side (int32), and the points, both ``(draws, *batch)``."""
     rows = row_words(key, line.batch, first)
-    if not line.pieces or method == "tree":
+    if not line.pieces:
+        found = _from_tails(rows, line, draws)
+    elif method == "tree":
         found = _few(rows, line, draws)
     elif method == "gumbel":
         found = _by_gumbel_max(rows, line, draws)
@@ -87,13 +89,20 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     side, slot = lane // np.int32(LANES), lane % np.int32(LANES)
     in_tail = None if line.tails is None else side == 2
     upper = side == 1 if in_tail is None else jnp.where(in_tail, slot == 1, side == 1)
-    if line.pieces:
-        members = slot[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32)
-        weights = in_memory(known, lambda: _weights_at(line, upper, members, base))
-        slot = slot + np.int32(LANES) * race(weights, noise[..., lanes.shape[-1] :][..., :slots])
+    members = slot[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32)
+    weights = in_memory(known, lambda: _weights_at(line, upper, members, base))
+    slot = slot + np.int32(LANES) * race(weights, noise[..., lanes.shape[-1] :][..., :slots])
     chosen = Chosen(upper, slot, in_tail, total > 0)
-    own = Piece(*in_memory(known, lambda: jnp.stack(Piece.at(line, chosen)))) if line.pieces else None
+    own = Piece(*in_memory(known, lambda: jnp.stack(Piece.at(line, chosen))))
     return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, own)
+
+
+def _from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Without pieces: choose one of two tails."""
+    weights = line.without_gradient().weights()[1][2]
+    upper = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SLOT)) == 1
+    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), pairwise_sum(weights) > 0)
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, None)
 
 
 def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
@@ -266,8 +275,7 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
         upper = upper | (slot == starts[2] + 1)
     slot = jnp.where(slot < starts[1], slot, slot - starts[1])
     chosen = Chosen(upper, slot, in_tail, jnp.sum(weights, axis=-1, keepdims=True) > 0)
-    piece = Piece.at(line, chosen) if line.pieces else None
-    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, piece)
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, Piece.at(line, chosen))
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))

@@ -144,29 +144,36 @@ class Line(NamedTuple):
         return Line(*jax.lax.stop_gradient(self[:-1]), self.batch)
 
     def weights(self) -> tuple[Base, list[jax.Array]]:
-        """The weights of all slots by parts, ``(*batch, k)`` each, and what they are relative to in each row.
+        """The weights of each side's pieces, and of the tails if there are any, ``(*batch, k)``: each row from its own base.
 
         Almost all rows can be weighed from cost 0, with one product for each piece. Rows with all their mass far above it (long
-        ties, a large epsilon) or in tiny pieces are weighed from a base of their own. A base only changes powers of two, and each row
-        decides for itself.
+        ties, a large epsilon) or in tiny pieces are weighed from a base of their own. A base only changes powers of two, and each
+        row decides for itself.
         """
+        if not self.pieces:
+            base, weights = self.weights_from_own_base(jnp.zeros((1,), bool))
+            return base, self.parts(weights)
         tables = self.parts(self.heights.from_zero())
 
         def products() -> list[jax.Array]:
-            return [broadcast_rows(jnp.abs(width * table), self.batch) for width, table in zip(self.widths(), tables, strict=True)]
+            return [jnp.abs(width * table) for width, table in zip(self.widths(), tables, strict=True)]
 
-        fits = _fits(functools.reduce(jnp.add, map(folded_sum, products())))
+        fits = broadcast_rows(_fits(functools.reduce(jnp.add, map(folded_sum, products()))), self.batch)
 
-        def from_zero() -> tuple[Base, list[jax.Array]]:
-            return jax.tree.map(lambda a: broadcast_rows(a, self.batch), Base.zero(self.rate.dtype)), products()
+        def from_zero() -> tuple[Base, jax.Array]:
+            return self._base_zero(), broadcast_rows(concatenate(*products()), self.batch)
 
-        return jax.lax.cond(jnp.all(fits), from_zero, lambda: self.weights_from_own_base(fits))
+        base, weights = jax.lax.cond(jnp.all(fits), from_zero, lambda: self.weights_from_own_base(fits))
+        return base, self.parts(weights)
 
-    def weights_from_own_base(self, fits: jax.Array) -> tuple[Base, list[jax.Array]]:
-        """The same; rows that fit keep cost 0."""
+    def weights_from_own_base(self, fits: jax.Array) -> tuple[Base, jax.Array]:
+        """The weights of all slots, those of rows that fit from cost 0."""
         widths = concatenate(*self.widths())
-        base = jax.tree.map(lambda zero, own: jnp.where(fits, zero, own), Base.zero(self.rate.dtype), self.heights.base(widths))
-        return base, self.parts(broadcast_rows(self.heights.weight(widths, base), self.batch))
+        base = jax.tree.map(lambda zero, own: jnp.where(fits, zero, own), self._base_zero(), self.heights.base(widths))
+        return base, broadcast_rows(self.heights.weight(widths, base), self.batch)
+
+    def _base_zero(self) -> Base:
+        return jax.tree.map(lambda field: broadcast_rows(field, self.batch), Base.zero(self.rate.dtype))
 
     def lanes(self) -> tuple[Base, jax.Array, jax.Array]:
         """The weights added up by lanes: slot i of a side is number i // 32 of lane i % 32. They have no gradient.
@@ -177,14 +184,14 @@ class Line(NamedTuple):
         """
         line = self.without_gradient()
         tables = line.parts(line.heights.from_zero())
-        base = jax.tree.map(lambda a: broadcast_rows(a, self.batch), Base.zero(self.rate.dtype))
 
         def joined(parts: list[jax.Array], tails: list[jax.Array], batch: tuple[int, ...]) -> jax.Array:
             return jnp.concatenate([broadcast_rows(part, batch) for part in (*parts, *map(pad, tails))], axis=-1)
 
         def again(_: Any) -> Any:
             def compute(line: Line, fits: jax.Array) -> tuple[Base, jax.Array]:
-                base, (lower, upper, *tails) = line.weights_from_own_base(fits)
+                base, weights = line.weights_from_own_base(fits)
+                lower, upper, *tails = line.parts(weights)
                 sides = [_lanes(partial(window, side), side.shape[-1]) for side in (lower, upper)]
                 return base, joined(sides, tails, line.batch)
 
@@ -197,7 +204,7 @@ class Line(NamedTuple):
         plain = joined(sides, [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])], self.batch)
         fits = _fits(pairwise_sum(plain))
         # A loop of no turn or one: a condition would copy what it hands through.
-        return jax.lax.while_loop(lambda state: ~state[2], again, (base, plain, jnp.all(fits)))
+        return jax.lax.while_loop(lambda state: ~state[2], again, (self._base_zero(), plain, jnp.all(fits)))
 
     def by_rows(self, compute: Callable[..., Any], *columns: jax.Array) -> Any:
         """``compute(line, *columns)`` for all rows, on the CPU a cacheful of them at a time.
