@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.sides import Line, Side
+from dpjax.distributions.sides import Line
 from dpjax.distributions.weights import Base
 from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import count_leading
@@ -41,7 +41,7 @@ class Half(NamedTuple):
         position: the mean of each piece, as a fraction of its width from the inner end.
     """
 
-    side: Side
+    side: Any  # a Side, whose pieces have values
     sign: int
     weight: jax.Array
     tail: jax.Array

@@ -1,8 +1,10 @@
 """Draws from a distribution on the line: weigh the pieces, choose one, then place the draw inside it by inverse CDF.
 
-For one or a few draws from a row, the pieces 64 apart are added up (a lane); then a lane is chosen, and a piece of it: nothing of
-the size of the data is stored. For many draws, all pieces are tabulated. Both choose in the same way (``selection.py``). On
-accelerators, where one fused pass over all pieces costs less than several small kernels, few draws are made by Gumbel-max instead.
+For one or a few draws from a row, the pieces 32 apart are added up (a lane); then a lane is chosen, and a piece of it: nothing of
+the size of the data is stored. They are chosen by races: exponential noise divided by weights, of which the least wins. That is
+Gumbel-max without its logarithms, from the top down: the sum of a lane races for its pieces. For many draws, all pieces are
+tabulated, and chosen by inverse CDF in fixed point (``selection.py``). On accelerators, where one fused pass over all pieces costs
+less than several small kernels, few draws are made by Gumbel-max over all pieces, which is also the reference.
 
 For draws that are bitwise the same whatever the padding and the other rows are, sums of floats are explicit adds counted from the
 center, and transcendental functions of draws run over a multiple of 32 lanes: XLA's vector loop and its remainder loop round
@@ -34,6 +36,7 @@ from dpjax.random.threefry import threefry
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
+_GROUPS = 8  # lane i of both sides is number i // 8 of group i % 8
 _FEW = 64  # up to so many draws from a row cost less by lanes than by a table
 _CHUNK = 2**17  # draws that are made together: they stay in the cache
 _FUSED = 2**23  # pieces: with fewer, an accelerator takes one pass of Gumbel-max (estimated by bytes and kernels, not measured)
@@ -80,29 +83,30 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
 
 
 def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Choose one of 32 lanes a side (or a tail), then one of the slots in that lane, each by a race."""
-    base, lanes, known = line.lanes()
-    total = pairwise_sum(lanes)
+    """Choose one of 8 groups of lanes (or a tail), then one of its 8 lanes, then one of the slots in that lane, each by a race."""
+    base, lanes, tails, known = line.lanes()
+    groups = lanes
+    while groups.shape[-1] > _GROUPS:
+        half = groups.shape[-1] // 2
+        groups = groups[..., :half] + groups[..., half:]
+    groups = groups if tails is None else pad(jnp.concatenate([groups, tails], axis=-1), 2 * _GROUPS)
+    total, first = pairwise_sum(groups), groups.shape[-1]
     slots = -(-max(side.size for side in line.sides) // LANES)
-    noise = in_memory(known, lambda: _exponentials(rows, draws, lanes.shape[-1] + -(-slots // LANES) * LANES, total.dtype))
-    lane = race(lanes[..., None, :], noise[..., : lanes.shape[-1]])
-    side, slot = lane // np.int32(LANES), lane % np.int32(LANES)
-    in_tail = None if line.tails is None else side == 2
-    upper = side == 1 if in_tail is None else jnp.where(in_tail, slot == 1, side == 1)
-    members = slot[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32)
-    weights = in_memory(known, lambda: _weights_at(line, upper, members, base))
-    slot = slot + np.int32(LANES) * race(weights, noise[..., lanes.shape[-1] :][..., :slots])
+    size = -(-(first + _GROUPS + slots) // LANES) * LANES
+    noise = in_memory(known, lambda: _exponentials(rows, draws, size, total.dtype))
+    group = race(groups[..., None, :], noise[..., :first])
+    in_tail = None if tails is None else group >= _GROUPS
+    number = (group % _GROUPS)[..., None] + np.int32(_GROUPS) * jnp.arange(lanes.shape[-1] // _GROUPS, dtype=jnp.int32)
+    members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
+    lane = group % _GROUPS + np.int32(_GROUPS) * race(members, noise[..., first : first + _GROUPS])
+    upper = lane >= LANES if in_tail is None else jnp.where(in_tail, group == _GROUPS + 1, lane >= LANES)
+    slot = (lane % np.int32(LANES))[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32)
+    weights = in_memory(known, lambda: _weights_at(line, upper, slot, base))
+    within = race(weights, noise[..., first + _GROUPS :][..., :slots])
+    slot = slot[..., 0] + np.int32(LANES) * within
     chosen = Chosen(upper, slot, in_tail, total > 0)
     own = Piece(*in_memory(known, lambda: jnp.stack(Piece.at(line, chosen))))
     return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, own)
-
-
-def _from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Without pieces: choose one of two tails."""
-    weights = line.without_gradient().weights()[1][2]
-    upper = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SLOT)) == 1
-    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), pairwise_sum(weights) > 0)
-    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, None)
 
 
 def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
@@ -113,12 +117,21 @@ def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
     return exponential_from_uniform(uniform_from_words(threefry(keys, counter), dtype))
 
 
+def _from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Without pieces: choose one of two tails."""
+    weights = line.without_gradient().weights()[1][2]
+    upper = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SLOT)) == 1
+    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), pairwise_sum(weights) > 0)
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, None)
+
+
 def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> jax.Array:
     """The weights of slots ``(*batch, draws, j)`` of one side for each draw; 0 beyond its end."""
     flat = (*line.batch, -1)
     upper, index = jnp.broadcast_to(upper[..., None], slot.shape).reshape(flat), slot.reshape(flat)
     near, far = _ends(line, upper, index)
-    heights = Heights(*(take(field, _joined(line, upper, index)) for field in line.heights[:3]), line.heights.bits)
+    mantissa, exponent, cost = (take(field, _joined(line, upper, index)) for field in line.heights[:3])
+    heights = Heights(mantissa, exponent, cost, line.heights.bits)
     there = index < jnp.where(upper, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
     return jnp.where(there, heights.weight(jnp.abs(far - near), base), 0.0).reshape(slot.shape)
 
@@ -128,7 +141,7 @@ def _joined(line: Line, upper: jax.Array, slot: jax.Array) -> jax.Array:
     return jnp.minimum(jnp.where(upper, np.int32(line.sides[0].size), 0) + slot, np.int32(line.pieces - 1))
 
 
-def _ends(line: Line, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, ...]:
+def _ends(line: Line, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The inner and outer ends of slots ``(*batch, j)`` from the side that each is on; the other side is read at one place."""
     found = []
     for side, own in zip(line.sides, (~upper, upper), strict=True):
@@ -136,7 +149,8 @@ def _ends(line: Line, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, ...
             found.append(side.ends(jnp.clip(slot, 0, side.size - 1), own))
     if len(found) == 1:
         return found[0]
-    return tuple(jnp.where(upper, above, below) for below, above in zip(*found, strict=True))
+    (near_below, far_below), (near_above, far_above) = found
+    return jnp.where(upper, near_above, near_below), jnp.where(upper, far_above, far_below)
 
 
 class Piece(NamedTuple):
@@ -155,8 +169,8 @@ class Piece(NamedTuple):
     def at(line: Line, chosen: Chosen) -> Piece:
         """Read the chosen pieces."""
         joined = _joined(line, chosen.upper, chosen.slot)
-        rise, decay = take(line.rise, joined), take(line.decay, joined)
-        return Piece.of(*_ends(line, chosen.upper, chosen.slot), rise, decay)
+        near, far = _ends(line, chosen.upper, chosen.slot)
+        return Piece.of(near, far, take(line.rise, joined), take(line.decay, joined))
 
     @staticmethod
     def all(line: Line) -> Piece:
@@ -166,7 +180,7 @@ class Piece(NamedTuple):
             index = jnp.broadcast_to(jnp.arange(side.size, dtype=jnp.int32), (*line.batch, side.size))
             ends.append(side.ends(index))
         near, far = (jnp.concatenate(both, axis=-1) for both in zip(*ends, strict=True))
-        pieces = Piece.of(near, far, *(broadcast_rows(part, line.batch) for part in (line.rise, line.decay)))
+        pieces = Piece.of(near, far, broadcast_rows(line.rise, line.batch), broadcast_rows(line.decay, line.batch))
         return jax.tree.map(lambda part: _ascending(part, line), pieces)
 
 

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 
 from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import broadcast_rows, by_chunks, concatenate, in_memory, some_rows, take
-from dpjax.numerics.sums import LANES, folded_sum, pad, pairwise_sum
+from dpjax.numerics.powers import log2_floor, power_of_two
+from dpjax.numerics.sums import LANES, folded_sum, pairwise_sum
 
 _CHUNK = 64 * LANES
 _BLOCK = 2**18  # pieces that are worked on together: they and their temporaries stay in the cache
@@ -151,60 +152,67 @@ class Line(NamedTuple):
         row decides for itself.
         """
         if not self.pieces:
-            base, weights = self.weights_from_own_base(jnp.zeros((1,), bool))
+            none = jnp.zeros((*self.batch, 1), jnp.int32)
+            base, weights = self.weights_from_own_base(none > 0, none)
             return base, self.parts(weights)
         tables = self.parts(self.heights.from_zero())
 
         def products() -> list[jax.Array]:
             return [jnp.abs(width * table) for width, table in zip(self.widths(), tables, strict=True)]
 
-        fits = broadcast_rows(_fits(functools.reduce(jnp.add, map(folded_sum, products()))), self.batch)
+        total = broadcast_rows(functools.reduce(jnp.add, map(folded_sum, products())), self.batch)
+        fits, powers = (
+            _fits(total),
+            -log2_floor(total),
+        )  # they then add up to about 1: their products with lengths must not overflow
 
         def from_zero() -> tuple[Base, jax.Array]:
-            return self._base_zero(), broadcast_rows(concatenate(*products()), self.batch)
+            return Base.zero(powers, total.dtype), concatenate(*products()) * power_of_two(powers, total.dtype)
 
-        base, weights = jax.lax.cond(jnp.all(fits), from_zero, lambda: self.weights_from_own_base(fits))
+        base, weights = jax.lax.cond(jnp.all(fits), from_zero, lambda: self.weights_from_own_base(fits, powers))
         return base, self.parts(weights)
 
-    def weights_from_own_base(self, fits: jax.Array) -> tuple[Base, jax.Array]:
-        """The weights of all slots, those of rows that fit from cost 0."""
+    def weights_from_own_base(self, fits: jax.Array, powers: jax.Array) -> tuple[Base, jax.Array]:
+        """The weights of all slots; those of rows that fit from cost 0, times ``2**powers``."""
         widths = concatenate(*self.widths())
-        base = jax.tree.map(lambda zero, own: jnp.where(fits, zero, own), self._base_zero(), self.heights.base(widths))
+        zero, own = Base.zero(powers, self.rate.dtype), self.heights.base(widths)
+        base = jax.tree.map(lambda zero, own: jnp.where(fits, zero, own), zero, own)
         return base, broadcast_rows(self.heights.weight(widths, base), self.batch)
 
-    def _base_zero(self) -> Base:
-        return jax.tree.map(lambda field: broadcast_rows(field, self.batch), Base.zero(self.rate.dtype))
-
-    def lanes(self) -> tuple[Base, jax.Array, jax.Array]:
+    def lanes(self) -> tuple[Base, jax.Array, jax.Array | None, jax.Array]:
         """The weights added up by lanes: slot i of a side is number i // 32 of lane i % 32. They have no gradient.
 
         Returns:
-            What they are relative to; ``(*batch, 64)``, with tails ``(*batch, 96)``, of which two more are in use; and true, which
-            the compiler does not know.
+            What they are relative to; the lanes of the lower and of the upper side, ``(*batch, 64)``; the weights of the tails,
+            ``(*batch, 2)`` or None; and true, which the compiler does not know.
         """
         line = self.without_gradient()
         tables = line.parts(line.heights.from_zero())
 
-        def joined(parts: list[jax.Array], tails: list[jax.Array], batch: tuple[int, ...]) -> jax.Array:
-            return jnp.concatenate([broadcast_rows(part, batch) for part in (*parts, *map(pad, tails))], axis=-1)
-
-        def again(_: Any) -> Any:
-            def compute(line: Line, fits: jax.Array) -> tuple[Base, jax.Array]:
-                base, weights = line.weights_from_own_base(fits)
-                lower, upper, *tails = line.parts(weights)
-                sides = [_lanes(partial(window, side), side.shape[-1]) for side in (lower, upper)]
-                return base, joined(sides, tails, line.batch)
-
-            return *line.by_rows(compute, fits), jnp.array(True)
-
         def from_zero(side: Side | Lengths, table: jax.Array) -> jax.Array:
             return _lanes(lambda start, size: jnp.abs(side.widths(start, size) * window(table, start, size)), side.size)
 
-        sides = [from_zero(*both) for both in zip(line.sides, tables[:2], strict=True)]
-        plain = joined(sides, [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])], self.batch)
-        fits = _fits(pairwise_sum(plain))
+        def joined(sides: list[jax.Array], tails: list[jax.Array]) -> list[jax.Array]:
+            return [concatenate(*sides), *tails]
+
+        def again(_: Any) -> Any:
+            def compute(line: Line, fits: jax.Array) -> Any:
+                base, weights = line.weights_from_own_base(fits, jnp.zeros(fits.shape, jnp.int32))
+                lower, upper, *tails = line.parts(weights)
+                return base, joined([_lanes(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
+
+            return *line.by_rows(compute, fits), jnp.array(True)
+
+        plain = joined(
+            [from_zero(*both) for both in zip(line.sides, tables[:2], strict=True)],
+            [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
+        )
+        plain = [broadcast_rows(part, self.batch) for part in plain]
+        fits = _fits(functools.reduce(jnp.add, map(pairwise_sum, plain)))
         # A loop of no turn or one: a condition would copy what it hands through.
-        return jax.lax.while_loop(lambda state: ~state[2], again, (self._base_zero(), plain, jnp.all(fits)))
+        start = (Base.zero(jnp.zeros(fits.shape, jnp.int32), self.rate.dtype), plain, jnp.all(fits))
+        base, (lanes, *tails), done = jax.lax.while_loop(lambda state: ~state[2], again, start)
+        return base, lanes, tails[0] if tails else None, done
 
     def by_rows(self, compute: Callable[..., Any], *columns: jax.Array) -> Any:
         """``compute(line, *columns)`` for all rows, on the CPU a cacheful of them at a time.
@@ -220,8 +228,8 @@ class Line(NamedTuple):
             def read() -> Any:
                 return some_rows((*self[:-1], columns), self.batch, start, size)
 
-            *line, own = read() if size == rows else in_memory(start >= 0, read)
-            found = compute(Line(*line, (size,)), *own)
+            *fields, own = read() if size == rows else in_memory(start >= 0, read)
+            found = compute(self._replace(**dict(zip(self._fields, (*fields, (size,)), strict=True))), *own)
             return jax.tree.map(lambda a: jnp.broadcast_to(a, (size, a.shape[-1])), found)
 
         def all_rows() -> Any:

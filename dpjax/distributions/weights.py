@@ -88,7 +88,6 @@ class Base(NamedTuple):
     log_unit: jax.Array
 
     @staticmethod
-    def zero(dtype: Any) -> "Base":
-        """Cost 0, and no power."""
-        zero = jnp.zeros((1,), dtype)
-        return Base(zero, zero.astype(jnp.int32), zero)
+    def zero(powers: jax.Array, dtype: Any) -> "Base":
+        """Count from cost 0, and multiply weights by ``2**powers``."""
+        return Base(jnp.zeros(powers.shape, dtype), powers, -log(2) * powers.astype(dtype))
