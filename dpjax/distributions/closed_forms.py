@@ -8,9 +8,8 @@ temporaries stay in the cache. Sums of masses run from the far end of each side 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from math import log, prod
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -18,17 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.sides import GROUPS, Line, Side, decay_of, weigh
+from dpjax.distributions.sides import Line
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import by_chunks, in_memory, some_rows, take
+from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
-from dpjax.numerics.sums import LANES, folded_sum, pad, pairwise_sum
+from dpjax.numerics.sums import LANES, folded_sum, pad
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
-
-_BLOCK = 2**18  # pieces that are worked on together
 
 
 class Half(NamedTuple):
@@ -41,14 +38,16 @@ class Half(NamedTuple):
         tail: the weight of the tail, ``(..., 1)``; 0 without one.
         scale: of the tail, ``(..., 1)``; 0 without one.
         decay: over each piece.
+        position: the mean of each piece, as a fraction of its width from the inner end.
     """
 
-    side: Side
+    side: Any  # a Side, whose pieces have values
     sign: int
     weight: jax.Array
     tail: jax.Array
     scale: jax.Array
     decay: jax.Array
+    position: jax.Array
 
     @property
     def total(self) -> jax.Array:
@@ -58,9 +57,7 @@ class Half(NamedTuple):
     def mean_from(self, origin: jax.Array) -> jax.Array:
         """The mean of each piece minus ``origin``, so that a large offset of the data costs no digits."""
         near, far = self.side.values[..., :-1], self.side.values[..., 1:]
-        from_low = piece.mean_fraction(self.decay)
-        from_near = jnp.where(self.side.cost_near <= self.side.cost_far, from_low, 1 - from_low)
-        return (near - origin) + (far - near) * from_near
+        return (near - origin) + (far - near) * self.position
 
     @property
     def end(self) -> jax.Array:
@@ -86,17 +83,16 @@ class Resolved(NamedTuple):
         return jnp.log(self.total) + self.base.log_unit
 
 
-def _resolve(distribution: PiecewiseExponential, base: Base, power: jax.Array) -> Resolved:
-    """Weights are multiplied by ``2**power``, so that they add up to about 1: their products with lengths must not overflow."""
-    line = distribution.line()
-    weights = [part * power_of_two(power, part.dtype) for part in line.weights(base)]
-    base = base._replace(log_unit=base.log_unit - log(2) * power.astype(base.cost.dtype))
+def _resolve(line: Line, position: jax.Array) -> Resolved:
+    base, weights = line.weights()
     halves = []
-    for number, (side, sign) in enumerate(((distribution.lower, -1), (distribution.upper, 1))):
+    for number, sign in enumerate((-1, 1)):
+        side, first = line.sides[number], number * line.sides[0].size
+        own = slice(first, first + side.size)
         tail = scale = jnp.zeros_like(base.cost)
         if line.tails is not None:
-            tail, scale = (array[..., number : number + 1] for array in (weights[2], line.tails[0].scale))
-        halves.append(Half(side, sign, weights[number], tail, scale, decay_of(side, line.rate)))
+            tail, scale = (array[..., number : number + 1] for array in (weights[2], line.tails.scale))
+        halves.append(Half(side, sign, weights[number], tail, scale, line.decay[..., own], position[..., own]))
     return Resolved(line, base, (halves[0], halves[1]))
 
 
@@ -107,43 +103,15 @@ def by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponentia
     or ``(rows, 1)`` if there are no points.
     """
     shape = jnp.broadcast_shapes(distribution.batch_shape, *(p.shape for p in points))
-    rank = len(distribution.batch_shape)
-    batch, samples = shape[len(shape) - rank :], shape[: len(shape) - rank]
-    rows = prod(batch)
-    if not points:
-        samples = ()
+    rank = len(shape) - len(distribution.batch_shape)
+    samples, batch = shape[:rank], shape[rank:]
     if prod(shape) == 0:
         return jnp.zeros(shape, distribution.dtype)
-    columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, rows), 0, -1) for p in points]
-    weighed = weigh(distribution.line())
-    # Adding up the lanes themselves keeps them in memory: adding up their groups, the compiler would not.
-    lanes = jnp.concatenate([*weighed.lanes, weighed.groups[..., GROUPS * len(weighed.lanes) :]], axis=-1)
-    base, powers = weighed.base, -log2_floor(pairwise_sum(lanes))
-    # Rates and tails get an axis for the rows to be cut from.
-    lift = lambda tree: jax.tree.map(lambda leaf: leaf[..., None], tree)  # noqa: E731
-    sides = distribution.lower, distribution.upper
-    parts = *sides, lift(distribution.rate), lift(distribution.tails)
-
-    def some(start: Any, size: int) -> jax.Array:
-        def read() -> Any:
-            own = some_rows((*(side.values for side in sides), base, powers), batch, start, size)
-            return own, [jax.lax.dynamic_slice_in_dim(column, start, size) for column in columns]
-
-        (below, above, *scale), columns_here = read() if size == rows else in_memory(weighed.done, read)
-        lower, upper, *rest = some_rows(parts, batch, start, size)
-        rate, tails = jax.tree.map(lambda leaf: leaf[..., 0], rest)
-        own = distribution.from_sides(replace(lower, values=below), replace(upper, values=above), rate, tails)
-        found = compute(_resolve(own, *scale), *columns_here)
-        return jnp.broadcast_to(found, (size, *found.shape[-1:]))
-
-    size = max(1, min(rows, _BLOCK // max(distribution.lower.size + distribution.upper.size, 1)))
-    found = (
-        some(0, rows)
-        if size == rows
-        else jax.lax.platform_dependent(
-            cpu=lambda: by_chunks(lambda start: some(start, size), rows, size), default=lambda: some(0, rows)
-        )
-    )
+    columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, *batch), 0, -1) for p in points]
+    line = distribution.line()._replace(batch=batch)
+    from_low = piece.mean_fraction(line.decay)  # here and not in the loop, so that it is kept in memory
+    position = jnp.where(line.rise >= 0, from_low, 1 - from_low)
+    found = line.by_rows(lambda line, position, *columns: compute(_resolve(line, position), *columns), position, *columns)
     return jnp.moveaxis(found, -1, 0).reshape(samples + batch)
 
 
@@ -238,7 +206,7 @@ def log_prob(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
         cost = near + (far - near) * here.share(y)
         value = jnp.where((y >= bottom) & (y <= top) & (top > bottom), -r.line.rate * cost, -jnp.inf)
         if r.line.tails is not None:
-            ends = r.line.tails[0]
+            ends = r.line.tails
             for number, distance in ((0, bottom - y), (1, y - top)):
                 scale, cost = (field[..., number : number + 1] for field in (ends.scale, ends.cost))
                 there = (distance >= 0) & (scale > 0)
@@ -407,7 +375,7 @@ def entropy(distribution: PiecewiseExponential) -> jax.Array:
             return r.line.rate * (half.side.low_cost - r.base.cost) + half.decay * piece.mean_fraction(half.decay)
 
         def of_tail(half: Half) -> jax.Array:
-            cost = 0.0 if r.line.tails is None else r.line.tails[0].cost[..., (half.sign + 1) // 2, None]
+            cost = 0.0 if r.line.tails is None else r.line.tails.cost[..., (half.sign + 1) // 2, None]
             return r.line.rate * (cost - r.base.cost) + 1
 
         return r.log_normalizer + average(r, of_pieces, of_tail)

@@ -1,8 +1,10 @@
 """Draws from a distribution on the line: weigh the pieces, choose one, then place the draw inside it by inverse CDF.
 
-For one or a few draws from a row, the pieces 64 apart are added up (a lane); then a lane is chosen, and a piece of it: nothing of
-the size of the data is stored. For many draws, all pieces are tabulated. Both choose in the same way (``selection.py``). On
-accelerators, where one fused pass over all pieces costs less than several small kernels, few draws are made by Gumbel-max instead.
+For one or a few draws from a row, the pieces 32 apart are added up (a lane); then a lane is chosen, and a piece of it: nothing of
+the size of the data is stored. They are chosen by races: exponential noise divided by weights, of which the least wins. That is
+Gumbel-max without its logarithms, from the top down: the sum of a lane races for its pieces. For many draws, all pieces are
+tabulated, and chosen by inverse CDF in fixed point (``selection.py``). On accelerators, where one fused pass over all pieces costs
+less than several small kernels, few draws are made by Gumbel-max over all pieces, which is also the reference.
 
 For draws that are bitwise the same whatever the padding and the other rows are, sums of floats are explicit adds counted from the
 center, and transcendental functions of draws run over a multiple of 32 lanes: XLA's vector loop and its remainder loop round
@@ -21,22 +23,24 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.selection import Table, choose, gumbel_max
-from dpjax.distributions.sides import GROUPS, LANES, Ends, Line, decay_of, weigh
+from dpjax.distributions.selection import Table, choose, gumbel_max, race
+from dpjax.distributions.sides import Ends, Line
 from dpjax.distributions.weights import Base, Heights
-from dpjax.numerics.batching import in_memory, take
-from dpjax.numerics.sums import pad
+from dpjax.numerics.batching import broadcast_rows, in_memory, take
+from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
-from dpjax.random.keys import fold_in_range, fold_in_streams, row_words
+from dpjax.random.keys import fold_in_range, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
+from dpjax.random.threefry import threefry
 
 if TYPE_CHECKING:
     from dpjax.distributions.piecewise import PiecewiseExponential
 
+_GROUPS = 8  # lane i of both sides is number i // 8 of group i % 8
 _FEW = 64  # up to so many draws from a row cost less by lanes than by a table
 _CHUNK = 2**17  # draws that are made together: they stay in the cache
 _FUSED = 2**23  # pieces: with fewer, an accelerator takes one pass of Gumbel-max (estimated by bytes and kernels, not measured)
-_GROUP, _LANE, _SLOT, _PLACE, _GUMBEL = range(1, 6)  # what words are for
+_SLOT, _PLACE, _GUMBEL, _NOISE = 1, 2, 3, 8  # what words are for: the last three have streams of their own from there on
 Method = Literal["auto", "tree", "table", "gumbel"]
 
 
@@ -59,7 +63,9 @@ class Chosen(NamedTuple):
 def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLike = 0) -> tuple[jax.Array, jax.Array]:
     """Draw from each row: the chosen slots, counted outwards on their side (int32), and the points, both ``(draws, *batch)``."""
     rows = row_words(key, line.batch, first)
-    if not line.pieces or method == "tree":
+    if not line.pieces:
+        found = _from_tails(rows, line, draws)
+    elif method == "tree":
         found = _few(rows, line, draws)
     elif method == "gumbel":
         found = _by_gumbel_max(rows, line, draws)
@@ -77,55 +83,74 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
 
 
 def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Choose one of 8 groups of lanes a side (or a tail), then one of its 8 lanes, then one of the slots in that lane."""
-    weighed = weigh(line)
-    exists = weighed.total > 0
-    for_group, for_lane, for_slot, for_place = fold_in_streams(rows, draws, (_GROUP, _LANE, _SLOT, _PLACE))
-    group = choose(weighed.groups[..., None, :], for_group)
-    if not line.pieces:
-        upper = group == 1
-        chosen = Chosen(upper, jnp.zeros(upper.shape, jnp.int32), jnp.ones_like(upper), exists)
-        return chosen.slot, _place(for_place, line, chosen, None)
-    upper, in_tail = group >= GROUPS, None
-    if line.tails is not None:
-        in_tail = group >= 2 * GROUPS
-        upper = jnp.where(in_tail, group == 2 * GROUPS + 1, upper)
-    number = (group % GROUPS)[..., None] + np.int32(GROUPS) * jnp.arange(LANES // GROUPS, dtype=jnp.int32)
-    flat = number.reshape(*line.batch, -1)
-    side = jnp.broadcast_to(upper[..., None], number.shape).reshape(flat.shape)
-    members = jnp.where(side, take(weighed.lanes[1], flat, side), take(weighed.lanes[0], flat, ~side)).reshape(number.shape)
-    lane = group % GROUPS + np.int32(GROUPS) * choose(members, for_lane)
-    slot = lane[..., None] + np.int32(LANES) * jnp.arange(max(-(-side.size // LANES) for side in line.sides), dtype=jnp.int32)
-    if slot.shape[-1] > 1:
-        within = choose(in_memory(weighed.done, lambda: _weights_at(line, upper, slot, weighed.base)), for_slot)
-        slot = jnp.take_along_axis(slot, within[..., None], axis=-1)
-    chosen = Chosen(upper, slot[..., 0], in_tail, exists)
-    own = in_memory(weighed.done, lambda: jnp.stack(Piece.at(line, chosen)))
-    return chosen.slot, _place(for_place, line, chosen, Piece(*own))
+    """Choose one of 8 groups of lanes (or a tail), then one of its 8 lanes, then one of the slots in that lane, each by a race."""
+    base, lanes, tails, known = line.lanes()
+    groups = lanes
+    while groups.shape[-1] > _GROUPS:
+        half = groups.shape[-1] // 2
+        groups = groups[..., :half] + groups[..., half:]
+    groups = groups if tails is None else pad(jnp.concatenate([groups, tails], axis=-1), 2 * _GROUPS)
+    total, first = pairwise_sum(groups), groups.shape[-1]
+    slots = -(-max(side.size for side in line.sides) // LANES)
+    size = -(-(first + _GROUPS + slots) // LANES) * LANES
+    noise = in_memory(known, lambda: _exponentials(rows, draws, size, total.dtype))
+    group = race(groups[..., None, :], noise[..., :first])
+    in_tail = None if tails is None else group >= _GROUPS
+    number = (group % _GROUPS)[..., None] + np.int32(_GROUPS) * jnp.arange(lanes.shape[-1] // _GROUPS, dtype=jnp.int32)
+    members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
+    lane = group % _GROUPS + np.int32(_GROUPS) * race(members, noise[..., first : first + _GROUPS])
+    upper = lane >= LANES if in_tail is None else jnp.where(in_tail, group == _GROUPS + 1, lane >= LANES)
+    slot = (lane % np.int32(LANES))[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32)
+    weights = in_memory(known, lambda: _weights_at(line, upper, slot, base))
+    within = race(weights, noise[..., first + _GROUPS :][..., :slots])
+    slot = slot[..., 0] + np.int32(LANES) * within
+    chosen = Chosen(upper, slot, in_tail, total > 0)
+    own = Piece(*in_memory(known, lambda: jnp.stack(Piece.at(line, chosen))))
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, own)
+
+
+def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
+    """Standard exponential noise ``(*batch, draws, size)``, of which each number depends on its row, its draw and its place."""
+    place, draw = (jnp.arange(n, dtype=jnp.uint32) for n in (size, draws))
+    counter = Words((_NOISE + place)[None, :], draw[:, None])
+    keys = Words(rows.high[..., None, None], rows.low[..., None, None])
+    return exponential_from_uniform(uniform_from_words(threefry(keys, counter), dtype))
+
+
+def _from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Without pieces: choose one of two tails."""
+    weights = line.without_gradient().weights()[1][2]
+    upper = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SLOT)) == 1
+    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), pairwise_sum(weights) > 0)
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, None)
 
 
 def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> jax.Array:
     """The weights of slots ``(*batch, draws, j)`` of one side for each draw; 0 beyond its end."""
     flat = (*line.batch, -1)
-    upper = jnp.broadcast_to(upper[..., None], slot.shape).reshape(flat)
-    index = slot.reshape(flat)
-    near, far = _pick(line, upper, index, lambda side, _, at: side.ends(*at))
-    mantissa, exponent, cost = _pick(line, upper, index, lambda _, heights, at: tuple(take(field, *at) for field in heights[:3]))
+    upper, index = jnp.broadcast_to(upper[..., None], slot.shape).reshape(flat), slot.reshape(flat)
+    near, far = _ends(line, upper, index)
+    mantissa, exponent, cost = (take(field, _joined(line, upper, index)) for field in line.heights[:3])
+    heights = Heights(mantissa, exponent, cost, line.heights.bits)
     there = index < jnp.where(upper, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
-    weight = Heights(mantissa, exponent, cost, line.heights[0].bits).weight(jnp.abs(far - near), base)
-    return jnp.where(there, weight, 0.0).reshape(slot.shape)
+    return jnp.where(there, heights.weight(jnp.abs(far - near), base), 0.0).reshape(slot.shape)
 
 
-def _pick(line: Line, upper: jax.Array, slot: jax.Array, read: Any) -> tuple[jax.Array, ...]:
-    """Read something of slots ``(*batch, j)`` from the side that each is on; the other side is read at one place."""
+def _joined(line: Line, upper: jax.Array, slot: jax.Array) -> jax.Array:
+    """The place of slots ``(*batch, j)`` among those of the lower side followed by those of the upper one; some place beyond."""
+    return jnp.minimum(jnp.where(upper, np.int32(line.sides[0].size), 0) + slot, np.int32(line.pieces - 1))
+
+
+def _ends(line: Line, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The inner and outer ends of slots ``(*batch, j)`` from the side that each is on; the other side is read at one place."""
     found = []
-    for number, (side, heights) in enumerate(zip(line.sides, line.heights, strict=True)):
-        own = upper if number else ~upper
-        if side.size or not line.pieces:
-            found.append(read(side, heights, (jnp.clip(slot, 0, max(side.size - 1, 0)), own)))
+    for side, own in zip(line.sides, (~upper, upper), strict=True):
+        if side.size:
+            found.append(side.ends(jnp.clip(slot, 0, side.size - 1), own))
     if len(found) == 1:
-        return tuple(found[0])
-    return tuple(jnp.where(upper, above, below) for below, above in zip(*found, strict=True))
+        return found[0]
+    (near_below, far_below), (near_above, far_above) = found
+    return jnp.where(upper, near_above, near_below), jnp.where(upper, far_above, far_below)
 
 
 class Piece(NamedTuple):
@@ -143,28 +168,26 @@ class Piece(NamedTuple):
     @staticmethod
     def at(line: Line, chosen: Chosen) -> Piece:
         """Read the chosen pieces."""
-        near, far, rise, decay = _pick(
-            line,
-            chosen.upper,
-            chosen.slot,
-            lambda side, _, at: (
-                *side.ends(*at),
-                take(side.cost_far - side.cost_near, *at),
-                take(decay_of(side, line.rate), *at),
-            ),
-        )
-        return Piece.of(near, far, rise, decay)
+        joined = _joined(line, chosen.upper, chosen.slot)
+        near, far = _ends(line, chosen.upper, chosen.slot)
+        return Piece.of(near, far, take(line.rise, joined), take(line.decay, joined))
 
     @staticmethod
     def all(line: Line) -> Piece:
         """All pieces in ascending order, ``(*batch, pieces)``."""
-        found = []
-        for side, order in zip(line.sides, (-1, 1), strict=True):
+        ends = []
+        for side in line.sides:
             index = jnp.broadcast_to(jnp.arange(side.size, dtype=jnp.int32), (*line.batch, side.size))
-            rise, decay = side.cost_far - side.cost_near, decay_of(side, line.rate)
-            parts = (jnp.broadcast_to(part, index.shape)[..., ::order] for part in (*side.ends(index), rise, decay))
-            found.append(Piece.of(*parts))
-        return jax.tree.map(lambda *sides: jnp.concatenate(sides, axis=-1), *found)
+            ends.append(side.ends(index))
+        near, far = (jnp.concatenate(both, axis=-1) for both in zip(*ends, strict=True))
+        pieces = Piece.of(near, far, broadcast_rows(line.rise, line.batch), broadcast_rows(line.decay, line.batch))
+        return jax.tree.map(lambda part: _ascending(part, line), pieces)
+
+
+def _ascending(joined: jax.Array, line: Line) -> jax.Array:
+    """Bring what is known of all pieces from the order of the two sides into that of the line."""
+    size = line.sides[0].size
+    return jnp.concatenate([jnp.flip(joined[..., :size], -1), joined[..., size:]], axis=-1)
 
 
 def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.Array:
@@ -189,7 +212,7 @@ def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.A
         offset = jnp.clip(width * fraction, jnp.minimum(width, 0.0), jnp.maximum(width, 0.0))
         points = jnp.clip(own.start + offset, jnp.minimum(own.start, own.stop), jnp.maximum(own.start, own.stop))
     if line.tails is not None and chosen.in_tail is not None:
-        ends = line.tails[0]
+        ends = line.tails
         noise = out(exponential_from_uniform(pair))
         below, above = (Ends(*(field[..., i : i + 1] for field in ends)) for i in (0, 1))
         reach = jnp.maximum(jnp.where(chosen.upper, above.scale, below.scale) * noise, 0.0)  # as above
@@ -203,22 +226,20 @@ def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.A
 
 
 def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    weighed = weigh(line)
-    exists = weighed.total > 0
-    lower, upper, *tails = jax.lax.stop_gradient(line.weights(weighed.base))
+    _, (lower, upper, *tails) = line.without_gradient().weights()
     parts = [jnp.flip(lower, -1), upper]
     if tails:
         parts = [tails[0][..., :1], *parts, tails[0][..., 1:]]
-    weights = jnp.concatenate([jnp.broadcast_to(part, (*line.batch, part.shape[-1])) for part in parts], axis=-1)
     # Their order is that of the line, and their sums are those of its pieces alone: not of the padding at either end.
-    table, pieces = Table.of(weights), Piece.all(line)
+    table, pieces = Table.of(jnp.concatenate(parts, axis=-1)), Piece.all(line)
+    exists = table.ends.high[..., -1:] > 0
     first_piece = 1 if tails else 0
     center = line.sides[0].size + first_piece
     step = min(draws, max(32, _CHUNK // prod(line.batch) // 32 * 32))
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        for_piece, for_place = (fold_in_range(rows, step, first, stream) for stream in (_GROUP, _PLACE))
+        for_piece, for_place = (fold_in_range(rows, step, first, stream) for stream in (_SLOT, _PLACE))
         index = table.choose(for_piece)
         above = index >= center
         slot = jnp.where(above, index - np.int32(center), np.int32(center - 1) - index)
@@ -243,9 +264,9 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
 def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Two words for each slot and draw; the tails are the slots of a third side."""
-    weighed = weigh(line)
-    parts = jax.lax.stop_gradient(line.weights(weighed.base))
-    log_weights = jnp.log(jnp.concatenate([jnp.broadcast_to(part, (*line.batch, part.shape[-1])) for part in parts], axis=-1))
+    _, parts = line.without_gradient().weights()
+    weights = jnp.concatenate(parts, axis=-1)
+    log_weights = jnp.log(weights)
     sizes = [part.shape[-1] for part in parts]
 
     def one(number: jax.Array) -> jax.Array:
@@ -267,9 +288,8 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
         in_tail = slot >= starts[2]
         upper = upper | (slot == starts[2] + 1)
     slot = jnp.where(slot < starts[1], slot, slot - starts[1])
-    chosen = Chosen(upper, slot, in_tail, weighed.total > 0)
-    piece = Piece.at(line, chosen) if line.pieces else None
-    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, piece)
+    chosen = Chosen(upper, slot, in_tail, jnp.sum(weights, axis=-1, keepdims=True) > 0)
+    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, Piece.at(line, chosen))
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))

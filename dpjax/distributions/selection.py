@@ -28,6 +28,15 @@ def gumbel_max(log_weights: jax.Array, gumbels: jax.Array) -> jax.Array:
     return jnp.argmax(log_weights + gumbels, axis=-1).astype(jnp.int32)
 
 
+def race(weights: jax.Array, exponentials: jax.Array) -> jax.Array:
+    """Return the index of the least ``exponentials / weights``, int32 of shape ``(...)``: Gumbel-max without its logarithms.
+
+    Slots of weight 0 never win. Every other is the first with a probability proportional to its weight, to a few units in the last
+    place of the dtype, however small it is.
+    """
+    return jnp.argmin(jnp.where(weights > 0, exponentials / weights, jnp.inf), axis=-1).astype(jnp.int32)
+
+
 def integer_sums(weights: jax.Array) -> Words:
     """Turn float weights ``(..., n)`` into integers below 2^62 in all, and return their running sums, of the same shape."""
     power = power_of_two(61 - log2_floor(pairwise_sum(weights)), weights.dtype)

@@ -10,21 +10,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from dpjax.distributions.weights import NEVER, Base, Heights
-from dpjax.numerics.batching import by_chunks, some_rows, take
-from dpjax.numerics.sums import pad, pairwise_sum
+from dpjax.distributions.weights import Base, Heights
+from dpjax.numerics.batching import broadcast_rows, by_chunks, concatenate, in_memory, some_rows, take
+from dpjax.numerics.powers import log2_floor, power_of_two
+from dpjax.numerics.sums import LANES, folded_sum, pairwise_sum
 
-LANES = 64  # slot i of a side is number i // 64 of lane i % 64
-GROUPS = 8  # lane i is number i // 8 of group i % 8
-_CHUNK = 32 * LANES
-_ROWS = 256  # that are weighed again together
+_CHUNK = 64 * LANES
+_BLOCK = 2**18  # pieces that are worked on together: they and their temporaries stay in the cache
 
 
 @jax.tree_util.register_dataclass
@@ -97,80 +96,156 @@ class Ends(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What is drawn from.
+    """What is drawn from. Its slots are the pieces of the lower side, those of the upper side, both outwards, and two tails.
 
     Attributes:
         sides: the lower and the upper side.
-        heights: of the pieces of each side.
-        tails: two tails and their heights, or None.
+        tails: two tails, or None.
+        rise: of the cost over each piece, from its inner to its outer end, ``(..., pieces)``.
+        decay: over each piece, from its low-cost end.
+        heights: of all slots.
         rate: ``(..., 1)``.
         batch: the broadcast shape without the last axis.
     """
 
     sides: tuple[Side | Lengths, Side | Lengths]
-    heights: tuple[Heights, Heights]
-    tails: tuple[Ends, Heights] | None
+    tails: Ends | None
+    rise: jax.Array
+    decay: jax.Array
+    heights: Heights
     rate: jax.Array
     batch: tuple[int, ...]
 
     @staticmethod
     def of(sides: tuple[Any, Any], rate: jax.Array, tails: Ends | None, batch: tuple[int, ...]) -> Line:
         """Take the exponentials, once for each cost; rate is ``(..., 1)``."""
-        heights = tuple(Heights.of(jnp.minimum(s.cost_near, s.cost_far), decay_of(s, rate), rate) for s in sides)
-        ends = None if tails is None else (tails, Heights.of(tails.cost, jnp.zeros_like(tails.cost), rate))
-        return Line(sides, heights, ends, rate, batch)  # type: ignore[arg-type]
+        near, far = (concatenate(*(getattr(side, end) for side in sides)) for end in ("cost_near", "cost_far"))
+        rise, cost = far - near, jnp.minimum(near, far)
+        decay = slopes = jnp.minimum(rate * jnp.abs(rise), float(jnp.finfo(rate.dtype).max))
+        if tails is not None:
+            cost, slopes = concatenate(cost, tails.cost), concatenate(decay, jnp.zeros_like(tails.cost))
+        return Line(sides, tails, rise, decay, Heights.of(cost, slopes, rate), rate, batch)
 
     @property
     def pieces(self) -> int:
         """How many pieces there are on both sides."""
         return self.sides[0].size + self.sides[1].size
 
-    def weights(self, base: Base) -> list[jax.Array]:
-        """The weights of all pieces of each side, and of the tails if there are any."""
-        batch = jnp.broadcast_shapes(self.batch, base.cost.shape[:-1])
+    def parts(self, slots: jax.Array) -> list[jax.Array]:
+        """Split something of all slots into that of each side, and of the tails if there are any."""
+        ends = [self.sides[0].size, self.pieces][: 1 if self.tails is None else 2]
+        return jnp.split(slots, ends, axis=-1)
 
-        def plain() -> list[jax.Array]:
-            found = [jnp.abs(side.widths() * heights.from_zero()) for side, heights in zip(self.sides, self.heights, strict=True)]
-            return [jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in found]
+    def widths(self) -> list[jax.Array]:
+        """The widths of the pieces of each side, and the scales of the tails if there are any."""
+        return [*(side.widths() for side in self.sides), *(() if self.tails is None else (self.tails.scale,))]
 
-        def own() -> list[jax.Array]:
-            return [jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in self._each(lambda w, h: h.weight(w, base))[:2]]
+    def without_gradient(self) -> Line:
+        """The same line, taken as constant by ``jax.grad``."""
+        return Line(*jax.lax.stop_gradient(self[:-1]), self.batch)
 
-        found = jax.lax.cond(jnp.all((base.cost == 0) & (base.exponent == 0)), plain, own)
-        return found if self.tails is None else [*found, self.tails[1].weight(self.tails[0].scale, base)]
+    def weights(self) -> tuple[Base, list[jax.Array]]:
+        """The weights of each side's pieces, and of the tails if there are any, ``(*batch, k)``: each row from its own base.
 
-    def own_base(self) -> Base:
-        """The lowest cost that has mass in each row, and then the power of two of its heaviest slot."""
+        Almost all rows can be weighed from cost 0, with one product for each piece. Rows with all their mass far above it (long
+        ties, a large epsilon) or in tiny pieces are weighed from a base of their own. A base only changes powers of two, and each
+        row decides for itself.
+        """
+        if not self.pieces:
+            none = jnp.zeros((*self.batch, 1), jnp.int32)
+            base, weights = self.weights_from_own_base(none > 0, none)
+            return base, self.parts(weights)
+        tables = self.parts(self.heights.from_zero())
 
-        def of_row(part: Callable[[jax.Array, Heights], jax.Array], combine: Any, neutral: Any) -> jax.Array:
-            found = [
-                jnp.broadcast_to(jax.lax.reduce(array, np.asarray(neutral, array.dtype), combine, (array.ndim - 1,)), self.batch)
-                for array in self._each(part)
-            ]
-            return functools.reduce(combine, found)[..., None]
+        def products() -> list[jax.Array]:
+            return [jnp.abs(width * table) for width, table in zip(self.widths(), tables, strict=True)]
 
-        cost = of_row(lambda width, heights: jnp.where(width > 0, heights.cost, jnp.inf), jax.lax.min, np.inf)
-        base = Base.at(jnp.where(jnp.isinf(cost), 0.0, cost), self.heights[0].bits)
-        return base.shifted(-of_row(lambda width, heights: heights.log2_weight(width, base), jax.lax.max, NEVER))
+        total = broadcast_rows(functools.reduce(jnp.add, map(folded_sum, products())), self.batch)
+        fits, powers = (
+            _fits(total),
+            -log2_floor(total),
+        )  # they then add up to about 1: their products with lengths must not overflow
 
-    def lanes(self) -> list[jax.Array]:
-        """The sums over lanes of weights from cost 0: ``(..., 64)`` a side, if there are any pieces."""
+        def from_zero() -> tuple[Base, jax.Array]:
+            return Base.zero(powers, total.dtype), concatenate(*products()) * power_of_two(powers, total.dtype)
 
-        def one(side: Side | Lengths, heights: Heights) -> jax.Array:
-            table = heights.from_zero()
-            return _by_lanes(lambda start, size: jnp.abs(side.widths(start, size) * window(table, start, size)), side.size)
+        base, weights = jax.lax.cond(jnp.all(fits), from_zero, lambda: self.weights_from_own_base(fits, powers))
+        return base, self.parts(weights)
 
-        return [one(side, heights) for side, heights in zip(self.sides, self.heights, strict=True)] if self.pieces else []
+    def weights_from_own_base(self, fits: jax.Array, powers: jax.Array) -> tuple[Base, jax.Array]:
+        """The weights of all slots; those of rows that fit from cost 0, times ``2**powers``."""
+        widths = concatenate(*self.widths())
+        zero, own = Base.zero(powers, self.rate.dtype), self.heights.base(widths)
+        base = jax.tree.map(lambda zero, own: jnp.where(fits, zero, own), zero, own)
+        return base, broadcast_rows(self.heights.weight(widths, base), self.batch)
 
-    def _each(self, part: Callable[[jax.Array, Heights], jax.Array]) -> list[jax.Array]:
-        """Something of the widths and heights of each side, and of the tails."""
-        found = [part(side.widths(), heights) for side, heights in zip(self.sides, self.heights, strict=True)]
-        return found if self.tails is None else [*found, part(self.tails[0].scale, self.tails[1])]
+    def lanes(self) -> tuple[Base, jax.Array, jax.Array | None, jax.Array]:
+        """The weights added up by lanes: slot i of a side is number i // 32 of lane i % 32. They have no gradient.
+
+        Returns:
+            What they are relative to; the lanes of the lower and of the upper side, ``(*batch, 64)``; the weights of the tails,
+            ``(*batch, 2)`` or None; and true, which the compiler does not know.
+        """
+        line = self.without_gradient()
+        tables = line.parts(line.heights.from_zero())
+
+        def from_zero(side: Side | Lengths, table: jax.Array) -> jax.Array:
+            return _lanes(lambda start, size: jnp.abs(side.widths(start, size) * window(table, start, size)), side.size)
+
+        def joined(sides: list[jax.Array], tails: list[jax.Array]) -> list[jax.Array]:
+            return [concatenate(*sides), *tails]
+
+        def again(_: Any) -> Any:
+            def compute(line: Line, fits: jax.Array) -> Any:
+                base, weights = line.weights_from_own_base(fits, jnp.zeros(fits.shape, jnp.int32))
+                lower, upper, *tails = line.parts(weights)
+                return base, joined([_lanes(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
+
+            return *line.by_rows(compute, fits), jnp.array(True)
+
+        plain = joined(
+            [from_zero(*both) for both in zip(line.sides, tables[:2], strict=True)],
+            [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
+        )
+        plain = [broadcast_rows(part, self.batch) for part in plain]
+        fits = _fits(functools.reduce(jnp.add, map(pairwise_sum, plain)))
+        # A loop of no turn or one: a condition would copy what it hands through.
+        start = (Base.zero(jnp.zeros(fits.shape, jnp.int32), self.rate.dtype), plain, jnp.all(fits))
+        base, (lanes, *tails), done = jax.lax.while_loop(lambda state: ~state[2], again, start)
+        return base, lanes, tails[0] if tails else None, done
+
+    def by_rows(self, compute: Callable[..., Any], *columns: jax.Array) -> Any:
+        """``compute(line, *columns)`` for all rows, on the CPU a cacheful of them at a time.
+
+        Args:
+            compute: from a line with a batch of one axis, and columns ``(rows, j)``, to a pytree of arrays ``(rows, k)``.
+            columns: ``(*batch, j)``.
+        """
+        rows = prod(self.batch)
+        size = max(1, min(rows, _BLOCK // max(self.pieces, 1)))
+
+        def some(start: Any, size: int) -> Any:
+            def read() -> Any:
+                return some_rows((*self[:-1], columns), self.batch, start, size)
+
+            *fields, own = read() if size == rows else in_memory(start >= 0, read)
+            found = compute(self._replace(**dict(zip(self._fields, (*fields, (size,)), strict=True))), *own)
+            return jax.tree.map(lambda a: jnp.broadcast_to(a, (size, a.shape[-1])), found)
+
+        def all_rows() -> Any:
+            return some(0, rows)
+
+        def chunks() -> Any:
+            return by_chunks(lambda start: some(start, size), rows, size)
+
+        found = all_rows() if size == rows else jax.lax.platform_dependent(cpu=chunks, default=all_rows)
+        return jax.tree.map(lambda a: a.reshape(*self.batch, a.shape[-1]), found)
 
 
-def decay_of(side: Side | Lengths, rate: jax.Array) -> jax.Array:
-    """The decay over each piece; ``rate`` is ``(..., 1)``."""
-    return jnp.minimum(rate * jnp.abs(side.cost_far - side.cost_near), float(jnp.finfo(rate.dtype).max))
+def _fits(total: jax.Array) -> jax.Array:
+    """Whether the weights that matter, and quotients of noise and them, are normal floats; a NaN is left as it is."""
+    info = jnp.finfo(total.dtype)
+    return ~((total <= 2.0 ** (info.minexp + 76)) | (total >= 2.0 ** (info.maxexp - 68)))
 
 
 def window(array: jax.Array, start: Any, size: int) -> jax.Array:
@@ -180,8 +255,8 @@ def window(array: jax.Array, start: Any, size: int) -> jax.Array:
     return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
 
 
-def _by_lanes(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
-    """Add slots 64 apart, in pairs of pairs counted from the center: further slots of weight 0 change nothing."""
+def _lanes(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
+    """Add slots 32 apart, in pairs of pairs counted from the center: further slots of weight 0 change nothing."""
 
     def chunk(first: Any, size: int) -> jax.Array:
         terms = []
@@ -209,81 +284,3 @@ def _by_lanes(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
             found = found[:-1]
         found = found[0::2] + found[1::2]
     return tree([found[0], *rest])
-
-
-def _to_lanes(weights: jax.Array) -> jax.Array:
-    """The same sums in the same order, of weights that are there already."""
-    weights = pad(weights, LANES)
-    blocks = jnp.swapaxes(weights.reshape(*weights.shape[:-1], -1, LANES), -1, -2)
-    return pairwise_sum(blocks)[..., 0]
-
-
-class Weighed(NamedTuple):
-    """The weights of a line by parts.
-
-    Attributes:
-        base: what they are relative to in each row.
-        lanes: of either side, the sums over pieces 64 apart, ``(*batch, 64)``; none without pieces.
-        groups: of either side, the sums over lanes 8 apart; then the two tails; ``(*batch, 16)``, 18 or 2.
-        done: bool ``()``, true; the compiler does not know it.
-    """
-
-    base: Base
-    lanes: tuple[jax.Array, ...]
-    groups: jax.Array
-    done: jax.Array
-
-    @staticmethod
-    def of(line: Line, base: Base, lanes: list[jax.Array]) -> Weighed:
-        """Add up lanes."""
-        sides = [jnp.broadcast_to(side, (*line.batch, LANES)) for side in lanes]
-        groups = []
-        for group in sides:
-            while group.shape[-1] > GROUPS:
-                half = group.shape[-1] // 2
-                group = group[..., :half] + group[..., half:]
-            groups.append(group)
-        if line.tails is not None:
-            groups.append(jnp.broadcast_to(line.tails[1].weight(line.tails[0].scale, base), (*line.batch, 2)))
-        base = jax.tree.map(lambda field: jnp.broadcast_to(field, (*line.batch, 1)), base)
-        return Weighed(base, tuple(sides), jnp.concatenate(groups, axis=-1), jnp.array(not lanes))
-
-    @property
-    def total(self) -> jax.Array:
-        """Of each row, ``(*batch, 1)``; not positive where a row has no distribution: no mass, or a NaN anywhere."""
-        return pairwise_sum(self.groups)
-
-
-def weigh(line: Line) -> Weighed:
-    """Weigh the pieces and tails of all rows.
-
-    Almost all rows can be weighed from cost 0, with one product for each piece. Rows with all their mass far above it (long ties, a
-    large epsilon) or in tiny pieces are weighed again from a base of their own. A base only changes powers of two, and each row
-    decides for itself.
-    """
-    sides, heights, tails, rate = jax.lax.stop_gradient(line[:4])
-    line = Line(sides, heights, tails, rate, line.batch)
-    if not line.pieces:  # two tails cost nothing
-        return Weighed.of(line, line.own_base(), [])
-    zero = jnp.zeros((1,), line.rate.dtype)
-    plain = Base(zero, zero.astype(jnp.int32), zero)
-    weighed, info = Weighed.of(line, plain, line.lanes()), jnp.finfo(line.rate.dtype)
-    fits = (weighed.total > 2.0 ** (info.minexp + 76)) & (weighed.total < 2.0 ** (info.maxexp - 16))
-    rows = prod(line.batch)
-    size = min(rows, _ROWS)
-
-    def again(_: Weighed) -> Weighed:
-        def some(start: jax.Array) -> Any:
-            sides, heights, tails, rate = some_rows(line[:4], line.batch, start, size)
-            own = Line(sides, heights, tails, rate, (size,))
-            fitting = some_rows(fits, line.batch, start, size)
-            base = jax.tree.map(lambda own, plain: jnp.where(fitting, plain, own), own.own_base(), plain)
-            weights = own._each(lambda width, heights: heights.weight(width, base))[:2]
-            return Weighed.of(own, base, [_to_lanes(part) for part in weights])[:3]
-
-        found: Any = jax.tree.map(lambda leaf: leaf.reshape(*line.batch, leaf.shape[-1]), by_chunks(some, rows, size))
-        base, lanes, groups = found
-        return Weighed(base, lanes, groups, jnp.array(True))
-
-    # A loop of no turn or one: a condition would copy what it hands through.
-    return jax.lax.while_loop(lambda weighed: ~weighed.done, again, weighed._replace(done=jnp.all(fits)))

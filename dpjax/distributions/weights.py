@@ -8,7 +8,7 @@ pieces that are further above the lowest cost have no mass.
 """
 
 from math import log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from dpjax.numerics.powers import exponent_of, log2_floor, power_of_two
 
 _LOG2_E = 1.4426950408889634
 _FAR = 2.0**29
-NEVER = np.int32(-(2**30))  # the binary logarithm of no weight
+_NEVER = np.int32(-(2**30))  # the binary logarithm of no weight
 
 
 class Heights(NamedTuple):
@@ -57,21 +57,28 @@ class Heights(NamedTuple):
         """The weights of pieces of these widths, relative to the base of their row."""
         power = power_of_two(base.exponent - self.exponent, width.dtype)
         # abs() changes nothing, and keeps a compiler from fusing this product with a later sum into one rounding.
-        return jnp.where(self._beyond(base), 0.0, jnp.abs(width * power * self.mantissa))
+        return jnp.where(self._beyond(base.cost), 0.0, jnp.abs(width * power * self.mantissa))
 
-    def log2_weight(self, width: jax.Array, base: "Base") -> jax.Array:
-        """The binary logarithm of the weights, rounded to an integer near it, int32; ``NEVER`` for width 0."""
-        return jnp.where((width > 0) & ~self._beyond(base), log2_floor(width) + (base.exponent - self.exponent), NEVER)
+    def base(self, width: jax.Array) -> "Base":
+        """The base of rows of these widths: the lowest cost that has mass, and the power of two of the heaviest weight."""
+        width, cost = jax.lax.stop_gradient((width, self.cost))
+        lowest = jnp.min(jnp.where(width > 0, cost, jnp.inf), axis=-1, keepdims=True, initial=jnp.inf)
+        lowest = jnp.where(jnp.isinf(lowest), 0.0, lowest)
+        exponent, fraction = exponent_of(lowest, self.bits)
+        here = (width > 0) & ~jax.lax.stop_gradient(self)._beyond(lowest)
+        powers = jnp.where(here, log2_floor(width) + (exponent - self.exponent), _NEVER)
+        heaviest = jnp.max(powers, axis=-1, keepdims=True, initial=_NEVER)
+        return Base(lowest, exponent - heaviest, log(2) * (fraction + heaviest.astype(fraction.dtype)))
 
-    def _beyond(self, base: "Base") -> jax.Array:
-        return (self.cost - base.cost) * self.bits >= _FAR  # a NaN is not: it stays visible
+    def _beyond(self, cost: jax.Array) -> jax.Array:
+        return (self.cost - cost) * self.bits >= _FAR  # a NaN is not: it stays visible
 
 
 class Base(NamedTuple):
     """What the weights of a row are relative to, each ``(..., 1)``.
 
     Attributes:
-        cost: the lowest cost that has mass in the row.
+        cost: 0, or the lowest cost that has mass in the row.
         exponent: int32; weights are multiplied by 2^exponent, modulo 2^32 as in ``Heights``.
         log_unit: the logarithm of what a relative weight of 1 stands for, counted from exp(-rate * cost).
     """
@@ -81,11 +88,6 @@ class Base(NamedTuple):
     log_unit: jax.Array
 
     @staticmethod
-    def at(cost: jax.Array, bits: jax.Array) -> "Base":
-        """Count from exp(-rate * cost), up to a power of two."""
-        exponent, fraction = exponent_of(cost, bits)
-        return Base(cost, exponent, log(2) * fraction)
-
-    def shifted(self, powers: jax.Array) -> "Base":
-        """The base for weights that are larger by ``2**powers``."""
-        return Base(self.cost, self.exponent + powers, self.log_unit - log(2) * powers.astype(self.cost.dtype))
+    def zero(powers: jax.Array, dtype: Any) -> "Base":
+        """Count from cost 0, and multiply weights by ``2**powers``."""
+        return Base(jnp.zeros(powers.shape, dtype), powers, -log(2) * powers.astype(dtype))

@@ -1,6 +1,7 @@
 """Closed forms of PiecewiseExponential against quadrature, in float64 and float32."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -263,13 +264,16 @@ def test_shapes_that_do_not_fit_are_refused():
     ["mean", "variance", "entropy", "log_normalizer"],
 )
 def test_gradients_by_rate_agree_with_finite_differences(method, x64):
+    """Also where all costs are so high that weights are counted from the lowest of them, as in long ties."""
     distribution, _ = random_distribution(17)
 
     @jax.jit
-    @jax.value_and_grad
-    def at(rate):
-        return getattr(replace(distribution, rate=rate), method)()
+    @partial(jax.value_and_grad, argnums=0)
+    def at(rate, above):
+        costs = {"cost_left": distribution.cost_left + above, "cost_right": distribution.cost_right + above}
+        return getattr(replace(distribution, rate=rate, **costs), method)()
 
     h = 1e-5
-    (above, _), (below, _), (_, gradient) = (at(jnp.float64(rate)) for rate in (0.7 + h, 0.7 - h, 0.7))
-    assert float(gradient) == pytest.approx((float(above) - float(below)) / (2 * h), rel=1e-6, abs=1e-8)
+    for cost in (0.0, 3000.0):
+        (above, _), (below, _), (_, gradient) = (at(jnp.float64(rate), cost) for rate in (0.7 + h, 0.7 - h, 0.7))
+        assert float(gradient) == pytest.approx((float(above) - float(below)) / (2 * h), rel=1e-6, abs=1e-8)

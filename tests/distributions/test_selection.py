@@ -1,4 +1,4 @@
-"""Selection in fixed point: against fractions and Python's integers, by counting and by table, down to the smallest masses."""
+"""Selection in fixed point: against fractions and Python's integers, by counting and by table, down to the smallest masses; races."""
 
 from fractions import Fraction
 
@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.distributions.selection import Table, choose, gumbel_max, integer_sums
-from dpjax.random import Words, gumbel_from_uniform, uniform_from_words
+from dpjax.distributions.selection import Table, choose, gumbel_max, integer_sums, race
+from dpjax.random import Words, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 
 ROWS = 3
 
@@ -103,6 +103,20 @@ def test_a_slot_of_mass_two_to_the_minus_forty_is_reached():
     gumbels = jnp.full((33,), middle)
     assert int(gumbel_max(jnp.log(weights[0]), gumbels.at[1].set(top))) == 1
     assert int(gumbel_max(jnp.log(weights[0]), gumbels)) != 1
+    # A race: one clock that strikes early, at 2^-45 or below, all others at an ordinary time.
+    early = exponential_from_uniform(uniform_from_words(Words(*map(jnp.uint32, (2**32 - 1, 2**32 - 2**12))), jnp.float32))
+    clocks = jnp.full((33,), 0.7)
+    assert 0 < float(early) < 2.0**-45
+    assert int(race(weights[0], clocks.at[1].set(early))) == 1
+    assert int(race(weights[0], clocks)) != 1
+
+
+def test_a_race_is_won_in_proportion_to_the_weights_and_never_by_a_slot_without_any():
+    """Two slots: the first wins where its clock times the other's weight is less, whatever the size of the weights."""
+    for a, b in ((3.0, 1.0), (2.0**-40, 1.0), (2.0**-60, 2.0**59)):
+        for first, second in ((0.3, 0.7), (2.0**-60, 0.5), (a / b * 0.999, 1.0), (a / b * 1.001, 1.0)):
+            found = race(jnp.float32([0.0, a, 0.0, b]), jnp.float32([2.0**-65, first, 0.1, second]))
+            assert int(found) == (1 if first * b < second * a else 3), (a, b, first, second)
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def test_weights_count_from_the_lowest_cost_at_any_cost_and_any_rate(dtype, rate
         costs = np.array([lowest, lowest + 0.5, lowest + 1, lowest + 7, 2.0**24 + 2.0**10, 2.0**31], dtype)
         rates = np.array([rate], dtype)
         heights = Heights.of(jnp.asarray(costs), jnp.zeros(len(costs), dtype), jnp.asarray(rates))
-        base = Base.at(jnp.asarray(costs[:1]), heights.bits)
+        base = heights.base(jnp.ones(len(costs), dtype))
         weights = np.asarray(heights.weight(jnp.ones(len(costs), dtype), base), np.float64)
         weights = weights * np.exp(np.asarray(base.log_unit, np.float64))
         # log2(e) is rounded once, as if epsilon were off by that much: up to 700 nats times one unit.
@@ -49,21 +49,22 @@ def test_weights_count_from_the_lowest_cost_at_any_cost_and_any_rate(dtype, rate
 def test_weights_vanish_far_below_the_base():
     heights = Heights.of(jnp.array([0.0, 1000.0, 1001.0, 1500.0]), jnp.zeros(4), jnp.array([1.0]))
     widths = jnp.array([0.0, 1.0, 1.0, 1.0])
-    base = Base.at(jnp.array([1000.0]), heights.bits)
-    base = base.shifted(-jnp.max(heights.log2_weight(widths, base), keepdims=True))
+    base = heights.base(widths)
+    assert float(base.cost[0]) == 1000
     weights = heights.weight(widths, base)
     assert float(weights[0]) == 0
     assert float(weights[3]) == 0  # 500 nats below
     assert float(weights[2] / weights[1]) == pytest.approx(np.exp(-1.0), rel=1e-6)
     assert 0.5 <= float(weights[1]) <= 4
-    at_zero = Base.at(jnp.zeros(1), heights.bits)
-    assert (heights.weight(widths, at_zero)[1:] == 0).all()  # the control: counted from cost 0 nothing is left
+    assert (
+        heights.weight(widths, Base.zero(jnp.zeros(1, jnp.int32), jnp.float32))[1:] == 0
+    ).all()  # the control: counted from cost 0 nothing is left
     assert (widths * heights.from_zero() == 0).all()
 
 
 def test_a_nan_stays_visible():
     for cost, decay, rate in ((np.nan, 0.0, 1.0), (1.0, 0.0, np.nan), (1.0, np.nan, 1.0)):
         heights = Heights.of(jnp.float32([cost]), jnp.float32([decay]), jnp.float32([rate]))
-        base = Base.at(jnp.zeros(1), jnp.ones(1))
-        assert bool(jnp.isnan(heights.weight(jnp.ones(1), base))[0])
+        assert bool(jnp.isnan(heights.weight(jnp.ones(1), Base.zero(jnp.zeros(1, jnp.int32), jnp.float32)))[0])
+        assert bool(jnp.isnan(heights.weight(jnp.ones(1), heights.base(jnp.ones(1))))[0])
         assert bool(jnp.isnan(heights.from_zero()[0]))
