@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dpjax.checks import Neighbors
-from dpjax.release.grid import Multiples, to_multiples, values_of
+from dpjax.release.grid import Multiples, values_of
 from dpjax.statistics.grouping import power
 from dpjax.statistics.quantiles import Ranks
 
@@ -163,7 +163,7 @@ class Counted:
     def add(self, columns: Sequence[np.ndarray], codes: np.ndarray) -> None:
         """Take in records and their groups."""
         for found, grid, values in zip(self._found, self.grids, columns, strict=True):
-            cells, present = to_multiples(values, grid)
+            cells, present = grid.numbers_of(values)
             keys = codes * np.int64(grid.size) + cells
             found.add(keys if self.neighbors == "swap" or np.all(present) else keys[present])
 

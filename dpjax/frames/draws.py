@@ -23,7 +23,7 @@ from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, SWAP_ONLY, re
 from dpjax.mechanisms import laplace
 from dpjax.mechanisms.joint_quantiles import records_near
 from dpjax.release.joint_quantiles import reach_for
-from dpjax.release.result import cost_of
+from dpjax.release.result import cost_of, ranges_of
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
 
 _DYNAMIC = ("lower", "upper")  # a program serves all of them
@@ -249,7 +249,7 @@ def _on_a_grid(
             bars[0][number, row] = law.mean_abs_error(value[row])
             for end, share in zip(bars[1:], (0.025, 0.975), strict=True):
                 end[number, row] = values[np.searchsorted(below, share)]
-    return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, mechanism) for epsilon in epsilons])
+    return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, ranges_of(mechanism)) for epsilon in epsilons])
 
 
 def _value(

@@ -90,9 +90,7 @@ class PrivateGroups:
 
 def _delta_of(rate: Fraction, threshold: int) -> Enclosure:
     """Enclose e^(-rate (T - 1)) / (1 + e^-rate)."""
-    one = exponential(rate, _BITS)
-    total = Enclosure((1 << one.scale) + one.low, (1 << one.scale) + one.high, one.scale)
-    return exponential(rate * (threshold - 1), _BITS).over(total, _BITS)
+    return exponential(rate * (threshold - 1), _BITS).over(exponential(rate, _BITS).one_plus(), _BITS)
 
 
 def _at_most(number: Enclosure, limit: Fraction) -> bool:

@@ -13,11 +13,12 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
+from dpjax.release.distribution import Pieces
 from dpjax.release.exact import More, exact_choice
 from dpjax.release.grid import Multiples, as_array, as_reals, clip_integers, is_integer, without_axes
-from dpjax.release.permute_and_flip import Groups, draw_by_permute_and_flip
-from dpjax.release.records import Read, Records, reader, refuse_traces
-from dpjax.release.result import EVALUATE, Release, cost_of
+from dpjax.release.permute_and_flip import draw_by_permute_and_flip
+from dpjax.release.records import Read, Records, refuse_traces
+from dpjax.release.result import EVALUATE, Release, cost_of, ranges_of
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
 from dpjax.release.tables import MOST_LEVELS, exact_epsilon, level_weights, rate_of
 from dpjax.release.words import draw_lanes
@@ -58,7 +59,7 @@ def mode(
         step = checks.resolution(resolution, (labels,), 2**51)
         exact = [Fraction(str(label)) for label in candidates]
         grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # what is clamped equals no candidate
-        read, numbers = reader(grid), [float(label / step - grid.start) for label in exact]
+        read, numbers = grid.numbers_of, [float(label / step - grid.start) for label in exact]
     records = Records(x, read, neighbors, mask)
     counts = counts_of(*records.read(slice(None)), numbers)
     found = release_choice(
@@ -146,20 +147,23 @@ def release_choice(
     costs, weights = costs.reshape(rows, k), level_weights(sharp, most + 1)
 
     if mechanism == "permute_and_flip":
-        wide = costs.astype(np.int64)
-        own = Groups(wide, np.ones_like(wide), np.broadcast_to(np.arange(k), wide.shape), np.ones_like(wide))
-        chosen = draw_by_permute_and_flip(sharp, weights, lambda a, b: Groups(*(array[a:b] for array in own)), rows, number)
-        chosen = chosen.reshape(number, *batch)
-        return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, mechanism))
 
-    def on_host(row: int, words: list[int], more: More) -> int:
-        return exact_choice(sharp, costs[row].tolist(), words, more=more)
+        def groups(start: int, stop: int) -> Pieces:
+            some = costs[start:stop].astype(np.int64)
+            return Pieces(np.ones_like(some), some, np.broadcast_to(np.arange(k), some.shape), np.ones_like(some))
 
-    def on_device(some: slice, words: jax.Array) -> Draw:
-        return certified_choice(weights, costs[some], words)
+        chosen = draw_by_permute_and_flip(sharp, weights, groups, rows, number)
+    else:
 
-    chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
-    return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, mechanism))
+        def on_host(row: int, words: list[int], more: More) -> int:
+            return exact_choice(sharp, costs[row].tolist(), words, more=more)
+
+        def on_device(some: slice, words: jax.Array) -> Draw:
+            return certified_choice(weights, costs[some], words)
+
+        chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host)
+    chosen = chosen.reshape(number, *batch)
+    return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, ranges_of(mechanism)))
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.interval_bound import plan_of, planned_levels
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import draw_quantiles, law_of
-from dpjax.release.records import Records, reader
+from dpjax.release.records import Records
 from dpjax.release.result import Release
 from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.ranks import level_of
@@ -89,7 +89,7 @@ def confidence_interval(
     ((1, 2), True)
     """
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
+    records = Records(x, grid.numbers_of, neighbors, mask, n_max, counts=counts)
     if n is None:
         if neighbors == "add_remove":
             raise ValueError("n is needed under add_remove: a public number of records to plan for.")

@@ -11,7 +11,6 @@ import numpy as np
 from dpjax import checks
 from dpjax.release.candidates import counts_of, reals
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.grid import values_of
 from dpjax.release.records import Records
 from dpjax.release.result import EVALUATE, Release, cost_of
 from dpjax.release.tables import exact_epsilon
@@ -105,5 +104,4 @@ def _release(numbers: np.ndarray, epsilon: float, draws: int) -> Release:
     number, rate = checks.static_integer("draws", draws, 1), exact_epsilon(epsilon)
     noise = draw_discrete_laplace([rate], math.prod(numbers.shape), number).reshape(number, *numbers.shape)
     multiples = numbers.astype(np.int64) + noise
-    cost = cost_of(rate, number, "add_remove", "permute_and_flip")  # whose range is twice epsilon, too
-    return Release(values_of(multiples, Fraction(1)), multiples, Fraction(1), cost)
+    return Release(multiples.astype(np.float64), multiples, Fraction(1), cost_of(rate, number, "add_remove", ranges=2))

@@ -7,11 +7,10 @@ is not decided, everything is computed anew, with twice as many bits and more of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import factorial, prod
 from typing import NamedTuple
 
-from dpjax.release.exact import Bits
+from dpjax.release.exact import Bits, choose
 from dpjax.release.rank_chains import Law
 from dpjax.release.tables import exponential
 
@@ -76,18 +75,15 @@ def _runs(row: Row, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Ru
 
 
 def _choose(weights: Weights, uniform: Bits) -> int:
-    """The weight that a uniform chooses; those that end at 0 are none."""
+    """The weight that a uniform chooses, without a look at it where there is one only."""
     if len(weights) == 1:
         return 0
-    present = [number for number, ends in enumerate(weights) if ends[1] > 0]
-    low, high = ([0, *accumulate(weights[number][side] for number in present)] for side in (0, 1))
-    least, most = low[-1] * uniform.value, high[-1] * (uniform.value + 1)  # of Z U, times 2^count
-    for i in range(len(present)):
-        first, final = i == 0, i == len(present) - 1
-        if (first or high[i] << uniform.count <= least) and (final or most <= low[i + 1] << uniform.count):
-            return present[i]
-    uniform.read()
-    raise _Undecided
+    low, high = zip(*weights, strict=True)
+    found = choose(low, high, uniform)
+    if found is None:
+        uniform.read()
+        raise _Undecided
+    return found
 
 
 class _Side:

@@ -23,11 +23,11 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
 from dpjax.release.exact import More
-from dpjax.release.grid import Floats, Multiples, grid_of, values_of
+from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import Law
-from dpjax.release.records import Records, reader
-from dpjax.release.result import Release, cost_of
+from dpjax.release.records import Records
+from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon
 from dpjax.release.words import draw_lanes
@@ -104,7 +104,7 @@ def joint_quantiles(
     50-DP and 50-bounded-range under add_remove neighbors
     """
     levels, values = levels_of(qs), grid_of(lower, upper, resolution, grid)
-    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
+    records = Records(x, values.numbers_of, neighbors, mask, n_max, counts=counts)
     if n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     public = None if n is None else _public_sizes(n, records)
@@ -204,8 +204,4 @@ def draw_quantiles(
 
     found = draw_lanes(rows, number, slots, 6 * m + 2, certified, on_host, (m,))
     found = found.reshape(number, *records.batch, m)
-    guarantee = cost_of(exact_epsilon(epsilon), number, records.neighbors, "piecewise_laplace")
-    if isinstance(grid, Floats):
-        return Release(grid.values_of(found), found, None, guarantee)
-    found = found + grid.start
-    return Release(values_of(found, grid.resolution), found, grid.resolution, guarantee)
+    return release_of(found, grid, cost_of(exact_epsilon(epsilon), number, records.neighbors))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,14 +13,9 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.release import integer_profiles
-from dpjax.release.grid import Floats, Multiples, as_array, clip_integers, is_integer, refuse_text, to_multiples
+from dpjax.release.grid import as_array, clip_integers, is_integer, refuse_text
 
-Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-
-
-def reader(grid: Multiples | Floats) -> Read:
-    """How to read records as numbers of a grid, and which of them are present."""
-    return grid.numbers_of if isinstance(grid, Floats) else partial(to_multiples, grid=grid)
+Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # numbers of a grid, and which records are present
 
 
 class Records:

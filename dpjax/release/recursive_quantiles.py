@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release.drawing import draw_piecewise_laplace
-from dpjax.release.grid import Floats, grid_of, values_of
+from dpjax.release.grid import Floats, grid_of
 from dpjax.release.integer_profiles import IntegerProfile
-from dpjax.release.records import Records, reader
-from dpjax.release.result import Release, cost_of
+from dpjax.release.records import Records
+from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.ranks import Ranks, ranks_of_quantile
 from dpjax.statistics.several_quantiles import levels_of
@@ -77,7 +76,7 @@ def recursive_quantiles(
     """
     levels = levels_of(qs)
     values = grid_of(lower, upper, resolution, grid)
-    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
+    records = Records(x, values.numbers_of, neighbors, mask, n_max, counts=counts)
     number = checks.static_integer("draws", draws, 1)
     depths = _depths(levels, neighbors)
     each = exact_epsilon(exact_epsilon(epsilon) / len(depths))
@@ -88,13 +87,9 @@ def recursive_quantiles(
     for parts in depths:
         for part in parts:
             state.draw(part, each * part.share, down, up)
-    shape = (number, *records.batch, len(levels))
-    found = state.points[:, 1:-1].reshape(shape)
-    guarantee = _cost(epsilon, len(depths), number, neighbors)
-    if isinstance(values, Floats):
-        return Release(values.values_of(found), found, None, guarantee)
-    found = found + values.start
-    return Release(values_of(found, values.resolution), found, values.resolution, guarantee)
+    found = state.points[:, 1:-1].reshape(number, *records.batch, len(levels))
+    guarantee = cost_of(epsilon, number, neighbors, ranges=1 if len(depths) == 1 else 2)  # that of the losses of a recursion
+    return release_of(found, values, guarantee)
 
 
 class _Part(NamedTuple):
@@ -176,9 +171,3 @@ class _State(NamedTuple):
             return (np.clip(found, low, high) - low).astype(np.int32)
 
         return IntegerProfile(at(-np.arange(down + 1)), at(np.arange(up + 1)))
-
-
-def _cost(epsilon: float, depths: int, draws: int, neighbors: Neighbors) -> Guarantee:
-    """What all quantiles of so many draws cost: epsilon each; the ranges of a recursion are those of its losses, twice epsilon."""
-    once = cost_of(epsilon, draws, neighbors, "piecewise_laplace")
-    return once if depths == 1 else Guarantee(once.epsilon, 2 * once.epsilon, neighbors)

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.display import Picture, Shown
+from dpjax.release.grid import Floats, Multiples
 
 if TYPE_CHECKING:
     from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -104,8 +105,18 @@ class Release(Shown):
         return "\n".join([*lines, str(self.guarantee)])
 
 
-def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str) -> Guarantee:
-    """What so many draws cost together: the product, rounded up; permute and flip has twice the bounded range."""
+def release_of(numbers: np.ndarray, grid: Multiples | Floats, guarantee: Guarantee) -> Release:
+    """Return the values of numbers of a grid, counted from its smallest, as released."""
+    return Release(grid.values_of(numbers), numbers + grid.start, grid.resolution, guarantee)
+
+
+def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, ranges: int = 1) -> Guarantee:
+    """What so many draws cost together: the product, rounded up, and so many times that as the bounded range."""
     exact = Fraction(epsilon) * draws
     cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
-    return Guarantee(cost, 2 * cost if mechanism == "permute_and_flip" else cost, neighbors)
+    return Guarantee(cost, ranges * cost, neighbors)
+
+
+def ranges_of(mechanism: str) -> int:
+    """How many times epsilon the bounded range of a draw is: twice in permute and flip."""
+    return 2 if mechanism == "permute_and_flip" else 1

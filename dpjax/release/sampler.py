@@ -34,6 +34,7 @@ import numpy as np
 from dpjax.numerics.batching import broadcast_rows, concatenate
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.two_words import Words, add, at_most, bit_length, select, shift_right, subtract, times_word, upper_product
+from dpjax.release.distribution import depths_of, pieces_of
 from dpjax.release.tables import DIGITS, Tables, Weights
 
 CHOICE_WORDS = 2  # of a lane: the piece
@@ -135,20 +136,16 @@ def _by_rows(draw: Callable[..., Draw], sides: Sequence[jax.Array], words: jax.A
 def _draw(tables: Tables, precision: int, lower: jax.Array, upper: jax.Array, words: jax.Array) -> Draw:
     if not 4 <= precision <= 32:
         raise ValueError(f"precision must be from 4 to 32, got {precision}.")
-    # In the order upwards, downwards, the value's own cell.
-    up, down, rows = upper.shape[-1] - 1, lower.shape[-1] - 1, lower.shape[0]
-    one = jnp.ones((rows, 1), jnp.int32)
-    widths = jnp.concatenate([jnp.diff(upper), -jnp.diff(lower), one], axis=-1).astype(jnp.uint32)
-    inners = jnp.concatenate([upper[:, :-1] + 1, lower[:, :-1] - 1, upper[:, :1]], axis=-1)
-    depth = _depth(lower, upper)
+    pieces, depth = pieces_of(lower, upper, jnp), depths_of(lower, upper, jnp)
+    up, down = upper.shape[-1] - 1, lower.shape[-1] - 1
     high, low, scale = (
         concatenate(jnp.concatenate([level[:up], level[:down]]), own[depth - 1][:, None])
         for level, own in zip(map(jnp.asarray, tables.levels), map(jnp.asarray, tables.own), strict=True)
     )
-    sums = weigh(widths, Words(high, low), scale)
-    index, certain = choose(sums, Words(words[0], words[1]), precision)
+    widths = pieces.width.astype(jnp.uint32)
+    index, certain = choose(weigh(widths, Words(high, low), scale), Words(words[0], words[1]), precision)
     row = jnp.arange(lower.shape[0], dtype=jnp.int32)
-    width, inner = (array.at[row, index].get(mode="promise_in_bounds") for array in (widths, inners))
+    width, inner = (array.at[row, index].get(mode="promise_in_bounds") for array in (widths, pieces.inner))
     thresholds = jnp.asarray(tables.thresholds)
 
     def digit(k: jax.Array, found: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -162,17 +159,6 @@ def _draw(tables: Tables, precision: int, lower: jax.Array, upper: jax.Array, wo
     step = step.astype(jnp.int32)
     below = (index >= up) & (index < up + down)
     return Draw(jnp.where(below, inner - step, inner + step), certain & ~ties & sure)
-
-
-def _depth(lower: jax.Array, upper: jax.Array) -> jax.Array:
-    """How many changes move the value, int32 ``(rows,)``; one more than there are levels if none do."""
-    most = np.int32(max(lower.shape[-1], upper.shape[-1]))
-
-    def moves(side: jax.Array) -> jax.Array:
-        unmoved = jnp.sum(side == side[:, :1], axis=-1, dtype=jnp.int32)
-        return jnp.where(unmoved == side.shape[-1], most, unmoved)
-
-    return jnp.minimum(moves(lower), moves(upper))
 
 
 def _choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:

@@ -32,6 +32,14 @@ class Enclosure(NamedTuple):
         drop = max(high.bit_length() - bits, 0)
         return Enclosure(low >> drop, -(-high >> drop), self.scale + other.scale - drop)
 
+    def one_minus(self) -> Enclosure:
+        """1 less a number below 1."""
+        return Enclosure((1 << self.scale) - self.high, (1 << self.scale) - self.low, self.scale)
+
+    def one_plus(self) -> Enclosure:
+        """1 more."""
+        return Enclosure((1 << self.scale) + self.low, (1 << self.scale) + self.high, self.scale)
+
     def over(self, other: Enclosure, bits: int) -> Enclosure:
         """The quotient, to about so many bits."""
         shift = max(bits + other.high.bit_length() - self.low.bit_length() + 2, 0)
@@ -122,18 +130,15 @@ def rate_of(epsilon: float | Fraction) -> Fraction:
 
 def own_weight(rate: Fraction, bits: int) -> Enclosure:
     """Enclose lam / (1 - e^-lam)."""
-    inner = bits + 64
-    e = exponential(rate, inner)
-    one = 1 << e.scale
-    numerator = rate.numerator << (inner + e.scale)
-    return Enclosure(numerator // (rate.denominator * (one - e.low)), -(-numerator // (rate.denominator * (one - e.high))), inner)
+    rest = exponential(rate, bits + 64).one_minus()
+    times = Enclosure(rate.denominator * rest.low, rate.denominator * rest.high, rest.scale)
+    return Enclosure(rate.numerator, rate.numerator, 0).over(times, bits + 32)
 
 
 def digit_probability(rate: Fraction, k: int, bits: int) -> Enclosure:
     """Enclose P(binary digit k = 1) = e^-x / (1 + e^-x), x = lam 2^-k."""
-    e = exponential(rate / 2**k, bits + 8)
-    one = 1 << e.scale
-    return Enclosure((e.low << bits) // (one + e.low), -(-(e.high << bits) // (one + e.high)), bits)
+    found = exponential(rate / 2**k, bits + 8)
+    return found.over(found.one_plus(), bits + 8)
 
 
 def own_weight_at(rate: Fraction, depth: int, bits: int) -> Enclosure:
