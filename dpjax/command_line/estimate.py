@@ -14,10 +14,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting import Guarantee
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.kept import Counted, Listed, Near, Table
 from dpjax.command_line.parser import MECHANISMS
@@ -25,11 +23,10 @@ from dpjax.command_line.programs import run_kept
 from dpjax.command_line.rows import Row, json_of, record_of, text_of
 from dpjax.command_line.table import LARGEST, read_table, source_of
 from dpjax.command_line.text import report
-from dpjax.distributions import PiecewiseExponential, Rounded
-from dpjax.mechanisms import inverse_sensitivity, joint_quantiles, laplace, piecewise_laplace
+from dpjax.frames.draws import drawn_of, guarantee_of
+from dpjax.mechanisms import joint_quantiles
 from dpjax.numerics.multiples import most_multiples
 from dpjax.release.grid import Multiples
-from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import quantile, quantiles
 from dpjax.statistics.grouping import shapes_of
 from dpjax.statistics.quantiles import ranks_of_quantile
@@ -37,32 +34,6 @@ from dpjax.statistics.records import levels_needed
 from dpjax.statistics.ties import TIED_SHARE
 
 JOINT = "joint_quantiles"  # of several quantiles together
-
-
-def distribution_of(
-    mechanism: str, profile: SensitivityProfile, epsilon: ArrayLike, *, lower: Any, upper: Any
-) -> PiecewiseExponential | Rounded:
-    """Return the output distribution of a mechanism by its name, on the profile of a quantile of data in ``[lower, upper]``.
-
-    One record can move a quantile from one bound to the other, so ``laplace`` takes ``upper - lower`` as the sensitivity and stays
-    within the bounds.
-    """
-    if mechanism == "laplace":
-        return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
-    if mechanism == "inverse_sensitivity":
-        return inverse_sensitivity.inverse_sensitivity(profile, epsilon)
-    return piecewise_laplace.piecewise_laplace(profile, epsilon)
-
-
-def guarantee_of(mechanism: str, profile: Any, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
-    if mechanism == "laplace":
-        return laplace.guarantee(profile, epsilon, bounded=True)
-    if mechanism == "inverse_sensitivity":
-        return inverse_sensitivity.guarantee(profile, epsilon)
-    if mechanism == JOINT:
-        return joint_quantiles.guarantee(profile, epsilon)
-    return piecewise_laplace.guarantee(profile, epsilon)
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
@@ -205,7 +176,7 @@ def _rows(
                 interval95=(low[at], high[at]),
                 tied_share=float(share[k]),
                 tied=bool(spoiled) and mechanism != "laplace",
-                guarantee=guarantee_of(mechanism, answers.profile, epsilon),
+                guarantee=guarantee_of(mechanism, answers.profile, epsilon, within=mechanism == "laplace"),
             )
 
 
@@ -260,12 +231,8 @@ def _program(
     options: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "resolution": resolution, "count": count}
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(numbers["seed"]), numbers["stream"]), numbers["number"])
     if mechanism == JOINT:
-        asked = quantiles(records, qs, **options)
-        joint = joint_quantiles.joint_quantiles(asked, numbers["epsilon"])
-        joint = joint if near is None else joint_quantiles.without_far(joint, *near)
-        drawn, bars = joint.sample(key, (draws,)), joint.marginals()
-        return asked, asked.value, drawn, bars.mean_abs_error(asked.value), *bars.interval(0.95)
-    profile = quantile(records, qs[0], definition=definition, truncate=most, **options)
-    distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper)
-    drawn = distribution.sample(key, (draws,))
-    return profile, profile.value, drawn, distribution.mean_abs_error(profile.value), *distribution.interval(0.95)
+        profile: Any = quantiles(records, qs, **options)
+    else:
+        profile = quantile(records, qs[0], definition=definition, truncate=most, **options)
+    within = (lower, upper) if mechanism == "laplace" else None
+    return profile, *drawn_of(key, mechanism, profile, numbers["epsilon"], draws, within, near, {})
