@@ -14,6 +14,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
 from dpjax.display import TEXT_WIDTH, cell_of, text_table
+from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release.grid import as_floats
 from dpjax.statistics.grouping import Grouping, codes_of, natural_order
 
@@ -78,11 +79,38 @@ class Table:
     grouping: Grouping
     kind: tuple[ModuleType, Any, bool]
 
-    def frame_of(self, rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Any:
-        """Return a frame of the kind of the one that was read, with these columns."""
+    def frame_of(
+        self,
+        found: Mapping[tuple[str, int], Sequence[dict[str, Any]]],
+        grouping: Grouping,
+        asked: Mapping[str, Mapping[str, Any]],
+        sizes: Mapping[str, Sequence[Any]],
+        names: Sequence[str],
+    ) -> Any:
+        """Return a frame of the kind of the one that was read.
+
+        Args:
+            found: rows of results by column and number of the group.
+            grouping: the groups, in this order.
+            asked: the options of each column, in this order.
+            sizes: columns with an entry for each group.
+            names: of the last columns.
+        """
+        rows: list[dict[str, Any]] = [
+            dict(zip(self.by, label, strict=True))
+            | {name: of_groups[group] for name, of_groups in sizes.items()}
+            | {"column": column}
+            | row
+            for column in asked
+            for group, label in enumerate(grouping.labels)
+            for row in found[column, group]
+        ]
+        several = ["quantile"] * any("qs" in own for own in asked.values())
+        draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
+        columns = {name: [row.get(name) for row in rows] for name in (*self.by, *sizes, "column", *several, *draws, *names)}
         narwhals, kind, lazy = self.kind
         duckdb = str(kind) == "duckdb"
-        made = narwhals.from_dict({name: [row.get(name) for row in rows] for name in names}, backend="pyarrow" if duckdb else kind)
+        made = narwhals.from_dict(columns, backend="pyarrow" if duckdb else kind)
         return narwhals.to_native(made.lazy("duckdb" if duckdb else None) if lazy else made)
 
 
@@ -104,7 +132,7 @@ def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]]
 
 
 def read_frame(
-    frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | None, neighbors: str
+    frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | PrivateGroups | None, neighbors: str
 ) -> Table:
     """Read columns of numbers, and the groups.
 
@@ -112,7 +140,7 @@ def read_frame(
         frame: of pandas, Polars or PyArrow, or a relation of DuckDB.
         columns: names.
         by: the names of the columns of groups, or None.
-        groups: their labels (of several columns as tuples), or None for all that the frame has, in order.
+        groups: their labels (of several columns as tuples); otherwise all that the frame has, in order.
         neighbors: the relation.
 
     Raises:
@@ -145,7 +173,7 @@ def read_frame(
     known = known.select(*dict.fromkeys((*names, *keys)))
     known = known.collect() if lazy else known
     numbers = {name: _numbers(known[name], name) for name in names}
-    return Table(numbers, keys, _grouping(known, keys, groups), kind)
+    return Table(numbers, keys, _grouping(known, keys, None if isinstance(groups, PrivateGroups) else groups), kind)
 
 
 def total_of(costs: Sequence[Guarantee | Composition]) -> Guarantee | Composition:
