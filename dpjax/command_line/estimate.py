@@ -17,11 +17,11 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.kept import Counted, Listed, Near, Table
+from dpjax.command_line.kept import Counted, Listed, Table
 from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.programs import run_kept
 from dpjax.command_line.rows import Row, json_of, record_of, text_of
-from dpjax.command_line.table import LARGEST, read_table, source_of
+from dpjax.command_line.table import LARGEST, near_of, read_table, source_of
 from dpjax.command_line.text import report
 from dpjax.frames.draws import drawn_of, guarantee_of
 from dpjax.mechanisms import joint_quantiles
@@ -29,7 +29,6 @@ from dpjax.numerics.multiples import most_multiples
 from dpjax.release.grid import Multiples
 from dpjax.statistics import quantile, quantiles
 from dpjax.statistics.grouping import shapes_of
-from dpjax.statistics.quantiles import ranks_of_quantile
 from dpjax.statistics.records import levels_needed
 from dpjax.statistics.ties import TIED_SHARE
 
@@ -135,11 +134,7 @@ def _answers(
     upper: float,
     asked: argparse.Namespace,
 ) -> _Answers:
-    near = None
-    if len(asked.quantile) == 1:
-        ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
-        near = Near(ranks, _levels(asked))
-    records, count = table.padded(table.kept.values, column, some, shape, near, jnp.result_type(float))
+    records, count = table.padded(column, some, shape, near_of(asked), jnp.result_type(float))
     found = {name: _answer(name, records, count, stream, lower, upper, asked) for name in asked.mechanism}
     profile, value = next(iter(found.values()))[:2]
     tied = np.zeros((len(some), value.shape[1]), np.int64)
@@ -180,11 +175,6 @@ def _rows(
             )
 
 
-def _levels(asked: argparse.Namespace) -> int:
-    """After how many changes a profile is at the bounds, as in a release."""
-    return levels_needed(min(asked.epsilon))
-
-
 def _answer(
     mechanism: str, records: np.ndarray, count: np.ndarray, stream: int, lower: float, upper: float, asked: argparse.Namespace
 ) -> list[Any]:
@@ -199,7 +189,7 @@ def _answer(
         "epsilon": np.array(asked.epsilon)[:, None],
     }
     options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")}
-    options["most"], options["near"] = _levels(asked), None
+    options["most"], options["near"] = levels_needed(min(asked.epsilon)), None
     records = records.astype(numbers["lower"].dtype)
     if mechanism == JOINT:
         options["near"] = joint_quantiles.records_near(

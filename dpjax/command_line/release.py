@@ -11,16 +11,14 @@ import numpy as np
 
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.estimate import bounds_of
-from dpjax.command_line.kept import Counted, Near, Table
-from dpjax.command_line.table import check_public, read_records, source_of
+from dpjax.command_line.kept import Counted, Table
+from dpjax.command_line.table import check_public, near_of, read_records, source_of
 from dpjax.command_line.text import aligned, as_json, promised, report, rounded_up, versions, wrapped
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release import exact_distribution, joint_quantiles, quantile
-from dpjax.release.grid import Multiples, values_of
+from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import reach_for
 from dpjax.statistics.grouping import LEAST, shapes_of
-from dpjax.statistics.quantiles import ranks_of_quantile
-from dpjax.statistics.records import levels_needed
 
 
 class Row(NamedTuple):
@@ -55,10 +53,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             check_public(source, [*asked.column, *asked.by])
             return _plan(asked, private), 0
         groups = None if private else [tuple(group) for group in asked.groups] if asked.by else None
-        grids = [
-            Multiples.between(*(options[column][name] for name in ("lower", "upper", "resolution"))) for column in asked.column
-        ]
-        keep = Counted(grids, asked.neighbors)
+        keep = Counted([Multiples.between(**options[column]) for column in asked.column], asked.neighbors)
         table = read_records(source, columns=asked.column, by=asked.by, groups=groups, keep=lambda _: keep)
         sizes = None
         if private:
@@ -68,11 +63,12 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             raise UserError("under swap neighbors the number of records is public, and there is none.")
         found: dict[tuple[str, float, int], np.ndarray] = {}
         for some, shape in _shapes(table):
-            for k, (column, grid) in enumerate(zip(asked.column, grids, strict=True)):
-                cells = _cells(table, k, some, shape, asked)
+            for k, column in enumerate(asked.column):
+                records, count = table.padded(k, some, shape, near_of(asked), np.float64)
+                records = records[:, : count[0]] if asked.neighbors == "swap" else records
                 for epsilon in asked.epsilon:
-                    values = _draw_on(grid, cells, asked, epsilon)
-                    values = values.reshape(asked.draws, len(cells), len(asked.quantile))
+                    values = _draw(records, asked, options[column] | {"epsilon": epsilon}).values
+                    values = values.reshape(asked.draws, len(records), len(asked.quantile))
                     found |= {(column, epsilon, group): values[:, row] for row, group in enumerate(some.tolist())}
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
@@ -144,23 +140,6 @@ def _shapes(table: Table) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
         yield some, (len(padded), places)
     if not table.sizes.size:
         yield np.zeros(0, np.int64), (1, LEAST)
-
-
-def _cells(table: Table, column: int, some: np.ndarray, shape: tuple[int, int], asked: argparse.Namespace) -> np.ndarray:
-    """The records of groups as cells of the grid, float64 ``(rows, places)``, padded with NaN; for one quantile those near it."""
-    near = None
-    if len(asked.quantile) == 1:
-        ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
-        near = Near(ranks, levels_needed(min(asked.epsilon)))
-    found, count = table.padded(table.kept.records, column, some, shape, near, np.float64)
-    return found[:, : count[0]] if asked.neighbors == "swap" else found
-
-
-def _draw_on(grid: Multiples, cells: np.ndarray, asked: argparse.Namespace, epsilon: float) -> np.ndarray:
-    """Draw from records that are numbers of a grid, float64 ``(draws, ...)``."""
-    found = _draw(cells, asked, {"lower": 0, "upper": grid.size - 1, "resolution": 1, "epsilon": epsilon})
-    finer = found.resolution  # an interpolated quantile is a multiple of a part of the resolution
-    return values_of(found.multiples + int(grid.start / finer), grid.resolution * finer)
 
 
 def _draw(records: np.ndarray, asked: argparse.Namespace, options: dict[str, Any], *, check: bool = False) -> Any:

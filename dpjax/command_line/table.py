@@ -14,18 +14,28 @@ import numpy as np
 from dpjax.command_line.cells import Block, Cell, cells_of, split_by_line, split_strictly
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source, texts
-from dpjax.command_line.kept import Keeper, Kept, Table
+from dpjax.command_line.kept import Counted, Keeper, Listed, Near, Table
 from dpjax.command_line.parser import DELIMITERS
 from dpjax.statistics.grouping import codes_of, natural_order
+from dpjax.statistics.ranks import ranks_of_quantile
+from dpjax.statistics.records import levels_needed
 
 MISSING = ("", "na", "nan")
 LARGEST = 50_000_000  # draws of an answer
-Keep = Callable[[Sequence[str]], Kept]  # where the records of columns of these names go
+Keep = Callable[[Sequence[str]], Counted | Listed]  # where the records of columns of these names go
 
 
 def source_of(asked: argparse.Namespace) -> Source:
     """Return the file of a command line."""
     return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, tuple(asked.missing), asked.decimal)
+
+
+def near_of(asked: argparse.Namespace) -> Near | None:
+    """Return what a single quantile reads of records; None for several, which read all."""
+    if len(asked.quantile) > 1:
+        return None
+    ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
+    return Near(ranks, levels_needed(min(asked.epsilon)))
 
 
 def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = (), keep: Keep) -> Table:
