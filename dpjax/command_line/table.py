@@ -63,11 +63,7 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
         if len(names) > 1:
             raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
         columns = names
-    for column in (*columns, *by):
-        if column not in names:
-            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{_hint(names, source)}")
-    places = [names.index(column) for column in (*columns, *by)]
-    split = split_strictly(rest, source.delimiter, places, len(names), line, source.name)
+    split = split_strictly(rest, source.delimiter, _places(source, names, [*columns, *by]), len(names), line, source.name)
 
     def numbers(cells: list[Cell], column: str, lines: Sequence[int]) -> np.ndarray:
         found, wrong = numbers_of(cells, source.missing, source.decimal)
@@ -105,8 +101,7 @@ def read_records(
     """
     if source.is_parquet:
         return import_module("dpjax.command_line.parquet").read(source, columns, by, groups, keep)
-    names, rest = _header(source, [*columns, *by])
-    places = [_place(column, names) for column in (*columns, *by)]
+    places, rest = _header(source, [*columns, *by])
     split = split_by_line(rest, source.delimiter, places)
     table = _table(split, columns, len(by), lambda cells, *_: numbers_of(cells, source.missing, source.decimal)[0], groups, keep)
     if groups is not None:
@@ -127,29 +122,31 @@ def check_public(source: Source, names: Sequence[str]) -> None:
         _header(source, names)
 
 
-def _header(source: Source, asked: Sequence[str]) -> tuple[list[str] | None, Iterator[str]]:
-    """The names of the first line, None without one, and the text after it; no record is looked at."""
+def _header(source: Source, asked: Sequence[str]) -> tuple[list[int], Iterator[str]]:
+    """Where the first line has the columns, and the text after it; no record is looked at."""
     blocks = texts(source, strict=False)
     if not source.header:
         for column in asked:
             if not column.isdecimal() or int(column) < 1:
                 raise UserError(f"with --no-header columns are called 1, 2, 3, ...; got {column!r}.")
-        return None, blocks
+        return [int(column) - 1 for column in asked], blocks
     first = next(blocks, "")
     if not first:
         raise UserError(f"{source.name} is empty.")
     line, _, rest = first.partition("\n")
-    names = cells_of(line, source.delimiter)
+    return _places(source, cells_of(line, source.delimiter), asked), chain([rest] if rest else [], blocks)
+
+
+def _places(source: Source, names: list[str], asked: Sequence[str]) -> list[int]:
     for column in asked:
         if column not in names:
-            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{_hint(names, source)}")
+            # Another delimiter that the first line has, where it has only one column.
+            other = [name for name, mark in DELIMITERS.items() if len(names) == 1 and mark != source.delimiter and mark in names[0]]
+            hint = f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?" if other else ""
+            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{hint}")
         if names.count(column) > 1:
             raise UserError(f"the first line of {source.name} names {column!r} twice.")
-    return names, chain([rest] if rest else [], blocks)
-
-
-def _place(column: str, names: list[str] | None) -> int:
-    return int(column) - 1 if names is None else names.index(column)
+    return [names.index(column) for column in asked]
 
 
 def _first_line(source: Source, blocks: Iterator[str]) -> tuple[list[str], int, Iterator[str]]:
@@ -160,21 +157,12 @@ def _first_line(source: Source, blocks: Iterator[str]) -> tuple[list[str], int, 
         line += text[: len(text) - len(kept)].count("\n")
         if not kept:
             continue
-        if not source.header:
-            return (
-                [str(i) for i in range(1, len(cells_of(kept.partition("\n")[0], source.delimiter)) + 1)],
-                line,
-                chain([kept], blocks),
-            )
         first, _, rest = kept.partition("\n")
-        return cells_of(first, source.delimiter), line + 1, chain([rest] if rest else [], blocks)
+        names = cells_of(first, source.delimiter)
+        if not source.header:
+            return [str(i) for i in range(1, len(names) + 1)], line, chain([kept], blocks)
+        return names, line + 1, chain([rest] if rest else [], blocks)
     raise UserError(f"{source.name} is empty.")
-
-
-def _hint(names: Sequence[str], source: Source) -> str:
-    """Another delimiter that the first line has, where it has only one column."""
-    other = [name for name, mark in DELIMITERS.items() if len(names) == 1 and mark != source.delimiter and mark in names[0]]
-    return f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?" if other else ""
 
 
 Numbers = Callable[[list[Cell], str, Sequence[int]], np.ndarray]
