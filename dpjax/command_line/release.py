@@ -42,16 +42,16 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         UserError: a mistake in the arguments, or a file that cannot be opened. No record raises.
     """
     _complete(asked)
-    source = source_of(asked)
-    options = _options_of(asked)
+    source, options = source_of(asked), _options_of(asked)
     try:
         private = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta)
+        asked.private, asked.options = private, options
         for column in asked.column:  # all that is public is checked before a record is read
             for epsilon in asked.epsilon:
                 _draw(np.full((1, 1), np.nan), asked, options[column] | {"epsilon": epsilon}, check=True)
         if asked.dry_run:
             check_public(source, [*asked.column, *asked.by])
-            return _plan(asked, private), 0
+            return _plan(asked), 0
         groups = None if private else [tuple(group) for group in asked.groups] if asked.by else None
         keep = Counted([Multiples.between(**options[column]) for column in asked.column], asked.neighbors)
         table = read_records(source, columns=asked.column, by=asked.by, groups=groups, keep=lambda _: keep)
@@ -171,25 +171,24 @@ def _costs(asked: argparse.Namespace) -> list[str]:
     groups = " Groups share it: one record is in one of them." if asked.by else ""
     promise = f"is {total}-DP and {spread}-bounded-range for one record under {asked.neighbors} neighbors.{groups}"
     lines = [f"{each}; all of it {promise}" if many else f"This {promise}"]
-    if asked.group_epsilon is not None:
-        private = PrivateGroups(asked.group_epsilon, asked.group_delta)
+    if asked.private:
+        delta = promised(asked.private.guarantee.delta)
         lines.append(
-            f"To find the groups costs ({promised(private.epsilon)}, {promised(private.guarantee.delta)})-DP more. Groups are "
-            f"those whose noisy size reaches {private.threshold}; noisy_size is that number."
+            f"To find the groups costs ({promised(asked.private.epsilon)}, {delta})-DP more. Groups are those whose noisy size "
+            f"reaches {asked.private.threshold}; noisy_size is that number."
         )
     return lines
 
 
-def _plan(asked: argparse.Namespace, private: PrivateGroups | None) -> str:
+def _plan(asked: argparse.Namespace) -> str:
     """What a dry run says: nothing of any record."""
-    groups = "the groups that are found" if private else f"{len(asked.groups)} groups" if asked.by else "all records"
-    sizes = f"a table for {', '.join(asked.column)}, of {groups}, quantile {', '.join(map(str, asked.quantile))}"
+    groups = "the groups that are found" if asked.private else f"{len(asked.groups)} groups" if asked.by else "all records"
     said = (
-        f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be"
+        f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be "
+        f"a table for {', '.join(asked.column)}, of {groups}, quantile {', '.join(map(str, asked.quantile))}, "
+        f"epsilon {', '.join(map(promised, asked.epsilon))}; draws of each: {asked.draws}."
     )
-    return wrapped(
-        f"{said} {sizes}, epsilon {', '.join(map(promised, asked.epsilon))}; draws of each: {asked.draws}.", *_costs(asked)
-    )
+    return wrapped(said, *_costs(asked))
 
 
 def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
@@ -197,7 +196,7 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         {
             "column": [row.column for row in rows],
             "group": [row.group or "(empty)" for row in rows] if asked.by else None,
-            "noisy_size": [str(row.noisy_size) for row in rows] if asked.group_epsilon is not None else None,
+            "noisy_size": [str(row.noisy_size) for row in rows] if asked.private else None,
             "quantile": [f"{float(row.quantile):g}" for row in rows] if len(asked.quantile) > 1 else None,
             "epsilon": [promised(row.epsilon) for row in rows] if len(asked.epsilon) > 1 else None,
             "released": [", ".join(f"{value:.15g}" for value in row.released) for row in rows],
@@ -206,7 +205,7 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     )
     levels = ", ".join(map(str, asked.quantile))
     what = "Median" if asked.quantile == [Fraction(1, 2)] else f"Quantile{'s' if len(asked.quantile) > 1 else ''} {levels}"
-    ranges = {name: f"{o['resolution']}, from {o['lower']:.15g} to {o['upper']:.15g}" for name, o in _options_of(asked).items()}
+    ranges = {name: f"{o['resolution']}, from {o['lower']:.15g} to {o['upper']:.15g}" for name, o in asked.options.items()}
     said = f"multiples of {next(iter(ranges.values()))}"
     if len(set(ranges.values())) > 1:
         said = "multiples of a resolution: " + "; ".join(f"{name} {words}" for name, words in ranges.items())
@@ -220,20 +219,15 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
 
 
 def _json(rows: Sequence[Row], asked: argparse.Namespace) -> str:
-    private = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta)
     total = sum(map(Fraction, asked.epsilon)) * asked.draws * len(asked.column) + Fraction(asked.group_epsilon or 0)
-    ranges = {
-        name: {"lower": o["lower"], "upper": o["upper"], "resolution": str(o["resolution"])}
-        for name, o in _options_of(asked).items()
-    }
     answer = {
         "simulation": False,
         "quantiles": [float(q) for q in asked.quantile],
         **{name: getattr(asked, name) for name in ("definition", "mechanism", "neighbors")},
-        "columns": ranges,
+        "columns": {name: options | {"resolution": str(options["resolution"])} for name, options in asked.options.items()},
         "epsilon_of_each": asked.epsilon,
         "epsilon_of_all": rounded_up(total),
-        "delta": private.guarantee.delta if private else 0.0,
+        "delta": asked.private.guarantee.delta if asked.private else 0.0,
         **versions(),
         "rows": [
             {name: value for name, value in row._asdict().items() if name != "noisy_size" or value is not None}

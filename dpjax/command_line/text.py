@@ -65,7 +65,7 @@ def report(
 
 def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:
     draws = fields.pop("draws")
-    return [_plain(fields) | {"draw": number, "drawn": _plain(value)} for number, value in enumerate(draws, start=1)]
+    return [plain(fields) | {"draw": number, "drawn": plain(value)} for number, value in enumerate(draws, start=1)]
 
 
 def as_json(answer: dict[str, Any]) -> str:
@@ -76,17 +76,18 @@ def as_json(answer: dict[str, Any]) -> str:
     >>> print(as_json({"x": np.float32(0.1), "y": (1, float("nan"))}).replace("\n", ""))
     {  "x": 0.1,  "y": [    1,    null  ]}
     """
-    return json.dumps(_plain(answer), indent=2, allow_nan=False)
+    return json.dumps(plain(answer), indent=2, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as what JSON knows, as :func:`as_json` says."""
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, Guarantee):
         found = {"epsilon": value.epsilon, "bounded_range": value.bounded_range, "neighbors": value.neighbors}
-        return _plain(found | ({"delta": value.delta} if value.delta else {}))
+        return plain(found | ({"delta": value.delta} if value.delta else {}))
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(str(value)) if math.isfinite(value) else None
     return value
