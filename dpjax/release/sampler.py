@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.batching import broadcast_rows, concatenate
+from dpjax.numerics.batching import broadcast_rows, by_chunks, concatenate
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.two_words import Words, add, at_most, bit_length, select, shift_right, subtract, times_word, upper_product
 from dpjax.release.distribution import depths_of, pieces_of
@@ -116,21 +116,13 @@ def _by_rows(draw: Callable[..., Draw], sides: Sequence[jax.Array], words: jax.A
     rows = prod(batch)
     sides = [broadcast_rows(jnp.asarray(side), batch).reshape(rows, side.shape[-1]) for side in sides]
     words = words.reshape(words.shape[0], prod(shape[: len(shape) - len(batch)]), rows)
-    blocks = max(1, -(-rows // _ROWS))
-    if blocks == 1:
-        found = draw(*sides, words)
-    else:
-        size = -(-rows // blocks)
+    size = -(-rows // max(1, -(-rows // _ROWS)))
 
-        def step(i: jax.Array, found: Draw) -> Draw:
-            start = jnp.minimum(i * size, rows - size)  # some rows may be drawn twice, from the same words
-            some = [jax.lax.dynamic_slice_in_dim(side, start, size) for side in sides]
-            drawn = draw(*some, jax.lax.dynamic_slice_in_dim(words, start, size, axis=2))
-            return Draw(*(jax.lax.dynamic_update_slice_in_dim(a, b, start, axis=1) for a, b in zip(found, drawn, strict=True)))
+    def some(start: jax.Array) -> list[jax.Array]:
+        own = [jax.lax.dynamic_slice_in_dim(side, start, size) for side in sides]
+        return [part.T for part in draw(*own, jax.lax.dynamic_slice_in_dim(words, start, size, axis=2))]
 
-        none = Draw(jnp.zeros(words.shape[1:], jnp.int32), jnp.zeros(words.shape[1:], jnp.bool_))
-        found = jax.lax.fori_loop(np.int32(0), np.int32(blocks), step, none)
-    return Draw(*(part.reshape(shape) for part in found))
+    return Draw(*(part.T.reshape(shape) for part in by_chunks(some, rows, size)))
 
 
 def _draw(tables: Tables, precision: int, lower: jax.Array, upper: jax.Array, words: jax.Array) -> Draw:
