@@ -15,7 +15,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release.distribution import Pieces
 from dpjax.release.exact import More, exact_choice
-from dpjax.release.grid import Multiples, as_array, as_reals, clip_integers, is_integer, without_axes
+from dpjax.release.grid import Multiples, as_integers, as_reals, clip_integers
 from dpjax.release.permute_and_flip import draw_by_permute_and_flip
 from dpjax.release.records import Read, Records, refuse_traces
 from dpjax.release.result import EVALUATE, Release, cost_of, ranges_of
@@ -173,16 +173,9 @@ def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
         TypeError: they have no integer dtype, or a list holds something else.
         ValueError: no axis of candidates, or none of them.
     """
-    array = as_array(scores)
+    array = as_integers("scores", scores)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
-    if array.dtype.kind == "O":
-        values = [without_axes(v) for v in array.flat]
-        if not all(is_integer(v) and not isinstance(v, bool) for v in values):
-            raise TypeError("scores must be integers: they are computed, not records, so anything else is a mistake.")
-        return np.array([min(max(int(v), lower), upper) - lower for v in values], np.int64).reshape(array.shape)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"scores must be integers, got dtype {array.dtype}.")
     # As Python's integers where the difference of two could pass 64 bits.
     wide = clip_integers(array, lower, upper).astype(object if max(abs(lower), abs(upper)) >= 2**62 else np.int64)
     return np.clip(wide - lower, 0, upper - lower).astype(np.int64)

@@ -83,7 +83,7 @@ def exact_draw(epsilon: float | Fraction, lower: Sequence[int], upper: Sequence[
 def exact_choice(epsilon: float | Fraction, costs: Sequence[int], words: Sequence[int], *, more: More) -> int:
     """Return the candidate that the uniform stands for; ``epsilon`` as for the tables."""
     ones = [1] * len(costs)
-    return _piece_of(rate_of(epsilon), Pieces(ones, costs, range(len(costs)), ones), Bits(words, 0, more))
+    return _piece_of(rate_of(epsilon), Pieces(ones, list(map(int, costs)), ones, ones), Bits(words, 0, more))
 
 
 def weights_of(rate: Fraction, pieces: Pieces, bits: int) -> tuple[list[int], list[int]]:

@@ -210,9 +210,30 @@ def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
 
 
 def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Clip an array of NumPy's integers to ends that its dtype need not hold."""
+    """Clip an array of integers to ends that its dtype need not hold."""
+    if array.dtype.kind == "O":
+        return np.clip(array, low, high)
     limits = np.iinfo(array.dtype)
     return np.clip(array, *np.clip([low, high], limits.min, limits.max).astype(array.dtype))
+
+
+def as_integers(name: str, x: Any) -> np.ndarray:
+    """Return computed integers, such as counts, as an array of an integer dtype, or of Python's integers.
+
+    Raises:
+        TypeError: anything else, a bool too: these are no records, so it is a mistake.
+    """
+    array = as_array(x)
+    if array.dtype.kind == "O":
+        values = [without_axes(value) for value in array.flat]
+        if not all(is_integer(value) and not isinstance(value, bool) for value in values):
+            raise TypeError(f"{name} must be integers: they are computed, not records, so anything else is a mistake.")
+        found = np.empty(array.size, object)
+        found[:] = list(map(int, values))
+        return found.reshape(array.shape)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
+    return array
 
 
 def as_array(x: Any) -> np.ndarray:

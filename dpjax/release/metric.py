@@ -32,7 +32,7 @@ from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.metric_privacy.small_database import small_databases
 from dpjax.release.candidates import release_choice
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.grid import as_array, is_integer, values_of, without_axes
+from dpjax.release.grid import as_integers, values_of
 from dpjax.release.records import refuse_traces
 from dpjax.release.result import Release
 from dpjax.release.tables import MOST_LEVELS
@@ -90,7 +90,7 @@ def metric_laplace(
     wanted = noise_scales(_as_floats(integers, metric, step), metric, strategy=strategy) if given is None else given
     rates = exact_rates(np.asarray(wanted, np.float64), whole, budgets, step, most=given is None)
     counts = _counts(x, integers.shape[-1])
-    answers = _answers(integers, counts)
+    answers = counts @ integers.T
     noisy = [k for k, rate in enumerate(rates) if rate is not None]
     rows = math.prod(answers.shape[:-1])
     found = np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
@@ -149,7 +149,7 @@ def metric_choice(
         return int(max(g) - min(g))
 
     rate = least_ratio(change, budgets)
-    return _choice(_answers(integers, counts), rate, [n * int(np.min(whole)), 0], metric, draws)
+    return _choice(counts @ integers.T, rate, [n * int(np.min(whole)), 0], metric, draws)
 
 
 def small_db(
@@ -194,7 +194,7 @@ def small_db(
     n = _public_total(counts, metric, total)
     unit = math.gcd(n, m) or 1
     databases = small_databases(metric.size, m).astype(object)
-    found = _answers(integers, counts)  # of null records it is 0
+    found = counts @ integers.T  # of null records it is 0
     synthetic = databases @ whole.T  # (R, K)
     misses = np.abs(found[..., None, :] * (m // unit) - synthetic * (n // unit))
     scores = -np.max(misses, axis=-1)
@@ -278,18 +278,10 @@ def _as_floats(integers: np.ndarray, metric: Metric, step: Fraction) -> np.ndarr
 
 def _counts(x: Any, size: int) -> np.ndarray:
     """Counts as Python's integers ``(..., N)``, so that no sum overflows."""
-    array = as_array(x)
+    array = as_integers("counts", x)
     if array.ndim == 0 or array.shape[-1] != size:
         raise ValueError(f"x must count {size} elements on its last axis, got shape {array.shape}.")
-    values = [without_axes(v) for v in array.flat] if array.dtype.kind == "O" else array.ravel().tolist()
-    if (array.dtype.kind not in "Oiu") or not all(is_integer(v) and not isinstance(v, bool) for v in values):
-        raise TypeError(f"counts must be integers, got dtype {array.dtype}: they are computed, so anything else is a mistake.")
-    return np.array([max(int(v), 0) for v in values], object).reshape(array.shape)
-
-
-def _answers(integers: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Answers of the queries ``(..., K)``, as Python's integers."""
-    return counts @ integers.T
+    return np.maximum(array.astype(object), 0)
 
 
 def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.release import integer_profiles
-from dpjax.release.grid import as_array, clip_integers, is_integer, refuse_text
+from dpjax.release.grid import as_array, as_integers, clip_integers, refuse_text
 
 Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # numbers of a grid, and which records are present
 
@@ -62,12 +62,9 @@ class Records:
         """How often each entry occurs, int64."""
         if n_max is None:
             raise ValueError("counts need n_max, the public capacity of a row: how many records there are is private.")
-        found = self._like_x("counts", counts)
-        if found is None or not (found.dtype.kind in "iu" or all(map(is_integer, found.flat))):
-            raise TypeError("counts must be integers.")
-        clip = clip_integers if found.dtype.kind in "iu" else np.clip
+        given = clip_integers(as_integers("counts", self._like_x("counts", counts)), 0, self.size + 1)
         present = self._read(self._x)[1] if self._mask is None else self._read(self._x)[1] & self._mask
-        found = np.where(present, clip(found, 0, self.size + 1), 0).astype(np.int64)
+        found = np.where(present, given, 0).astype(np.int64)
         if np.any(np.sum(found, axis=-1) > self.size):
             raise ValueError(f"a row has more records than n_max = {self.size}.")
         return found
