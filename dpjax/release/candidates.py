@@ -100,14 +100,13 @@ def release_choice(
         upper: the public upper end, at most 2^24 - 1 above the lower one.
         neighbors: the relation that the sensitivity holds for.
         mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, with an error up to twice smaller.
-        draws: how many from each row; each costs epsilon.
+        draws: how many from each row.
 
     Returns:
         A :class:`Release` whose values are numbers of candidates, 0, ..., k - 1; it has no resolution.
 
     Raises:
-        TypeError: under a trace; ``scores`` that are not integers, a ``sensitivity`` that is a float.
-        ValueError: a bad public parameter, or no candidates. Integer scores never raise.
+        TypeError: ``scores`` that are not integers, a ``sensitivity`` that is a float. Integer scores never raise.
 
     Privacy:
         epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Clamping keeps every
@@ -167,12 +166,7 @@ def release_choice(
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
-    """Return scores as int64 ``(..., k)`` from 0 to upper - lower.
-
-    Raises:
-        TypeError: they have no integer dtype, or a list holds something else.
-        ValueError: no axis of candidates, or none of them.
-    """
+    """Return scores as int64 ``(..., k)`` from 0 to upper - lower."""
     array = as_integers("scores", scores)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")

@@ -55,7 +55,7 @@ def confidence_interval(
     It is what :func:`dpjax.confidence_interval` simulates, which says what is promised and what it costs.
 
     Args:
-        x: numbers ``(..., n)``, as for :func:`median`.
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
         q: strictly between 0 and 1.
         epsilon: from 2^-28 to 64 for both ends together, for each draw.
         lower: public, a multiple of the resolution.
@@ -75,7 +75,7 @@ def confidence_interval(
         A :class:`ReleasedInterval` with ``values`` of the shape ``(draws, ..., 2)``.
 
     Raises:
-        TypeError, ValueError: as :func:`median`; a coverage that so few records cannot reach at this epsilon.
+        ValueError: a coverage that so few records cannot reach at this epsilon.
 
     Privacy:
         That of :func:`joint_quantiles`. The coverage is computed from public numbers only.

@@ -20,17 +20,13 @@ def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Releas
     """Release the number of records of every row, drawn exactly: what ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
 
     Args:
-        x: numbers ``(..., n)``, as for :func:`median`; NaN records are not there.
+        x: numbers ``(..., n)``, of which NaN are absent; this and the rest as for :func:`median`.
         epsilon: from 2^-30 to 64 for each draw.
-        mask: bool that broadcasts against ``x``, which records count.
-        draws: how many from each row; each costs epsilon.
+        mask: which records count.
+        draws: how many from each row.
 
     Returns:
         A :class:`Release` of integers ``(draws, ...)``, which may be negative: to clamp them costs nothing.
-
-    Raises:
-        TypeError: under a trace; ``x`` is not numeric.
-        ValueError: a bad public parameter. Records never raise.
 
     Privacy:
         Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not covered: as :func:`median`.
@@ -52,18 +48,18 @@ def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = No
     """Release the number of records in each bin, or of those equal to each candidate: :func:`count` for all of them together.
 
     Args:
-        x: numbers ``(..., n)``, as for :func:`count`.
-        epsilon: from 2^-30 to 64 for each draw of all bins.
+        x: numbers ``(..., n)``; this and the rest as for :func:`count`.
+        epsilon: for each draw of all bins.
         edges: ``(bins + 1,)``, public, increasing: each bin holds its lower edge, the last one its upper, too.
         candidates: ``(bins,)``, public, finite and increasing: instead of ``edges``.
-        mask: as for :func:`count`.
-        draws: how many of all bins; each costs epsilon.
+        mask: which records count.
+        draws: how many of all bins.
 
     Returns:
         A :class:`Release` of integers ``(draws, ..., bins)``.
 
     Raises:
-        TypeError, ValueError: as :func:`count`; not one of ``edges`` and ``candidates``, or ones that do not increase.
+        ValueError: not one of ``edges`` and ``candidates``, or ones that do not increase.
 
     Privacy:
         That of :func:`count`, for all bins together: a record is in one of them only. Public: the bins and the shape of ``x``.

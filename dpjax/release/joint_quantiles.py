@@ -57,14 +57,14 @@ def joint_quantiles(
     terms: int = 32,
     draws: int = 1,
 ) -> Release:
-    """Release several quantiles of every row under one epsilon, drawn exactly on a public grid; the rest is as for :func:`median`.
+    """Release several quantiles of every row under one epsilon, drawn exactly on a public grid.
 
     It is what ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with ``terms``, m^2
     and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second with ``n``,
     and 15 to 20 without it.
 
     Args:
-        x: numbers ``(..., n)``.
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
         qs: levels between 0 and 1, ascending.
         epsilon: from 2^-28 to 64 for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
@@ -75,18 +75,18 @@ def joint_quantiles(
         counts: how many records each entry of ``x`` stands for.
         n_max: the public capacity of a row, by which the time grows.
         mask: which records are present.
+        draws: how many from each row; each costs epsilon.
         n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or what is
             known of it. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not need it to be right.
         reach: how far from the number of records the terms go, public; by default as :func:`dpjax.joint_quantiles` says, for rows
             of ``n_max`` records.
         terms: how many terms there are otherwise, at least 2.
-        draws: how many from each row; each costs epsilon.
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        TypeError, ValueError: as :func:`median`; too many quantiles for so fine a grid, from 24 on a million numbers.
+        ValueError: too many quantiles for so fine a grid, from 24 on a million numbers.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. What is not covered: see

@@ -65,9 +65,9 @@ def metric_laplace(
         A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a :class:`dpjax.metric_privacy.MetricGuarantee`.
 
     Raises:
-        TypeError: under a trace; counts that are not integers.
-        ValueError: a bad public parameter; a query that tells apart elements of budget 0; scales that overspend; noise below
-            2^-20 or above 2^40 times the resolution.
+        TypeError: counts that are not integers.
+        ValueError: a query that tells apart elements of budget 0; scales that overspend; noise below 2^-20 or above 2^40 times the
+            resolution.
 
     Privacy:
         d-private under the relation of the metric, exactly: the load of the rates is at most 1 in rational arithmetic, and of the
@@ -110,8 +110,8 @@ def metric_choice(
     with weights in multiples of the resolution, and lam at most 32.
 
     Args:
-        x: histograms ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
-        metric: one metric on the N elements, concrete.
+        x: histograms; this and the rest as for :func:`metric_laplace`.
+        metric: on the N elements.
         weights: ``(R, N)``, public, rounded to multiples of the resolution.
         resolution: public; n times the largest difference between two candidates is at most 2^24 multiples of it.
         total: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
@@ -121,8 +121,7 @@ def metric_choice(
         A :class:`Release` whose values are numbers of candidates, 0, ..., R - 1, of shape ``(draws, ...)``.
 
     Raises:
-        TypeError: under a trace; counts that are not integers.
-        ValueError: a bad public parameter; no protected pair changes the differences of scores, or one of budget 0 does.
+        ValueError: no protected pair changes the differences of scores, or one of budget 0 does.
 
     Privacy:
         d-private and of range d, exactly. Scores stay within a public range: where n is private they are clamped to what
@@ -160,9 +159,9 @@ def small_db(
         P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),   lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
 
     Args:
-        x: a histogram ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
+        x: histograms; this and the rest as for :func:`metric_laplace`.
         queries: ``(K, N)``, public, rounded to multiples of the resolution.
-        metric: one metric on the N elements, concrete.
+        metric: on the N elements.
         size: m, the number of records of a small database.
         resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^24 multiples of it.
         total: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
@@ -173,8 +172,7 @@ def small_db(
         are the answers to all queries.
 
     Raises:
-        TypeError: under a trace; counts that are not integers.
-        ValueError: a bad public parameter; too many databases or multiples.
+        ValueError: too many databases or multiples.
 
     Privacy:
         d-private and of range d, exactly. Public: all parameters, the shape of ``x``, and n under swap.

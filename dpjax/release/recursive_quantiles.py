@@ -36,13 +36,13 @@ def recursive_quantiles(
     mask: Any = None,
     draws: int = 1,
 ) -> Release:
-    """Release many quantiles of every row, drawn exactly on a public grid; the rest is as for :func:`median`.
+    """Release many quantiles of every row, drawn exactly on a public grid.
 
     It is what ``dpjax.recursive_quantiles`` simulates: the middle one of the levels first, by piecewise Laplace, then those below
     it from the records up to that draw, and so on. Of records that equal a draw, the share that its level says goes to the left.
 
     Args:
-        x: numbers ``(..., n)``.
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
         qs: levels between 0 and 1, ascending.
         epsilon: from 2^-24 to 64 for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
@@ -57,9 +57,6 @@ def recursive_quantiles(
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
-
-    Raises:
-        TypeError, ValueError: as :func:`median`.
 
     Privacy:
         epsilon-DP under the relation for each draw of all quantiles, by adaptive composition over the ceil(log2(m + 1)) depths; one

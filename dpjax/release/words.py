@@ -25,17 +25,13 @@ _WORDS = 2**21  # of a chunk of draws: 8 MB
 _PIECES = 2**21  # of a chunk of rows
 _NONCE = np.zeros(3, np.uint32)  # of the first words
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
-_COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
-_DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
-
-_TURNS = [np.roll(np.arange(4), -by) for by in range(4)]  # from columns to diagonals
 
 
 def _rotate(x: Any, distance: int) -> Any:
     return (x << np.uint32(distance)) | (x >> np.uint32(32 - distance))
 
 
-def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
+def _quarter_rounds(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
     a = a + b
     d = _rotate(d ^ a, 16)
     c = c + d
@@ -46,18 +42,18 @@ def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
     return a, _rotate(b ^ c, 7), c, d
 
 
-def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    words = list(state)
-    for places in (*_COLUMNS, *_DIAGONALS):
-        for place, word in zip(places, _quarter_round(*(words[place] for place in places)), strict=True):
-            words[place] = word
-    return tuple(words)
+def _double_round(rows: tuple[Any, ...], xp: Any) -> tuple[Any, ...]:
+    """Four quarter rounds at a time: those of the columns, and with the rows turned those of the diagonals; then turned back."""
+    for turns in ((1, 2, 3), (3, 2, 1)):
+        a, *rest = _quarter_rounds(*rows)
+        rows = a, *(xp.concatenate([row[by:], row[:by]]) for row, by in zip(rest, turns, strict=True))
+    return rows
 
 
-def _start(key: Any, nonce: Any, counter: Any, xp: Any) -> list[Any]:
-    shape = counter.shape
+def _start(key: Any, nonce: Any, counter: Any, xp: Any) -> Any:
+    """The first state, ``(4, 4, ...)``."""
     parts = [*(xp.asarray(c, xp.uint32) for c in _CONSTANTS), *(key[i] for i in range(8)), counter, *(nonce[i] for i in range(3))]
-    return [xp.broadcast_to(part, shape) for part in parts]
+    return xp.stack([xp.broadcast_to(part, counter.shape) for part in parts]).reshape(4, 4, *counter.shape)
 
 
 @jax.jit
@@ -88,21 +84,17 @@ def chacha20(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
 def _blocks(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
     start = _start(key, nonce, counter, jnp)
     # A loop: XLA would otherwise compute the whole cipher again for each of the words that are read.
-    end = jax.lax.fori_loop(0, 10, lambda _, state: _double_round(state), tuple(start))
-    return jnp.stack([a + b for a, b in zip(end, start, strict=True)])
+    end = jax.lax.fori_loop(0, 10, lambda _, rows: _double_round(rows, jnp), tuple(start))
+    return (jnp.stack(end) + start).reshape(_BLOCK, *counter.shape)
 
 
 def chacha20_on_host(key: np.ndarray, nonce: np.ndarray, counter: np.ndarray) -> np.ndarray:
     """Return the same words by NumPy."""
-    start = np.stack(_start(key.astype(np.uint32), nonce.astype(np.uint32), np.asarray(counter, np.uint32), np))
-    a, b, c, d = start.reshape(4, 4, *start.shape[1:])  # four quarter rounds at a time
-    with np.errstate(over="ignore"):
-        for _ in range(10):
-            a, b, c, d = _quarter_round(a, b, c, d)
-            b, c, d = b[_TURNS[1]], c[_TURNS[2]], d[_TURNS[3]]
-            a, b, c, d = _quarter_round(a, b, c, d)
-            b, c, d = b[_TURNS[3]], c[_TURNS[2]], d[_TURNS[1]]
-        return np.concatenate([a, b, c, d]) + start
+    start = _start(key.astype(np.uint32), nonce.astype(np.uint32), np.asarray(counter, np.uint32), np)
+    end = tuple(start)
+    for _ in range(10):
+        end = _double_round(end, np)
+    return (np.stack(end) + start).reshape(_BLOCK, *np.shape(counter))
 
 
 def words_of(entropy: np.ndarray, lane: np.ndarray, words: int) -> Any:
