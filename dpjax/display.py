@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class Shown:
 
     def _row_names(self, rows: int) -> list[str]:
         """What the first so many rows of the table are called."""
-        return [str(row) for row in range(rows)]
+        return index_names((rows,), rows)
 
     def __repr__(self) -> str:
         try:
@@ -84,6 +85,13 @@ class Shown:
         if picture.log:
             axes.set_yscale("log")
         return axes
+
+
+def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
+    """Return the indices of the first so many entries of an array, as text."""
+    if len(shape) < 2:
+        return [str(row) for row in range(rows)]
+    return [str(tuple(map(int, np.unravel_index(row, shape)))) for row in range(min(rows, prod(shape)))]
 
 
 def _cells(tag: str, texts: Iterable[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import product
 from math import lcm
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -42,25 +43,22 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             raise UserError(f"--column names {column!r} twice.")
     _complete(asked)
     table = read_table(source_of(asked), columns=asked.column, by=asked.by, keep=partial(_checked, asked))
-    bounds = bounds_of(asked.lower, asked.upper, table.columns)
-    groups, sweep = len(table.labels), len(asked.epsilon)
-    total = len(bounds) * groups * len(asked.mechanism) * sweep * len(asked.quantile)
+    asked.bounds = bounds_of(asked.lower, asked.upper, table.columns)
+    columns, groups, sweep = len(table.columns), len(table.labels), len(asked.epsilon)
+    total = columns * groups * len(asked.mechanism) * sweep * len(asked.quantile)
     if asked.draws * total > LARGEST:
         raise UserError(f"{asked.draws} draws for each of {total} rows are too many: at most {LARGEST} in all.")
     if sweep > 1 and np.sum(table.sizes) * sweep > LARGEST:
         raise UserError(f"{sweep} epsilons are too many for a table of this size: give fewer at a time.")
-    rows: dict[tuple[int, int], list[Row]] = {}
+    rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
     try:
         for number, (members, sizes, places) in enumerate(shapes_of(table.sizes)):
-            for place, column in enumerate(table.columns):
-                shape = len(sizes), places
-                answers = _answers(table, place, members, shape, place + number * len(bounds), *bounds[place], asked)
-                for row, group in enumerate(members.tolist()):
-                    label = ", ".join(table.labels[group]) if asked.by else None
-                    rows[place, group] = list(_rows(answers, row, column, label, *bounds[place], asked))
+            for column in range(columns):
+                for group, row in _rows(table, column, members, (len(sizes), places), column + number * columns, asked):
+                    rows[column, group].append(row)
     except ValueError as error:  # the library speaks of public parameters only: data never raises
         raise UserError(str(error)) from error
-    ordered = [row for place in range(len(bounds)) for group in range(groups) for row in rows[place, group]]
+    ordered = [row for column in range(columns) for group in range(groups) for row in rows[column, group]]
     return report(asked, ordered, json_of, text_of, record_of), 0
 
 
@@ -108,77 +106,54 @@ def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) ->
     return bounds
 
 
-class _Answers(NamedTuple):
-    """Of one column and the groups of a batch: what is the same for all mechanisms, and what each of them found.
-
-    Attributes:
-        counts: how many records are present, missing and infinite, and the share and the number of those that are tied, each
-            ``(groups,)``, the last two ``(groups, quantiles)``.
-        profile: of one row or more, for the guarantee.
-        found: by mechanism: values ``(groups, quantiles)``, draws ``(draws, epsilons, groups, quantiles)``, and without the axis of
-            draws errors and both ends of intervals.
-    """
-
-    counts: tuple[np.ndarray, ...]
-    profile: Any
-    found: dict[str, list[np.ndarray]]
-
-
-def _answers(
-    table: Table,
-    column: int,
-    some: np.ndarray,
-    shape: tuple[int, int],
-    stream: int,
-    lower: float,
-    upper: float,
-    asked: argparse.Namespace,
-) -> _Answers:
+def _rows(
+    table: Table, column: int, some: np.ndarray, shape: tuple[int, int], stream: int, asked: argparse.Namespace
+) -> Iterator[tuple[int, Row]]:
+    """The rows of one column and the groups of a batch, each with the number of its group."""
+    lower, upper = asked.bounds[column]
     records, count = table.padded(column, some, shape, near_of(asked), jnp.result_type(float))
     found = {name: _answer(name, records, count, stream, lower, upper, asked) for name in asked.mechanism}
-    profile, value = next(iter(found.values()))[:2]
-    tied = np.zeros((len(some), value.shape[1]), np.int64)
-    for row, group in enumerate(table.groups[some]):
-        tied[row] = table.kept.ties(column, group, value[row])
-    missing, present = table.missing[column, some], table.present(column)[some]
-    counts = table.sizes[some] - missing, missing, table.infinite[column, some], tied / np.maximum(present, 1)[:, None], tied
-    return _Answers(counts, profile, {name: answer[1:] for name, answer in found.items()})
-
-
-def _rows(
-    answers: _Answers, group: int, column: str, label: str | None, lower: float, upper: float, asked: argparse.Namespace
-) -> Iterator[Row]:
-    present, missing, infinite, share, number = (part[group] for part in answers.counts)
-    for mechanism, (value, draws, exact, low, high) in answers.found.items():
-        for (i, epsilon), (k, q) in product(enumerate(asked.epsilon), enumerate(asked.quantile)):
-            at = i, group, k
-            spoiled = asked.resolution is None and share[k] >= TIED_SHARE and number[k] > 1
-            yield Row(
-                column=column,
-                group=label,
-                quantile=q,
-                present=int(present),
-                missing=int(missing),
-                infinite=int(infinite),
-                mechanism=mechanism,
-                epsilon=epsilon,
-                lower=lower,
-                upper=upper,
-                value=value[group, k],
-                draws=draws[:, *at],
-                mean_abs_error=exact[at],
-                measured_error=float(np.mean(np.abs(draws[:, *at] - value[group, k]), dtype=np.float64)),
-                interval95=(low[at], high[at]),
-                tied_share=float(share[k]),
-                tied=bool(spoiled) and mechanism != "laplace",
-                guarantee=guarantee_of(mechanism, answers.profile, epsilon, within=mechanism == "laplace"),
-            )
+    values = next(iter(found.values()))[1]
+    for row, group in enumerate(some.tolist()):
+        tied = table.kept.ties(column, table.groups[group], values[row])
+        share = tied / max(int(table.present(column)[group]), 1)
+        missing = int(table.missing[column, group])
+        for mechanism, (profile, value, draws, exact, low, high) in found.items():
+            for (i, epsilon), (k, q) in product(enumerate(asked.epsilon), enumerate(asked.quantile)):
+                at = i, row, k
+                spoiled = asked.resolution is None and share[k] >= TIED_SHARE and tied[k] > 1
+                yield (
+                    group,
+                    Row(
+                        column=table.columns[column],
+                        group=", ".join(table.labels[group]) if asked.by else None,
+                        quantile=q,
+                        present=int(table.sizes[group]) - missing,
+                        missing=missing,
+                        infinite=int(table.infinite[column, group]),
+                        mechanism=mechanism,
+                        epsilon=epsilon,
+                        lower=lower,
+                        upper=upper,
+                        value=value[row, k],
+                        draws=draws[:, *at],
+                        mean_abs_error=exact[at],
+                        measured_error=float(np.mean(np.abs(draws[:, *at] - value[row, k]), dtype=np.float64)),
+                        interval95=(low[at], high[at]),
+                        tied_share=float(share[k]),
+                        tied=bool(spoiled) and mechanism != "laplace",
+                        guarantee=guarantee_of(mechanism, profile, epsilon, within=mechanism == "laplace"),
+                    ),
+                )
 
 
 def _answer(
     mechanism: str, records: np.ndarray, count: np.ndarray, stream: int, lower: float, upper: float, asked: argparse.Namespace
 ) -> list[Any]:
-    """The profile of every group; then, with an axis of quantiles, what :class:`_Answers` says."""
+    """The profile, for the guarantee; values ``(groups, quantiles)``; draws ``(draws, epsilons, groups, quantiles)``.
+
+    Then, without the axis of draws, errors and both ends of intervals.
+    """
     numbers = {
         "seed": np.uint32(asked.seed),
         "stream": np.uint32(stream),

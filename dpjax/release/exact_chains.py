@@ -65,7 +65,7 @@ def _runs(row: Row, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Ru
     term = _choose(row.terms(numbers), uniforms[0])
     if term == len(numbers):
         return [Run(-1, 0, m)]
-    chain, found, last, above = row.chain(numbers[term]), list[Run](), m, len(row.slots)
+    chain, found, last, above = _Chain(row, numbers[term]), list[Run](), m, len(row.slots)
     while last > 0:
         slot = _choose(chain.slots(last, above), uniforms[1 + 2 * len(found)])
         first = _choose(chain.firsts(last, slot), uniforms[2 + 2 * len(found)])
@@ -129,13 +129,9 @@ class Row:
     def _volume(self, width: int, c: int) -> int:
         return prod(range(width, width + c * self.law.cut, self.law.cut)) * factorial(self.law.quantiles) ** c // factorial(c)
 
-    def chain(self, number: int) -> _Chain:
-        """That of the term N."""
-        return _Chain(self, number)
-
     def total(self, number: int) -> tuple[int, int]:
         """The weight of the term N; of a term that is the only one, up to a factor."""
-        chain = self.chain(number)
+        chain = _Chain(self, number)
         moved = 0 if self.law.reach is None else chain.moved
         low, high = map(sum, zip(*chain.slots(self.law.quantiles, len(self.slots)), strict=True))
         down, up = self.sides

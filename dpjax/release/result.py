@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.display import Picture, Shown
+from dpjax.display import Picture, Shown, index_names
 from dpjax.release.grid import Floats, Multiples
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ class Release(Shown):
         return columns | ({"...": [""] * table.shape[1]} if len(names) > 2 * rows else {}), None
 
     def _row_names(self, rows: int) -> list[str]:
-        axes = self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:]
-        if len(axes) < 2:
-            return super()._row_names(rows)
-        return [str(tuple(map(int, np.unravel_index(row, axes)))) for row in range(rows)]
+        return index_names(self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows)
 
     def _table(self) -> np.ndarray:
         """The values as ``(draws, rows, k)``: of several batch axes the last one stands side by side."""

@@ -13,7 +13,7 @@ import pytest
 import dpjax
 from dpjax import release
 from dpjax.release import quantile_sampler
-from dpjax.release.exact_chains import Row
+from dpjax.release.exact_chains import Row, _Chain
 from dpjax.release.joint_quantiles import default_reach, law_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
@@ -94,7 +94,7 @@ def drawn_probabilities(x, law, middle, flat=True):
         if number is None:
             place(chance, 0, law.size * law.cut, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
         else:
-            down(row.chain(number), chance, m, len(row.slots), ())
+            down(_Chain(row, number), chance, m, len(row.slots), ())
     values = [found[y] for y in tuples(m, law.size)]
     return np.array([Decimal(v.numerator) / v.denominator for v in values])
 
