@@ -73,18 +73,10 @@ class Table:
     def padded(
         self, column: int, some: np.ndarray, shape: tuple[int, int], near: Near | None, dtype: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return records of groups as rows, padded with NaN.
+        """Return records of some groups as rows padded with NaN, and int32 ``(rows,)`` how many there are; ``shape`` holds all.
 
-        Args:
-            column: which.
-            some: which groups.
-            shape: how many rows there are, and how many places for all records of a group.
-            near: a quantile whose profile is all that will be read: then there are fewer records and fewer places, and the profile
-                is the same. None for all records.
-            dtype: of the result.
-
-        Returns:
-            The records, and int32 ``(rows,)`` how many there are.
+        If ``near`` is a quantile whose profile is all that will be read, there are fewer records and places, and the profile is the
+        same.
         """
         rows, places = shape
         if near is not None:

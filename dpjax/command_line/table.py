@@ -41,16 +41,8 @@ def near_of(asked: argparse.Namespace) -> Near | None:
 def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = (), keep: Keep) -> Table:
     """Read a file strictly, for a simulation: what keeps it from being read is named, with its line.
 
-    Empty lines are skipped. An empty cell, ``NA``, ``nan`` and the words of ``source.missing`` are missing, in any case.
-
-    Args:
-        source: the file.
-        columns: the names to read, numeric; None if the file has only one.
-        by: the columns whose text names each record's group; none for one group.
-        keep: where records go; it is asked before one is read.
-
-    Raises:
-        UserError: anything that keeps the file from being read as numbers.
+    Empty lines are skipped. An empty cell, ``NA``, ``nan`` and the words of ``source.missing`` are missing, in any case. Without
+    ``columns`` the file must have only one. ``keep`` is asked where records go before one is read.
     """
     if source.is_parquet:
         return import_module("dpjax.command_line.parquet").read(source, columns, by, None, keep)
@@ -87,14 +79,8 @@ def read_records(
     """Read a file by lines, for a release: no record raises.
 
     Every line is a record of its own, blank or not, so that none can change how another is read: a quoted cell cannot go on in the
-    next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere.
-
-    Args:
-        source: the file.
-        columns: the names to read.
-        by: the columns of groups.
-        groups: their labels; None for all, each with a label that is not empty.
-        keep: where records go.
+    next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere. Without ``groups``
+    all are read whose label is not empty.
 
     Raises:
         UserError: a file that cannot be opened, or a column that its first line does not name.

@@ -36,16 +36,8 @@ def report(
 ) -> str:
     """Return what a command prints: its text, or JSON, or, with a file for them, where the rows are now.
 
-    Args:
-        asked: with ``json`` and ``output``.
-        rows: of the answer.
-        as_object: JSON of the rows.
-        as_text: a table of them, and what is to be said.
-        record: the fields of a row, for CSV; one with ``draws`` becomes a line for each.
-        header: their names, where there may be no row.
-
-    Raises:
-        UserError: a file that cannot be written.
+    ``record`` gives the fields of a row for CSV, with a line for each of the ``draws``; ``header`` are their names, where there may
+    be no row.
     """
     if asked.output is None:
         return (as_object if asked.json else as_text)(rows, asked)
@@ -142,11 +134,7 @@ def words_of(guarantee: Guarantee) -> str:
 
 
 def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()) -> str:
-    r"""Return a table: a header, then one line for each entry; numbers to the right.
-
-    Args:
-        fields: the columns by name, of equal length; None for one that is left out.
-        left: names of the columns of text, which stay to the left.
+    r"""Return a table of columns of equal length, without those that are None; those named in ``left`` stay to the left.
 
     >>> print(aligned({"name": ["a", "bcdef"], "n": ["1", "20"], "missing": None}, left=("name",)))
     name    n

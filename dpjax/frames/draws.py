@@ -62,20 +62,10 @@ def draw(
     draws: int,
     own: Mapping[str, Any],
 ) -> Drawn:
-    """Draw a statistic of padded records.
+    """Draw a statistic of padded records, float64 ``(groups, n)``, of which the leading ``count`` are there, int32 ``(groups,)``.
 
-    Args:
-        key: typed.
-        records: float64 ``(groups, n)``.
-        count: int32 ``(groups,)``, how many leading records are there.
-        epsilons: of each draw.
-        statistic: of :mod:`dpjax.statistics` or :mod:`dpjax.release`, or one with the same arguments as the former.
-        neighbors: the relation.
-        draws: how many.
-        own: the options of the statistic and its mechanism.
-
-    Raises:
-        TypeError, ValueError: a bad public parameter.
+    ``statistic`` is of :mod:`dpjax.statistics` or :mod:`dpjax.release`, or has the arguments of the former; ``own`` are its options
+    and the mechanism.
     """
     released, mechanism = released_as(statistic), own.get("mechanism")
     bounded = all(own.get(name) is not None for name in ("lower", "upper", "resolution"))
@@ -199,15 +189,7 @@ def drawn_of(
 ) -> tuple[jax.Array, ...]:
     """Return the statistic of a profile, draws of a mechanism by its name, their mean absolute error and the ends of 95 % of them.
 
-    Args:
-        key: typed.
-        word: the name of the mechanism.
-        profile: what a statistic returned.
-        epsilon: broadcasts against the rows.
-        draws: how many.
-        within: as for :func:`distribution_of`.
-        near: which records joint quantiles weigh, or None for all.
-        options: of the mechanism.
+    ``within`` is as for :func:`distribution_of`; ``near`` are the records that joint quantiles weigh, by default all.
     """
     value = _best(profile) if isinstance(profile, CandidateScores) else profile.value
     distribution = distribution_of(word, profile, epsilon, within, **options)

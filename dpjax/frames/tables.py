@@ -87,14 +87,9 @@ class Table:
         sizes: Mapping[str, Sequence[Any]],
         names: Sequence[str],
     ) -> Any:
-        """Return a frame of the kind of the one that was read.
+        """Return a frame of the kind of the one that was read, from rows by column and number of the group.
 
-        Args:
-            found: rows of results by column and number of the group.
-            grouping: the groups, in this order.
-            asked: the options of each column, in this order.
-            sizes: columns with an entry for each group.
-            names: of the last columns.
+        ``asked`` are the options of each column, ``sizes`` columns with an entry for each group, ``names`` the last columns.
         """
         rows: list[dict[str, Any]] = [
             dict(zip(self.by, label, strict=True))
@@ -134,14 +129,7 @@ def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]]
 def read_frame(
     frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | PrivateGroups | None, neighbors: str
 ) -> Table:
-    """Read columns of numbers, and the groups.
-
-    Args:
-        frame: of pandas, Polars or PyArrow, or a relation of DuckDB.
-        columns: names.
-        by: the names of the columns of groups, or None.
-        groups: their labels (of several columns as tuples); otherwise all that the frame has, in order.
-        neighbors: the relation.
+    """Read columns of numbers, and the groups: those with the labels ``groups``, otherwise all that the frame has, in order.
 
     Raises:
         ImportError: narwhals is not installed.

@@ -56,17 +56,9 @@ class Bits:
 
 
 def exact_draw(epsilon: float | Fraction, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, more: More) -> int:
-    """Return the number that the uniforms stand for, whatever it takes.
+    """Return the number that the 27 words of a lane stand for, as on the device, and as many further ones as it takes.
 
-    Args:
-        epsilon: as for the tables.
-        lower: the integer values downwards, as for the device.
-        upper: upwards.
-        words: the 27 words of the lane.
-        more: ``more(role, i)``, the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
-
-    Returns:
-        The number.
+    ``more(role, i)`` is the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
     """
     rate = rate_of(epsilon)
     found = pieces_of(np.asarray(lower, np.int64), np.asarray(upper, np.int64))

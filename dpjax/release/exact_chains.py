@@ -33,21 +33,10 @@ class _Undecided(Exception):
 Weights = list[tuple[int, int]]  # lower and upper ends
 
 
-def exact_runs(
-    law: Law,
-    widths: Sequence[int],
-    count: int,
-    numbers: Sequence[int],
-    uniforms: Sequence[Bits],
-) -> list[Run]:
-    """Draw the runs of all quantiles, from the last one down.
+def exact_runs(law: Law, widths: Sequence[int], count: int, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Run]:
+    """Draw the runs of all quantiles, from the last one down, from the widths of slots in pieces and the terms N, ascending.
 
-    Args:
-        law: what is public.
-        widths: of all slots, in pieces.
-        count: of the records.
-        numbers: the terms N, ascending.
-        uniforms: of the term, and then in turn of a slot and of the run in it.
+    The uniforms are that of the term, and then in turn of a slot and of the run in it.
     """
     bits = _BITS
     middle = min(numbers, key=lambda number: abs(number - (count - 1)))

@@ -80,19 +80,8 @@ class Multiples:
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbours stay neighbours.
 
-        Halfway between two it is the even one. Records beyond the bounds are clamped to them.
-
-        Args:
-            x: real numbers of any shape: an array of floats or integers, or a list, whose elements may be integers of any size. An
-                element of a list that is no real number counts as NaN.
-
-        Returns:
-            Their numbers counted from the lower bound, int32, and which records are numbers, bool; a NaN has 0. Both of the shape
-            of ``x``.
-
-        Raises:
-            TypeError: ``x`` is an array of text or of complex numbers, or a masked array.
-            ValueError: rows of different lengths.
+        Halfway between two it is the even one. Records beyond the bounds are clamped to them; what :func:`as_reals` reads as NaN
+        has the number 0. Returns numbers counted from the lower bound, int32, and which records are numbers, bool.
 
         >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]

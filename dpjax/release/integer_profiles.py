@@ -29,15 +29,10 @@ class IntegerProfile(NamedTuple):
 def order_statistic(
     cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, high: int, count_is_public: bool, most: int | None = None
 ) -> IntegerProfile:
-    """Return the profile of an order statistic or a quantile, in refined cells.
+    """Return the profile of an order statistic or a quantile, in refined cells, from cells ``(..., n)`` between 0 and ``high``.
 
-    Args:
-        cells: int32 ``(..., n)``, from 0 to ``high``.
-        present: bool ``(..., n)``, which records are present.
-        ranks: where to read, as in ``dpjax.statistics``.
-        high: the largest value; 0 is the smallest.
-        count_is_public: whether all rows have n records, whatever ``present`` says (swap).
-        most: after how many changes the profile is taken to be at the ends of the range, public; None for its own.
+    If ``count_is_public`` (swap), all rows have n records, whatever ``present`` says. After ``most`` changes, a public number, the
+    profile is taken to be at the ends of the range.
 
     Raises:
         ValueError: a refined range beyond 2^31 - 1, or a denominator too large for exact ranks.

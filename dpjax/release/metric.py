@@ -202,14 +202,9 @@ def small_db(
 
 
 def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
-    """Return rates of the noise of integer queries ``(K, N)`` whose load is at most 1 exactly; None for no noise.
+    """Return rates of the noise of integer queries ``whole``, ``(K, N)``, whose load is at most 1 exactly; None for no noise.
 
-    Args:
-        scales: ``(K,)``.
-        whole: the queries as integers, with the null record.
-        budgets: float64 ``(N, N)``.
-        step: the resolution.
-        most: whether to use budgets up, so that the load is 1.
+    With ``most`` they use the budgets up: the load is 1.
     """
     if scales.shape != (whole.shape[0],) or not np.all(scales >= 0):
         raise ValueError(f"{whole.shape[0]} queries need as many scales, not negative, got {scales}.")

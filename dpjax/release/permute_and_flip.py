@@ -43,14 +43,9 @@ def groups_of(profile: IntegerProfile) -> Pieces:
 def draw_by_permute_and_flip(
     epsilon: float | Fraction, weights: Weights, groups: Callable[[int, int], Pieces], rows: int, draws: int
 ) -> np.ndarray:
-    """Draw numbers, int64 ``(draws, rows)``.
+    """Draw numbers, int64 ``(draws, rows)``, with weights of :func:`dpjax.release.tables.level_weights` for every cost.
 
-    Args:
-        epsilon: as for the tables.
-        weights: of :func:`dpjax.release.tables.level_weights`, for every cost.
-        groups: those of the rows from one number to another, int64 ``(rows, G)``; their levels are costs, from 0 on.
-        rows: how many rows there are.
-        draws: from each of them.
+    ``groups(start, stop)`` are those of some rows, int64 ``(rows, G)``; their levels are costs, from 0 on.
     """
     at_hand = lru_cache(maxsize=1)(groups)  # many draws of the same rows come one after the other
     start, here = 0, groups(0, 0)  # the rows at hand
@@ -76,11 +71,7 @@ def draw_by_permute_and_flip(
 def candidates(weights: Weights, costs: np.ndarray, widths: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return which groups may win, bool ``(G, draws, rows)``: the others have more than the least upper bound.
 
-    Args:
-        weights: as for :func:`draw_by_permute_and_flip`.
-        costs: ``(rows, G)``.
-        widths: of the same shape; a group of width 0 never wins.
-        words: uint32 ``(2 G + 2, draws, rows)``.
+    Costs and widths are ``(rows, G)``, and words uint32 ``(2 G + 2, draws, rows)``. A group of width 0 never wins.
     """
     high, low = (words[start:-2:2].astype(np.uint64) for start in (0, 1))
     leading = (high << np.uint64(21)) | (low >> np.uint64(11))  # 53 bits, which float64 holds

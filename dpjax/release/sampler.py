@@ -97,15 +97,10 @@ def certified_draw(tables: Tables, lower: jax.Array, upper: jax.Array, words: ja
 
 @jax.jit
 def certified_choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:
-    """Choose one candidate for each lane, with probability proportional to e^(-lam cost).
+    """Choose one candidate for each lane, whose index is the cell, with probability proportional to e^(-lam cost).
 
-    Args:
-        weights: of :func:`dpjax.release.tables.level_weights`, for every cost up to the largest that any dataset can have.
-        costs: int32 ``(..., k)``, from 0 on. A cost beyond them leaves its row in doubt, and is never clipped.
-        words: uint32 ``(2, ...)`` or ``(2, draws, ...)``.
-
-    Returns:
-        A :class:`Draw` with the index of the candidate as its cell.
+    Costs are int32 ``(..., k)``, words uint32 ``(2, ...)`` or ``(2, draws, ...)``, and weights those of
+    :func:`dpjax.release.tables.level_weights` for every cost that any dataset can have. A cost beyond them leaves its row in doubt.
     """
     return _by_rows(partial(_choice, weights), (costs,), words)
 
@@ -165,10 +160,7 @@ def _choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:
 def weigh(width: jax.Array, mantissa: Words, scale: jax.Array) -> Sums:
     """Return the weights width * mantissa * 2^-scale in units of the row, rounded down, with their sums.
 
-    Args:
-        width: uint32 ``(rows, P)``, below 2^31; at least one of a row is positive.
-        mantissa: of 62 bits, broadcasts against the widths.
-        scale: int32, likewise.
+    Widths are uint32 ``(rows, P)``, below 2^31, at least one of a row being positive; mantissas of 62 bits broadcast against them.
     """
     rows, count = width.shape
     present = width > 0

@@ -148,15 +148,7 @@ def own_weight_at(rate: Fraction, depth: int, bits: int) -> Enclosure:
 
 @lru_cache(maxsize=4)
 def level_weights(epsilon: float | Fraction, levels: int) -> Weights:
-    """Return e^(-lam l) for l = 0, ..., levels - 1.
-
-    Args:
-        epsilon: from 2^-30 to 64; a float's exact value is meant.
-        levels: a number that the shape of the data gives.
-
-    Raises:
-        ValueError: a bad epsilon or number of levels.
-    """
+    """Return e^(-lam l) for l = 0, ..., levels - 1; of a float epsilon the exact value is meant."""
     if not 1 <= levels <= MOST_LEVELS:
         raise ValueError(f"levels must be from 1 to 2^24, got {levels}.")
     rate, precision = rate_of(epsilon), _precision(levels)

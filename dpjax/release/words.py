@@ -58,18 +58,9 @@ def _start(key: Any, nonce: Any, counter: Any, xp: Any) -> Any:
 
 @jax.jit
 def chacha20(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
-    """Return the blocks of a key and a nonce at many counters.
+    """Return the blocks of a key ``(8,)`` and a nonce ``(3,)`` at counters ``(...)``, all uint32 (RFC 8439, Section 2.3).
 
-    Args:
-        key: uint32 ``(8,)``.
-        nonce: uint32 ``(3,)``.
-        counter: uint32 ``(...)``, of the blocks.
-
-    Returns:
-        uint32 ``(16, ...)``, the words of each block in the order of the RFC.
-
-    References:
-        RFC 8439, Section 2.3 (with its test vectors in the tests).
+    The result is ``(16, ...)``, the words of each block in the order of the RFC.
     """
     numbers = counter.reshape(-1)
     if numbers.size <= _CHUNK:
