@@ -47,9 +47,7 @@ def mode(
     >>> mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove").values.tolist()
     [3.0]
     """
-    labels = np.asarray(candidates, np.float64)
-    if labels.ndim != 1 or labels.size == 0 or not np.isfinite(labels).all() or not np.all(np.diff(labels) > 0):
-        raise ValueError(f"candidates must be finite, distinct and increasing, got {candidates}.")
+    labels = increasing("candidates", candidates, 1)
     for given, label in zip(candidates, labels.tolist(), strict=True):
         if isinstance(given, (int, np.integer)) and int(given) != label:
             raise ValueError(f"candidates must be numbers that float64 holds, got {given}.")
@@ -173,6 +171,14 @@ def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
     # As Python's integers where the difference of two could pass 64 bits.
     wide = clip_integers(array, lower, upper).astype(object if max(abs(lower), abs(upper)) >= 2**62 else np.int64)
     return np.clip(wide - lower, 0, upper - lower).astype(np.int64)
+
+
+def increasing(name: str, given: Any, least: int) -> np.ndarray:
+    """Return public numbers as float64, or raise for such that are not finite and increasing."""
+    numbers = np.asarray(given, np.float64)
+    if numbers.ndim != 1 or numbers.size < least or not np.isfinite(numbers).all() or not np.all(np.diff(numbers) > 0):
+        raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
+    return numbers
 
 
 def counts_of(values: np.ndarray, present: np.ndarray, labels: Sequence[float]) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.release.candidates import counts_of, reals
+from dpjax.release.candidates import counts_of, increasing, reals
 from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.records import Records
 from dpjax.release.result import EVALUATE, Release, cost_of
@@ -72,11 +72,7 @@ def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = No
     """
     if (edges is None) == (candidates is None):
         raise ValueError("a histogram needs edges or candidates: exactly one of them.")
-    name, given = ("edges", edges) if candidates is None else ("candidates", candidates)
-    public = np.asarray(given, np.float64)
-    least = 2 if candidates is None else 1
-    if public.ndim != 1 or public.size < least or not np.isfinite(public).all() or not np.all(np.diff(public) > 0):
-        raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
+    public = increasing("edges", edges, 2) if candidates is None else increasing("candidates", candidates, 1)
     records = Records(x, reals, "add_remove", mask)
     values, present = records.read(slice(None))
     if candidates is not None:

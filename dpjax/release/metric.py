@@ -83,13 +83,15 @@ def metric_laplace(
     >>> abs(found.values[0, 0] - 350) < 20, found.values[0, 1]
     (np.True_, np.float64(1000.0))
     """
-    refuse_traces(x)
-    step, number = checks.resolution(resolution, (), 1), checks.static_integer("draws", draws, 1)
-    whole, integers, budgets = _public(queries, metric, step)
+    number = checks.static_integer("draws", draws, 1)
+    step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     given = scales.scales if isinstance(scales, OptimalScales) else scales
-    wanted = noise_scales(_as_floats(integers, metric, step), metric, strategy=strategy) if given is None else given
-    rates = exact_rates(np.asarray(wanted, np.float64), whole, budgets, step, most=given is None)
-    counts = _counts(x, integers.shape[-1])
+    if given is None:  # of the rounded queries, less a constant each where n is public
+        near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
+        scaled = np.array([[float(v * step) for v in row] for row in near])
+        rates = exact_rates(np.asarray(noise_scales(scaled, metric, strategy=strategy)), whole, budgets, step, most=True)
+    else:
+        rates = exact_rates(np.asarray(given), whole, budgets, step, most=False)
     answers = counts @ integers.T
     noisy = [k for k, rate in enumerate(rates) if rate is not None]
     rows = math.prod(answers.shape[:-1])
@@ -136,10 +138,7 @@ def metric_choice(
     >>> metric_choice([30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1).multiples.tolist()  # the commoner element
     [0]
     """
-    refuse_traces(x)
-    step = checks.resolution(resolution, (), 1)
-    whole, integers, budgets = _public(weights, metric, step)
-    counts = _counts(x, integers.shape[-1])
+    _, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
     n, may_exceed = _public_total(counts, metric, total), total is not None
     whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # the same for all candidates
 
@@ -147,8 +146,7 @@ def metric_choice(
         g = [*(whole[:, j] - whole[:, i]), *([0] if may_exceed else [])]
         return int(max(g) - min(g))
 
-    rate = least_ratio(change, budgets)
-    return _choice(counts @ integers.T, rate, [n * int(np.min(whole)), 0], metric, draws)
+    return _choice(counts @ integers.T, least_ratio(change, budgets), n * int(np.min(whole)), metric, draws)
 
 
 def small_db(
@@ -185,10 +183,8 @@ def small_db(
     >>> small_databases(2, 4)[small_db([10, 30], [[0, 1]], metric, size=4, resolution=1).multiples].tolist()
     [[1, 3]]
     """
-    refuse_traces(x)
-    step, m = checks.resolution(resolution, (), 1), checks.static_integer("size", size, 1)
-    whole, integers, budgets = _public(queries, metric, step)
-    counts = _counts(x, integers.shape[-1])
+    m = checks.static_integer("size", size, 1)
+    _, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     n = _public_total(counts, metric, total)
     unit = math.gcd(n, m) or 1
     databases = small_databases(metric.size, m).astype(object)
@@ -198,7 +194,7 @@ def small_db(
     scores = -np.max(misses, axis=-1)
     worst = max(int(np.max(row) - np.min(row)) for row in whole) * n * (m // unit)
     rate = least_ratio(lambda i, j: 2 * (m // unit) * max(abs(whole[:, i] - whole[:, j])), budgets)
-    return _choice(scores, rate, [-worst, 0], metric, draws)
+    return _choice(scores, rate, -worst, metric, draws)
 
 
 def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
@@ -210,7 +206,7 @@ def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step
         raise ValueError(f"{whole.shape[0]} queries need as many scales, not negative, got {scales}.")
     if np.any(np.isinf(scales)):
         raise ValueError("a query tells apart elements of budget 0, and has no answer: leave it out, or take fit_queries.")
-    given = [None if c == 0 else _short(step / Fraction(float(c))) for c in scales]
+    given = [None if c == 0 else _rounded_down(step / Fraction(float(c))) for c in scales]
     silent = [k for k, rate in enumerate(given) if rate is None]
     if silent and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0:
         raise ValueError("a scale of 0 needs a query that, rounded to the resolution, tells no protected pair apart.")
@@ -243,15 +239,22 @@ def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction
     return largest
 
 
-def _short(rate: Fraction) -> Fraction:
-    """Rounded down to about 53 bits."""
+def _rounded_down(rate: Fraction) -> Fraction:
+    """To about 53 bits."""
     bits = 53 + rate.denominator.bit_length() - rate.numerator.bit_length()
     unit = Fraction(2) ** bits
     return int(rate * unit) / unit
 
 
-def _public(queries: ArrayLike, metric: Metric, step: Fraction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Queries as integer multiples, with the null record and without, objects ``(K, N)``, and the budgets in float64."""
+def _read(
+    x: Any, queries: ArrayLike, metric: Metric, resolution: Resolution
+) -> tuple[Fraction, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The resolution, queries as its multiples with the null record and without, ``(K, N)``, the budgets in float64, and counts.
+
+    Multiples and counts ``(..., N)`` are Python's integers, so that no sum overflows.
+    """
+    refuse_traces(x)
+    step = checks.resolution(resolution, (), 1)
     checks.instance("metric", metric, Metric, "from_points, from_budgets, ...")
     MetricGuarantee(metric)  # raises for a batch, a trace, NaN
     given = checks.host_floats("queries", queries)
@@ -260,21 +263,11 @@ def _public(queries: ArrayLike, metric: Metric, step: Fraction) -> tuple[np.ndar
         raise ValueError(f"queries or weights must be finite, of shape (K, {own}), got shape {given.shape}.")
     integers = np.array([[round(Fraction(str(v)) / step) for v in row] for row in given], object)
     null = np.zeros((given.shape[0], metric.size - own), object)
-    return np.concatenate([integers, null], axis=-1), integers, np.asarray(metric.dense().budgets, np.float64)
-
-
-def _as_floats(integers: np.ndarray, metric: Metric, step: Fraction) -> np.ndarray:
-    """What the rounded queries are, less a constant each where n is public."""
-    near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
-    return np.array([[float(v * step) for v in row] for row in near])
-
-
-def _counts(x: Any, size: int) -> np.ndarray:
-    """Counts as Python's integers ``(..., N)``, so that no sum overflows."""
-    array = as_integers("counts", x)
-    if array.ndim == 0 or array.shape[-1] != size:
-        raise ValueError(f"x must count {size} elements on its last axis, got shape {array.shape}.")
-    return np.maximum(array.astype(object), 0)
+    counts = as_integers("counts", x)
+    if counts.ndim == 0 or counts.shape[-1] != own:
+        raise ValueError(f"x must count {own} elements on its last axis, got shape {counts.shape}.")
+    budgets = np.asarray(metric.dense().budgets, np.float64)
+    return step, np.concatenate([integers, null], axis=-1), integers, budgets, np.maximum(counts.astype(object), 0)
 
 
 def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
@@ -288,10 +281,10 @@ def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
     return sums.pop() if sums else 0
 
 
-def _choice(scores: np.ndarray, rate: Fraction, ends: list[int], metric: Metric, draws: int) -> Release:
-    """Choose with P(r) proportional to e^(min(rate, 32) score)."""
-    if ends[1] - ends[0] >= MOST_LEVELS:
-        raise ValueError(f"scores have {ends[1] - ends[0] + 1} multiples of the resolution, and at most 2^24: take a coarser one.")
-    options: dict[str, Any] = {"sensitivity": 1, "lower": ends[0], "upper": ends[1], "neighbors": "swap", "draws": draws}
+def _choice(scores: np.ndarray, rate: Fraction, least: int, metric: Metric, draws: int) -> Release:
+    """Choose with P(r) proportional to e^(min(rate, 32) score), for scores from ``least`` to 0."""
+    if -least >= MOST_LEVELS:
+        raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^24: take a coarser one.")
+    options: dict[str, Any] = {"sensitivity": 1, "lower": least, "upper": 0, "neighbors": "swap", "draws": draws}
     found = release_choice(scores, epsilon=2 * min(rate, Fraction(32)), **options)  # type: ignore[arg-type]  # a Fraction is exact
     return replace(found, guarantee=found.draws * guarantee_of_choice(metric))
