@@ -18,6 +18,7 @@ import numpy as np
 
 from dpjax.accounting import Guarantee
 from dpjax.command_line.errors import UserError
+from dpjax.display import joined, padded
 from dpjax.version import __version__
 
 SIMULATION = (
@@ -141,13 +142,10 @@ def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()
     a       1
     bcdef  20
     """
-    columns = []
-    for name, entries in fields.items():
-        if entries is not None:
-            cells = [name, *(cell if cell.isprintable() else ascii(cell) for cell in entries)]
-            width = max(map(len, cells))
-            columns.append([cell.ljust(width) if name in left else cell.rjust(width) for cell in cells])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+    shown = {
+        name: [cell if cell.isprintable() else ascii(cell) for cell in cells] for name, cells in fields.items() if cells is not None
+    }
+    return joined(padded(name, cells, name in left) for name, cells in shown.items())
 
 
 def wrapped(*paragraphs: str) -> str:

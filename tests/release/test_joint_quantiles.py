@@ -236,7 +236,7 @@ def test_weights_are_right_up_to_the_bounds():
     rng = np.random.default_rng(2)
     for epsilon in (Fraction(1, 100), 30):
         sampler = a_sampler(rng, 2, 20, 10**6, epsilon, levels=["0.01", "0.3", "0.31", "0.9"])
-        weights, lost = sampler._weights(sampler.law.reach)
+        weights, lost = sampler._terms
         relative = errors(sampler.law, 41)[0]
         for row in range(2):
             numbers = list(sampler.law.numbers(int(sampler.middle[row])))
@@ -347,7 +347,7 @@ def test_many_equal_records_do_not_make_it_uniform():
     def flat(reach):
         law = law_of(levels, Fraction(1), "add_remove", size, False, reach, 8, n)
         slots = slots_of(hours, np.ones((1, n), bool), law)
-        (weights,), _ = Sampler(law, slots, slots.records - 1)._weights(reach)
+        (weights,), _ = Sampler(law, slots, slots.records - 1)._terms
         return weights[-1] / np.sum(weights)
 
     reach = default_reach(levels, Fraction(1), size, n)
