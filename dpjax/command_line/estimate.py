@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import product
 from math import lcm
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from dpjax.statistics.grouping import shapes_of
 from dpjax.statistics.records import levels_needed
 from dpjax.statistics.ties import TIED_SHARE
 
+T = TypeVar("T")
 JOINT = "joint_quantiles"  # of several quantiles together
 
 
@@ -96,14 +97,18 @@ def _complete(asked: argparse.Namespace) -> None:
 
 def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) -> list[tuple[float, float]]:
     """Return one pair of bounds for each column."""
-    for name, given in (("--lower", lower), ("--upper", upper)):
-        if len(given) not in (1, len(columns)):
-            raise UserError(f"{name} has {len(given)} values for {len(columns)} columns: give one, or one for each.")
-    bounds = list(zip(*(given * (len(columns) // len(given)) for given in (lower, upper)), strict=True))
+    bounds = list(zip(one_for_each("--lower", lower, columns), one_for_each("--upper", upper, columns), strict=True))
     for column, (low, high) in zip(columns, bounds, strict=True):
         if not low < high:
             raise UserError(f"--lower must be below --upper: got {low:g} and {high:g} for {column}.")
     return bounds
+
+
+def one_for_each(name: str, given: list[T], columns: Sequence[str]) -> list[T]:
+    """Return a value for each column, where one was given for all or one for each."""
+    if len(given) not in (1, len(columns)):
+        raise UserError(f"{name} has {len(given)} values for {len(columns)} columns: give one, or one for each.")
+    return given * (len(columns) // len(given))
 
 
 def _rows(

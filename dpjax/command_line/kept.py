@@ -49,7 +49,6 @@ class Table:
         missing: int64 ``(columns, groups)``, how many of them have no value.
         infinite: int64 ``(columns, groups)``, how many have an infinite one.
         kept: the records.
-        neighbors: under swap missing ones are records, too.
     """
 
     columns: list[str]
@@ -59,16 +58,15 @@ class Table:
     missing: np.ndarray
     infinite: np.ndarray
     kept: Any
-    neighbors: Neighbors
 
     def only(self, some: np.ndarray) -> Table:
         """Return the groups at these places, in this order."""
         parts = self.groups[some], self.sizes[some], self.missing[:, some], self.infinite[:, some]
-        return Table(self.columns, [self.labels[k] for k in some], *parts, self.kept, self.neighbors)
+        return Table(self.columns, [self.labels[k] for k in some], *parts, self.kept)
 
     def present(self, column: int) -> np.ndarray:
         """How many records of a column each group has, int64: under swap also those that are missing."""
-        return self.sizes if self.neighbors == "swap" else self.sizes - self.missing[column]
+        return self.sizes if self.kept.neighbors == "swap" else self.sizes - self.missing[column]
 
     def padded(
         self, column: int, some: np.ndarray, shape: tuple[int, int], near: Near | None, dtype: Any
@@ -122,7 +120,7 @@ class Keeper:
         counts = np.pad(self._counts, [(0, 0), (0, max(groups - self._counts.shape[1], 0))])[:, :groups]
         self._kept.close(counts[0])
         parts = counts[0], counts[1 : 1 + number], counts[1 + number :]
-        return Table(self._columns, list(labels), np.arange(groups), *parts, self._kept, self._kept.neighbors)
+        return Table(self._columns, list(labels), np.arange(groups), *parts, self._kept)
 
 
 class Counted:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.estimate import bounds_of
+from dpjax.command_line.estimate import bounds_of, one_for_each
 from dpjax.command_line.kept import Counted, Table
 from dpjax.command_line.table import check_public, near_of, read_records, source_of
 from dpjax.command_line.text import aligned, as_json, promised, report, rounded_up, versions, wrapped
@@ -120,10 +120,7 @@ def _complete(asked: argparse.Namespace) -> None:
 
 def _options_of(asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The bounds and the resolution of each column."""
-    steps = asked.resolution
-    if len(steps) not in (1, len(asked.column)):
-        raise UserError(f"--resolution has {len(steps)} values for {len(asked.column)} columns: give one, or one for each.")
-    steps = steps * (len(asked.column) // len(steps))
+    steps = one_for_each("--resolution", asked.resolution, asked.column)
     bounds = bounds_of(asked.lower, asked.upper, asked.column)
     return {
         column: {"lower": low, "upper": high, "resolution": step}
@@ -133,7 +130,7 @@ def _options_of(asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 def _shapes(table: Table) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
     """Some groups at a time, the rows and the places that they are padded to; some where there is none, too."""
-    if table.neighbors == "swap":  # one group, as it is: the number of records is public
+    if table.kept.neighbors == "swap":  # one group, as it is: the number of records is public
         yield np.zeros(1, np.int64), (1, int(table.sizes[0]))
         return
     for some, padded, places in shapes_of(table.sizes):
