@@ -127,29 +127,27 @@ def _rows(
             for (i, epsilon), (k, q) in product(enumerate(asked.epsilon), enumerate(asked.quantile)):
                 at = i, row, k
                 spoiled = asked.resolution is None and share[k] >= TIED_SHARE and tied[k] > 1
-                yield (
-                    group,
-                    Row(
-                        column=table.columns[column],
-                        group=", ".join(table.labels[group]) if asked.by else None,
-                        quantile=q,
-                        present=int(table.sizes[group]) - missing,
-                        missing=missing,
-                        infinite=int(table.infinite[column, group]),
-                        mechanism=mechanism,
-                        epsilon=epsilon,
-                        lower=lower,
-                        upper=upper,
-                        value=value[row, k],
-                        draws=draws[:, *at],
-                        mean_abs_error=exact[at],
-                        measured_error=float(np.mean(np.abs(draws[:, *at] - value[row, k]), dtype=np.float64)),
-                        interval95=(low[at], high[at]),
-                        tied_share=float(share[k]),
-                        tied=bool(spoiled) and mechanism != "laplace",
-                        guarantee=guarantee_of(mechanism, profile, epsilon, within=mechanism == "laplace"),
-                    ),
+                answer = Row(
+                    column=table.columns[column],
+                    group=", ".join(table.labels[group]) if asked.by else None,
+                    quantile=q,
+                    present=int(table.sizes[group]) - missing,
+                    missing=missing,
+                    infinite=int(table.infinite[column, group]),
+                    mechanism=mechanism,
+                    epsilon=epsilon,
+                    lower=lower,
+                    upper=upper,
+                    value=value[row, k],
+                    draws=draws[:, *at],
+                    mean_abs_error=exact[at],
+                    measured_error=float(np.mean(np.abs(draws[:, *at] - value[row, k]), dtype=np.float64)),
+                    interval95=(low[at], high[at]),
+                    tied_share=float(share[k]),
+                    tied=bool(spoiled) and mechanism != "laplace",
+                    guarantee=guarantee_of(mechanism, profile, epsilon, within=mechanism == "laplace"),
                 )
+                yield group, answer
 
 
 def _answer(
