@@ -36,11 +36,7 @@ _HEADER = ("column", "group", "noisy_size", "quantile", "epsilon", "draw", "draw
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Return the report and the exit code.
-
-    Raises:
-        UserError: a mistake in the arguments, or a file that cannot be opened. No record raises.
-    """
+    """Return the report and the exit code; no record raises."""
     _complete(asked)
     source, options = source_of(asked), _options_of(asked)
     try:

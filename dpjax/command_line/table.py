@@ -97,11 +97,7 @@ def read_records(
 
 
 def check_public(source: Source, names: Sequence[str]) -> None:
-    """Look at what is public of a file: that it can be read, and its columns.
-
-    Raises:
-        UserError: as :func:`read_records`.
-    """
+    """Look at what is public of a file: that it can be read, and its columns."""
     if source.is_parquet:
         import_module("dpjax.command_line.parquet").scanned(source, names)
     else:

@@ -248,7 +248,7 @@ def _on_a_grid(
             values = law.values
             below = np.cumsum(law.pmf(values))
             below /= below[-1]
-            value[row] = _value(released, records[row, : count[row]], values, law.profile.upper[0], options)
+            value[row] = _value(released, records[row, : count[row]], law)
             drawn[:, number, row] = values[np.searchsorted(below, generator.random(draws), side="right")]
             bars[0][number, row] = law.mean_abs_error(value[row])
             for end, share in zip(bars[1:], (0.025, 0.975), strict=True):
@@ -256,15 +256,13 @@ def _on_a_grid(
     return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, ranges_of(mechanism)) for epsilon in epsilons])
 
 
-def _value(
-    released: Callable[..., exact.Release], records: np.ndarray, values: np.ndarray, center: int, options: Mapping[str, Any]
-) -> float:
+def _value(released: Callable[..., exact.Release], records: np.ndarray, law: exact.GridDistribution) -> float:
     """The statistic itself: what the distribution is around, but for a maximum and a sum, which it stays below."""
+    values = law.values
     if released not in SHIFTED:
-        return float(values[center])
-    there = records[~np.isnan(records)]
-    if options.get("resolution") is not None:
-        step = checks.resolution(options["resolution"], (), 0)
+        return float(values[law.profile.upper[0]])
+    there, step = records[~np.isnan(records)], law.resolution
+    if law.grid is None:
         there = np.rint(there * step.denominator / step.numerator) * step.numerator / step.denominator
     found = np.sum(np.maximum(there, 0)) if released is exact.nonnegative_sum else np.max(there, initial=-np.inf)
     return float(np.clip(found, values[0], values[-1]))

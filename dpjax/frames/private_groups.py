@@ -48,14 +48,9 @@ class PrivateGroups:
     delta: float
 
     def __post_init__(self) -> None:
-        """Check what is public.
-
-        Raises:
-            ValueError: an epsilon or a delta outside its range.
-        """
+        """Raise for an epsilon or a delta outside its range."""
         exact_epsilon(self.epsilon)
-        if not 0 < checks.concrete_delta(self.delta) < 1:
-            raise ValueError(f"delta must be between 0 and 1, got {self.delta}.")
+        checks.concrete_delta(self.delta)
 
     @property
     def threshold(self) -> int:

@@ -110,12 +110,7 @@ class Table:
 
 
 def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of each column: those of its own over the shared ones.
-
-    Raises:
-        TypeError: a column in the place of its name.
-        ValueError: no column, or one twice.
-    """
+    """Return the options of each column: those of its own over the shared ones."""
     if isinstance(columns, Mapping):
         return {name: shared | dict(own) for name, own in columns.items()}
     if hasattr(columns, "dtype"):
@@ -129,13 +124,7 @@ def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]]
 def read_frame(
     frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | PrivateGroups | None, neighbors: str
 ) -> Table:
-    """Read columns of numbers, and the groups: those with the labels ``groups``, otherwise all that the frame has, in order.
-
-    Raises:
-        ImportError: narwhals is not installed.
-        TypeError: no frame, a column that does not hold numbers, or a string as ``groups``.
-        ValueError: columns that are not there, labels that do not fit ``by``, or ``by`` under swap.
-    """
+    """Read columns of numbers, and the groups: those with the labels ``groups``, otherwise all that the frame has, in order."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     keys = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     if keys and neighbors == "swap":

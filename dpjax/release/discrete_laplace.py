@@ -30,11 +30,7 @@ _ROLES = 2**16  # of one geometric number: its digits, then the trials above the
 
 
 def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> np.ndarray:
-    """Draw noise ``(draws, rows, K)``, int64, with one rate for each of the K.
-
-    Raises:
-        ValueError: a rate outside [2^-40, 2^20].
-    """
+    """Draw noise ``(draws, rows, K)``, int64, with one rate in [2^-40, 2^20] for each of the K."""
     for rate in rates:
         if not Fraction(1, 2**40) <= rate <= 2**20:
             raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")

@@ -149,11 +149,7 @@ class GridDistribution(Shown):
         return np.where(inside, (weights + innermost)[i] - slopes[i] * np.abs(at - inner[i]), -np.inf)
 
     def mean_abs_error(self, center: float) -> float:
-        """E|Y - center|, by the sum over all values.
-
-        Raises:
-            ValueError: more than 2^22 values.
-        """
+        """E|Y - center|, by the sum over all values, at most 2^22 of them."""
         return float(np.sum(np.abs(self.values - center) * np.exp(self._log_pmf(np.arange(self.size)))))
 
 

@@ -122,14 +122,9 @@ def choose(low: Sequence[int], high: Sequence[int], uniform: Bits) -> int | None
     present = [number for number, end in enumerate(high) if end > 0]
     lows, highs = ([0, *accumulate(ends[number] for number in present)] for ends in (low, high))
     least, most = lows[-1] * uniform.value, highs[-1] * (uniform.value + 1)  # of Z U, times 2^count
-    # Where the upper ends of the sums pass the lower end of Z U: only there can it be.
-    i = bisect_right(highs, least >> uniform.count) - 1
-    for candidate in (i - 1, i, i + 1):
-        if 0 <= candidate < len(present):
-            first, last = candidate == 0, candidate == len(present) - 1
-            if (first or highs[candidate] << uniform.count <= least) and (last or most <= lows[candidate + 1] << uniform.count):
-                return present[candidate]
-    return None
+    i = bisect_right(highs, least >> uniform.count) - 1  # the last one that begins at or below Z U, whatever its bits
+    decided = i == len(present) - 1 or most <= lows[i + 1] << uniform.count  # and the next one begins above it
+    return present[i] if decided else None
 
 
 def _step(rate: Fraction, width: int, digits: int, rest: Bits) -> int:

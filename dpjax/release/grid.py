@@ -129,11 +129,7 @@ class Floats:
     resolution: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Check what is public.
-
-        Raises:
-            ValueError: numbers that float64 does not hold with so many digits, or too many of them.
-        """
+        """Raise for numbers that float64 does not hold with so many digits, or too many of them."""
         checks.static_integer("digits", self.digits, 1, 6)
         checks.static_integer("smallest", self.smallest, -300, 299)
         checks.static_integer("largest", self.largest, self.smallest + 1, 300)
@@ -207,11 +203,7 @@ def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
 
 
 def as_integers(name: str, x: Any) -> np.ndarray:
-    """Return computed integers, such as counts, as an array of an integer dtype, or of Python's integers.
-
-    Raises:
-        TypeError: anything else, a bool too: these are no records, so it is a mistake.
-    """
+    """Return computed integers, such as counts, as an array of an integer dtype or of Python's integers; refuse anything else."""
     array = as_array(x)
     if array.dtype.kind == "O":
         values = [without_axes(value) for value in array.flat]
@@ -229,11 +221,8 @@ def as_array(x: Any) -> np.ndarray:
     """Return an array of NumPy or JAX as NumPy's, and anything else as an array of objects.
 
     That is a list, since NumPy's dtype for it depends on all its records at once, and an array of another library with a dtype of
-    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32.
-
-    Raises:
-        TypeError: a masked array, or a list of them: their mask would be lost; a data frame.
-        ValueError: rows of different lengths.
+    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32. Masked arrays, data frames
+    and rows of different lengths are refused.
     """
     checks.refuse_frame("x", x)
     if _is_masked(x):
@@ -256,11 +245,7 @@ def as_array(x: Any) -> np.ndarray:
 
 
 def refuse_text(x: Any) -> None:
-    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers.
-
-    Raises:
-        TypeError: ``x`` has such a dtype, of NumPy, pandas or Polars.
-    """
+    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers."""
     dtype = getattr(x, "dtype", None)
     if getattr(dtype, "kind", "") in ("U", "S") or _TEXT.match(str(dtype)):
         raise TypeError(f"x must hold numbers, got dtype {dtype}.")
@@ -274,12 +259,7 @@ def _is_masked(x: Any) -> bool:
 
 
 def as_reals(x: Any) -> np.ndarray:
-    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float.
-
-    Raises:
-        TypeError: ``x`` has a dtype that is not of real numbers, or is a masked array.
-        ValueError: rows of different lengths.
-    """
+    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float."""
     array = as_array(x)
     if array.dtype.kind == "O":
         found = np.empty(array.size, object)

@@ -33,9 +33,6 @@ def order_statistic(
 
     If ``count_is_public`` (swap), all rows have n records, whatever ``present`` says. After ``most`` changes, a public number, the
     profile is taken to be at the ends of the range.
-
-    Raises:
-        ValueError: a refined range beyond 2^31 - 1, or a denominator too large for exact ranks.
     """
     n_max = cells.shape[-1]
     refined = ranks.refinement
@@ -72,11 +69,7 @@ def order_statistic(
 
 
 def sum_of_records(cells: np.ndarray, *, high: int) -> IntegerProfile:
-    """Return the profile of the sum of n records from 0 to ``high``, under swap: each change takes the smallest to the top.
-
-    Raises:
-        ValueError: sums beyond 2^31 - 1.
-    """
+    """Return the profile of the sum of n records from 0 to ``high``, under swap: each change takes the smallest to the top."""
     n = cells.shape[-1]
     if n * high >= 2**31:
         raise ValueError(f"the sum of {n} records of up to {high} steps passes 2^31 - 1: take a coarser grid.")
@@ -128,10 +121,6 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return integers that are equal where the ids are, int64, and which ids there are, both of the shape of ``ids``.
 
     An object is an id if it is an integer or a text; it never raises.
-
-    Raises:
-        TypeError: an array of floats or of another dtype that does not hold ids, or a masked array.
-        ValueError: rows of different lengths.
     """
     array = as_array(ids)
     if array.dtype.kind == "O":

@@ -110,12 +110,7 @@ class Tables(NamedTuple):
 
 
 def exact_epsilon(epsilon: float | Fraction) -> Fraction:
-    """Return the number given, exactly: that of a float, and not of the decimal that it is written as.
-
-    Raises:
-        TypeError: several numbers.
-        ValueError: an epsilon outside [2^-30, 64].
-    """
+    """Return an epsilon in [2^-30, 64] exactly: the number of a float, and not of the decimal that it is written as."""
     if isinstance(epsilon, (list, tuple)) or getattr(epsilon, "ndim", 0) > 0:
         raise TypeError(f"epsilon must be one number, got {epsilon}; each release has its own.")
     if not 2.0**-30 <= float(epsilon) <= 64:
@@ -124,7 +119,7 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
 
 
 def rate_of(epsilon: float | Fraction) -> Fraction:
-    """Return lam = epsilon/2, exactly half of the number given; raises as :func:`exact_epsilon`."""
+    """Return lam = epsilon/2, exactly half of the number given."""
     return exact_epsilon(epsilon) / 2
 
 
