@@ -17,7 +17,7 @@ from dpjax.release.distribution import Pieces
 from dpjax.release.exact import More, exact_choice
 from dpjax.release.grid import Multiples, as_integers, as_reals, clip_integers
 from dpjax.release.permute_and_flip import draw_by_permute_and_flip
-from dpjax.release.records import Read, Records, refuse_traces
+from dpjax.release.records import Records, refuse_traces
 from dpjax.release.result import EVALUATE, Release, cost_of, ranges_of
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
 from dpjax.release.tables import MOST_LEVELS, exact_epsilon, level_weights, rate_of
@@ -51,14 +51,13 @@ def mode(
     for given, label in zip(candidates, labels.tolist(), strict=True):
         if isinstance(given, (int, np.integer)) and int(given) != label:
             raise ValueError(f"candidates must be numbers that float64 holds, got {given}.")
-    read: Read = reals
-    numbers = labels.tolist()
+    grid, numbers = None, labels.tolist()
     if resolution is not None:
         step = checks.resolution(resolution, (labels,), 2**51)
         exact = [Fraction(str(label)) for label in candidates]
         grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # what is clamped equals no candidate
-        read, numbers = grid.numbers_of, [float(label / step - grid.start) for label in exact]
-    records = Records(x, read, neighbors, mask)
+        numbers = [float(label / step - grid.start) for label in exact]
+    records = Records(x, grid, neighbors, mask, read=reals if grid is None else None)
     counts = counts_of(*records.read(slice(None)), numbers)
     found = release_choice(
         counts.reshape(*records.batch, labels.size),

@@ -89,7 +89,7 @@ def confidence_interval(
     ((1, 2), True)
     """
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, grid.numbers_of, neighbors, mask, n_max, counts=counts)
+    records = Records(x, grid, neighbors, mask, n_max, counts=counts)
     if n is None:
         if neighbors == "add_remove":
             raise ValueError("n is needed under add_remove: a public number of records to plan for.")
@@ -98,5 +98,5 @@ def confidence_interval(
     plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
     levels, found = planned_levels(plan, level_of(q), n, records.size, checks.concrete_fraction("coverage", coverage))
     law = law_of(levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms, records.size, "ranks")
-    drawn = draw_quantiles(law, records, grid, None, epsilon, draws)
+    drawn = draw_quantiles(law, records, None, epsilon, draws)
     return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, found)

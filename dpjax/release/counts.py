@@ -39,7 +39,7 @@ def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Releas
     32-DP and 64-bounded-range under add_remove neighbors
     ([4.0], None)
     """
-    records = Records(x, reals, "add_remove", mask)
+    records = Records(x, None, "add_remove", mask, read=reals)
     values, present = records.read(slice(None))
     return _release(np.sum(_between(values, -np.inf, None) & present, axis=-1).reshape(records.batch), epsilon, draws)
 
@@ -73,7 +73,7 @@ def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = No
     if (edges is None) == (candidates is None):
         raise ValueError("a histogram needs edges or candidates: exactly one of them.")
     public = increasing("edges", edges, 2) if candidates is None else increasing("candidates", candidates, 1)
-    records = Records(x, reals, "add_remove", mask)
+    records = Records(x, None, "add_remove", mask, read=reals)
     values, present = records.read(slice(None))
     if candidates is not None:
         found = counts_of(values, present, public.tolist())

@@ -28,15 +28,13 @@ from dpjax.statistics.ranks import Ranks
 from dpjax.statistics.records import levels_needed
 
 
-def release_ranks(
-    records: Records, ranks: Ranks, grid: Multiples | Floats, epsilon: float, mechanism: Mechanism, draws: int
-) -> Release:
+def release_ranks(records: Records, ranks: Ranks, epsilon: float, mechanism: Mechanism, draws: int) -> Release:
     """Draw a quantile or order statistic."""
     options: Any = {"count_is_public": records.neighbors == "swap", "most": levels_needed(exact_epsilon(epsilon))}
     statistic = partial(integer_profiles.order_statistic, ranks=ranks, **options)
-    refined = ranks.refinement
+    grid, refined = records.grid, ranks.refinement
     values = grid.times(refined, grid.resolution / refined) if isinstance(grid, Multiples) else grid
-    return release_statistic(records, statistic, grid, epsilon, mechanism, draws, values=values)
+    return release_statistic(records, statistic, epsilon, mechanism, draws, values=values)
 
 
 def release_sum(
@@ -45,7 +43,7 @@ def release_sum(
     """Draw a sum or mean."""
     if neighbors != "swap":
         raise ValueError(f"neighbors must be 'swap': sums and means are released under swap only; got {neighbors!r}.")
-    records = Records(x, grid.numbers_of, neighbors)
+    records = Records(x, grid, neighbors)
     n = records.size
     if n == 0:
         raise ValueError("a sum or mean needs at least one record.")
@@ -54,13 +52,12 @@ def release_sum(
         return integer_profiles.sum_of_records(cells, high=high)
 
     values = grid.times(n, grid.resolution / (n if of_mean else 1))
-    return release_statistic(records, statistic, grid, epsilon, mechanism, draws, values=values)
+    return release_statistic(records, statistic, epsilon, mechanism, draws, values=values)
 
 
 def release_statistic(
     records: Records,
     statistic: Callable[..., IntegerProfile],
-    grid: Multiples | Floats,
     epsilon: float,
     mechanism: Mechanism,
     draws: int,
@@ -68,11 +65,11 @@ def release_statistic(
     values: Multiples | Floats | None = None,
 ) -> Release:
     """Draw from the statistic's profiles; ``values`` is the grid that these count on, by default that of the records."""
-    cost, values = exact_epsilon(epsilon), values or grid
+    cost, values = exact_epsilon(epsilon), values or records.grid
     checks.one_of("mechanism", mechanism, get_args(Mechanism))
 
     def profile(first: int, last: int) -> IntegerProfile:
-        return statistic(*records.read(slice(first, last)), high=grid.size - 1)
+        return statistic(*records.read(slice(first, last)), high=records.grid.size - 1)
 
     ends = profile(0, 0)  # raises for public numbers that do not fit
     if max(abs(values.start), abs(values.start + values.size - 1)) > 2**53:

@@ -23,7 +23,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
 from dpjax.release.exact import More
-from dpjax.release.grid import Floats, Multiples, grid_of
+from dpjax.release.grid import Floats, grid_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import Law
 from dpjax.release.records import Records
@@ -104,7 +104,7 @@ def joint_quantiles(
     50-DP and 50-bounded-range under add_remove neighbors
     """
     levels, values = levels_of(qs), grid_of(lower, upper, resolution, grid)
-    records = Records(x, values.numbers_of, neighbors, mask, n_max, counts=counts)
+    records = Records(x, values, neighbors, mask, n_max, counts=counts)
     if n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     public = None if n is None else _public_sizes(n, records)
@@ -117,7 +117,7 @@ def joint_quantiles(
         )
     far = default_reach(levels, exact, size, records.size) if reach is None else checks.static_integer("reach", reach, 0)
     law = law_of(levels, exact, neighbors, size, public is not None, far, terms, records.size)
-    return draw_quantiles(law, records, values, public, epsilon, draws)
+    return draw_quantiles(law, records, public, epsilon, draws)
 
 
 def _public_sizes(n: Any, records: Records) -> np.ndarray:
@@ -178,9 +178,7 @@ def law_of(
     return Law(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
 
 
-def draw_quantiles(
-    law: Law, records: Records, grid: Multiples | Floats, public: np.ndarray | None, epsilon: float, draws: int
-) -> Release:
+def draw_quantiles(law: Law, records: Records, public: np.ndarray | None, epsilon: float, draws: int) -> Release:
     """Draw all quantiles of all rows; ``public`` are numbers of records, int64 ``(rows,)``."""
     number, rows, m = checks.static_integer("draws", draws, 1), prod(records.batch), law.quantiles
     slots = 2 * records.size + 1
@@ -204,4 +202,4 @@ def draw_quantiles(
 
     found = draw_lanes(rows, number, slots, 6 * m + 2, certified, on_host, (m,))
     found = found.reshape(number, *records.batch, m)
-    return release_of(found, grid, cost_of(exact_epsilon(epsilon), number, records.neighbors))
+    return release_of(found, records.grid, cost_of(exact_epsilon(epsilon), number, records.neighbors))

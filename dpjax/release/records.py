@@ -22,6 +22,7 @@ class Records:
     """Records as rows, of which some are read at a time.
 
     Attributes:
+        grid: the numbers that they are read as; without one ``read`` says how.
         batch: the leading axes of ``x``.
         size: how many records a row has room for.
         neighbors: the relation.
@@ -30,12 +31,13 @@ class Records:
     def __init__(
         self,
         x: Any,
-        read: Read,
+        grid: Any,
         neighbors: Neighbors,
         mask: Any = None,
         n_max: int | None = None,
         person_ids: Any = None,
         counts: Any = None,
+        read: Read | None = None,
     ) -> None:
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors == "swap" and not (mask is None and n_max is None and counts is None):
@@ -51,8 +53,8 @@ class Records:
         self.batch, n = array.shape[:-1], array.shape[-1]
         least = n if counts is None else 0
         self.size = n if n_max is None else checks.static_integer("n_max", n_max, least, must=f"an integer, at least {least}")
-        self.neighbors = neighbors
-        self._read, self._x = read, array.reshape(math.prod(self.batch), n)
+        self.grid, self.neighbors = grid, neighbors
+        self._read, self._x = read or grid.numbers_of, array.reshape(math.prod(self.batch), n)
         self._mask, self._person_ids = self._like_x("mask", mask), self._like_x("person_ids", person_ids)
         if self._mask is not None and self._mask.dtype != np.bool_:
             raise ValueError(f"mask must be bool, got dtype {self._mask.dtype}.")

@@ -73,7 +73,7 @@ def recursive_quantiles(
     """
     levels = levels_of(qs)
     values = grid_of(lower, upper, resolution, grid)
-    records = Records(x, values.numbers_of, neighbors, mask, n_max, counts=counts)
+    records = Records(x, values, neighbors, mask, n_max, counts=counts)
     number = checks.static_integer("draws", draws, 1)
     depths = _depths(levels, neighbors)
     each = exact_epsilon(exact_epsilon(epsilon) / len(depths))
