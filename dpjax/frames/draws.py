@@ -191,7 +191,8 @@ def drawn_of(
 
     ``within`` is as for :func:`distribution_of`; ``near`` are the records that joint quantiles weigh, by default all.
     """
-    value = _best(profile) if isinstance(profile, CandidateScores) else profile.value
+    scored = isinstance(profile, CandidateScores)
+    value = profile.candidates[jnp.argmax(profile.scores, axis=-1)] if scored else profile.value
     distribution = distribution_of(word, profile, epsilon, within, **options)
     if near is not None:
         distribution = mechanisms.joint_quantiles.without_far(distribution, *near)
@@ -220,10 +221,6 @@ def guarantee_of(word: str, profile: Any, epsilon: float, *, within: bool) -> Gu
     """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
     found: Guarantee = getattr(mechanisms, word).guarantee(profile, epsilon, **{"bounded": True} if within else {})
     return found
-
-
-def _best(scored: CandidateScores) -> jax.Array:
-    return scored.candidates[jnp.argmax(scored.scores, axis=-1)]
 
 
 def _on_a_grid(

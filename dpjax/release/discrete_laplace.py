@@ -38,8 +38,7 @@ def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> n
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
 
     def on_device(some: slice, words: Any) -> Draw:
-        cells, certified = decide(table[:, np.arange(some.start, some.stop) % k], np.asarray(words))
-        return Draw(cells, certified)  # type: ignore[arg-type]  # 64 bits: NumPy's, whatever JAX's precision is
+        return Draw(*decide(table[:, np.arange(some.start, some.stop) % k], np.asarray(words)))
 
     def on_host(row: int, words: list[int], more: More) -> int:
         return exact_noise(rates[row % k], digits, words, more)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from math import comb, lgamma, log, log2
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -134,9 +134,7 @@ class Sampler:
             anew = np.where(weight[:, k] > 1, 0, ball)
             cells[:, k] = np.where(ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
             sure &= certain
-        found: Any = np.sort(left + cells, axis=-1).reshape(draws, rows, m)
-        decided: Any = sure.reshape(draws, rows)
-        return Draw(found, decided)
+        return Draw(np.sort(left + cells, axis=-1).reshape(draws, rows, m), sure.reshape(draws, rows))
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """The same draw from one row in integers."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,12 +49,12 @@ class Draw(NamedTuple):
     """Cells and whether they are certain.
 
     Attributes:
-        cell: int32 ``(...)``; meaningless where it is not certified.
+        cell: int32 of JAX or int64 of NumPy, ``(...)``; meaningless where it is not certified.
         certified: bool ``(...)``.
     """
 
-    cell: jax.Array
-    certified: jax.Array
+    cell: Any
+    certified: Any
 
 
 class Sums(NamedTuple):
