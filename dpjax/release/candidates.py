@@ -8,7 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-import jax
 import numpy as np
 
 from dpjax import checks
@@ -151,13 +150,13 @@ def release_choice(
         chosen = draw_by_permute_and_flip(sharp, weights, groups, rows, number)
     else:
 
-        def on_host(row: int, words: list[int], more: More) -> int:
-            return exact_choice(sharp, costs[row].tolist(), words, more=more)
+        def on_device(here: np.ndarray, words: Any) -> Draw:
+            return certified_choice(weights, here, words)
 
-        def on_device(some: slice, words: jax.Array) -> Draw:
-            return certified_choice(weights, costs[some], words)
+        def on_host(here: np.ndarray, row: int, words: list[int], more: More) -> int:
+            return exact_choice(sharp, here[row].tolist(), words, more=more)
 
-        chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host)
+        chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, lambda start, stop: costs[start:stop], on_device, on_host)
     chosen = chosen.reshape(number, *batch)
     return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, ranges_of(mechanism)))
 

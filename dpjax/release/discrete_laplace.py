@@ -37,13 +37,16 @@ def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> n
     k, digits = len(rates), digits_of(min(rates))
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
 
-    def on_device(some: slice, words: Any) -> Draw:
-        return Draw(*decide(table[:, np.arange(some.start, some.stop) % k], np.asarray(words)))
+    def numbers(start: int, stop: int) -> np.ndarray:
+        return np.arange(start, stop) % k
 
-    def on_host(row: int, words: list[int], more: More) -> int:
-        return exact_noise(rates[row % k], digits, words, more)
+    def on_device(here: np.ndarray, words: Any) -> Draw:
+        return Draw(*decide(table[:, here], np.asarray(words)))
 
-    found = draw_lanes(rows * k, draws, 1, 2 * (digits + 1), on_device, on_host)
+    def on_host(here: np.ndarray, row: int, words: list[int], more: More) -> int:
+        return exact_noise(rates[here[row]], digits, words, more)
+
+    found = draw_lanes(rows * k, draws, 1, 2 * (digits + 1), numbers, on_device, on_host)
     return found.reshape(draws, rows, k)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, get_args
 
-import jax
 import numpy as np
 
 from dpjax import checks
@@ -96,13 +95,11 @@ def draw_piecewise_laplace(
 ) -> np.ndarray:
     """Draw numbers ``(draws, rows)`` from ``profile(first, last)`` of some rows, which have so many levels."""
     tables = public_tables(epsilon, levels=levels)
-    at_hand = lru_cache(maxsize=1)(profile)  # many draws of the same rows come one after the other
 
-    def on_host(row: int, words: list[int], more: More) -> int:
-        lower, upper = (side[0].tolist() for side in profile(row, row + 1))
-        return exact_draw(epsilon, lower, upper, words, more=more)
+    def on_device(here: IntegerProfile, words: Any) -> Draw:
+        return certified_draw(tables, *here, words)
 
-    def on_device(some: slice, words: jax.Array) -> Draw:
-        return certified_draw(tables, *at_hand(some.start, some.stop), words)
+    def on_host(here: IntegerProfile, row: int, words: list[int], more: More) -> int:
+        return exact_draw(epsilon, here.lower[row].tolist(), here.upper[row].tolist(), words, more=more)
 
-    return draw_lanes(rows, draws, 2 * levels, WORDS, on_device, on_host)
+    return draw_lanes(rows, draws, 2 * levels, WORDS, profile, on_device, on_host)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from math import ceil, log, prod
 from typing import Any
 
@@ -22,7 +21,6 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
-from dpjax.release.exact import More
 from dpjax.release.grid import Floats, grid_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import Law
@@ -188,18 +186,14 @@ def draw_quantiles(law: Law, records: Records, public: np.ndarray | None, epsilo
             "Fraction(1, 3)."
         )
 
-    @lru_cache(maxsize=1)
-    def at_hand(start: int, stop: int) -> Sampler:
+    def sampler(start: int, stop: int) -> Sampler:
         found = slots_of(*records.read(slice(start, stop)), law)
         sizes = found.records if public is None else public[start:stop]
         return Sampler(law, found, sizes - 1)
 
-    def certified(some: slice, words: Any) -> Draw:
-        return at_hand(some.start, some.stop).draw(np.asarray(words))
+    def on_device(here: Sampler, words: Any) -> Draw:
+        return here.draw(np.asarray(words))
 
-    def on_host(row: int, words: list[int], more: More) -> list[int]:
-        return at_hand(row, row + 1).exactly(0, words, more)
-
-    found = draw_lanes(rows, number, slots, 6 * m + 2, certified, on_host, (m,))
+    found = draw_lanes(rows, number, slots, 6 * m + 2, sampler, on_device, Sampler.exactly, (m,))
     found = found.reshape(number, *records.batch, m)
     return release_of(found, records.grid, cost_of(exact_epsilon(epsilon), number, records.neighbors))

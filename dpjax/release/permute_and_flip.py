@@ -15,7 +15,6 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,25 +46,22 @@ def draw_by_permute_and_flip(
 
     ``groups(start, stop)`` are those of some rows, int64 ``(rows, G)``; their levels are costs, from 0 on.
     """
-    at_hand = lru_cache(maxsize=1)(groups)  # many draws of the same rows come one after the other
-    start, here = 0, groups(0, 0)  # the rows at hand
-    rate, size = rate_of(epsilon), here.level.shape[-1]
+    rate, size = rate_of(epsilon), groups(0, 0).level.shape[-1]
 
-    def certified(some: slice, words: Any) -> Draw:
-        nonlocal start, here
-        start, here, found = some.start, at_hand(some.start, some.stop), np.asarray(words)
+    def certified(here: Pieces, words: Any) -> Draw:
+        found = np.asarray(words)
         left = candidates(weights, here.level, here.width, found)
         group, row = np.argmax(left, axis=0), np.arange(here.level.shape[0])
         place, sure = places(here.width[row, group], found[-_WORDS:])
         return Draw(here.inner[row, group] + here.sign[row, group] * place, (np.sum(left, axis=0) == 1) & sure)
 
-    def on_host(row: int, words: list[int], more: More) -> int:
-        one = Pieces(*(field[row - start] for field in here))
+    def on_host(here: Pieces, row: int, words: list[int], more: More) -> int:
+        one = Pieces(*(field[row] for field in here))
         left = candidates(weights, one.level[None], one.width[None], np.array(words, np.uint32)[:, None, None])[:, 0, 0]
         group, place = exact_winner(rate, one.level.tolist(), one.width.tolist(), words, np.flatnonzero(left).tolist(), more=more)
         return int(one.inner[group] + one.sign[group] * place)
 
-    return draw_lanes(rows, draws, size, _WORDS * (size + 1), certified, on_host)
+    return draw_lanes(rows, draws, size, _WORDS * (size + 1), groups, certified, on_host)
 
 
 def candidates(weights: Weights, costs: np.ndarray, widths: np.ndarray, words: np.ndarray) -> np.ndarray:

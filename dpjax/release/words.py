@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import numpy as np
 from dpjax.release.exact import More
 from dpjax.release.sampler import Draw
 
+T = TypeVar("T")
 _BLOCK = 16  # words of a block
 _CHUNK = 4096  # blocks at a time: they stay in the cache
 _FEW = 4096  # blocks that the host computes
@@ -107,11 +108,15 @@ def draw_lanes(
     draws: int,
     pieces: int,
     words: int,
-    on_device: Callable[[slice, jax.Array], Draw],
-    on_host: Callable[[int, list[int], More], Any],
+    read: Callable[[int, int], T],
+    on_device: Callable[[T, Any], Draw],
+    on_host: Callable[[T, int, list[int], More], Any],
     event: tuple[int, ...] = (),
 ) -> np.ndarray:
-    """Draw cells ``(draws, rows, *event)``, int64, with one key of the system; lanes in doubt are drawn on the host."""
+    """Draw cells ``(draws, rows, *event)``, int64, with one key of the system; lanes in doubt are drawn on the host.
+
+    ``read(start, stop)`` is what both draw from: of some rows, which the host numbers from 0 on.
+    """
     if draws * rows * -(-words // _BLOCK) >= 2**32:
         raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
     entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
@@ -119,18 +124,19 @@ def draw_lanes(
     chunk = _PIECES // pieces
     many_rows = min(rows, 1 << max(chunk.bit_length() - 1, 0))  # a power of two: one program does for as many rows
     for first in range(0, rows, many_rows):
-        some = slice(first, min(first + many_rows, rows))
-        many_draws = max(min(draws, _WORDS // max(words, 32) // (some.stop - first)), 1)
+        last = min(first + many_rows, rows)
+        here, many_draws = read(first, last), max(min(draws, _WORDS // max(words, 32) // (last - first)), 1)
         for start in range(0, draws, many_draws):
-            lane = np.arange(start, min(start + many_draws, draws))[:, None] * rows + np.arange(first, some.stop)
+            lane = np.arange(start, min(start + many_draws, draws))[:, None] * rows + np.arange(first, last)
             lane = lane.astype(np.uint32)
-            drawn = on_device(some, words_of(entropy, lane, words))
+            drawn = on_device(here, words_of(entropy, lane, words))
             cells = np.array(drawn.cell, np.int64)
             for draw, row in zip(*np.nonzero(~np.asarray(drawn.certified)), strict=True):
                 own = lane[draw, row]
-                read = words_of(entropy, own, words).tolist()
-                cells[draw, row] = on_host(first + row, read, partial(further_word, entropy, own))
-            found[start : start + many_draws, some] = cells
+                cells[draw, row] = on_host(
+                    here, int(row), words_of(entropy, own, words).tolist(), partial(further_word, entropy, own)
+                )
+            found[start : start + many_draws, first:last] = cells
     return found
 
 
