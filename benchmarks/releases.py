@@ -18,7 +18,7 @@ import contestants
 import harness
 import peers
 from dpjax.release import median
-from dpjax.release.grid import Multiples, to_multiples
+from dpjax.release.grid import Multiples
 from dpjax.release.integer_profiles import order_statistic
 from dpjax.release.sampler import WORDS, certified_draw
 from dpjax.release.tables import public_tables
@@ -40,7 +40,7 @@ def on_device(draws: int | None = None):
 
     def build(case: Case) -> Built:
         grid = grid_of(case)
-        cells, there = to_multiples(case.data, grid)
+        cells, there = grid.numbers_of(case.data)
         ranks = ranks_of_quantile(0.5, definition="linear", neighbors=case.relation)
         profile = order_statistic(cells, there, ranks, high=grid.size - 1, count_is_public=case.relation == "swap")
         tables = public_tables(case.epsilon, levels=max(side.shape[-1] for side in profile))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.display import Shown
+from dpjax.display import Shown, index_names
 
 
 class Batch(Shown):
@@ -75,10 +75,7 @@ class Batch(Shown):
         return jax.tree_util.tree_map_with_path(some, self, is_leaf=lambda leaf: leaf is not self and isinstance(leaf, Batch))
 
     def _row_names(self, rows: int) -> list[str]:
-        shape = self.batch_shape
-        if len(shape) < 2:
-            return super()._row_names(rows) if shape else [""] * rows
-        return [str(tuple(map(int, np.unravel_index(row, shape)))) for row in range(min(rows, prod(shape)))]
+        return index_names(self.batch_shape, rows) if self.batch_shape else [""] * rows
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"batch_shape": self.batch_shape}

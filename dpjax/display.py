@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class Shown:
 
     def _row_names(self, rows: int) -> list[str]:
         """What the first so many rows of the table are called."""
-        return [str(row) for row in range(rows)]
+        return index_names((rows,), rows)
 
     def __repr__(self) -> str:
         try:
@@ -86,6 +87,13 @@ class Shown:
         return axes
 
 
+def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
+    """Return the indices of the first so many entries of an array, as text."""
+    if len(shape) < 2:
+        return [str(row) for row in range(rows)]
+    return [str(tuple(map(int, np.unravel_index(row, shape)))) for row in range(min(rows, prod(shape)))]
+
+
 def _cells(tag: str, texts: Iterable[str]) -> str:
     return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
 
@@ -103,16 +111,25 @@ def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
     bc          20
     """
     number = max(map(len, columns.values()), default=0)
-    shown = {name: [name, *map(cell_of, column[:_LINES])] for name, column in columns.items()}
     blocks: list[list[list[str]]] = []
-    for place, (name, cells) in enumerate(shown.items()):
-        width, text = max(map(len, cells)), any(isinstance(value, str) for value in columns[name])
-        padded = [cell.ljust(width) if text else cell.rjust(width) for cell in cells]
-        if not blocks or (place > keys and sum(len(column[0]) + 2 for column in blocks[-1]) + width > TEXT_WIDTH):
+    for place, (name, column) in enumerate(columns.items()):
+        cells = padded(name, map(cell_of, column[:_LINES]), any(isinstance(value, str) for value in column))
+        if not blocks or (place > keys and sum(len(other[0]) + 2 for other in blocks[-1]) + len(cells[0]) > TEXT_WIDTH):
             blocks.append(blocks[0][:keys] if blocks else [])
-        blocks[-1].append(padded)
-    lines = ["\n".join("  ".join(line).rstrip() for line in zip(*block, strict=True)) for block in blocks]
-    return "\n\n".join(lines) + (f"\n... and {number - _LINES} rows more" if number > _LINES else "")
+        blocks[-1].append(cells)
+    return "\n\n".join(map(joined, blocks)) + (f"\n... and {number - _LINES} rows more" if number > _LINES else "")
+
+
+def padded(name: str, cells: Iterable[str], left: bool) -> list[str]:
+    """Return a column of a table in text, its name first, in lines of one length."""
+    lines = [name, *cells]
+    width = max(map(len, lines))
+    return [line.ljust(width) if left else line.rjust(width) for line in lines]
+
+
+def joined(columns: Iterable[Sequence[str]]) -> str:
+    """Return columns in text side by side."""
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def cell_of(value: Any) -> str:

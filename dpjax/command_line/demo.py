@@ -6,6 +6,7 @@ import argparse
 import statistics
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,11 @@ import numpy as np
 
 from dpjax.accounting import Guarantee
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.estimate import bounds_of, distribution_of, guarantee_of
+from dpjax.command_line.estimate import bounds_of
 from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.table import LARGEST
 from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped
-from dpjax.distributions import PiecewiseExponential, Rounded
+from dpjax.frames.draws import distribution_of, guarantee_of
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import median
 
@@ -62,11 +63,11 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> Measurement:
-    bounds = {"lower": asked.lower, "upper": asked.upper}
+    within = (asked.lower, asked.upper) if mechanism == "laplace" else None
 
-    def distributions(data: jax.Array) -> tuple[SensitivityProfile, PiecewiseExponential | Rounded]:
-        profile = median(data, neighbors=asked.neighbors, **bounds)
-        return profile, distribution_of(mechanism, profile, asked.epsilon, **bounds)
+    def distributions(data: jax.Array) -> tuple[SensitivityProfile, Any]:
+        profile = median(data, neighbors=asked.neighbors, lower=asked.lower, upper=asked.upper)
+        return profile, distribution_of(mechanism, profile, asked.epsilon, within)
 
     start = time.perf_counter()
     private_medians = jax.jit(lambda key, data: distributions(data)[1].sample(key)).lower(key, data).compile()
@@ -86,7 +87,7 @@ def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Na
         standard_error=float(distance.std(ddof=1) / np.sqrt(distance.size)),
         medians_per_second=asked.datasets / statistics.median(seconds),
         compile_seconds=compile_seconds,
-        guarantee=guarantee_of(mechanism, profile, asked.epsilon),
+        guarantee=guarantee_of(mechanism, profile, asked.epsilon, within=within is not None),
     )
 
 

@@ -4,65 +4,37 @@ from __future__ import annotations
 
 import argparse
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import product
 from math import lcm
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting import Guarantee
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.kept import Counted, Listed, Near, Table
+from dpjax.command_line.kept import Counted, Listed, Table
 from dpjax.command_line.parser import MECHANISMS
 from dpjax.command_line.programs import run_kept
 from dpjax.command_line.rows import Row, json_of, record_of, text_of
-from dpjax.command_line.table import LARGEST, read_table, source_of
+from dpjax.command_line.table import LARGEST, near_of, read_table, source_of
 from dpjax.command_line.text import report
-from dpjax.distributions import PiecewiseExponential, Rounded
-from dpjax.mechanisms import inverse_sensitivity, joint_quantiles, laplace, piecewise_laplace
+from dpjax.frames.draws import drawn_of, guarantee_of
+from dpjax.mechanisms import joint_quantiles
 from dpjax.numerics.multiples import most_multiples
 from dpjax.release.grid import Multiples
-from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import quantile, quantiles
 from dpjax.statistics.grouping import shapes_of
-from dpjax.statistics.quantiles import ranks_of_quantile
 from dpjax.statistics.records import levels_needed
 from dpjax.statistics.ties import TIED_SHARE
 
+T = TypeVar("T")
 JOINT = "joint_quantiles"  # of several quantiles together
-
-
-def distribution_of(
-    mechanism: str, profile: SensitivityProfile, epsilon: ArrayLike, *, lower: Any, upper: Any
-) -> PiecewiseExponential | Rounded:
-    """Return the output distribution of a mechanism by its name, on the profile of a quantile of data in ``[lower, upper]``.
-
-    One record can move a quantile from one bound to the other, so ``laplace`` takes ``upper - lower`` as the sensitivity and stays
-    within the bounds.
-    """
-    if mechanism == "laplace":
-        return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
-    if mechanism == "inverse_sensitivity":
-        return inverse_sensitivity.inverse_sensitivity(profile, epsilon)
-    return piecewise_laplace.piecewise_laplace(profile, epsilon)
-
-
-def guarantee_of(mechanism: str, profile: Any, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
-    if mechanism == "laplace":
-        return laplace.guarantee(profile, epsilon, bounded=True)
-    if mechanism == "inverse_sensitivity":
-        return inverse_sensitivity.guarantee(profile, epsilon)
-    if mechanism == JOINT:
-        return joint_quantiles.guarantee(profile, epsilon)
-    return piecewise_laplace.guarantee(profile, epsilon)
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
@@ -72,25 +44,22 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             raise UserError(f"--column names {column!r} twice.")
     _complete(asked)
     table = read_table(source_of(asked), columns=asked.column, by=asked.by, keep=partial(_checked, asked))
-    bounds = bounds_of(asked.lower, asked.upper, table.columns)
-    groups, sweep = len(table.labels), len(asked.epsilon)
-    total = len(bounds) * groups * len(asked.mechanism) * sweep * len(asked.quantile)
+    asked.bounds = bounds_of(asked.lower, asked.upper, table.columns)
+    columns, groups, sweep = len(table.columns), len(table.labels), len(asked.epsilon)
+    total = columns * groups * len(asked.mechanism) * sweep * len(asked.quantile)
     if asked.draws * total > LARGEST:
         raise UserError(f"{asked.draws} draws for each of {total} rows are too many: at most {LARGEST} in all.")
     if sweep > 1 and np.sum(table.sizes) * sweep > LARGEST:
         raise UserError(f"{sweep} epsilons are too many for a table of this size: give fewer at a time.")
-    rows: dict[tuple[int, int], list[Row]] = {}
+    rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
     try:
         for number, (members, sizes, places) in enumerate(shapes_of(table.sizes)):
-            for place, column in enumerate(table.columns):
-                shape = len(sizes), places
-                answers = _answers(table, place, members, shape, place + number * len(bounds), *bounds[place], asked)
-                for row, group in enumerate(members.tolist()):
-                    label = ", ".join(table.labels[group]) if asked.by else None
-                    rows[place, group] = list(_rows(answers, row, column, label, *bounds[place], asked))
+            for column in range(columns):
+                for group, row in _rows(table, column, members, (len(sizes), places), column + number * columns, asked):
+                    rows[column, group].append(row)
     except ValueError as error:  # the library speaks of public parameters only: data never raises
         raise UserError(str(error)) from error
-    ordered = [row for place in range(len(bounds)) for group in range(groups) for row in rows[place, group]]
+    ordered = [row for column in range(columns) for group in range(groups) for row in rows[column, group]]
     return report(asked, ordered, json_of, text_of, record_of), 0
 
 
@@ -128,96 +97,66 @@ def _complete(asked: argparse.Namespace) -> None:
 
 def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) -> list[tuple[float, float]]:
     """Return one pair of bounds for each column."""
-    for name, given in (("--lower", lower), ("--upper", upper)):
-        if len(given) not in (1, len(columns)):
-            raise UserError(f"{name} has {len(given)} values for {len(columns)} columns: give one, or one for each.")
-    bounds = list(zip(*(given * (len(columns) // len(given)) for given in (lower, upper)), strict=True))
+    bounds = list(zip(one_for_each("--lower", lower, columns), one_for_each("--upper", upper, columns), strict=True))
     for column, (low, high) in zip(columns, bounds, strict=True):
         if not low < high:
             raise UserError(f"--lower must be below --upper: got {low:g} and {high:g} for {column}.")
     return bounds
 
 
-class _Answers(NamedTuple):
-    """Of one column and the groups of a batch: what is the same for all mechanisms, and what each of them found.
-
-    Attributes:
-        counts: how many records are present, missing and infinite, and the share and the number of those that are tied, each
-            ``(groups,)``, the last two ``(groups, quantiles)``.
-        profile: of one row or more, for the guarantee.
-        found: by mechanism: values ``(groups, quantiles)``, draws ``(draws, epsilons, groups, quantiles)``, and without the axis of
-            draws errors and both ends of intervals.
-    """
-
-    counts: tuple[np.ndarray, ...]
-    profile: Any
-    found: dict[str, list[np.ndarray]]
-
-
-def _answers(
-    table: Table,
-    column: int,
-    some: np.ndarray,
-    shape: tuple[int, int],
-    stream: int,
-    lower: float,
-    upper: float,
-    asked: argparse.Namespace,
-) -> _Answers:
-    near = None
-    if len(asked.quantile) == 1:
-        ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
-        near = Near(ranks, _levels(asked))
-    records, count = table.padded(table.kept.values, column, some, shape, near, jnp.result_type(float))
-    found = {name: _answer(name, records, count, stream, lower, upper, asked) for name in asked.mechanism}
-    profile, value = next(iter(found.values()))[:2]
-    tied = np.zeros((len(some), value.shape[1]), np.int64)
-    for row, group in enumerate(table.groups[some]):
-        tied[row] = table.kept.ties(column, group, value[row])
-    missing, present = table.missing[column, some], table.present(column)[some]
-    counts = table.sizes[some] - missing, missing, table.infinite[column, some], tied / np.maximum(present, 1)[:, None], tied
-    return _Answers(counts, profile, {name: answer[1:] for name, answer in found.items()})
+def one_for_each(name: str, given: list[T], columns: Sequence[str]) -> list[T]:
+    """Return a value for each column, where one was given for all or one for each."""
+    if len(given) not in (1, len(columns)):
+        raise UserError(f"{name} has {len(given)} values for {len(columns)} columns: give one, or one for each.")
+    return given * (len(columns) // len(given))
 
 
 def _rows(
-    answers: _Answers, group: int, column: str, label: str | None, lower: float, upper: float, asked: argparse.Namespace
-) -> Iterator[Row]:
-    present, missing, infinite, share, number = (part[group] for part in answers.counts)
-    for mechanism, (value, draws, exact, low, high) in answers.found.items():
-        for (i, epsilon), (k, q) in product(enumerate(asked.epsilon), enumerate(asked.quantile)):
-            at = i, group, k
-            spoiled = asked.resolution is None and share[k] >= TIED_SHARE and number[k] > 1
-            yield Row(
-                column=column,
-                group=label,
-                quantile=q,
-                present=int(present),
-                missing=int(missing),
-                infinite=int(infinite),
-                mechanism=mechanism,
-                epsilon=epsilon,
-                lower=lower,
-                upper=upper,
-                value=value[group, k],
-                draws=draws[:, *at],
-                mean_abs_error=exact[at],
-                measured_error=float(np.mean(np.abs(draws[:, *at] - value[group, k]), dtype=np.float64)),
-                interval95=(low[at], high[at]),
-                tied_share=float(share[k]),
-                tied=bool(spoiled) and mechanism != "laplace",
-                guarantee=guarantee_of(mechanism, answers.profile, epsilon),
-            )
-
-
-def _levels(asked: argparse.Namespace) -> int:
-    """After how many changes a profile is at the bounds, as in a release."""
-    return levels_needed(min(asked.epsilon))
+    table: Table, column: int, some: np.ndarray, shape: tuple[int, int], stream: int, asked: argparse.Namespace
+) -> Iterator[tuple[int, Row]]:
+    """The rows of one column and the groups of a batch, each with the number of its group."""
+    lower, upper = asked.bounds[column]
+    records, count = table.padded(column, some, shape, near_of(asked), jnp.result_type(float))
+    found = {name: _answer(name, records, count, stream, lower, upper, asked) for name in asked.mechanism}
+    values = next(iter(found.values()))[1]
+    for row, group in enumerate(some.tolist()):
+        tied = table.kept.ties(column, table.groups[group], values[row])
+        share = tied / max(int(table.present(column)[group]), 1)
+        missing = int(table.missing[column, group])
+        for mechanism, (profile, value, draws, exact, low, high) in found.items():
+            for (i, epsilon), (k, q) in product(enumerate(asked.epsilon), enumerate(asked.quantile)):
+                at = i, row, k
+                spoiled = asked.resolution is None and share[k] >= TIED_SHARE and tied[k] > 1
+                answer = Row(
+                    column=table.columns[column],
+                    group=", ".join(table.labels[group]) if asked.by else None,
+                    quantile=q,
+                    present=int(table.sizes[group]) - missing,
+                    missing=missing,
+                    infinite=int(table.infinite[column, group]),
+                    mechanism=mechanism,
+                    epsilon=epsilon,
+                    lower=lower,
+                    upper=upper,
+                    value=value[row, k],
+                    draws=draws[:, *at],
+                    mean_abs_error=exact[at],
+                    measured_error=float(np.mean(np.abs(draws[:, *at] - value[row, k]), dtype=np.float64)),
+                    interval95=(low[at], high[at]),
+                    tied_share=float(share[k]),
+                    tied=bool(spoiled) and mechanism != "laplace",
+                    guarantee=guarantee_of(mechanism, profile, epsilon, within=mechanism == "laplace"),
+                )
+                yield group, answer
 
 
 def _answer(
     mechanism: str, records: np.ndarray, count: np.ndarray, stream: int, lower: float, upper: float, asked: argparse.Namespace
 ) -> list[Any]:
-    """The profile of every group; then, with an axis of quantiles, what :class:`_Answers` says."""
+    """The profile, for the guarantee; values ``(groups, quantiles)``; draws ``(draws, epsilons, groups, quantiles)``.
+
+    Then, without the axis of draws, errors and both ends of intervals.
+    """
     numbers = {
         "seed": np.uint32(asked.seed),
         "stream": np.uint32(stream),
@@ -228,7 +167,7 @@ def _answer(
         "epsilon": np.array(asked.epsilon)[:, None],
     }
     options = {name: getattr(asked, name) for name in ("neighbors", "definition", "resolution", "draws")}
-    options["most"], options["near"] = _levels(asked), None
+    options["most"], options["near"] = levels_needed(min(asked.epsilon)), None
     records = records.astype(numbers["lower"].dtype)
     if mechanism == JOINT:
         options["near"] = joint_quantiles.records_near(
@@ -260,12 +199,8 @@ def _program(
     options: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "resolution": resolution, "count": count}
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(numbers["seed"]), numbers["stream"]), numbers["number"])
     if mechanism == JOINT:
-        asked = quantiles(records, qs, **options)
-        joint = joint_quantiles.joint_quantiles(asked, numbers["epsilon"])
-        joint = joint if near is None else joint_quantiles.without_far(joint, *near)
-        drawn, bars = joint.sample(key, (draws,)), joint.marginals()
-        return asked, asked.value, drawn, bars.mean_abs_error(asked.value), *bars.interval(0.95)
-    profile = quantile(records, qs[0], definition=definition, truncate=most, **options)
-    distribution = distribution_of(mechanism, profile, numbers["epsilon"], lower=lower, upper=upper)
-    drawn = distribution.sample(key, (draws,))
-    return profile, profile.value, drawn, distribution.mean_abs_error(profile.value), *distribution.interval(0.95)
+        profile: Any = quantiles(records, qs, **options)
+    else:
+        profile = quantile(records, qs[0], definition=definition, truncate=most, **options)
+    within = (lower, upper) if mechanism == "laplace" else None
+    return profile, *drawn_of(key, mechanism, profile, numbers["epsilon"], draws, within, near, {})

@@ -8,35 +8,21 @@ all of them or, for one quantile, those near it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpjax.checks import Neighbors
-from dpjax.release.grid import Multiples, to_multiples, values_of
+from dpjax.release.grid import Multiples
 from dpjax.statistics.grouping import power
 from dpjax.statistics.quantiles import Ranks
 
 _SMALL = 2**20  # numbers below it are counted each in its place
-_LEAST = 2**21  # larger ones that are found before they are joined with those found before
+_LEAST = 2**19  # that are found before they are joined with those found before
 _AT_A_TIME = 2**22  # records that are compared
-
-
-class Kept(Protocol):
-    """Records of some columns, which are counted from 0, by the number of their group."""
-
-    neighbors: Neighbors
-
-    def add(self, columns: Sequence[np.ndarray], codes: np.ndarray) -> None:
-        """Take in records, float64 ``(n,)`` each, NaN where one is missing, and their groups, int32 ``(n,)``."""
-        ...
-
-    def close(self, sizes: np.ndarray) -> None:
-        """All are there: so many in each group, with those that are missing."""
-        ...
 
 
 class Near(NamedTuple):
@@ -63,7 +49,6 @@ class Table:
         missing: int64 ``(columns, groups)``, how many of them have no value.
         infinite: int64 ``(columns, groups)``, how many have an infinite one.
         kept: the records.
-        neighbors: under swap missing ones are records, too.
     """
 
     columns: list[str]
@@ -73,40 +58,30 @@ class Table:
     missing: np.ndarray
     infinite: np.ndarray
     kept: Any
-    neighbors: Neighbors
 
     def only(self, some: np.ndarray) -> Table:
         """Return the groups at these places, in this order."""
         parts = self.groups[some], self.sizes[some], self.missing[:, some], self.infinite[:, some]
-        return Table(self.columns, [self.labels[k] for k in some], *parts, self.kept, self.neighbors)
+        return Table(self.columns, [self.labels[k] for k in some], *parts, self.kept)
 
     def present(self, column: int) -> np.ndarray:
         """How many records of a column each group has, int64: under swap also those that are missing."""
-        return self.sizes if self.neighbors == "swap" else self.sizes - self.missing[column]
+        return self.sizes if self.kept.neighbors == "swap" else self.sizes - self.missing[column]
 
     def padded(
-        self, read: Callable[..., np.ndarray], column: int, some: np.ndarray, shape: tuple[int, int], near: Near | None, dtype: Any
+        self, column: int, some: np.ndarray, shape: tuple[int, int], near: Near | None, dtype: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return records of groups as rows, padded with NaN.
+        """Return records of some groups as rows padded with NaN, and int32 ``(rows,)`` how many there are; ``shape`` holds all.
 
-        Args:
-            read: a method of ``kept``: from a column, a group and how many at either end are left out to records.
-            column: which.
-            some: which groups.
-            shape: how many rows there are, and how many places for all records of a group.
-            near: a quantile whose profile is all that will be read: then there are fewer records and fewer places, and the profile
-                is the same. None for all records.
-            dtype: of the result.
-
-        Returns:
-            The records, and int32 ``(rows,)`` how many there are.
+        If ``near`` is a quantile whose profile is all that will be read, there are fewer records and places, and the profile is the
+        same.
         """
         rows, places = shape
         if near is not None:
             places = min(places, power(near.ranks.enough(near.levels) + near.ranks.denominator))
         found, count = np.full((rows, places), np.nan, dtype), np.zeros(rows, np.int32)
         for row, (group, n) in enumerate(zip(self.groups[some], self.present(column)[some].tolist(), strict=True)):
-            records = read(column, group, (0, 0) if near is None else near.ranks.unread(n, near.levels))
+            records = self.kept.records(column, group, (0, 0) if near is None else near.ranks.unread(n, near.levels))
             count[row] = records.size
             found[row, : records.size] = records
         return found, count
@@ -120,7 +95,7 @@ class Keeper:
         kept: where records go.
     """
 
-    def __init__(self, columns: Sequence[str], kept: Kept) -> None:
+    def __init__(self, columns: Sequence[str], kept: Counted | Listed) -> None:
         self._columns, self._kept = list(columns), kept
         self._counts = np.zeros((1 + 2 * len(self._columns), 1), np.int64)
 
@@ -145,7 +120,7 @@ class Keeper:
         counts = np.pad(self._counts, [(0, 0), (0, max(groups - self._counts.shape[1], 0))])[:, :groups]
         self._kept.close(counts[0])
         parts = counts[0], counts[1 : 1 + number], counts[1 + number :]
-        return Table(self._columns, list(labels), np.arange(groups), *parts, self._kept, self._kept.neighbors)
+        return Table(self._columns, list(labels), np.arange(groups), *parts, self._kept)
 
 
 class Counted:
@@ -163,7 +138,7 @@ class Counted:
     def add(self, columns: Sequence[np.ndarray], codes: np.ndarray) -> None:
         """Take in records and their groups."""
         for found, grid, values in zip(self._found, self.grids, columns, strict=True):
-            cells, present = to_multiples(values, grid)
+            cells, present = grid.numbers_of(values)
             keys = codes * np.int64(grid.size) + cells
             found.add(keys if self.neighbors == "swap" or np.all(present) else keys[present])
 
@@ -173,20 +148,17 @@ class Counted:
             found.close()
 
     def records(self, column: int, group: int, unread: tuple[int, int] = (0, 0)) -> np.ndarray:
-        """The numbers of a group, counted from the lower bound, int64, ascending, but for so many of the smallest and largest."""
+        """The rounded records of a group, float64, ascending, but for so many of the smallest and of the largest."""
         cells, counts = self._of(column, group)
         ends = np.cumsum(counts)
         last = int(ends[-1]) if ends.size else 0
-        return np.repeat(cells, np.diff(np.clip(ends, unread[0], last - unread[1]), prepend=unread[0]))
-
-    def values(self, column: int, group: int, unread: tuple[int, int] = (0, 0)) -> np.ndarray:
-        """:meth:`records` in the units of the data, float64."""
-        return self._values(column, self.records(column, group, unread))
+        numbers = np.repeat(cells, np.diff(np.clip(ends, unread[0], last - unread[1]), prepend=unread[0]))
+        return self.grids[column].values_of(numbers)
 
     def ties(self, column: int, group: int, values: np.ndarray) -> np.ndarray:
         """How many records of a group equal each of some values ``(k,)``, int64, in the precision of those."""
         cells, counts = self._of(column, group)
-        same = self._values(column, cells).astype(values.dtype) == values[:, None]
+        same = self.grids[column].values_of(cells).astype(values.dtype) == values[:, None]
         return np.sum(np.where(same, counts, 0), axis=-1)
 
     def _of(self, column: int, group: int) -> tuple[np.ndarray, np.ndarray]:
@@ -195,50 +167,33 @@ class Counted:
         some = slice(*np.searchsorted(keys, [start, start + self.grids[column].size]))
         return keys[some] - start, counts[some]
 
-    def _values(self, column: int, cells: np.ndarray) -> np.ndarray:
-        return values_of(cells + self.grids[column].start, self.grids[column].resolution)
-
 
 class _Distinct:
-    """Different integers from 0 on, ascending, and how often each occurs; both are there once it is closed."""
+    """Different integers from 0 on, ascending, and how often each occurs, once it is closed."""
 
     def __init__(self) -> None:
-        self.keys, self.counts = np.zeros(0, np.int32), np.zeros(0, np.int64)  # of large ones
-        self._small = np.zeros(0, np.int64)  # how often each small one occurs
-        self._new: list[np.ndarray] = []
+        self.keys = self.counts = np.zeros(0, np.int64)
+        self._new: list[tuple[np.ndarray, np.ndarray]] = []
         self._size = 0
 
     def add(self, keys: np.ndarray) -> None:
-        small = keys < _SMALL
-        large = keys[~small]
-        if large.size:
-            self._new.append(large.astype(np.int32 if np.max(large) < 2**31 else np.int64))
-            self._size += large.size
-            keys = keys[small]
-        size = min(power(int(np.max(keys, initial=0)) + 1), _SMALL)
-        if size > self._small.size:
-            self._small = np.pad(self._small, (0, size - self._small.size))
-        np.add.at(self._small, keys, 1)
+        if np.max(keys, initial=0) < _SMALL:
+            counts = np.bincount(keys)
+            found = np.flatnonzero(counts)
+            self._new.append((found, counts[found]))
+        else:
+            self._new.append(np.unique(keys, return_counts=True))
+        self._size += self._new[-1][0].size
         if self._size >= max(self.keys.size, _LEAST):  # so that each is moved a few times only
-            self._join()
+            self.close()
 
     def close(self) -> None:
-        if self._new:
-            self._join()
-        small = np.flatnonzero(self._small)
-        self.keys, self.counts = np.concatenate([small, self.keys]), np.concatenate([self._small[small], self.counts])
-        self._small = np.zeros(0, np.int64)
-
-    def _join(self) -> None:
-        new, number = np.unique(np.concatenate(self._new), return_counts=True)
+        keys, counts = (np.concatenate(parts) for parts in zip((self.keys, self.counts), *self._new, strict=True))
+        order = np.argsort(keys, kind="stable")  # which merges what is sorted
+        keys, counts = keys[order], counts[order]
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        self.keys, self.counts = keys[first], np.add.reduceat(counts, first)
         self._new, self._size = [], 0
-        if self.keys.size:
-            keys, counts = np.concatenate([self.keys, new]), np.concatenate([self.counts, number])
-            order = np.argsort(keys, kind="stable")  # which merges what is sorted
-            keys, counts = keys[order], counts[order]
-            first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-            new, number = keys[first], np.add.reduceat(counts, first)
-        self.keys, self.counts = new, number
 
 
 class Listed:
@@ -290,8 +245,6 @@ class Listed:
         end = found.size - int(np.count_nonzero(np.isnan(found))) - unread[1]
         found.partition([max(unread[0], 0), max(end - 1, 0)])  # in place; NaN comes last
         return found[unread[0] : end]
-
-    values = records
 
     def ties(self, column: int, group: int, values: np.ndarray) -> np.ndarray:
         """How many records of a group equal each of some values ``(k,)``, int64, in the precision of those."""

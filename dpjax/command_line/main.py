@@ -15,14 +15,10 @@ from dpjax.command_line.parser import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line, with ``sys.argv[1:]`` by default.
 
-    Args:
-        arguments: without the program's name; ``sys.argv[1:]`` if None.
-
-    Returns:
-        The exit code: 0, or 2 for a mistake of the user, or 1 if the reader of the output went away or an audit found a loss above
-        its claim.
+    Returns the exit code: 0, or 2 for a mistake of the user, or 1 if the reader of the output went away or an audit found a loss
+    above its claim.
     """
     try:
         asked = parser().parse_args([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])

@@ -6,11 +6,12 @@ import argparse
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from dpjax.command_line.errors import UserError
 from dpjax.version import __version__
 
+T = TypeVar("T")
 NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load JAX
 MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
 EXACT_MECHANISMS = ("piecewise_laplace", "permute_and_flip")  # of a release
@@ -157,7 +158,7 @@ def _add_file_options(add: Callable[..., Any]) -> None:
     )
     add(
         "--draws",
-        type=_integer(1, None),
+        type=_integer(1),
         default=1,
         metavar="K",
         help="How many draws of each value; each costs epsilon (default 1).",
@@ -204,7 +205,7 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
     )
     add(
         "--seed",
-        type=_integer(0, 2**32 - 1),
+        type=_SEED,
         metavar="S",
         help="Seed of the draws. The same seed gives the same output. Without it a fresh one is drawn, and printed.",
     )
@@ -238,13 +239,9 @@ def _add_release_options(add: Callable[..., Any]) -> None:
         metavar="N",
         help="A guess of the most records of a group: public, for several quantiles under add_remove, and not read from the file.",
     )
-    several = "one for all columns or one for each."
-    add(
-        "--lower", nargs="+", type=_finite, required=True, metavar="A", help=f"Lower bound, a multiple of the resolution, {several}"
-    )
-    add(
-        "--upper", nargs="+", type=_finite, required=True, metavar="B", help=f"Upper bound, a multiple of the resolution, {several}"
-    )
+    bound = "bound, a multiple of the resolution, one for all columns or one for each."
+    add("--lower", nargs="+", type=_finite, required=True, metavar="A", help=f"Lower {bound}")
+    add("--upper", nargs="+", type=_finite, required=True, metavar="B", help=f"Upper {bound}")
     add(
         *("--resolution", "--grid-step"),
         nargs="+",
@@ -274,74 +271,50 @@ def _add_release_options(add: Callable[..., Any]) -> None:
 
 def _add_demo_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
-    add("--datasets", type=_integer(2, None), default=4096, metavar="N", help="How many datasets (default 4096).")
-    add("--points", type=_integer(1, None), default=1001, metavar="N", help="How many records in each (default 1001).")
-    add("--epsilon", type=_positive, default=1.0, metavar="E", help="Privacy of one draw (default 1).")
-    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
+    add("--datasets", type=_integer(2), default=4096, metavar="N", help="How many datasets (default 4096).")
+    add("--points", type=_integer(1), default=1001, metavar="N", help="How many records in each (default 1001).")
+    _add_experiment_options(add, "Privacy of one draw", "the data and of the draws")
     add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
     add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
-    add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the data and of the draws (default 0).")
 
 
 def _add_audit_options(add: Callable[..., Any]) -> None:
     _add_common_options(add)
-    add("--epsilon", type=_positive, default=1.0, metavar="E", help="The epsilon that every mechanism is asked for (default 1).")
-    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
+    _add_experiment_options(add, "The epsilon that every mechanism is asked for", "the draws")
     add(
         "--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each dataset of a pair (default 100000)."
     )
-    add("--seed", type=_integer(0, 2**32 - 1), default=0, metavar="S", help="Seed of the draws (default 0).")
 
 
-def _real(must: str, test: Callable[[float], bool]) -> Callable[[str], float]:
-    def real(text: str) -> float:
+def _add_experiment_options(add: Callable[..., Any], epsilon: str, seeded: str) -> None:
+    add("--epsilon", type=_positive, default=1.0, metavar="E", help=f"{epsilon} (default 1).")
+    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
+    add("--seed", type=_SEED, default=0, metavar="S", help=f"Seed of {seeded} (default 0).")
+
+
+def _number(kind: Callable[[str], T], what: str, must: str, test: Callable[[T], bool]) -> Callable[[str], T]:
+    def number(text: str) -> T:
         try:
-            value = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
-        if not math.isfinite(value) or not test(value):
+            value = kind(text)
+        except (ValueError, ZeroDivisionError):
+            raise argparse.ArgumentTypeError(f"must be {what}, got {text!r}") from None
+        if not test(value):
             raise argparse.ArgumentTypeError(f"must be {must}, got {text}")
         return value
 
-    return real
+    return number
 
 
-_finite = _real("finite", lambda value: True)
-_positive = _real("finite and positive", lambda value: value > 0)
+def _integer(lowest: int, highest: float = math.inf) -> Callable[[str], int]:
+    must = f"at least {lowest}" if highest == math.inf else f"from {lowest} to {highest}"
+    return _number(int, "an integer", must, lambda value: lowest <= value <= highest)
 
 
-def _resolution(text: str) -> Fraction:
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise argparse.ArgumentTypeError(f"must be a number or a fraction, got {text!r}") from None
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
-    return value
-
-
-def _quantile(text: str) -> Fraction:
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise argparse.ArgumentTypeError(f"must be a number or a fraction, got {text!r}") from None
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"must be strictly between 0 and 1, got {text}")
-    return value
-
-
-def _integer(lowest: int, highest: int | None) -> Callable[[str], int]:
-    def integer(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"must be an integer, got {text!r}") from None
-        if value < lowest or (highest is not None and value > highest):
-            limits = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-            raise argparse.ArgumentTypeError(f"must be {limits}, got {text}")
-        return value
-
-    return integer
+_SEED = _integer(0, 2**32 - 1)
+_finite = _number(float, "a number", "finite", math.isfinite)
+_positive = _number(float, "a number", "finite and positive", lambda value: 0 < value < math.inf)
+_resolution = _number(Fraction, "a number or a fraction", "positive", lambda value: value > 0)
+_quantile = _number(Fraction, "a number or a fraction", "strictly between 0 and 1", lambda value: 0 < value < 1)
 
 
 def _delimiter(text: str) -> str:

@@ -23,14 +23,8 @@ def run_kept(folder: Path | None, program: Any, *arguments: Any, **static: Any) 
     """Run a jitted function, which the folder keeps for the next process.
 
     A file holds the machine code, what the results look like, and the NumPy functions that the code calls. Its name says what the
-    code depends on: the sources, the versions, the machine, the shapes of the arguments and the static ones; not their values.
-    Whatever is wrong with a file or a folder, the program is compiled.
-
-    Args:
-        folder: one that only the user may write to, as what is loaded is run; None for none.
-        program: a jitted function.
-        *arguments: pytrees of arrays and numbers.
-        **static: static arguments, whose ``repr`` says what they are.
+    code depends on: the sources, the versions, the machine, the shapes of the arguments and the ``repr`` of the static ones; not
+    the values. What is loaded is run, so only the user may write to the folder. A program that cannot be loaded is compiled.
     """
     if folder is None:
         return program(*arguments, **static)

@@ -10,17 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.estimate import bounds_of
-from dpjax.command_line.kept import Counted, Near, Table
-from dpjax.command_line.table import check_public, read_records, source_of
+from dpjax.command_line.estimate import bounds_of, one_for_each
+from dpjax.command_line.kept import Counted, Table
+from dpjax.command_line.table import check_public, near_of, read_records, source_of
 from dpjax.command_line.text import aligned, as_json, promised, report, rounded_up, versions, wrapped
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release import exact_distribution, joint_quantiles, quantile
-from dpjax.release.grid import Multiples, values_of
+from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import reach_for
 from dpjax.statistics.grouping import LEAST, shapes_of
-from dpjax.statistics.quantiles import ranks_of_quantile
-from dpjax.statistics.records import levels_needed
 
 
 class Row(NamedTuple):
@@ -38,27 +36,20 @@ _HEADER = ("column", "group", "noisy_size", "quantile", "epsilon", "draw", "draw
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Return the report and the exit code.
-
-    Raises:
-        UserError: a mistake in the arguments, or a file that cannot be opened. No record raises.
-    """
+    """Return the report and the exit code; no record raises."""
     _complete(asked)
-    source = source_of(asked)
-    options = _options_of(asked)
+    source, options = source_of(asked), _options_of(asked)
     try:
         private = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta)
+        asked.private, asked.options = private, options
         for column in asked.column:  # all that is public is checked before a record is read
             for epsilon in asked.epsilon:
                 _draw(np.full((1, 1), np.nan), asked, options[column] | {"epsilon": epsilon}, check=True)
         if asked.dry_run:
             check_public(source, [*asked.column, *asked.by])
-            return _plan(asked, private), 0
+            return _plan(asked), 0
         groups = None if private else [tuple(group) for group in asked.groups] if asked.by else None
-        grids = [
-            Multiples.between(*(options[column][name] for name in ("lower", "upper", "resolution"))) for column in asked.column
-        ]
-        keep = Counted(grids, asked.neighbors)
+        keep = Counted([Multiples.between(**options[column]) for column in asked.column], asked.neighbors)
         table = read_records(source, columns=asked.column, by=asked.by, groups=groups, keep=lambda _: keep)
         sizes = None
         if private:
@@ -68,11 +59,12 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             raise UserError("under swap neighbors the number of records is public, and there is none.")
         found: dict[tuple[str, float, int], np.ndarray] = {}
         for some, shape in _shapes(table):
-            for k, (column, grid) in enumerate(zip(asked.column, grids, strict=True)):
-                cells = _cells(table, k, some, shape, asked)
+            for k, column in enumerate(asked.column):
+                records, count = table.padded(k, some, shape, near_of(asked), np.float64)
+                records = records[:, : count[0]] if asked.neighbors == "swap" else records
                 for epsilon in asked.epsilon:
-                    values = _draw_on(grid, cells, asked, epsilon)
-                    values = values.reshape(asked.draws, len(cells), len(asked.quantile))
+                    values = _draw(records, asked, options[column] | {"epsilon": epsilon}).values
+                    values = values.reshape(asked.draws, len(records), len(asked.quantile))
                     found |= {(column, epsilon, group): values[:, row] for row, group in enumerate(some.tolist())}
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
@@ -124,10 +116,7 @@ def _complete(asked: argparse.Namespace) -> None:
 
 def _options_of(asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The bounds and the resolution of each column."""
-    steps = asked.resolution
-    if len(steps) not in (1, len(asked.column)):
-        raise UserError(f"--resolution has {len(steps)} values for {len(asked.column)} columns: give one, or one for each.")
-    steps = steps * (len(asked.column) // len(steps))
+    steps = one_for_each("--resolution", asked.resolution, asked.column)
     bounds = bounds_of(asked.lower, asked.upper, asked.column)
     return {
         column: {"lower": low, "upper": high, "resolution": step}
@@ -137,30 +126,13 @@ def _options_of(asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 def _shapes(table: Table) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
     """Some groups at a time, the rows and the places that they are padded to; some where there is none, too."""
-    if table.neighbors == "swap":  # one group, as it is: the number of records is public
+    if table.kept.neighbors == "swap":  # one group, as it is: the number of records is public
         yield np.zeros(1, np.int64), (1, int(table.sizes[0]))
         return
     for some, padded, places in shapes_of(table.sizes):
         yield some, (len(padded), places)
     if not table.sizes.size:
         yield np.zeros(0, np.int64), (1, LEAST)
-
-
-def _cells(table: Table, column: int, some: np.ndarray, shape: tuple[int, int], asked: argparse.Namespace) -> np.ndarray:
-    """The records of groups as cells of the grid, float64 ``(rows, places)``, padded with NaN; for one quantile those near it."""
-    near = None
-    if len(asked.quantile) == 1:
-        ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
-        near = Near(ranks, levels_needed(min(asked.epsilon)))
-    found, count = table.padded(table.kept.records, column, some, shape, near, np.float64)
-    return found[:, : count[0]] if asked.neighbors == "swap" else found
-
-
-def _draw_on(grid: Multiples, cells: np.ndarray, asked: argparse.Namespace, epsilon: float) -> np.ndarray:
-    """Draw from records that are numbers of a grid, float64 ``(draws, ...)``."""
-    found = _draw(cells, asked, {"lower": 0, "upper": grid.size - 1, "resolution": 1, "epsilon": epsilon})
-    finer = found.resolution  # an interpolated quantile is a multiple of a part of the resolution
-    return values_of(found.multiples + int(grid.start / finer), grid.resolution * finer)
 
 
 def _draw(records: np.ndarray, asked: argparse.Namespace, options: dict[str, Any], *, check: bool = False) -> Any:
@@ -192,25 +164,24 @@ def _costs(asked: argparse.Namespace) -> list[str]:
     groups = " Groups share it: one record is in one of them." if asked.by else ""
     promise = f"is {total}-DP and {spread}-bounded-range for one record under {asked.neighbors} neighbors.{groups}"
     lines = [f"{each}; all of it {promise}" if many else f"This {promise}"]
-    if asked.group_epsilon is not None:
-        private = PrivateGroups(asked.group_epsilon, asked.group_delta)
+    if asked.private:
+        delta = promised(asked.private.guarantee.delta)
         lines.append(
-            f"To find the groups costs ({promised(private.epsilon)}, {promised(private.guarantee.delta)})-DP more. Groups are "
-            f"those whose noisy size reaches {private.threshold}; noisy_size is that number."
+            f"To find the groups costs ({promised(asked.private.epsilon)}, {delta})-DP more. Groups are those whose noisy size "
+            f"reaches {asked.private.threshold}; noisy_size is that number."
         )
     return lines
 
 
-def _plan(asked: argparse.Namespace, private: PrivateGroups | None) -> str:
+def _plan(asked: argparse.Namespace) -> str:
     """What a dry run says: nothing of any record."""
-    groups = "the groups that are found" if private else f"{len(asked.groups)} groups" if asked.by else "all records"
-    sizes = f"a table for {', '.join(asked.column)}, of {groups}, quantile {', '.join(map(str, asked.quantile))}"
+    groups = "the groups that are found" if asked.private else f"{len(asked.groups)} groups" if asked.by else "all records"
     said = (
-        f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be"
+        f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be "
+        f"a table for {', '.join(asked.column)}, of {groups}, quantile {', '.join(map(str, asked.quantile))}, "
+        f"epsilon {', '.join(map(promised, asked.epsilon))}; draws of each: {asked.draws}."
     )
-    return wrapped(
-        f"{said} {sizes}, epsilon {', '.join(map(promised, asked.epsilon))}; draws of each: {asked.draws}.", *_costs(asked)
-    )
+    return wrapped(said, *_costs(asked))
 
 
 def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
@@ -218,7 +189,7 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         {
             "column": [row.column for row in rows],
             "group": [row.group or "(empty)" for row in rows] if asked.by else None,
-            "noisy_size": [str(row.noisy_size) for row in rows] if asked.group_epsilon is not None else None,
+            "noisy_size": [str(row.noisy_size) for row in rows] if asked.private else None,
             "quantile": [f"{float(row.quantile):g}" for row in rows] if len(asked.quantile) > 1 else None,
             "epsilon": [promised(row.epsilon) for row in rows] if len(asked.epsilon) > 1 else None,
             "released": [", ".join(f"{value:.15g}" for value in row.released) for row in rows],
@@ -227,7 +198,7 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     )
     levels = ", ".join(map(str, asked.quantile))
     what = "Median" if asked.quantile == [Fraction(1, 2)] else f"Quantile{'s' if len(asked.quantile) > 1 else ''} {levels}"
-    ranges = {name: f"{o['resolution']}, from {o['lower']:.15g} to {o['upper']:.15g}" for name, o in _options_of(asked).items()}
+    ranges = {name: f"{o['resolution']}, from {o['lower']:.15g} to {o['upper']:.15g}" for name, o in asked.options.items()}
     said = f"multiples of {next(iter(ranges.values()))}"
     if len(set(ranges.values())) > 1:
         said = "multiples of a resolution: " + "; ".join(f"{name} {words}" for name, words in ranges.items())
@@ -241,20 +212,15 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
 
 
 def _json(rows: Sequence[Row], asked: argparse.Namespace) -> str:
-    private = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta)
     total = sum(map(Fraction, asked.epsilon)) * asked.draws * len(asked.column) + Fraction(asked.group_epsilon or 0)
-    ranges = {
-        name: {"lower": o["lower"], "upper": o["upper"], "resolution": str(o["resolution"])}
-        for name, o in _options_of(asked).items()
-    }
     answer = {
         "simulation": False,
         "quantiles": [float(q) for q in asked.quantile],
         **{name: getattr(asked, name) for name in ("definition", "mechanism", "neighbors")},
-        "columns": ranges,
+        "columns": {name: options | {"resolution": str(options["resolution"])} for name, options in asked.options.items()},
         "epsilon_of_each": asked.epsilon,
         "epsilon_of_all": rounded_up(total),
-        "delta": private.guarantee.delta if private else 0.0,
+        "delta": asked.private.guarantee.delta if asked.private else 0.0,
         **versions(),
         "rows": [
             {name: value for name, value in row._asdict().items() if name != "noisy_size" or value is not None}

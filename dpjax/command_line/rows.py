@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpjax.accounting import Guarantee
-from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, rounded_up, versions, words_of, wrapped
+from dpjax.command_line.text import SIMULATION, aligned, as_json, plain, promised, rounded_up, versions, words_of, wrapped
 from dpjax.statistics.ties import words_of_ties
 
 
@@ -57,15 +57,6 @@ class Row:
 
 def json_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     """Everything that was asked, and the rows."""
-
-    def cost(row: Row) -> dict[str, object]:
-        total = {"total_epsilon": rounded_up(Fraction(row.guarantee.epsilon) * asked.draws)}
-        return {
-            "epsilon": row.guarantee.epsilon,
-            "bounded_range": row.guarantee.bounded_range,
-            "neighbors": asked.neighbors,
-        } | total
-
     answer = {
         "simulation": True,
         "statistic": asked.command,
@@ -73,9 +64,13 @@ def json_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         **{name: getattr(asked, name) for name in ("neighbors", "definition", "seed")},
         "resolution": None if asked.resolution is None else str(asked.resolution),
         **versions(),
-        "rows": [_fields(row) | {"guarantee": cost(row)} for row in rows],
+        "rows": [_fields(row) | {"guarantee": plain(row.guarantee) | _total(row, asked.draws)} for row in rows],
     }
     return as_json(answer)
+
+
+def _total(row: Row, draws: int) -> dict[str, float]:
+    return {"total_epsilon": rounded_up(Fraction(row.guarantee.epsilon) * draws)}
 
 
 def _fields(row: Row) -> dict[str, Any]:

@@ -14,13 +14,15 @@ import numpy as np
 from dpjax.command_line.cells import Block, Cell, cells_of, split_by_line, split_strictly
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source, texts
-from dpjax.command_line.kept import Keeper, Kept, Table
+from dpjax.command_line.kept import Counted, Keeper, Listed, Near, Table
 from dpjax.command_line.parser import DELIMITERS
 from dpjax.statistics.grouping import codes_of, natural_order
+from dpjax.statistics.ranks import ranks_of_quantile
+from dpjax.statistics.records import levels_needed
 
 MISSING = ("", "na", "nan")
 LARGEST = 50_000_000  # draws of an answer
-Keep = Callable[[Sequence[str]], Kept]  # where the records of columns of these names go
+Keep = Callable[[Sequence[str]], Counted | Listed]  # where the records of columns of these names go
 
 
 def source_of(asked: argparse.Namespace) -> Source:
@@ -28,19 +30,19 @@ def source_of(asked: argparse.Namespace) -> Source:
     return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, tuple(asked.missing), asked.decimal)
 
 
+def near_of(asked: argparse.Namespace) -> Near | None:
+    """Return what a single quantile reads of records; None for several, which read all."""
+    if len(asked.quantile) > 1:
+        return None
+    ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
+    return Near(ranks, levels_needed(min(asked.epsilon)))
+
+
 def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = (), keep: Keep) -> Table:
     """Read a file strictly, for a simulation: what keeps it from being read is named, with its line.
 
-    Empty lines are skipped. An empty cell, ``NA``, ``nan`` and the words of ``source.missing`` are missing, in any case.
-
-    Args:
-        source: the file.
-        columns: the names to read, numeric; None if the file has only one.
-        by: the columns whose text names each record's group; none for one group.
-        keep: where records go; it is asked before one is read.
-
-    Raises:
-        UserError: anything that keeps the file from being read as numbers.
+    Empty lines are skipped. An empty cell, ``NA``, ``nan`` and the words of ``source.missing`` are missing, in any case. Without
+    ``columns`` the file must have only one. ``keep`` is asked where records go before one is read.
     """
     if source.is_parquet:
         return import_module("dpjax.command_line.parquet").read(source, columns, by, None, keep)
@@ -53,11 +55,7 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
         if len(names) > 1:
             raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
         columns = names
-    for column in (*columns, *by):
-        if column not in names:
-            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{_hint(names, source)}")
-    places = [names.index(column) for column in (*columns, *by)]
-    split = split_strictly(rest, source.delimiter, places, len(names), line, source.name)
+    split = split_strictly(rest, source.delimiter, _places(source, names, [*columns, *by]), len(names), line, source.name)
 
     def numbers(cells: list[Cell], column: str, lines: Sequence[int]) -> np.ndarray:
         found, wrong = numbers_of(cells, source.missing, source.decimal)
@@ -81,22 +79,15 @@ def read_records(
     """Read a file by lines, for a release: no record raises.
 
     Every line is a record of its own, blank or not, so that none can change how another is read: a quoted cell cannot go on in the
-    next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere.
-
-    Args:
-        source: the file.
-        columns: the names to read.
-        by: the columns of groups.
-        groups: their labels; None for all, each with a label that is not empty.
-        keep: where records go.
+    next line. What is no number, or not there, is NaN; a record of no group that is asked for counts nowhere. Without ``groups``
+    all are read whose label is not empty.
 
     Raises:
         UserError: a file that cannot be opened, or a column that its first line does not name.
     """
     if source.is_parquet:
         return import_module("dpjax.command_line.parquet").read(source, columns, by, groups, keep)
-    names, rest = _header(source, [*columns, *by])
-    places = [_place(column, names) for column in (*columns, *by)]
+    places, rest = _header(source, [*columns, *by])
     split = split_by_line(rest, source.delimiter, places)
     table = _table(split, columns, len(by), lambda cells, *_: numbers_of(cells, source.missing, source.decimal)[0], groups, keep)
     if groups is not None:
@@ -106,40 +97,38 @@ def read_records(
 
 
 def check_public(source: Source, names: Sequence[str]) -> None:
-    """Look at what is public of a file: that it can be read, and its columns.
-
-    Raises:
-        UserError: as :func:`read_records`.
-    """
+    """Look at what is public of a file: that it can be read, and its columns."""
     if source.is_parquet:
         import_module("dpjax.command_line.parquet").scanned(source, names)
     else:
         _header(source, names)
 
 
-def _header(source: Source, asked: Sequence[str]) -> tuple[list[str] | None, Iterator[str]]:
-    """The names of the first line, None without one, and the text after it; no record is looked at."""
+def _header(source: Source, asked: Sequence[str]) -> tuple[list[int], Iterator[str]]:
+    """Where the first line has the columns, and the text after it; no record is looked at."""
     blocks = texts(source, strict=False)
     if not source.header:
         for column in asked:
             if not column.isdecimal() or int(column) < 1:
                 raise UserError(f"with --no-header columns are called 1, 2, 3, ...; got {column!r}.")
-        return None, blocks
+        return [int(column) - 1 for column in asked], blocks
     first = next(blocks, "")
     if not first:
         raise UserError(f"{source.name} is empty.")
     line, _, rest = first.partition("\n")
-    names = cells_of(line, source.delimiter)
+    return _places(source, cells_of(line, source.delimiter), asked), chain([rest] if rest else [], blocks)
+
+
+def _places(source: Source, names: list[str], asked: Sequence[str]) -> list[int]:
     for column in asked:
         if column not in names:
-            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{_hint(names, source)}")
+            # Another delimiter that the first line has, where it has only one column.
+            other = [name for name, mark in DELIMITERS.items() if len(names) == 1 and mark != source.delimiter and mark in names[0]]
+            hint = f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?" if other else ""
+            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{hint}")
         if names.count(column) > 1:
             raise UserError(f"the first line of {source.name} names {column!r} twice.")
-    return names, chain([rest] if rest else [], blocks)
-
-
-def _place(column: str, names: list[str] | None) -> int:
-    return int(column) - 1 if names is None else names.index(column)
+    return [names.index(column) for column in asked]
 
 
 def _first_line(source: Source, blocks: Iterator[str]) -> tuple[list[str], int, Iterator[str]]:
@@ -150,21 +139,12 @@ def _first_line(source: Source, blocks: Iterator[str]) -> tuple[list[str], int, 
         line += text[: len(text) - len(kept)].count("\n")
         if not kept:
             continue
-        if not source.header:
-            return (
-                [str(i) for i in range(1, len(cells_of(kept.partition("\n")[0], source.delimiter)) + 1)],
-                line,
-                chain([kept], blocks),
-            )
         first, _, rest = kept.partition("\n")
-        return cells_of(first, source.delimiter), line + 1, chain([rest] if rest else [], blocks)
+        names = cells_of(first, source.delimiter)
+        if not source.header:
+            return [str(i) for i in range(1, len(names) + 1)], line, chain([kept], blocks)
+        return names, line + 1, chain([rest] if rest else [], blocks)
     raise UserError(f"{source.name} is empty.")
-
-
-def _hint(names: Sequence[str], source: Source) -> str:
-    """Another delimiter that the first line has, where it has only one column."""
-    other = [name for name, mark in DELIMITERS.items() if len(names) == 1 and mark != source.delimiter and mark in names[0]]
-    return f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?" if other else ""
 
 
 Numbers = Callable[[list[Cell], str, Sequence[int]], np.ndarray]

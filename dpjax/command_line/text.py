@@ -18,6 +18,7 @@ import numpy as np
 
 from dpjax.accounting import Guarantee
 from dpjax.command_line.errors import UserError
+from dpjax.display import joined, padded
 from dpjax.version import __version__
 
 SIMULATION = (
@@ -36,16 +37,8 @@ def report(
 ) -> str:
     """Return what a command prints: its text, or JSON, or, with a file for them, where the rows are now.
 
-    Args:
-        asked: with ``json`` and ``output``.
-        rows: of the answer.
-        as_object: JSON of the rows.
-        as_text: a table of them, and what is to be said.
-        record: the fields of a row, for CSV; one with ``draws`` becomes a line for each.
-        header: their names, where there may be no row.
-
-    Raises:
-        UserError: a file that cannot be written.
+    ``record`` gives the fields of a row for CSV, with a line for each of the ``draws``; ``header`` are their names, where there may
+    be no row.
     """
     if asked.output is None:
         return (as_object if asked.json else as_text)(rows, asked)
@@ -65,7 +58,7 @@ def report(
 
 def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:
     draws = fields.pop("draws")
-    return [_plain(fields) | {"draw": number, "drawn": _plain(value)} for number, value in enumerate(draws, start=1)]
+    return [plain(fields) | {"draw": number, "drawn": plain(value)} for number, value in enumerate(draws, start=1)]
 
 
 def as_json(answer: dict[str, Any]) -> str:
@@ -76,17 +69,18 @@ def as_json(answer: dict[str, Any]) -> str:
     >>> print(as_json({"x": np.float32(0.1), "y": (1, float("nan"))}).replace("\n", ""))
     {  "x": 0.1,  "y": [    1,    null  ]}
     """
-    return json.dumps(_plain(answer), indent=2, allow_nan=False)
+    return json.dumps(plain(answer), indent=2, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as what JSON knows, as :func:`as_json` says."""
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, Guarantee):
         found = {"epsilon": value.epsilon, "bounded_range": value.bounded_range, "neighbors": value.neighbors}
-        return _plain(found | ({"delta": value.delta} if value.delta else {}))
+        return plain(found | ({"delta": value.delta} if value.delta else {}))
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(str(value)) if math.isfinite(value) else None
     return value
@@ -141,24 +135,17 @@ def words_of(guarantee: Guarantee) -> str:
 
 
 def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()) -> str:
-    r"""Return a table: a header, then one line for each entry; numbers to the right.
-
-    Args:
-        fields: the columns by name, of equal length; None for one that is left out.
-        left: names of the columns of text, which stay to the left.
+    r"""Return a table of columns of equal length, without those that are None; those named in ``left`` stay to the left.
 
     >>> print(aligned({"name": ["a", "bcdef"], "n": ["1", "20"], "missing": None}, left=("name",)))
     name    n
     a       1
     bcdef  20
     """
-    columns = []
-    for name, entries in fields.items():
-        if entries is not None:
-            cells = [name, *(cell if cell.isprintable() else ascii(cell) for cell in entries)]
-            width = max(map(len, cells))
-            columns.append([cell.ljust(width) if name in left else cell.rjust(width) for cell in cells])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+    shown = {
+        name: [cell if cell.isprintable() else ascii(cell) for cell in cells] for name, cells in fields.items() if cells is not None
+    }
+    return joined(padded(name, cells, name in left) for name, cells in shown.items())
 
 
 def wrapped(*paragraphs: str) -> str:

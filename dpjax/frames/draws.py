@@ -23,7 +23,7 @@ from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, SWAP_ONLY, re
 from dpjax.mechanisms import laplace
 from dpjax.mechanisms.joint_quantiles import records_near
 from dpjax.release.joint_quantiles import reach_for
-from dpjax.release.result import cost_of
+from dpjax.release.result import cost_of, ranges_of
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
 
 _DYNAMIC = ("lower", "upper")  # a program serves all of them
@@ -62,50 +62,27 @@ def draw(
     draws: int,
     own: Mapping[str, Any],
 ) -> Drawn:
-    """Draw a statistic of padded records.
+    """Draw a statistic of padded records, float64 ``(groups, n)``, of which the leading ``count`` are there, int32 ``(groups,)``.
 
-    Args:
-        key: typed.
-        records: float64 ``(groups, n)``.
-        count: int32 ``(groups,)``, how many leading records are there.
-        epsilons: of each draw.
-        statistic: of :mod:`dpjax.statistics` or :mod:`dpjax.release`, or one with the same arguments as the former.
-        neighbors: the relation.
-        draws: how many.
-        own: the options of the statistic and its mechanism.
-
-    Raises:
-        TypeError, ValueError: a bad public parameter.
+    ``statistic`` is of :mod:`dpjax.statistics` or :mod:`dpjax.release`, or has the arguments of the former; ``own`` are its options
+    and the mechanism.
     """
     released, mechanism = released_as(statistic), own.get("mechanism")
-    on_a_grid = released in SHIFTED or mechanism == "permute_and_flip" or own.get("grid") is not None
     bounded = all(own.get(name) is not None for name in ("lower", "upper", "resolution"))
-    no_grid = released in ON_A_GRID and released not in SHIFTED and not bounded and own.get("grid") is None
-    if mechanism == "permute_and_flip" and no_grid:
-        raise TypeError("permute_and_flip needs lower, upper and a resolution.")
-    if released in ON_A_GRID and (on_a_grid or statistic is released):
-        for epsilon in epsilons:  # what the release would refuse, before anything is computed
+    exactly = released in SHIFTED or own.get("grid") is not None
+    if released in ON_A_GRID:
+        if mechanism == "permute_and_flip":
+            if not (exactly or bounded):
+                raise TypeError("permute_and_flip needs lower, upper and a resolution.")
+            exactly = True
+        for epsilon in epsilons if exactly or statistic is released else ():  # what the release would refuse
             exact.exact_distribution(released, [np.nan], **dict(own, neighbors=neighbors, epsilon=epsilon))
-        if on_a_grid:
+        if exactly:
             return _on_a_grid(key, records, count, epsilons, released, neighbors, draws, own)
     if statistic is exact.mode and not np.all(np.diff(own.get("candidates", ())) > 0):
         raise ValueError(f"candidates of a release must increase, got {own['candidates']}.")
-    if own.get("grid") is not None:
+    if exactly:
         raise ValueError("this statistic cannot be simulated on a grid of floats: give lower, upper and a resolution.")
-    return _by_program(key, records, count, epsilons, statistic, neighbors, draws, own)
-
-
-def _by_program(
-    key: jax.Array,
-    records: np.ndarray,
-    count: np.ndarray,
-    epsilons: Sequence[float],
-    statistic: Callable[..., Any],
-    neighbors: Neighbors,
-    draws: int,
-    own: Mapping[str, Any],
-) -> Drawn:
-    released = released_as(statistic)
     function = SIMULATED.get(released, statistic)
     public = {name: own[name] for name in _DYNAMIC if name in own}
     static = {name: _hashable(value) for name, value in own.items() if name not in (*_DYNAMIC, "mechanism")}
@@ -126,10 +103,7 @@ def _by_program(
     word = _mechanism_of(profile, released, own.get("mechanism"))
     # One record can move a quantile from one bound to the other, as on the command line.
     within = word == "laplace" and released in (exact.median, exact.quantile)
-    if within:
-        costs = [laplace.guarantee(profile, epsilon, bounded=True) for epsilon in epsilons]
-    else:
-        costs = [getattr(mechanisms, word).guarantee(profile, epsilon) for epsilon in epsilons]
+    costs = [guarantee_of(word, profile, epsilon, within=within) for epsilon in epsilons]
     ends = {name: shape.dtype.type(bound) for name, bound in public.items()}
     sweeps = [(epsilons, terms)]
     if terms.pop("n_max", None) is not None:  # how far the terms go depends on epsilon
@@ -200,13 +174,26 @@ def _program(
 ) -> tuple[jax.Array, ...]:
     """The statistic of each row, draws, and for each epsilon the error of a draw and where 95 % of the draws are."""
     profile = statistic(records, **sizes, **dict(static), **ends)
-    value = _best(profile) if isinstance(profile, CandidateScores) else profile.value
-    distribution: Any
-    if within:
-        bounds = {"lower": ends["lower"], "upper": ends["upper"]}
-        distribution = laplace.laplace(value, epsilon, sensitivity=ends["upper"] - ends["lower"], **bounds)
-    else:
-        distribution = getattr(getattr(mechanisms, word), word)(profile, epsilon, **dict(options))
+    return drawn_of(key, word, profile, epsilon, draws, (ends["lower"], ends["upper"]) if within else None, near, dict(options))
+
+
+def drawn_of(
+    key: jax.Array,
+    word: str,
+    profile: Any,
+    epsilon: jax.Array,
+    draws: int,
+    within: tuple[Any, Any] | None,
+    near: tuple[int, int] | None,
+    options: Mapping[str, Any],
+) -> tuple[jax.Array, ...]:
+    """Return the statistic of a profile, draws of a mechanism by its name, their mean absolute error and the ends of 95 % of them.
+
+    ``within`` is as for :func:`distribution_of`; ``near`` are the records that joint quantiles weigh, by default all.
+    """
+    scored = isinstance(profile, CandidateScores)
+    value = profile.candidates[jnp.argmax(profile.scores, axis=-1)] if scored else profile.value
+    distribution = distribution_of(word, profile, epsilon, within, **options)
     if near is not None:
         distribution = mechanisms.joint_quantiles.without_far(distribution, *near)
     drawn = distribution.sample(key, (draws,))
@@ -218,8 +205,22 @@ def _program(
     return value, drawn, bars.mean_abs_error(value), *bars.interval(0.95)
 
 
-def _best(scored: CandidateScores) -> jax.Array:
-    return scored.candidates[jnp.argmax(scored.scores, axis=-1)]
+def distribution_of(word: str, profile: Any, epsilon: Any, within: tuple[Any, Any] | None = None, **options: Any) -> Any:
+    """Return the output distribution of a mechanism by its name.
+
+    One record can move a quantile from one bound to the other: with these bounds as ``within``, Laplace noise takes their distance
+    as the sensitivity and stays between them.
+    """
+    if within is not None:
+        lower, upper = within
+        return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
+    return getattr(getattr(mechanisms, word), word)(profile, epsilon, **options)
+
+
+def guarantee_of(word: str, profile: Any, epsilon: float, *, within: bool) -> Guarantee:
+    """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
+    found: Guarantee = getattr(mechanisms, word).guarantee(profile, epsilon, **{"bounded": True} if within else {})
+    return found
 
 
 def _on_a_grid(
@@ -244,23 +245,21 @@ def _on_a_grid(
             values = law.values
             below = np.cumsum(law.pmf(values))
             below /= below[-1]
-            value[row] = _value(released, records[row, : count[row]], values, law.profile.upper[0], options)
+            value[row] = _value(released, records[row, : count[row]], law)
             drawn[:, number, row] = values[np.searchsorted(below, generator.random(draws), side="right")]
             bars[0][number, row] = law.mean_abs_error(value[row])
             for end, share in zip(bars[1:], (0.025, 0.975), strict=True):
                 end[number, row] = values[np.searchsorted(below, share)]
-    return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, mechanism) for epsilon in epsilons])
+    return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, ranges_of(mechanism)) for epsilon in epsilons])
 
 
-def _value(
-    released: Callable[..., exact.Release], records: np.ndarray, values: np.ndarray, center: int, options: Mapping[str, Any]
-) -> float:
+def _value(released: Callable[..., exact.Release], records: np.ndarray, law: exact.GridDistribution) -> float:
     """The statistic itself: what the distribution is around, but for a maximum and a sum, which it stays below."""
+    values = law.values
     if released not in SHIFTED:
-        return float(values[center])
-    there = records[~np.isnan(records)]
-    if options.get("resolution") is not None:
-        step = checks.resolution(options["resolution"], (), 0)
+        return float(values[law.profile.upper[0]])
+    there, step = records[~np.isnan(records)], law.resolution
+    if law.grid is None:
         there = np.rint(there * step.denominator / step.numerator) * step.numerator / step.denominator
     found = np.sum(np.maximum(there, 0)) if released is exact.nonnegative_sum else np.max(there, initial=-np.inf)
     return float(np.clip(found, values[0], values[-1]))

@@ -20,7 +20,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import Guarantee
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.tables import Enclosure, exact_epsilon, exponential
+from dpjax.release.tables import exact_epsilon, exponential
 from dpjax.statistics.grouping import power
 
 _BITS = 128
@@ -48,29 +48,24 @@ class PrivateGroups:
     delta: float
 
     def __post_init__(self) -> None:
-        """Check what is public.
-
-        Raises:
-            ValueError: an epsilon or a delta outside its range.
-        """
+        """Raise for an epsilon or a delta outside its range."""
         exact_epsilon(self.epsilon)
-        if not 0 < checks.concrete_delta(self.delta) < 1:
-            raise ValueError(f"delta must be between 0 and 1, got {self.delta}.")
+        checks.concrete_delta(self.delta)
 
     @property
     def threshold(self) -> int:
         """The least T >= 1 whose delta is not above the one that is asked."""
         rate = float(self.epsilon)
         least = max(int((-log(self.delta) - log1p(expm1(-rate) + 1)) / rate) - 1, 1)
-        while not _at_most(_delta_of(exact_epsilon(self.epsilon), least), Fraction(self.delta)):
+        while _delta_of(exact_epsilon(self.epsilon), least) > Fraction(self.delta):
             least += 1
         return least
 
     @property
     def guarantee(self) -> Guarantee:
         """What the choice of groups and their noisy sizes cost, with the exact delta, rounded up."""
-        exact = _delta_of(exact_epsilon(self.epsilon), self.threshold)
-        return Guarantee(self.epsilon, inf, "add_remove", delta=nextafter(exact.high / 2**exact.scale, 1.0))
+        delta = _delta_of(exact_epsilon(self.epsilon), self.threshold)
+        return Guarantee(self.epsilon, inf, "add_remove", delta=nextafter(float(delta), 1.0))
 
     def probability_kept(self, sizes: object) -> np.ndarray:
         """The exact probability that groups of so many records are kept, float64: not private, for evaluation."""
@@ -88,12 +83,7 @@ class PrivateGroups:
         return kept, noisy[kept]
 
 
-def _delta_of(rate: Fraction, threshold: int) -> Enclosure:
-    """Enclose e^(-rate (T - 1)) / (1 + e^-rate)."""
-    one = exponential(rate, _BITS)
-    total = Enclosure((1 << one.scale) + one.low, (1 << one.scale) + one.high, one.scale)
-    return exponential(rate * (threshold - 1), _BITS).over(total, _BITS)
-
-
-def _at_most(number: Enclosure, limit: Fraction) -> bool:
-    return Fraction(number.high, 2**number.scale) <= limit
+def _delta_of(rate: Fraction, threshold: int) -> Fraction:
+    """The upper end of an enclosure of e^(-rate (T - 1)) / (1 + e^-rate)."""
+    found = exponential(rate * (threshold - 1), _BITS).over(exponential(rate, _BITS).one_plus(), _BITS)
+    return Fraction(found.high, 2**found.scale)

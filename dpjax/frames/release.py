@@ -82,35 +82,28 @@ def release(
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
     asked = {name: _without_sizes(released, own, neighbors) for name, own in asked_columns(columns, options).items()}
-    private, named = (groups, None) if isinstance(groups, PrivateGroups) else (None, groups)
-    table = read_frame(frame, asked, by, named, neighbors)
-    grouping, costs, sizes = table.grouping, [], None
+    private = groups if isinstance(groups, PrivateGroups) else None
+    table = read_frame(frame, asked, by, groups, neighbors)
+    grouping, costs, sizes = table.grouping, [], {}
     if private:
-        kept, sizes = private.release(grouping.sizes)
-        grouping = grouping.only(kept)
+        kept, noisy = private.release(grouping.sizes)
+        grouping, sizes = grouping.only(kept), {"noisy_size": noisy.tolist()}
         costs.append(private.guarantee)
-    batches = grouping.batches() if neighbors == "add_remove" else [grouping.whole()]
-    values: dict[tuple[str, int], np.ndarray] = {}  # (draws,) or (draws, quantiles)
-    spent: dict[str, Any] = {}  # Guarantee, as no statistic here has a metric
-    for batch in batches:
+    rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    spent: dict[tuple[str, float], Any] = {}  # Guarantee, as no statistic here has a metric
+    for batch in grouping.batches() if neighbors == "add_remove" else [grouping.whole()]:
         for column, own in asked.items():
             found = released(batch.padded(table.columns[column]), **relation, **own)
-            spent[column] = found.guarantee
-            values |= {(column, group): found.values[:, row] for row, group in enumerate(batch.groups.tolist())}
-    rates = {column: float(exact_epsilon(own["epsilon"])) for column, own in asked.items()}
-    rows: list[dict[str, Any]] = []
-    for column, own in asked.items():
-        for group, label in enumerate(grouping.labels):
-            place = dict(zip(table.by, label, strict=True)) | ({} if sizes is None else {"noisy_size": int(sizes[group])})
-            for entry, value in np.ndenumerate(values[column, group]):
-                draw = {"draw": entry[0] + 1} if len(values[column, group]) > 1 else {}
-                level = {"quantile": float(level_of(own["qs"][entry[1]]))} if entry[1:] else {}
-                rows.append(place | {"column": column} | level | draw | {"released": float(value), "epsilon": rates[column]})
-    several = ["quantile"] * any("qs" in own for own in asked.values())
-    draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
-    names = [*table.by, *["noisy_size"] * (sizes is not None), "column", *several, *draws, "released", "epsilon"]
-    each = {(column, rate): spent[column] for column, rate in rates.items()}
-    return FrameResult(table.frame_of(rows, names), total_of([*costs, *spent.values()]), each)
+            rate = float(exact_epsilon(own["epsilon"]))
+            spent[column, rate] = found.guarantee
+            for row, group in enumerate(batch.groups.tolist()):
+                entries = rows[column, group] = []
+                for entry, value in np.ndenumerate(found.values[:, row]):
+                    level = {"quantile": float(level_of(own["qs"][entry[1]]))} if entry[1:] else {}
+                    number = {"draw": entry[0] + 1} if found.draws > 1 else {}
+                    entries.append(level | number | {"released": float(value), "epsilon": rate})
+    made = table.frame_of(rows, grouping, asked, sizes, ["released", "epsilon"])
+    return FrameResult(made, total_of([*costs, *spent.values()]), spent)
 
 
 def _without_sizes(released: Callable[..., exact.Release], own: dict[str, Any], neighbors: Neighbors) -> dict[str, Any]:

@@ -84,33 +84,25 @@ def simulate(
     key, asked = check_key(key), asked_columns(columns, options)
     for own in asked.values():
         check_options(released_as(statistic), own, neighbors)
-    private, named = (groups, None) if isinstance(groups, PrivateGroups) else (None, groups)
-    table = read_frame(frame, asked, by, named, neighbors)
+    private = groups if isinstance(groups, PrivateGroups) else None
+    table = read_frame(frame, asked, by, groups, neighbors)
     grouping = table.grouping
     costs: dict[tuple[str, float], Guarantee | Composition] = {}
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     tied: list[float] = []
-    batches = grouping.batches() if neighbors == "add_remove" else [grouping.whole()]
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(grouping.batches() if neighbors == "add_remove" else [grouping.whole()]):
         for place, (column, own) in enumerate(asked.items()):
             own_key = jax.random.fold_in(jax.random.fold_in(key, place), number)
             parts, each, spoiled = _rows(own_key, table.columns[column], batch, statistic, neighbors, own)
             costs |= {(column, epsilon): cost for epsilon, cost in each.items()}
             found |= {(column, group): part for group, part in zip(batch.groups.tolist(), parts, strict=True)}
             tied += spoiled
-    kept = None if private is None else private.probability_kept(grouping.sizes)
-    rows: list[dict[str, Any]] = []
-    for column in asked:
-        for group, label in enumerate(grouping.labels):
-            start = dict(zip(table.by, label, strict=True)) | ({} if kept is None else {"probability_kept": float(kept[group])})
-            rows += [start | {"column": column} | row for row in found[column, group]]
-    several = ["quantile"] * any("qs" in own for own in asked.values())
-    draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
+    sizes = {"probability_kept": private.probability_kept(grouping.sizes).tolist()} if private else {}
     ranks = ["tied_share"] * (released_as(statistic) in RANKS)
-    names = [*table.by, *["probability_kept"] * (private is not None), "column", *several, *draws]
-    names += ["records", "missing", "value", "simulated", *_BARS, *ranks, "epsilon"]
+    names = ["records", "missing", "value", "simulated", *_BARS, *ranks, "epsilon"]
     total = total_of([*([private.guarantee] if private else []), *costs.values()])
-    return FrameResult(table.frame_of(rows, names), total, costs, words_of_ties(tied, "resolution=") if tied else "")
+    made = table.frame_of(found, grouping, asked, sizes, names)
+    return FrameResult(made, total, costs, words_of_ties(tied, "resolution=") if tied else "")
 
 
 def _rows(

@@ -42,11 +42,7 @@ def released_as(statistic: Callable[..., Any]) -> Callable[..., exact.Release] |
 
 
 def check_options(released: Callable[..., exact.Release] | None, own: Mapping[str, Any], neighbors: Neighbors) -> None:
-    """Refuse what is for arrays, and what would tell how large a group is.
-
-    Raises:
-        ValueError: with what to do instead.
-    """
+    """Refuse what is for arrays, and what would tell how large a group is."""
     for name in ("counts", "mask"):
         if name in own:
             raise ValueError(f"{name}= is for arrays: here every row of the frame is one record; filter the frame before.")

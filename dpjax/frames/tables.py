@@ -14,6 +14,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
 from dpjax.display import TEXT_WIDTH, cell_of, text_table
+from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release.grid import as_floats
 from dpjax.statistics.grouping import Grouping, codes_of, natural_order
 
@@ -78,21 +79,38 @@ class Table:
     grouping: Grouping
     kind: tuple[ModuleType, Any, bool]
 
-    def frame_of(self, rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Any:
-        """Return a frame of the kind of the one that was read, with these columns."""
+    def frame_of(
+        self,
+        found: Mapping[tuple[str, int], Sequence[dict[str, Any]]],
+        grouping: Grouping,
+        asked: Mapping[str, Mapping[str, Any]],
+        sizes: Mapping[str, Sequence[Any]],
+        names: Sequence[str],
+    ) -> Any:
+        """Return a frame of the kind of the one that was read, from rows by column and number of the group.
+
+        ``asked`` are the options of each column, ``sizes`` columns with an entry for each group, ``names`` the last columns.
+        """
+        rows: list[dict[str, Any]] = [
+            dict(zip(self.by, label, strict=True))
+            | {name: of_groups[group] for name, of_groups in sizes.items()}
+            | {"column": column}
+            | row
+            for column in asked
+            for group, label in enumerate(grouping.labels)
+            for row in found[column, group]
+        ]
+        several = ["quantile"] * any("qs" in own for own in asked.values())
+        draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
+        columns = {name: [row.get(name) for row in rows] for name in (*self.by, *sizes, "column", *several, *draws, *names)}
         narwhals, kind, lazy = self.kind
         duckdb = str(kind) == "duckdb"
-        made = narwhals.from_dict({name: [row.get(name) for row in rows] for name in names}, backend="pyarrow" if duckdb else kind)
+        made = narwhals.from_dict(columns, backend="pyarrow" if duckdb else kind)
         return narwhals.to_native(made.lazy("duckdb" if duckdb else None) if lazy else made)
 
 
 def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of each column: those of its own over the shared ones.
-
-    Raises:
-        TypeError: a column in the place of its name.
-        ValueError: no column, or one twice.
-    """
+    """Return the options of each column: those of its own over the shared ones."""
     if isinstance(columns, Mapping):
         return {name: shared | dict(own) for name, own in columns.items()}
     if hasattr(columns, "dtype"):
@@ -104,22 +122,9 @@ def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]]
 
 
 def read_frame(
-    frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | None, neighbors: str
+    frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | PrivateGroups | None, neighbors: str
 ) -> Table:
-    """Read columns of numbers, and the groups.
-
-    Args:
-        frame: of pandas, Polars or PyArrow, or a relation of DuckDB.
-        columns: names.
-        by: the names of the columns of groups, or None.
-        groups: their labels (of several columns as tuples), or None for all that the frame has, in order.
-        neighbors: the relation.
-
-    Raises:
-        ImportError: narwhals is not installed.
-        TypeError: no frame, a column that does not hold numbers, or a string as ``groups``.
-        ValueError: columns that are not there, labels that do not fit ``by``, or ``by`` under swap.
-    """
+    """Read columns of numbers, and the groups: those with the labels ``groups``, otherwise all that the frame has, in order."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     keys = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     if keys and neighbors == "swap":
@@ -145,7 +150,7 @@ def read_frame(
     known = known.select(*dict.fromkeys((*names, *keys)))
     known = known.collect() if lazy else known
     numbers = {name: _numbers(known[name], name) for name in names}
-    return Table(numbers, keys, _grouping(known, keys, groups), kind)
+    return Table(numbers, keys, _grouping(known, keys, None if isinstance(groups, PrivateGroups) else groups), kind)
 
 
 def total_of(costs: Sequence[Guarantee | Composition]) -> Guarantee | Composition:

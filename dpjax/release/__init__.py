@@ -10,9 +10,7 @@ for integer scores of a user's own, :func:`release_choice`; :func:`count` and :f
 **The distribution** is the one that ``dpjax.piecewise_laplace`` simulates for a statistic with the same ``resolution``; both are
 tested to agree. Records are rounded to multiples of a public resolution, one by one, so neighbours stay neighbours. Let V(l) be the
 integers that the statistic can reach after l changes, f the value itself, and c its depth: the least l >= 1 with U(l) > f or
-L(l) < f. With lam = epsilon/2, piece l, the w numbers after U(l) up to U(l+1), has a weight of w e^(-lam l), and its j-th number
-from the inner end a share proportional to e^(-lam j / w); likewise below. The value itself has the weight
-lam / (1 - e^-lam) e^(lam (c - 1)).
+L(l) < f. ``distribution.py`` has the weight of every number, with lam = epsilon/2.
 
 Privacy. Call C(y) the continuous function that is 2 - c on [f - 1/2, f + 1/2] and, outside, 1 at its ends and l + 1 at U(l) + 1/2
 and at L(l) - 1/2, linear in between; the release is a draw from the density e^(-lam C), rounded. Let x and x' be neighbours.

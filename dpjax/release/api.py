@@ -11,9 +11,9 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import integer_profiles
 from dpjax.release.distribution import GridDistribution, Mechanism
-from dpjax.release.drawing import Asked, release_ranks, release_statistic, release_sum
+from dpjax.release.drawing import release_ranks, release_statistic, release_sum
 from dpjax.release.grid import Floats, Multiples, grid_of
-from dpjax.release.records import Records, reader
+from dpjax.release.records import Records
 from dpjax.release.result import EVALUATE, Release
 from dpjax.sensitivity.down import check_shift
 from dpjax.statistics.ranks import ranks_of_order_statistic, ranks_of_quantile
@@ -139,11 +139,8 @@ def quantile(
     checks.one_of("definition", definition, ("linear", "lower"))
     if grid is not None and definition == "linear":
         raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
-    values = grid_of(lower, upper, resolution, grid)
-    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
-    return release_ranks(
-        records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), values, Asked(epsilon, mechanism, draws)
-    )
+    records = Records(x, grid_of(lower, upper, resolution, grid), neighbors, mask, n_max, counts=counts)
+    return release_ranks(records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), epsilon, mechanism, draws)
 
 
 def order_statistic(
@@ -169,9 +166,8 @@ def order_statistic(
     >>> exact_distribution(order_statistic, ages, 5, neighbors="swap", **options).profile.upper.tolist()
     [35, 38, 40, 47, 52, 127]
     """
-    values = grid_of(lower, upper, resolution, grid)
-    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
-    return release_ranks(records, ranks_of_order_statistic(rank, records.size), values, Asked(epsilon, mechanism, draws))
+    records = Records(x, grid_of(lower, upper, resolution, grid), neighbors, mask, n_max, counts=counts)
+    return release_ranks(records, ranks_of_order_statistic(rank, records.size), epsilon, mechanism, draws)
 
 
 def maximum(
@@ -202,11 +198,8 @@ def maximum(
     >>> exact_distribution(maximum, ages, tau=2, neighbors="add_remove", **options).profile.upper.tolist()
     [40, 47, 52, 127]
     """
-    values = grid_of(lower, upper, resolution, grid)
-    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
-    return release_statistic(
-        records, partial(integer_profiles.maximum, tau=check_shift(tau)), values, Asked(epsilon, mechanism, draws)
-    )
+    records = Records(x, grid_of(lower, upper, resolution, grid), neighbors, mask, n_max, counts=counts)
+    return release_statistic(records, partial(integer_profiles.maximum, tau=check_shift(tau)), epsilon, mechanism, draws)
 
 
 def nonnegative_sum(
@@ -232,11 +225,8 @@ def nonnegative_sum(
     >>> exact_distribution(nonnegative_sum, [3, 1, 4, 1, 5, 9], **options).profile.upper.tolist()
     [14, 23, 199]
     """
-    grid = Multiples.between(0, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
-    return release_statistic(
-        records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
-    )
+    records = Records(x, Multiples.between(0, upper, resolution), neighbors, mask, n_max, counts=counts)
+    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), epsilon, mechanism, draws)
 
 
 def user_sum(
@@ -263,11 +253,8 @@ def user_sum(
     [13, 23, 199]
     """
     checks.one_of("neighbors", neighbors, ("add_remove",))
-    grid = Multiples.between(0, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max, person_ids)
-    return release_statistic(
-        records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), grid, Asked(epsilon, mechanism, draws)
-    )
+    records = Records(x, Multiples.between(0, upper, resolution), neighbors, mask, n_max, person_ids)
+    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), epsilon, mechanism, draws)
 
 
 def distinct_count(
@@ -293,9 +280,9 @@ def distinct_count(
     >>> exact_distribution(distinct_count, ["a", "b", "b", "c", "c", "c"], **options).profile.lower.tolist()
     [2, 2, 1, 1, 1, 0]
     """
-    records = Records(ids, integer_profiles.codes_of, neighbors, mask, n_max, counts=counts)
+    records = Records(ids, Multiples.between(0, upper, 1), neighbors, mask, n_max, counts=counts, read=integer_profiles.codes_of)
     statistic = partial(integer_profiles.distinct_count, tau=check_shift(tau))
-    return release_statistic(records, statistic, Multiples.between(0, upper, 1), Asked(epsilon, mechanism, draws))
+    return release_statistic(records, statistic, epsilon, mechanism, draws)
 
 
 def sum(
@@ -315,7 +302,7 @@ def sum(
     >>> exact_distribution(sum, [31, 40, 28], **options).profile.upper.tolist()
     [99, 191, 280, 360]
     """
-    return release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=False)
+    return release_sum(x, Multiples.between(lower, upper, resolution), neighbors, epsilon, mechanism, draws, of_mean=False)
 
 
 def mean(
@@ -335,7 +322,7 @@ def mean(
     >>> round(exact_distribution(mean, [31, 40, 28], **options).mean_abs_error(33), 1)
     12.2
     """
-    return release_sum(x, lower, upper, resolution, neighbors, Asked(epsilon, mechanism, draws), of_mean=True)
+    return release_sum(x, Multiples.between(lower, upper, resolution), neighbors, epsilon, mechanism, draws, of_mean=True)
 
 
 def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: Any, **options: Any) -> GridDistribution:

@@ -8,16 +8,16 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-import jax
 import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
+from dpjax.release.distribution import Pieces
 from dpjax.release.exact import More, exact_choice
-from dpjax.release.grid import Multiples, as_array, as_reals, clip_integers, is_integer, without_axes
-from dpjax.release.permute_and_flip import Groups, draw_by_permute_and_flip
-from dpjax.release.records import Read, Records, reader, refuse_traces
-from dpjax.release.result import EVALUATE, Release, cost_of
+from dpjax.release.grid import Multiples, as_integers, as_reals, clip_integers
+from dpjax.release.permute_and_flip import draw_by_permute_and_flip
+from dpjax.release.records import Records, refuse_traces
+from dpjax.release.result import EVALUATE, Release, cost_of, ranges_of
 from dpjax.release.sampler import CHOICE_WORDS, Draw, certified_choice
 from dpjax.release.tables import MOST_LEVELS, exact_epsilon, level_weights, rate_of
 from dpjax.release.words import draw_lanes
@@ -46,20 +46,17 @@ def mode(
     >>> mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove").values.tolist()
     [3.0]
     """
-    labels = np.asarray(candidates, np.float64)
-    if labels.ndim != 1 or labels.size == 0 or not np.isfinite(labels).all() or not np.all(np.diff(labels) > 0):
-        raise ValueError(f"candidates must be finite, distinct and increasing, got {candidates}.")
+    labels = increasing("candidates", candidates, 1)
     for given, label in zip(candidates, labels.tolist(), strict=True):
         if isinstance(given, (int, np.integer)) and int(given) != label:
             raise ValueError(f"candidates must be numbers that float64 holds, got {given}.")
-    read: Read = reals
-    numbers = labels.tolist()
+    grid, numbers = None, labels.tolist()
     if resolution is not None:
         step = checks.resolution(resolution, (labels,), 2**51)
         exact = [Fraction(str(label)) for label in candidates]
         grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # what is clamped equals no candidate
-        read, numbers = reader(grid), [float(label / step - grid.start) for label in exact]
-    records = Records(x, read, neighbors, mask)
+        numbers = [float(label / step - grid.start) for label in exact]
+    records = Records(x, grid, neighbors, mask, read=reals if grid is None else None)
     counts = counts_of(*records.read(slice(None)), numbers)
     found = release_choice(
         counts.reshape(*records.batch, labels.size),
@@ -99,14 +96,13 @@ def release_choice(
         upper: the public upper end, at most 2^24 - 1 above the lower one.
         neighbors: the relation that the sensitivity holds for.
         mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, with an error up to twice smaller.
-        draws: how many from each row; each costs epsilon.
+        draws: how many from each row.
 
     Returns:
         A :class:`Release` whose values are numbers of candidates, 0, ..., k - 1; it has no resolution.
 
     Raises:
-        TypeError: under a trace; ``scores`` that are not integers, a ``sensitivity`` that is a float.
-        ValueError: a bad public parameter, or no candidates. Integer scores never raise.
+        TypeError: ``scores`` that are not integers, a ``sensitivity`` that is a float. Integer scores never raise.
 
     Privacy:
         epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Clamping keeps every
@@ -146,42 +142,41 @@ def release_choice(
     costs, weights = costs.reshape(rows, k), level_weights(sharp, most + 1)
 
     if mechanism == "permute_and_flip":
-        wide = costs.astype(np.int64)
-        own = Groups(wide, np.ones_like(wide), np.broadcast_to(np.arange(k), wide.shape), np.ones_like(wide))
-        chosen = draw_by_permute_and_flip(sharp, weights, lambda a, b: Groups(*(array[a:b] for array in own)), rows, number)
-        chosen = chosen.reshape(number, *batch)
-        return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, mechanism))
 
-    def on_host(row: int, words: list[int], more: More) -> int:
-        return exact_choice(sharp, costs[row].tolist(), words, more=more)
+        def groups(start: int, stop: int) -> Pieces:
+            some = costs[start:stop].astype(np.int64)
+            return Pieces(np.ones_like(some), some, np.broadcast_to(np.arange(k), some.shape), np.ones_like(some))
 
-    def on_device(some: slice, words: jax.Array) -> Draw:
-        return certified_choice(weights, costs[some], words)
+        chosen = draw_by_permute_and_flip(sharp, weights, groups, rows, number)
+    else:
 
-    chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, on_device, on_host).reshape(number, *batch)
-    return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, mechanism))
+        def on_device(here: np.ndarray, words: Any) -> Draw:
+            return certified_choice(weights, here, words)
+
+        def on_host(here: np.ndarray, row: int, words: list[int], more: More) -> int:
+            return exact_choice(sharp, here[row].tolist(), words, more=more)
+
+        chosen = draw_lanes(rows, number, 2 * k, CHOICE_WORDS, lambda start, stop: costs[start:stop], on_device, on_host)
+    chosen = chosen.reshape(number, *batch)
+    return Release(chosen.astype(np.float64), chosen, None, cost_of(cost, number, relation, ranges_of(mechanism)))
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
-    """Return scores as int64 ``(..., k)`` from 0 to upper - lower.
-
-    Raises:
-        TypeError: they have no integer dtype, or a list holds something else.
-        ValueError: no axis of candidates, or none of them.
-    """
-    array = as_array(scores)
+    """Return scores as int64 ``(..., k)`` from 0 to upper - lower."""
+    array = as_integers("scores", scores)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
-    if array.dtype.kind == "O":
-        values = [without_axes(v) for v in array.flat]
-        if not all(is_integer(v) and not isinstance(v, bool) for v in values):
-            raise TypeError("scores must be integers: they are computed, not records, so anything else is a mistake.")
-        return np.array([min(max(int(v), lower), upper) - lower for v in values], np.int64).reshape(array.shape)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"scores must be integers, got dtype {array.dtype}.")
     # As Python's integers where the difference of two could pass 64 bits.
     wide = clip_integers(array, lower, upper).astype(object if max(abs(lower), abs(upper)) >= 2**62 else np.int64)
     return np.clip(wide - lower, 0, upper - lower).astype(np.int64)
+
+
+def increasing(name: str, given: Any, least: int) -> np.ndarray:
+    """Return public numbers as float64, or raise for such that are not finite and increasing."""
+    numbers = np.asarray(given, np.float64)
+    if numbers.ndim != 1 or numbers.size < least or not np.isfinite(numbers).all() or not np.all(np.diff(numbers) > 0):
+        raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
+    return numbers
 
 
 def counts_of(values: np.ndarray, present: np.ndarray, labels: Sequence[float]) -> np.ndarray:

@@ -11,7 +11,7 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.interval_bound import plan_of, planned_levels
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import draw_quantiles, law_of
-from dpjax.release.records import Records, reader
+from dpjax.release.records import Records
 from dpjax.release.result import Release
 from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.ranks import level_of
@@ -55,7 +55,7 @@ def confidence_interval(
     It is what :func:`dpjax.confidence_interval` simulates, which says what is promised and what it costs.
 
     Args:
-        x: numbers ``(..., n)``, as for :func:`median`.
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
         q: strictly between 0 and 1.
         epsilon: from 2^-28 to 64 for both ends together, for each draw.
         lower: public, a multiple of the resolution.
@@ -75,7 +75,7 @@ def confidence_interval(
         A :class:`ReleasedInterval` with ``values`` of the shape ``(draws, ..., 2)``.
 
     Raises:
-        TypeError, ValueError: as :func:`median`; a coverage that so few records cannot reach at this epsilon.
+        ValueError: a coverage that so few records cannot reach at this epsilon.
 
     Privacy:
         That of :func:`joint_quantiles`. The coverage is computed from public numbers only.
@@ -89,7 +89,7 @@ def confidence_interval(
     ((1, 2), True)
     """
     grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, reader(grid), neighbors, mask, n_max, counts=counts)
+    records = Records(x, grid, neighbors, mask, n_max, counts=counts)
     if n is None:
         if neighbors == "add_remove":
             raise ValueError("n is needed under add_remove: a public number of records to plan for.")
@@ -98,5 +98,5 @@ def confidence_interval(
     plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
     levels, found = planned_levels(plan, level_of(q), n, records.size, checks.concrete_fraction("coverage", coverage))
     law = law_of(levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms, records.size, "ranks")
-    drawn = draw_quantiles(law, records, grid, None, epsilon, draws)
+    drawn = draw_quantiles(law, records, None, epsilon, draws)
     return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, found)

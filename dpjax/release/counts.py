@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.release.candidates import counts_of, reals
+from dpjax.release.candidates import counts_of, increasing, reals
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.grid import values_of
 from dpjax.release.records import Records
 from dpjax.release.result import EVALUATE, Release, cost_of
 from dpjax.release.tables import exact_epsilon
@@ -21,17 +20,13 @@ def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Releas
     """Release the number of records of every row, drawn exactly: what ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
 
     Args:
-        x: numbers ``(..., n)``, as for :func:`median`; NaN records are not there.
+        x: numbers ``(..., n)``, of which NaN are absent; this and the rest as for :func:`median`.
         epsilon: from 2^-30 to 64 for each draw.
-        mask: bool that broadcasts against ``x``, which records count.
-        draws: how many from each row; each costs epsilon.
+        mask: which records count.
+        draws: how many from each row.
 
     Returns:
         A :class:`Release` of integers ``(draws, ...)``, which may be negative: to clamp them costs nothing.
-
-    Raises:
-        TypeError: under a trace; ``x`` is not numeric.
-        ValueError: a bad public parameter. Records never raise.
 
     Privacy:
         Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not covered: as :func:`median`.
@@ -44,7 +39,7 @@ def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Releas
     32-DP and 64-bounded-range under add_remove neighbors
     ([4.0], None)
     """
-    records = Records(x, reals, "add_remove", mask)
+    records = Records(x, None, "add_remove", mask, read=reals)
     values, present = records.read(slice(None))
     return _release(np.sum(_between(values, -np.inf, None) & present, axis=-1).reshape(records.batch), epsilon, draws)
 
@@ -53,18 +48,18 @@ def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = No
     """Release the number of records in each bin, or of those equal to each candidate: :func:`count` for all of them together.
 
     Args:
-        x: numbers ``(..., n)``, as for :func:`count`.
-        epsilon: from 2^-30 to 64 for each draw of all bins.
+        x: numbers ``(..., n)``; this and the rest as for :func:`count`.
+        epsilon: for each draw of all bins.
         edges: ``(bins + 1,)``, public, increasing: each bin holds its lower edge, the last one its upper, too.
         candidates: ``(bins,)``, public, finite and increasing: instead of ``edges``.
-        mask: as for :func:`count`.
-        draws: how many of all bins; each costs epsilon.
+        mask: which records count.
+        draws: how many of all bins.
 
     Returns:
         A :class:`Release` of integers ``(draws, ..., bins)``.
 
     Raises:
-        TypeError, ValueError: as :func:`count`; not one of ``edges`` and ``candidates``, or ones that do not increase.
+        ValueError: not one of ``edges`` and ``candidates``, or ones that do not increase.
 
     Privacy:
         That of :func:`count`, for all bins together: a record is in one of them only. Public: the bins and the shape of ``x``.
@@ -77,12 +72,8 @@ def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = No
     """
     if (edges is None) == (candidates is None):
         raise ValueError("a histogram needs edges or candidates: exactly one of them.")
-    name, given = ("edges", edges) if candidates is None else ("candidates", candidates)
-    public = np.asarray(given, np.float64)
-    least = 2 if candidates is None else 1
-    if public.ndim != 1 or public.size < least or not np.isfinite(public).all() or not np.all(np.diff(public) > 0):
-        raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
-    records = Records(x, reals, "add_remove", mask)
+    public = increasing("edges", edges, 2) if candidates is None else increasing("candidates", candidates, 1)
+    records = Records(x, None, "add_remove", mask, read=reals)
     values, present = records.read(slice(None))
     if candidates is not None:
         found = counts_of(values, present, public.tolist())
@@ -105,5 +96,4 @@ def _release(numbers: np.ndarray, epsilon: float, draws: int) -> Release:
     number, rate = checks.static_integer("draws", draws, 1), exact_epsilon(epsilon)
     noise = draw_discrete_laplace([rate], math.prod(numbers.shape), number).reshape(number, *numbers.shape)
     multiples = numbers.astype(np.int64) + noise
-    cost = cost_of(rate, number, "add_remove", "permute_and_flip")  # whose range is twice epsilon, too
-    return Release(values_of(multiples, Fraction(1)), multiples, Fraction(1), cost)
+    return Release(multiples.astype(np.float64), multiples, Fraction(1), cost_of(rate, number, "add_remove", ranges=2))

@@ -30,25 +30,23 @@ _ROLES = 2**16  # of one geometric number: its digits, then the trials above the
 
 
 def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> np.ndarray:
-    """Draw noise ``(draws, rows, K)``, int64, with one rate for each of the K.
-
-    Raises:
-        ValueError: a rate outside [2^-40, 2^20].
-    """
+    """Draw noise ``(draws, rows, K)``, int64, with one rate in [2^-40, 2^20] for each of the K."""
     for rate in rates:
         if not Fraction(1, 2**40) <= rate <= 2**20:
             raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
     k, digits = len(rates), digits_of(min(rates))
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
 
-    def on_device(some: slice, words: Any) -> Draw:
-        cells, certified = decide(table[:, np.arange(some.start, some.stop) % k], np.asarray(words))
-        return Draw(cells, certified)  # type: ignore[arg-type]  # 64 bits: NumPy's, whatever JAX's precision is
+    def numbers(start: int, stop: int) -> np.ndarray:
+        return np.arange(start, stop) % k
 
-    def on_host(row: int, words: list[int], more: More) -> int:
-        return exact_noise(rates[row % k], digits, words, more)
+    def on_device(here: np.ndarray, words: Any) -> Draw:
+        return Draw(*decide(table[:, here], np.asarray(words)))
 
-    found = draw_lanes(rows * k, draws, 1, 2 * (digits + 1), on_device, on_host)
+    def on_host(here: np.ndarray, row: int, words: list[int], more: More) -> int:
+        return exact_noise(rates[here[row]], digits, words, more)
+
+    found = draw_lanes(rows * k, draws, 1, 2 * (digits + 1), numbers, on_device, on_host)
     return found.reshape(draws, rows, k)
 
 

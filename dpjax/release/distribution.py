@@ -15,60 +15,58 @@ In permute and flip a number of the piece at level l has the cost l + 1, and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from dpjax.display import Picture, Shown
-from dpjax.release.grid import Floats, values_of
+from dpjax.release.grid import Floats, Multiples
 from dpjax.release.integer_profiles import IntegerProfile
 
 Mechanism = Literal["piecewise_laplace", "permute_and_flip"]
 
 
-class Piece(NamedTuple):
-    """Numbers next to each other whose log-probability is linear.
+class Pieces(NamedTuple):
+    """Runs of neighbouring numbers whose log-probability is linear; arrays ``(..., P)``, or lists for one row.
 
     Attributes:
-        width: how many.
-        level: the cost of its inner end, less 1.
-        inner: its number next to the statistic.
-        below: whether it goes downwards.
-        flat: whether it is the value itself.
+        width: how many numbers.
+        level: the cost of the inner end, less 1.
+        inner: the number next to the statistic.
+        sign: 1 upwards, -1 downwards, 0 for the value itself.
     """
 
-    width: int
-    level: int
-    inner: int
-    below: bool = False
-    flat: bool = False
-
-    @property
-    def first(self) -> int:
-        """Its smallest number."""
-        return self.inner - self.width + 1 if self.below else self.inner
+    width: Any
+    level: Any
+    inner: Any
+    sign: Any
 
 
-def pieces_of(lower: Sequence[int], upper: Sequence[int]) -> list[Piece]:
-    """Return the pieces of one row in the order of the sampler: upwards, downwards, the value's own."""
-    pieces = [Piece(int(b) - int(a), level, int(a) + 1) for level, (a, b) in enumerate(pairwise(upper))]
-    pieces += [Piece(int(a) - int(b), level, int(a) - 1, below=True) for level, (a, b) in enumerate(pairwise(lower))]
-    return [*pieces, Piece(1, 1 - int(depths_of(np.asarray(lower), np.asarray(upper))), int(upper[0]), flat=True)]
+def pieces_of(lower: Any, upper: Any, xp: Any = np) -> Pieces:
+    """Return the pieces of profiles ``(..., k)``, by NumPy or JAX: upwards, downwards, and last the value itself."""
+    own = upper[..., :1]
+    steps = [xp.ones_like(side[..., 1:]) for side in (upper, lower)]
+    levels = [step * xp.arange(step.shape[-1], dtype=step.dtype) for step in steps]
+    depth = depths_of(lower, upper, xp)[..., None].astype(own.dtype)
+    return Pieces(
+        width=xp.concatenate([xp.diff(upper), -xp.diff(lower), xp.ones_like(own)], axis=-1),
+        level=xp.concatenate([*levels, 1 - depth], axis=-1),
+        inner=xp.concatenate([upper[..., :-1] + 1, lower[..., :-1] - 1, own], axis=-1),
+        sign=xp.concatenate([steps[0], -steps[1], xp.zeros_like(own)], axis=-1),
+    )
 
 
-def depths_of(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """How many changes move the value, for sides ``(..., k)``; one more than there are levels if none do."""
-    most = max(lower.shape[-1], upper.shape[-1])
+def depths_of(lower: Any, upper: Any, xp: Any = np) -> Any:
+    """Return how many changes move the value, for sides ``(..., k)``; one more than there are levels if none do."""
+    most = np.int32(max(lower.shape[-1], upper.shape[-1]))
 
-    def moves(side: np.ndarray) -> np.ndarray:
-        moved = side != side[..., :1]
-        return np.where(np.any(moved, axis=-1), np.argmax(moved, axis=-1), most)
+    def moves(side: Any) -> Any:
+        unmoved = xp.sum(side == side[..., :1], axis=-1, dtype=np.int32)  # sides are monotone: these come first
+        return xp.where(unmoved == side.shape[-1], most, unmoved)
 
-    return np.minimum(moves(lower), moves(upper))
+    return xp.minimum(moves(lower), moves(upper))
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,36 +113,35 @@ class GridDistribution(Shown):
         """
         if self.size > 2**22:
             raise ValueError(f"a sum over {self.size} values is too long: evaluate with a coarser resolution.")
-        if self.grid is not None:
-            return self.grid.values_of(np.arange(self.size))
-        return values_of(self.start + np.arange(self.size), self.resolution)
+        return self._numbers.values_of(np.arange(self.size))
+
+    @property
+    def _numbers(self) -> Multiples | Floats:
+        return self.grid or Multiples(self.resolution, self.start, self.size)
 
     def pmf(self, values: Any) -> np.ndarray:
-        """The probability of values, of their shape; 0 where one is not a multiple of the resolution, or out of range."""
+        """The probability of values, of their shape; 0 where one is not on the grid."""
         return np.exp(self.log_pmf(values))
 
     def log_pmf(self, values: Any) -> np.ndarray:
         """The logarithm of :meth:`pmf`."""
         given = np.asarray(values, np.float64)
-        if self.grid is not None:
-            number, _ = self.grid.numbers_of(given)
-            return np.where(self.grid.values_of(number) == given, self._log_pmf(number), -np.inf)
-        with np.errstate(invalid="ignore", over="ignore"):
-            number = np.rint(given * self.resolution.denominator / self.resolution.numerator)
-            there = np.abs(given - values_of(number, self.resolution)) <= 8 * np.finfo(np.float64).eps * np.abs(given)
-        return np.where(there, self._log_pmf(number - self.start), -np.inf)
+        number, _ = self._numbers.numbers_of(given)
+        there = np.isclose(self._numbers.values_of(number), given, rtol=8 * np.finfo(np.float64).eps, atol=0)
+        return np.where(there, self._log_pmf(number), -np.inf)
 
     def _log_pmf(self, at: np.ndarray) -> np.ndarray:
-        rate = self.epsilon / 2
-        pieces = [piece for piece in pieces_of(self.profile.lower.tolist(), self.profile.upper.tolist()) if piece.width > 0]
-        pieces.sort(key=lambda piece: piece.first)
-        first = np.array([piece.first for piece in pieces])
-        widths, levels, inner, _, flat = map(np.array, zip(*pieces, strict=True))
+        rate, pieces = self.epsilon / 2, pieces_of(*self.profile)
+        first = np.where(pieces.sign < 0, pieces.inner - pieces.width + 1, pieces.inner)
+        order = np.argsort(first, kind="stable")
+        order = order[pieces.width[order] > 0]
+        first = first[order]
+        widths, levels, inner, sign = (field[order] for field in pieces)
         if self.mechanism == "permute_and_flip":
-            weights, slopes = log_shares(rate, np.where(flat, levels, levels + 1), widths), np.zeros(widths.shape)
+            weights, slopes = log_shares(rate, levels + np.abs(sign), widths), np.zeros(widths.shape)
             innermost = -np.log(widths)
         else:
-            weights = np.where(flat, np.log(rate / -np.expm1(-rate)), np.log(widths)) - rate * levels
+            weights = np.where(sign == 0, np.log(rate / -np.expm1(-rate)), np.log(widths)) - rate * levels
             weights, slopes = weights - np.logaddexp.reduce(weights), rate / widths
             innermost = np.log(np.expm1(-slopes) / np.expm1(-rate))
         i = np.maximum(np.searchsorted(first, at, side="right") - 1, 0)
@@ -152,11 +149,7 @@ class GridDistribution(Shown):
         return np.where(inside, (weights + innermost)[i] - slopes[i] * np.abs(at - inner[i]), -np.inf)
 
     def mean_abs_error(self, center: float) -> float:
-        """E|Y - center|, by the sum over all values.
-
-        Raises:
-            ValueError: more than 2^22 values.
-        """
+        """E|Y - center|, by the sum over all values, at most 2^22 of them."""
         return float(np.sum(np.abs(self.values - center) * np.exp(self._log_pmf(np.arange(self.size)))))
 
 

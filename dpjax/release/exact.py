@@ -8,7 +8,9 @@ from fractions import Fraction
 from functools import partial
 from itertools import accumulate
 
-from dpjax.release.distribution import Piece, pieces_of
+import numpy as np
+
+from dpjax.release.distribution import Pieces, pieces_of
 from dpjax.release.tables import DIGITS, Enclosure, digit_probability, exponential, own_weight, rate_of
 
 More = Callable[[int, int], int]
@@ -54,49 +56,43 @@ class Bits:
 
 
 def exact_draw(epsilon: float | Fraction, lower: Sequence[int], upper: Sequence[int], words: Sequence[int], *, more: More) -> int:
-    """Return the number that the uniforms stand for, whatever it takes.
+    """Return the number that the 27 words of a lane stand for, as on the device, and as many further ones as it takes.
 
-    Args:
-        epsilon: as for the tables.
-        lower: the integer values downwards, as for the device.
-        upper: upwards.
-        words: the 27 words of the lane.
-        more: ``more(role, i)``, the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
-
-    Returns:
-        The number.
+    ``more(role, i)`` is the i-th further word of a uniform: role 0 is that of the piece, 1..24 the digits', 25 the rest's.
     """
     rate = rate_of(epsilon)
-    pieces = pieces_of(lower, upper)
-    piece = pieces[_piece_of(rate, pieces, Bits(words[:2], 0, more))]
+    found = pieces_of(np.asarray(lower, np.int64), np.asarray(upper, np.int64))
+    pieces = Pieces(*(field.tolist() for field in found))
+    chosen = _piece_of(rate, pieces, Bits(words[:2], 0, more))
     digits = 0
     for k in range(1, DIGITS + 1):
         uniform = Bits(words[1 + k : 2 + k], k, more)
         digits = 2 * digits + uniform.below(partial(digit_probability, rate, k))
-    step = _step(rate, piece.width, digits, Bits(words[2 + DIGITS : 3 + DIGITS], DIGITS + 1, more))
-    return piece.inner - step if piece.below else piece.inner + step
+    step = _step(rate, pieces.width[chosen], digits, Bits(words[2 + DIGITS : 3 + DIGITS], DIGITS + 1, more))
+    return pieces.inner[chosen] + pieces.sign[chosen] * step
 
 
 def exact_choice(epsilon: float | Fraction, costs: Sequence[int], words: Sequence[int], *, more: More) -> int:
     """Return the candidate that the uniform stands for; ``epsilon`` as for the tables."""
-    pieces = [Piece(1, int(cost), number) for number, cost in enumerate(costs)]
-    return _piece_of(rate_of(epsilon), pieces, Bits(words, 0, more))
+    ones = [1] * len(costs)
+    return _piece_of(rate_of(epsilon), Pieces(ones, list(map(int, costs)), ones, ones), Bits(words, 0, more))
 
 
-def weights_of(rate: Fraction, pieces: Sequence[Piece], bits: int) -> tuple[list[int], list[int]]:
+def weights_of(rate: Fraction, pieces: Pieces, bits: int) -> tuple[list[int], list[int]]:
     """Enclose the weights e^(-lam (l - base)), base the smallest level, times the width or lam / (1 - e^-lam), times 2^bits.
 
     One scale for all: what is far out lies between 0 and a few units, so that neither time nor memory grows with its level.
     """
-    base, last = min(piece.level for piece in pieces), max(piece.level for piece in pieces)
+    base, last = min(pieces.level), max(pieces.level)
     step, own = (_scaled(number, bits) for number in (exponential(rate, bits), own_weight(rate, bits)))
     low, high = [1 << bits], [1 << bits]
     for _ in range(last - base):
         low.append(low[-1] * step[0] >> bits)
         high.append(-(-high[-1] * step[1] >> bits))
+    known = [(width, level - base, sign == 0) for width, level, _, sign in zip(*pieces, strict=True)]
     return (
-        [own[0] * low[p.level - base] >> bits if p.flat else p.width * low[p.level - base] for p in pieces],
-        [-(-own[1] * high[p.level - base] >> bits) if p.flat else p.width * high[p.level - base] for p in pieces],
+        [own[0] * low[at] >> bits if itself else width * low[at] for width, at, itself in known],
+        [-(-own[1] * high[at] >> bits) if itself else width * high[at] for width, at, itself in known],
     )
 
 
@@ -107,22 +103,28 @@ def _scaled(number: Enclosure, bits: int) -> tuple[int, int]:
     return number.low >> -shift, -(-number.high >> -shift)
 
 
-def _piece_of(rate: Fraction, pieces: list[Piece], uniform: Bits) -> int:
+def _piece_of(rate: Fraction, pieces: Pieces, uniform: Bits) -> int:
     """The piece that a uniform chooses: reads until it is the same for all bits that may follow."""
-    present = [number for number, piece in enumerate(pieces) if piece.width > 0]
+    present = [number for number, width in enumerate(pieces.width) if width > 0]
+    pieces = Pieces(*([field[number] for number in present] for field in pieces))
     bits = 128
-    while True:
-        low, high = ([0, *accumulate(ends)] for ends in weights_of(rate, [pieces[number] for number in present], bits))
-        least, most = low[-1] * uniform.value, high[-1] * (uniform.value + 1)  # of Z U, times 2^(bits + count)
-        # Where the upper ends of the sums pass the lower end of Z U: only there can the piece be.
-        i = bisect_right(high, least >> uniform.count) - 1
-        for candidate in (i - 1, i, i + 1):
-            if 0 <= candidate < len(present):
-                first, last = candidate == 0, candidate == len(present) - 1
-                if (first or high[candidate] << uniform.count <= least) and (last or most <= low[candidate + 1] << uniform.count):
-                    return present[candidate]
+    while (found := choose(*weights_of(rate, pieces, bits), uniform)) is None:
         uniform.read()
         bits += 64
+    return present[found]
+
+
+def choose(low: Sequence[int], high: Sequence[int], uniform: Bits) -> int | None:
+    """Return the weight that a uniform chooses, from lower and upper ends of the weights; None if these and its bits leave a doubt.
+
+    A weight whose upper end is 0 is never chosen.
+    """
+    present = [number for number, end in enumerate(high) if end > 0]
+    lows, highs = ([0, *accumulate(ends[number] for number in present)] for ends in (low, high))
+    least, most = lows[-1] * uniform.value, highs[-1] * (uniform.value + 1)  # of Z U, times 2^count
+    i = bisect_right(highs, least >> uniform.count) - 1  # the last one that begins at or below Z U, whatever its bits
+    decided = i == len(present) - 1 or most <= lows[i + 1] << uniform.count  # and the next one begins above it
+    return present[i] if decided else None
 
 
 def _step(rate: Fraction, width: int, digits: int, rest: Bits) -> int:
@@ -143,9 +145,4 @@ def _step(rate: Fraction, width: int, digits: int, rest: Bits) -> int:
 def _cdf(mu: Fraction, x: Fraction, bits: int) -> Enclosure:
     """Enclose (1 - e^(-mu x)) / (1 - e^-mu), for x in (0, 1)."""
     inner = bits + 2 * (mu.denominator.bit_length() + x.denominator.bit_length()) + 16
-    part, whole = exponential(mu * x, inner), exponential(mu, inner)
-    scale = max(part.scale, whole.scale)
-    one = 1 << scale
-    above_low, above_high = one - (part.high << (scale - part.scale)), one - (part.low << (scale - part.scale))
-    below_low, below_high = one - (whole.high << (scale - whole.scale)), one - (whole.low << (scale - whole.scale))
-    return Enclosure((above_low << bits) // below_high, -(-(above_high << bits) // below_low), bits)
+    return exponential(mu * x, inner).one_minus().over(exponential(mu, inner).one_minus(), bits)

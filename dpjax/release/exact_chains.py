@@ -7,11 +7,10 @@ is not decided, everything is computed anew, with twice as many bits and more of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import factorial, prod
 from typing import NamedTuple
 
-from dpjax.release.exact import Bits
+from dpjax.release.exact import Bits, choose
 from dpjax.release.rank_chains import Law
 from dpjax.release.tables import exponential
 
@@ -34,21 +33,10 @@ class _Undecided(Exception):
 Weights = list[tuple[int, int]]  # lower and upper ends
 
 
-def exact_runs(
-    law: Law,
-    widths: Sequence[int],
-    count: int,
-    numbers: Sequence[int],
-    uniforms: Sequence[Bits],
-) -> list[Run]:
-    """Draw the runs of all quantiles, from the last one down.
+def exact_runs(law: Law, widths: Sequence[int], count: int, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Run]:
+    """Draw the runs of all quantiles, from the last one down, from the widths of slots in pieces and the terms N, ascending.
 
-    Args:
-        law: what is public.
-        widths: of all slots, in pieces.
-        count: of the records.
-        numbers: the terms N, ascending.
-        uniforms: of the term, and then in turn of a slot and of the run in it.
+    The uniforms are that of the term, and then in turn of a slot and of the run in it.
     """
     bits = _BITS
     middle = min(numbers, key=lambda number: abs(number - (count - 1)))
@@ -66,7 +54,7 @@ def _runs(row: Row, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Ru
     term = _choose(row.terms(numbers), uniforms[0])
     if term == len(numbers):
         return [Run(-1, 0, m)]
-    chain, found, last, above = row.chain(numbers[term]), list[Run](), m, len(row.slots)
+    chain, found, last, above = _Chain(row, numbers[term]), list[Run](), m, len(row.slots)
     while last > 0:
         slot = _choose(chain.slots(last, above), uniforms[1 + 2 * len(found)])
         first = _choose(chain.firsts(last, slot), uniforms[2 + 2 * len(found)])
@@ -76,18 +64,15 @@ def _runs(row: Row, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Ru
 
 
 def _choose(weights: Weights, uniform: Bits) -> int:
-    """The weight that a uniform chooses; those that end at 0 are none."""
+    """The weight that a uniform chooses, without a look at it where there is one only."""
     if len(weights) == 1:
         return 0
-    present = [number for number, ends in enumerate(weights) if ends[1] > 0]
-    low, high = ([0, *accumulate(weights[number][side] for number in present)] for side in (0, 1))
-    least, most = low[-1] * uniform.value, high[-1] * (uniform.value + 1)  # of Z U, times 2^count
-    for i in range(len(present)):
-        first, final = i == 0, i == len(present) - 1
-        if (first or high[i] << uniform.count <= least) and (final or most <= low[i + 1] << uniform.count):
-            return present[i]
-    uniform.read()
-    raise _Undecided
+    low, high = zip(*weights, strict=True)
+    found = choose(low, high, uniform)
+    if found is None:
+        uniform.read()
+        raise _Undecided
+    return found
 
 
 class _Side:
@@ -133,13 +118,9 @@ class Row:
     def _volume(self, width: int, c: int) -> int:
         return prod(range(width, width + c * self.law.cut, self.law.cut)) * factorial(self.law.quantiles) ** c // factorial(c)
 
-    def chain(self, number: int) -> _Chain:
-        """That of the term N."""
-        return _Chain(self, number)
-
     def total(self, number: int) -> tuple[int, int]:
         """The weight of the term N; of a term that is the only one, up to a factor."""
-        chain = self.chain(number)
+        chain = _Chain(self, number)
         moved = 0 if self.law.reach is None else chain.moved
         low, high = map(sum, zip(*chain.slots(self.law.quantiles, len(self.slots)), strict=True))
         down, up = self.sides

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +69,40 @@ class Multiples:
         """The largest value."""
         return float((self.start + self.size - 1) * self.resolution)
 
+    def times(self, factor: int, resolution: Fraction) -> Multiples:
+        """Return the grid from ``factor`` times the lower to ``factor`` times the upper bound, in multiples of ``resolution``."""
+        return Multiples(resolution, factor * self.start, factor * (self.size - 1) + 1)
+
+    def values_of(self, number: Any) -> np.ndarray:
+        """The values of numbers counted from the lower bound, float64."""
+        return values_of(np.asarray(number) + self.start, self.resolution)
+
+    def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbours stay neighbours.
+
+        Halfway between two it is the even one. Records beyond the bounds are clamped to them; what :func:`as_reals` reads as NaN
+        has the number 0. Returns numbers counted from the lower bound, int32, and which records are numbers, bool.
+
+        >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
+        [0, 1, 3, 3, 0]
+        """
+        if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:
+            parts = [self.numbers_of(part) for part in np.array_split(x.reshape(-1), -(-x.size // _AT_A_TIME))]
+            cells, present = (np.concatenate(same).reshape(x.shape) for same in zip(*parts, strict=True))
+            return cells, present
+        records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
+        with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+            present = ~np.isnan(records)
+            np.copyto(records, self.lower, where=~present)  # in place: a copy is what costs the time
+            np.clip(records, self.lower, self.upper, out=records)
+            # As in dpjax.numerics.multiples.
+            records *= float(self.resolution.denominator)
+            records /= float(self.resolution.numerator)
+            np.rint(records, out=records)
+            records -= float(self.start)
+            np.clip(records, 0, self.size - 1, out=records)
+        return records.astype(np.int32), present
+
 
 @dataclass(frozen=True)
 class Floats:
@@ -91,12 +125,11 @@ class Floats:
     smallest: int = -30
     largest: int = 30
 
-    def __post_init__(self) -> None:
-        """Check what is public.
+    start: ClassVar[int] = 0  # as of Multiples
+    resolution: ClassVar[None] = None
 
-        Raises:
-            ValueError: numbers that float64 does not hold with so many digits, or too many of them.
-        """
+    def __post_init__(self) -> None:
+        """Raise for numbers that float64 does not hold with so many digits, or too many of them."""
         checks.static_integer("digits", self.digits, 1, 6)
         checks.static_integer("smallest", self.smallest, -300, 299)
         checks.static_integer("largest", self.largest, self.smallest + 1, 300)
@@ -113,10 +146,7 @@ class Floats:
         return _floats(self)[np.asarray(number)]
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the values that records are nearest to, int32, and which records are numbers, as :func:`to_multiples`.
-
-        Infinite ones are nearest to the ends.
-        """
+        """The numbers of the values that records are nearest to, and which records are numbers: as :meth:`Multiples.numbers_of`."""
         records, values = as_floats(x), _floats(self)
         present = ~np.isnan(records)
         halfway = values[:-1] + (values[1:] - values[:-1]) / 2
@@ -152,47 +182,6 @@ def values_of(number: Any, resolution: Fraction) -> np.ndarray:
     return np.asarray(number, np.float64) * resolution.numerator / resolution.denominator
 
 
-def to_multiples(x: Any, grid: Multiples) -> tuple[np.ndarray, np.ndarray]:
-    """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbours stay neighbours.
-
-    Halfway between two it is the even one. Records beyond the bounds are clamped to them.
-
-    Args:
-        x: real numbers of any shape: an array of floats or integers, or a list, whose elements may be integers of any size. An
-            element of a list that is no real number counts as NaN.
-        grid: public.
-
-    Returns:
-        Their numbers counted from the lower bound, int32, and which records are numbers, bool; a NaN has 0. Both of the shape of
-        ``x``.
-
-    Raises:
-        TypeError: ``x`` is an array of text or of complex numbers, or a masked array.
-        ValueError: rows of different lengths.
-
-    >>> to_multiples([0.04, 0.07, 0.29, 1e300, float("nan")], Multiples.between(0, 0.3, 0.1))[0].tolist()
-    [0, 1, 3, 3, 0]
-    """
-    if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:
-        found = np.empty(x.size, np.int32), np.empty(x.size, np.bool_)
-        for start in range(0, x.size, _AT_A_TIME):
-            some = slice(start, start + _AT_A_TIME)
-            found[0][some], found[1][some] = to_multiples(x.reshape(-1)[some], grid)
-        return found[0].reshape(x.shape), found[1].reshape(x.shape)
-    records = as_floats(x, math.floor(grid.lower) - 1, math.ceil(grid.upper) + 1)
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        present = ~np.isnan(records)
-        np.copyto(records, grid.lower, where=~present)  # in place: a copy is what costs the time
-        np.clip(records, grid.lower, grid.upper, out=records)
-        # As in dpjax.numerics.multiples.
-        records *= float(grid.resolution.denominator)
-        records /= float(grid.resolution.numerator)
-        np.rint(records, out=records)
-        records -= float(grid.start)
-        np.clip(records, 0, grid.size - 1, out=records)
-    return records.astype(np.int32), present
-
-
 def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
     """Real numbers as a new array of float64; integers, which may be larger than that holds, are clipped. None warns."""
     array = as_reals(x)
@@ -206,20 +195,34 @@ def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
 
 
 def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Clip an array of NumPy's integers to ends that its dtype need not hold."""
+    """Clip an array of integers to ends that its dtype need not hold."""
+    if array.dtype.kind == "O":
+        return np.clip(array, low, high)
     limits = np.iinfo(array.dtype)
     return np.clip(array, *np.clip([low, high], limits.min, limits.max).astype(array.dtype))
+
+
+def as_integers(name: str, x: Any) -> np.ndarray:
+    """Return computed integers, such as counts, as an array of an integer dtype or of Python's integers; refuse anything else."""
+    array = as_array(x)
+    if array.dtype.kind == "O":
+        values = [without_axes(value) for value in array.flat]
+        if not all(is_integer(value) and not isinstance(value, bool) for value in values):
+            raise TypeError(f"{name} must be integers: they are computed, not records, so anything else is a mistake.")
+        found = np.empty(array.size, object)
+        found[:] = list(map(int, values))
+        return found.reshape(array.shape)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
+    return array
 
 
 def as_array(x: Any) -> np.ndarray:
     """Return an array of NumPy or JAX as NumPy's, and anything else as an array of objects.
 
     That is a list, since NumPy's dtype for it depends on all its records at once, and an array of another library with a dtype of
-    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32.
-
-    Raises:
-        TypeError: a masked array, or a list of them: their mask would be lost; a data frame.
-        ValueError: rows of different lengths.
+    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32. Masked arrays, data frames
+    and rows of different lengths are refused.
     """
     checks.refuse_frame("x", x)
     if _is_masked(x):
@@ -242,11 +245,7 @@ def as_array(x: Any) -> np.ndarray:
 
 
 def refuse_text(x: Any) -> None:
-    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers.
-
-    Raises:
-        TypeError: ``x`` has such a dtype, of NumPy, pandas or Polars.
-    """
+    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers."""
     dtype = getattr(x, "dtype", None)
     if getattr(dtype, "kind", "") in ("U", "S") or _TEXT.match(str(dtype)):
         raise TypeError(f"x must hold numbers, got dtype {dtype}.")
@@ -260,12 +259,7 @@ def _is_masked(x: Any) -> bool:
 
 
 def as_reals(x: Any) -> np.ndarray:
-    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float.
-
-    Raises:
-        TypeError: ``x`` has a dtype that is not of real numbers, or is a masked array.
-        ValueError: rows of different lengths.
-    """
+    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float."""
     array = as_array(x)
     if array.dtype.kind == "O":
         found = np.empty(array.size, object)

@@ -29,18 +29,10 @@ class IntegerProfile(NamedTuple):
 def order_statistic(
     cells: np.ndarray, present: np.ndarray, ranks: Ranks, *, high: int, count_is_public: bool, most: int | None = None
 ) -> IntegerProfile:
-    """Return the profile of an order statistic or a quantile, in refined cells.
+    """Return the profile of an order statistic or a quantile, in refined cells, from cells ``(..., n)`` between 0 and ``high``.
 
-    Args:
-        cells: int32 ``(..., n)``, from 0 to ``high``.
-        present: bool ``(..., n)``, which records are present.
-        ranks: where to read, as in ``dpjax.statistics``.
-        high: the largest value; 0 is the smallest.
-        count_is_public: whether all rows have n records, whatever ``present`` says (swap).
-        most: after how many changes the profile is taken to be at the ends of the range, public; None for its own.
-
-    Raises:
-        ValueError: a refined range beyond 2^31 - 1, or a denominator too large for exact ranks.
+    If ``count_is_public`` (swap), all rows have n records, whatever ``present`` says. After ``most`` changes, a public number, the
+    profile is taken to be at the ends of the range.
     """
     n_max = cells.shape[-1]
     refined = ranks.refinement
@@ -77,11 +69,7 @@ def order_statistic(
 
 
 def sum_of_records(cells: np.ndarray, *, high: int) -> IntegerProfile:
-    """Return the profile of the sum of n records from 0 to ``high``, under swap: each change takes the smallest to the top.
-
-    Raises:
-        ValueError: sums beyond 2^31 - 1.
-    """
+    """Return the profile of the sum of n records from 0 to ``high``, under swap: each change takes the smallest to the top."""
     n = cells.shape[-1]
     if n * high >= 2**31:
         raise ValueError(f"the sum of {n} records of up to {high} steps passes 2^31 - 1: take a coarser grid.")
@@ -133,10 +121,6 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return integers that are equal where the ids are, int64, and which ids there are, both of the shape of ``ids``.
 
     An object is an id if it is an integer or a text; it never raises.
-
-    Raises:
-        TypeError: an array of floats or of another dtype that does not hold ids, or a masked array.
-        ValueError: rows of different lengths.
     """
     array = as_array(ids)
     if array.dtype.kind == "O":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from math import ceil, log, prod
 from typing import Any
 
@@ -22,12 +21,11 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
-from dpjax.release.exact import More
-from dpjax.release.grid import Floats, Multiples, grid_of, values_of
+from dpjax.release.grid import Floats, grid_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import Law
-from dpjax.release.records import Records, reader
-from dpjax.release.result import Release, cost_of
+from dpjax.release.records import Records
+from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon
 from dpjax.release.words import draw_lanes
@@ -57,14 +55,14 @@ def joint_quantiles(
     terms: int = 32,
     draws: int = 1,
 ) -> Release:
-    """Release several quantiles of every row under one epsilon, drawn exactly on a public grid; the rest is as for :func:`median`.
+    """Release several quantiles of every row under one epsilon, drawn exactly on a public grid.
 
     It is what ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with ``terms``, m^2
     and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second with ``n``,
     and 15 to 20 without it.
 
     Args:
-        x: numbers ``(..., n)``.
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
         qs: levels between 0 and 1, ascending.
         epsilon: from 2^-28 to 64 for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
@@ -75,18 +73,18 @@ def joint_quantiles(
         counts: how many records each entry of ``x`` stands for.
         n_max: the public capacity of a row, by which the time grows.
         mask: which records are present.
+        draws: how many from each row; each costs epsilon.
         n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or what is
             known of it. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not need it to be right.
         reach: how far from the number of records the terms go, public; by default as :func:`dpjax.joint_quantiles` says, for rows
             of ``n_max`` records.
         terms: how many terms there are otherwise, at least 2.
-        draws: how many from each row; each costs epsilon.
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        TypeError, ValueError: as :func:`median`; too many quantiles for so fine a grid, from 24 on a million numbers.
+        ValueError: too many quantiles for so fine a grid, from 24 on a million numbers.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. What is not covered: see
@@ -104,7 +102,7 @@ def joint_quantiles(
     50-DP and 50-bounded-range under add_remove neighbors
     """
     levels, values = levels_of(qs), grid_of(lower, upper, resolution, grid)
-    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
+    records = Records(x, values, neighbors, mask, n_max, counts=counts)
     if n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     public = None if n is None else _public_sizes(n, records)
@@ -117,7 +115,7 @@ def joint_quantiles(
         )
     far = default_reach(levels, exact, size, records.size) if reach is None else checks.static_integer("reach", reach, 0)
     law = law_of(levels, exact, neighbors, size, public is not None, far, terms, records.size)
-    return draw_quantiles(law, records, values, public, epsilon, draws)
+    return draw_quantiles(law, records, public, epsilon, draws)
 
 
 def _public_sizes(n: Any, records: Records) -> np.ndarray:
@@ -178,9 +176,7 @@ def law_of(
     return Law(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
 
 
-def draw_quantiles(
-    law: Law, records: Records, grid: Multiples | Floats, public: np.ndarray | None, epsilon: float, draws: int
-) -> Release:
+def draw_quantiles(law: Law, records: Records, public: np.ndarray | None, epsilon: float, draws: int) -> Release:
     """Draw all quantiles of all rows; ``public`` are numbers of records, int64 ``(rows,)``."""
     number, rows, m = checks.static_integer("draws", draws, 1), prod(records.batch), law.quantiles
     slots = 2 * records.size + 1
@@ -190,22 +186,14 @@ def draw_quantiles(
             "Fraction(1, 3)."
         )
 
-    @lru_cache(maxsize=1)
-    def at_hand(start: int, stop: int) -> Sampler:
+    def sampler(start: int, stop: int) -> Sampler:
         found = slots_of(*records.read(slice(start, stop)), law)
         sizes = found.records if public is None else public[start:stop]
         return Sampler(law, found, sizes - 1)
 
-    def certified(some: slice, words: Any) -> Draw:
-        return at_hand(some.start, some.stop).draw(np.asarray(words))
+    def on_device(here: Sampler, words: Any) -> Draw:
+        return here.draw(np.asarray(words))
 
-    def on_host(row: int, words: list[int], more: More) -> list[int]:
-        return at_hand(row, row + 1).exactly(0, words, more)
-
-    found = draw_lanes(rows, number, slots, 6 * m + 2, certified, on_host, (m,))
+    found = draw_lanes(rows, number, slots, 6 * m + 2, sampler, on_device, Sampler.exactly, (m,))
     found = found.reshape(number, *records.batch, m)
-    guarantee = cost_of(exact_epsilon(epsilon), number, records.neighbors, "piecewise_laplace")
-    if isinstance(grid, Floats):
-        return Release(grid.values_of(found), found, None, guarantee)
-    found = found + grid.start
-    return Release(values_of(found, grid.resolution), found, grid.resolution, guarantee)
+    return release_of(found, records.grid, cost_of(exact_epsilon(epsilon), number, records.neighbors))

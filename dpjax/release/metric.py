@@ -32,7 +32,7 @@ from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.metric_privacy.small_database import small_databases
 from dpjax.release.candidates import release_choice
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.grid import as_array, is_integer, values_of, without_axes
+from dpjax.release.grid import as_integers, values_of
 from dpjax.release.records import refuse_traces
 from dpjax.release.result import Release
 from dpjax.release.tables import MOST_LEVELS
@@ -65,9 +65,9 @@ def metric_laplace(
         A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a :class:`dpjax.metric_privacy.MetricGuarantee`.
 
     Raises:
-        TypeError: under a trace; counts that are not integers.
-        ValueError: a bad public parameter; a query that tells apart elements of budget 0; scales that overspend; noise below
-            2^-20 or above 2^40 times the resolution.
+        TypeError: counts that are not integers.
+        ValueError: a query that tells apart elements of budget 0; scales that overspend; noise below 2^-20 or above 2^40 times the
+            resolution.
 
     Privacy:
         d-private under the relation of the metric, exactly: the load of the rates is at most 1 in rational arithmetic, and of the
@@ -83,14 +83,16 @@ def metric_laplace(
     >>> abs(found.values[0, 0] - 350) < 20, found.values[0, 1]
     (np.True_, np.float64(1000.0))
     """
-    refuse_traces(x)
-    step, number = checks.resolution(resolution, (), 1), checks.static_integer("draws", draws, 1)
-    whole, integers, budgets = _public(queries, metric, step)
+    number = checks.static_integer("draws", draws, 1)
+    step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     given = scales.scales if isinstance(scales, OptimalScales) else scales
-    wanted = noise_scales(_as_floats(integers, metric, step), metric, strategy=strategy) if given is None else given
-    rates = exact_rates(np.asarray(wanted, np.float64), whole, budgets, step, most=given is None)
-    counts = _counts(x, integers.shape[-1])
-    answers = _answers(integers, counts)
+    if given is None:  # of the rounded queries, less a constant each where n is public
+        near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
+        scaled = np.array([[float(v * step) for v in row] for row in near])
+        rates = exact_rates(np.asarray(noise_scales(scaled, metric, strategy=strategy)), whole, budgets, step, most=True)
+    else:
+        rates = exact_rates(np.asarray(given), whole, budgets, step, most=False)
+    answers = counts @ integers.T
     noisy = [k for k, rate in enumerate(rates) if rate is not None]
     rows = math.prod(answers.shape[:-1])
     found = np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
@@ -110,8 +112,8 @@ def metric_choice(
     with weights in multiples of the resolution, and lam at most 32.
 
     Args:
-        x: histograms ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
-        metric: one metric on the N elements, concrete.
+        x: histograms; this and the rest as for :func:`metric_laplace`.
+        metric: on the N elements.
         weights: ``(R, N)``, public, rounded to multiples of the resolution.
         resolution: public; n times the largest difference between two candidates is at most 2^24 multiples of it.
         total: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
@@ -121,8 +123,7 @@ def metric_choice(
         A :class:`Release` whose values are numbers of candidates, 0, ..., R - 1, of shape ``(draws, ...)``.
 
     Raises:
-        TypeError: under a trace; counts that are not integers.
-        ValueError: a bad public parameter; no protected pair changes the differences of scores, or one of budget 0 does.
+        ValueError: no protected pair changes the differences of scores, or one of budget 0 does.
 
     Privacy:
         d-private and of range d, exactly. Scores stay within a public range: where n is private they are clamped to what
@@ -137,10 +138,7 @@ def metric_choice(
     >>> metric_choice([30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1).multiples.tolist()  # the commoner element
     [0]
     """
-    refuse_traces(x)
-    step = checks.resolution(resolution, (), 1)
-    whole, integers, budgets = _public(weights, metric, step)
-    counts = _counts(x, integers.shape[-1])
+    _, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
     n, may_exceed = _public_total(counts, metric, total), total is not None
     whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # the same for all candidates
 
@@ -148,8 +146,7 @@ def metric_choice(
         g = [*(whole[:, j] - whole[:, i]), *([0] if may_exceed else [])]
         return int(max(g) - min(g))
 
-    rate = least_ratio(change, budgets)
-    return _choice(_answers(integers, counts), rate, [n * int(np.min(whole)), 0], metric, draws)
+    return _choice(counts @ integers.T, least_ratio(change, budgets), n * int(np.min(whole)), metric, draws)
 
 
 def small_db(
@@ -160,9 +157,9 @@ def small_db(
         P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),   lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
 
     Args:
-        x: a histogram ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
+        x: histograms; this and the rest as for :func:`metric_laplace`.
         queries: ``(K, N)``, public, rounded to multiples of the resolution.
-        metric: one metric on the N elements, concrete.
+        metric: on the N elements.
         size: m, the number of records of a small database.
         resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^24 multiples of it.
         total: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
@@ -173,8 +170,7 @@ def small_db(
         are the answers to all queries.
 
     Raises:
-        TypeError: under a trace; counts that are not integers.
-        ValueError: a bad public parameter; too many databases or multiples.
+        ValueError: too many databases or multiples.
 
     Privacy:
         d-private and of range d, exactly. Public: all parameters, the shape of ``x``, and n under swap.
@@ -187,37 +183,30 @@ def small_db(
     >>> small_databases(2, 4)[small_db([10, 30], [[0, 1]], metric, size=4, resolution=1).multiples].tolist()
     [[1, 3]]
     """
-    refuse_traces(x)
-    step, m = checks.resolution(resolution, (), 1), checks.static_integer("size", size, 1)
-    whole, integers, budgets = _public(queries, metric, step)
-    counts = _counts(x, integers.shape[-1])
+    m = checks.static_integer("size", size, 1)
+    _, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     n = _public_total(counts, metric, total)
     unit = math.gcd(n, m) or 1
     databases = small_databases(metric.size, m).astype(object)
-    found = _answers(integers, counts)  # of null records it is 0
+    found = counts @ integers.T  # of null records it is 0
     synthetic = databases @ whole.T  # (R, K)
     misses = np.abs(found[..., None, :] * (m // unit) - synthetic * (n // unit))
     scores = -np.max(misses, axis=-1)
     worst = max(int(np.max(row) - np.min(row)) for row in whole) * n * (m // unit)
     rate = least_ratio(lambda i, j: 2 * (m // unit) * max(abs(whole[:, i] - whole[:, j])), budgets)
-    return _choice(scores, rate, [-worst, 0], metric, draws)
+    return _choice(scores, rate, -worst, metric, draws)
 
 
 def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
-    """Return rates of the noise of integer queries ``(K, N)`` whose load is at most 1 exactly; None for no noise.
+    """Return rates of the noise of integer queries ``whole``, ``(K, N)``, whose load is at most 1 exactly; None for no noise.
 
-    Args:
-        scales: ``(K,)``.
-        whole: the queries as integers, with the null record.
-        budgets: float64 ``(N, N)``.
-        step: the resolution.
-        most: whether to use budgets up, so that the load is 1.
+    With ``most`` they use the budgets up: the load is 1.
     """
     if scales.shape != (whole.shape[0],) or not np.all(scales >= 0):
         raise ValueError(f"{whole.shape[0]} queries need as many scales, not negative, got {scales}.")
     if np.any(np.isinf(scales)):
         raise ValueError("a query tells apart elements of budget 0, and has no answer: leave it out, or take fit_queries.")
-    given = [None if c == 0 else _short(step / Fraction(float(c))) for c in scales]
+    given = [None if c == 0 else _rounded_down(step / Fraction(float(c))) for c in scales]
     silent = [k for k, rate in enumerate(given) if rate is None]
     if silent and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0:
         raise ValueError("a scale of 0 needs a query that, rounded to the resolution, tells no protected pair apart.")
@@ -250,15 +239,22 @@ def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction
     return largest
 
 
-def _short(rate: Fraction) -> Fraction:
-    """Rounded down to about 53 bits."""
+def _rounded_down(rate: Fraction) -> Fraction:
+    """To about 53 bits."""
     bits = 53 + rate.denominator.bit_length() - rate.numerator.bit_length()
     unit = Fraction(2) ** bits
     return int(rate * unit) / unit
 
 
-def _public(queries: ArrayLike, metric: Metric, step: Fraction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Queries as integer multiples, with the null record and without, objects ``(K, N)``, and the budgets in float64."""
+def _read(
+    x: Any, queries: ArrayLike, metric: Metric, resolution: Resolution
+) -> tuple[Fraction, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The resolution, queries as its multiples with the null record and without, ``(K, N)``, the budgets in float64, and counts.
+
+    Multiples and counts ``(..., N)`` are Python's integers, so that no sum overflows.
+    """
+    refuse_traces(x)
+    step = checks.resolution(resolution, (), 1)
     checks.instance("metric", metric, Metric, "from_points, from_budgets, ...")
     MetricGuarantee(metric)  # raises for a batch, a trace, NaN
     given = checks.host_floats("queries", queries)
@@ -267,29 +263,11 @@ def _public(queries: ArrayLike, metric: Metric, step: Fraction) -> tuple[np.ndar
         raise ValueError(f"queries or weights must be finite, of shape (K, {own}), got shape {given.shape}.")
     integers = np.array([[round(Fraction(str(v)) / step) for v in row] for row in given], object)
     null = np.zeros((given.shape[0], metric.size - own), object)
-    return np.concatenate([integers, null], axis=-1), integers, np.asarray(metric.dense().budgets, np.float64)
-
-
-def _as_floats(integers: np.ndarray, metric: Metric, step: Fraction) -> np.ndarray:
-    """What the rounded queries are, less a constant each where n is public."""
-    near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
-    return np.array([[float(v * step) for v in row] for row in near])
-
-
-def _counts(x: Any, size: int) -> np.ndarray:
-    """Counts as Python's integers ``(..., N)``, so that no sum overflows."""
-    array = as_array(x)
-    if array.ndim == 0 or array.shape[-1] != size:
-        raise ValueError(f"x must count {size} elements on its last axis, got shape {array.shape}.")
-    values = [without_axes(v) for v in array.flat] if array.dtype.kind == "O" else array.ravel().tolist()
-    if (array.dtype.kind not in "Oiu") or not all(is_integer(v) and not isinstance(v, bool) for v in values):
-        raise TypeError(f"counts must be integers, got dtype {array.dtype}: they are computed, so anything else is a mistake.")
-    return np.array([max(int(v), 0) for v in values], object).reshape(array.shape)
-
-
-def _answers(integers: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Answers of the queries ``(..., K)``, as Python's integers."""
-    return counts @ integers.T
+    counts = as_integers("counts", x)
+    if counts.ndim == 0 or counts.shape[-1] != own:
+        raise ValueError(f"x must count {own} elements on its last axis, got shape {counts.shape}.")
+    budgets = np.asarray(metric.dense().budgets, np.float64)
+    return step, np.concatenate([integers, null], axis=-1), integers, budgets, np.maximum(counts.astype(object), 0)
 
 
 def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
@@ -303,10 +281,10 @@ def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
     return sums.pop() if sums else 0
 
 
-def _choice(scores: np.ndarray, rate: Fraction, ends: list[int], metric: Metric, draws: int) -> Release:
-    """Choose with P(r) proportional to e^(min(rate, 32) score)."""
-    if ends[1] - ends[0] >= MOST_LEVELS:
-        raise ValueError(f"scores have {ends[1] - ends[0] + 1} multiples of the resolution, and at most 2^24: take a coarser one.")
-    options: dict[str, Any] = {"sensitivity": 1, "lower": ends[0], "upper": ends[1], "neighbors": "swap", "draws": draws}
+def _choice(scores: np.ndarray, rate: Fraction, least: int, metric: Metric, draws: int) -> Release:
+    """Choose with P(r) proportional to e^(min(rate, 32) score), for scores from ``least`` to 0."""
+    if -least >= MOST_LEVELS:
+        raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^24: take a coarser one.")
+    options: dict[str, Any] = {"sensitivity": 1, "lower": least, "upper": 0, "neighbors": "swap", "draws": draws}
     found = release_choice(scores, epsilon=2 * min(rate, Fraction(32)), **options)  # type: ignore[arg-type]  # a Fraction is exact
     return replace(found, guarantee=found.draws * guarantee_of_choice(metric))

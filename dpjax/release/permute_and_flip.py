@@ -15,11 +15,11 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dpjax.release.distribution import depths_of
+from dpjax.release.distribution import Pieces, pieces_of
 from dpjax.release.exact import Bits, More
 from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.sampler import Draw
@@ -30,79 +30,44 @@ _WORDS = 2  # of each uniform, before more are read
 _MARGIN = 1e-9
 
 
-class Groups(NamedTuple):
-    """Candidates of one cost that are numbers next to each other; all arrays are int64 ``(rows, G)``.
+def groups_of(profile: IntegerProfile) -> Pieces:
+    """Return the pieces of a profile ``(rows, ...)`` as groups, whose ``level`` is the cost.
 
-    Attributes:
-        cost: from 0 on.
-        width: how many candidates; a group of width 0 never wins.
-        first: the first number.
-        sign: of the step to the next one.
+    A number beside the value costs as many changes as reach it, the value 1 - depth; here all of that and depth - 1.
     """
-
-    cost: np.ndarray
-    width: np.ndarray
-    first: np.ndarray
-    sign: np.ndarray
-
-
-def groups_of(profile: IntegerProfile) -> Groups:
-    """Return the groups of a profile ``(rows, ...)``: upwards, downwards, the value itself, whose cost is 0.
-
-    A number beside the value costs as many changes as reach it, the value 1 - depth: here all are depth - 1 more.
-    """
-    upper, lower = profile.upper.astype(np.int64), profile.lower.astype(np.int64)
-    own = np.zeros_like(upper[:, :1])
-    depth = depths_of(lower, upper)[:, None]
-    above, below = (np.ones_like(side[:, 1:]) for side in (upper, lower))
-    return Groups(
-        np.concatenate([depth + np.arange(side.shape[-1] - 1) for side in (upper, lower)] + [own], axis=-1),
-        np.concatenate([np.diff(upper), -np.diff(lower), own + 1], axis=-1),
-        np.concatenate([upper[:, :-1] + 1, lower[:, :-1] - 1, upper[:, :1]], axis=-1),
-        np.concatenate([above, -below, own + 1], axis=-1),
-    )
+    pieces = pieces_of(*(side.astype(np.int64) for side in profile))
+    return pieces._replace(level=pieces.level - pieces.level[:, -1:] + np.abs(pieces.sign))
 
 
 def draw_by_permute_and_flip(
-    epsilon: float | Fraction, weights: Weights, groups: Callable[[int, int], Groups], rows: int, draws: int
+    epsilon: float | Fraction, weights: Weights, groups: Callable[[int, int], Pieces], rows: int, draws: int
 ) -> np.ndarray:
-    """Draw numbers, int64 ``(draws, rows)``.
+    """Draw numbers, int64 ``(draws, rows)``, with weights of :func:`dpjax.release.tables.level_weights` for every cost.
 
-    Args:
-        epsilon: as for the tables.
-        weights: of :func:`dpjax.release.tables.level_weights`, for every cost.
-        groups: those of the rows from one number to another.
-        rows: how many rows there are.
-        draws: from each of them.
+    ``groups(start, stop)`` are those of some rows, int64 ``(rows, G)``; their levels are costs, from 0 on.
     """
-    start, here = 0, groups(0, 0)  # the rows at hand
-    rate, size = rate_of(epsilon), here.cost.shape[-1]
+    rate, size = rate_of(epsilon), groups(0, 0).level.shape[-1]
 
-    def certified(some: slice, words: Any) -> Draw:
-        nonlocal start, here
-        start, here, found = some.start, groups(some.start, some.stop), np.asarray(words)
-        left = candidates(weights, here.cost, here.width, found)
-        group, row = np.argmax(left, axis=0), np.arange(here.cost.shape[0])
+    def certified(here: Pieces, words: Any) -> Draw:
+        found = np.asarray(words)
+        left = candidates(weights, here.level, here.width, found)
+        group, row = np.argmax(left, axis=0), np.arange(here.level.shape[0])
         place, sure = places(here.width[row, group], found[-_WORDS:])
-        return Draw(here.first[row, group] + here.sign[row, group] * place, (np.sum(left, axis=0) == 1) & sure)
+        return Draw(here.inner[row, group] + here.sign[row, group] * place, (np.sum(left, axis=0) == 1) & sure)
 
-    def on_host(row: int, words: list[int], more: More) -> int:
-        one = Groups(*(array[row - start] for array in here))
-        left = candidates(weights, one.cost[None], one.width[None], np.array(words, np.uint32)[:, None, None])[:, 0, 0]
-        group, place = exact_winner(rate, one.cost.tolist(), one.width.tolist(), words, np.flatnonzero(left).tolist(), more=more)
-        return int(one.first[group] + one.sign[group] * place)
+    def on_host(here: Pieces, row: int, words: list[int], more: More) -> int:
+        one = Pieces(*(field[row] for field in here))
+        left = candidates(weights, one.level[None], one.width[None], np.array(words, np.uint32)[:, None, None])[:, 0, 0]
+        group, place = exact_winner(rate, one.level.tolist(), one.width.tolist(), words, np.flatnonzero(left).tolist(), more=more)
+        return int(one.inner[group] + one.sign[group] * place)
 
-    return draw_lanes(rows, draws, size, _WORDS * (size + 1), certified, on_host)
+    return draw_lanes(rows, draws, size, _WORDS * (size + 1), groups, certified, on_host)
 
 
 def candidates(weights: Weights, costs: np.ndarray, widths: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return which groups may win, bool ``(G, draws, rows)``: the others have more than the least upper bound.
 
-    Args:
-        weights: as for :func:`draw_by_permute_and_flip`.
-        costs: ``(rows, G)``.
-        widths: of the same shape; a group of width 0 never wins.
-        words: uint32 ``(2 G + 2, draws, rows)``.
+    Costs and widths are ``(rows, G)``, and words uint32 ``(2 G + 2, draws, rows)``. A group of width 0 never wins.
     """
     high, low = (words[start:-2:2].astype(np.uint64) for start in (0, 1))
     leading = (high << np.uint64(21)) | (low >> np.uint64(11))  # 53 bits, which float64 holds

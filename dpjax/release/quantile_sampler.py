@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cached_property
 from math import comb, lgamma, log, log2
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,10 +99,10 @@ class Sampler:
         self.law, self.bits, self._all = law, bits, (slots, middle)
         self.slots, self.middle, self._least = slots, middle, _ = without_far(law, slots, middle)
         self.numbers = sorted({number for each in set(middle.tolist()) for number in law.numbers(each)})
+        self._size = self.slots.width.shape[-1]
         relative, self._lost = errors(law, slots.width.shape[-1])
         self._error = relative + 2.0**-bits + 2.0 ** (1 - _FAR)
         self._memory = np.empty(0)
-        self._terms: tuple[np.ndarray, np.ndarray] | None = None
 
     def draw(self, words: np.ndarray) -> Draw:
         """Draw from every row by uint32 words ``(6 m + 2, draws, R)``: numbers ``(draws, R, m)``, and which draws are certain."""
@@ -116,7 +117,7 @@ class Sampler:
             for i, number in enumerate(self.numbers):
                 lane = np.flatnonzero(term == i)
                 some = np.unique(row[lane])
-                for part in _parts(some, self._size() * arrays_of(self.law)):
+                for part in _parts(some, self._size * arrays_of(self.law)):
                     mine = lane[np.isin(row[lane], part)]
                     slot[mine], first[mine], certain, rest = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
                     sure[mine] &= certain & (path[mine] + rest >= self._least)
@@ -133,9 +134,7 @@ class Sampler:
             anew = np.where(weight[:, k] > 1, 0, ball)
             cells[:, k] = np.where(ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
             sure &= certain
-        found: Any = np.sort(left + cells, axis=-1).reshape(draws, rows, m)
-        decided: Any = sure.reshape(draws, rows)
-        return Draw(found, decided)
+        return Draw(np.sort(left + cells, axis=-1).reshape(draws, rows, m), sure.reshape(draws, rows))
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """The same draw from one row in integers."""
@@ -154,16 +153,13 @@ class Sampler:
                 cells[k] = anew if ball < size else cells[run.first + (ball - size) // weight]
         return sorted(cells)
 
-    def _size(self) -> int:
-        return self.slots.width.shape[-1]
-
     def _widths(self, part: np.ndarray) -> np.ndarray:
         """The widths of some rows, ``(J, rows)``, as parts of the scale."""
         return self.slots.width[part].T / self.law.scale
 
     def _chain(self, number: int, part: np.ndarray) -> Chain:
         """The chains of one term and some rows, until the next ones are computed."""
-        needed = arrays_of(self.law) * self._size() * len(part)
+        needed = arrays_of(self.law) * self._size * len(part)
         if self._memory.size < needed:
             self._memory = np.empty(needed)
         return forward(self.law, number, self._widths(part), self._memory)
@@ -172,20 +168,19 @@ class Sampler:
         """Numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
         if self.law.reach is None:
             return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
-        if self._terms is None:
-            self._terms = self._weights(self.law.reach)
         weights, lost = self._terms
         found, sure, share = np.zeros(len(row), np.int64), np.zeros(len(row), bool), np.zeros(len(row))
         for part in _parts(np.arange(len(row)), weights.shape[-1]):
             found[part], sure[part], share[part] = choose(weights[row[part]], uniform[part], self._error, lost[row[part]])
         return found, sure, share
 
-    def _weights(self, reach: int) -> tuple[np.ndarray, np.ndarray]:
+    @cached_property
+    def _terms(self) -> tuple[np.ndarray, np.ndarray]:
         """The weights of all terms and the flat one, ``(R, T + 1)``, and how much of them can be lost, ``(R,)``."""
-        law, slots, shape = self.law, self._size(), (len(self.middle), len(self.numbers) + 1)
+        law, reach, shape = self.law, self.law.reach or 0, (len(self.middle), len(self.numbers) + 1)
         mantissa, scale, lost = np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape)
         for i, number in enumerate(self.numbers):
-            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), slots * arrays_of(law)):
+            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), self._size * arrays_of(law)):
                 chain = self._chain(number, part)
                 ends, moved = self._ends(number, part)
                 factor, power = np.array([scaled_exponential(law.unit * (chain.moved + away)) for away in moved]).T
@@ -206,7 +201,7 @@ class Sampler:
     def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, list[int]]:
         """The weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
         counts, own = np.unique(self.slots.records[part], return_inverse=True)
-        ends = [from_target(self.law, self.law.targets(number, count)[1], self._size()) for count in counts.tolist()]
+        ends = [from_target(self.law, self.law.targets(number, count)[1], self._size) for count in counts.tolist()]
         return np.stack([end for end, _ in ends], axis=-1)[:, own], [ends[i][1] for i in own]
 
     def _draw_runs(self, number: int, part: np.ndarray, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -214,7 +209,7 @@ class Sampler:
 
         Also which draws are certain, and log2 of the probability of their path.
         """
-        law, m, slots = self.law, self.law.quantiles, self._size()
+        law, m, slots = self.law, self.law.quantiles, self._size
         chain, ends, width = self._chain(number, part), self._ends(number, part)[0], self._widths(part)
         near = np.array([kernel(law, number, k + 1, slots) for k in range(m - 1)])
         found, firsts = np.zeros((2, len(row), m), np.int64)

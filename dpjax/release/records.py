@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,20 +13,16 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.release import integer_profiles
-from dpjax.release.grid import Floats, Multiples, as_array, clip_integers, is_integer, refuse_text, to_multiples
+from dpjax.release.grid import as_array, as_integers, clip_integers, refuse_text
 
-Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-
-
-def reader(grid: Multiples | Floats) -> Read:
-    """How to read records as numbers of a grid, and which of them are present."""
-    return grid.numbers_of if isinstance(grid, Floats) else partial(to_multiples, grid=grid)
+Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # numbers of a grid, and which records are present
 
 
 class Records:
     """Records as rows, of which some are read at a time.
 
     Attributes:
+        grid: the numbers that they are read as; without one ``read`` says how.
         batch: the leading axes of ``x``.
         size: how many records a row has room for.
         neighbors: the relation.
@@ -36,12 +31,13 @@ class Records:
     def __init__(
         self,
         x: Any,
-        read: Read,
+        grid: Any,
         neighbors: Neighbors,
         mask: Any = None,
         n_max: int | None = None,
         person_ids: Any = None,
         counts: Any = None,
+        read: Read | None = None,
     ) -> None:
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors == "swap" and not (mask is None and n_max is None and counts is None):
@@ -57,8 +53,8 @@ class Records:
         self.batch, n = array.shape[:-1], array.shape[-1]
         least = n if counts is None else 0
         self.size = n if n_max is None else checks.static_integer("n_max", n_max, least, must=f"an integer, at least {least}")
-        self.neighbors = neighbors
-        self._read, self._x = read, array.reshape(math.prod(self.batch), n)
+        self.grid, self.neighbors = grid, neighbors
+        self._read, self._x = read or grid.numbers_of, array.reshape(math.prod(self.batch), n)
         self._mask, self._person_ids = self._like_x("mask", mask), self._like_x("person_ids", person_ids)
         if self._mask is not None and self._mask.dtype != np.bool_:
             raise ValueError(f"mask must be bool, got dtype {self._mask.dtype}.")
@@ -68,12 +64,9 @@ class Records:
         """How often each entry occurs, int64."""
         if n_max is None:
             raise ValueError("counts need n_max, the public capacity of a row: how many records there are is private.")
-        found = self._like_x("counts", counts)
-        if found is None or not (found.dtype.kind in "iu" or all(map(is_integer, found.flat))):
-            raise TypeError("counts must be integers.")
-        clip = clip_integers if found.dtype.kind in "iu" else np.clip
+        given = clip_integers(as_integers("counts", self._like_x("counts", counts)), 0, self.size + 1)
         present = self._read(self._x)[1] if self._mask is None else self._read(self._x)[1] & self._mask
-        found = np.where(present, clip(found, 0, self.size + 1), 0).astype(np.int64)
+        found = np.where(present, given, 0).astype(np.int64)
         if np.any(np.sum(found, axis=-1) > self.size):
             raise ValueError(f"a row has more records than n_max = {self.size}.")
         return found

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release.drawing import draw_piecewise_laplace
-from dpjax.release.grid import Floats, grid_of, values_of
+from dpjax.release.grid import Floats, grid_of
 from dpjax.release.integer_profiles import IntegerProfile
-from dpjax.release.records import Records, reader
-from dpjax.release.result import Release, cost_of
+from dpjax.release.records import Records
+from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.tables import exact_epsilon
 from dpjax.statistics.ranks import Ranks, ranks_of_quantile
 from dpjax.statistics.several_quantiles import levels_of
@@ -37,13 +36,13 @@ def recursive_quantiles(
     mask: Any = None,
     draws: int = 1,
 ) -> Release:
-    """Release many quantiles of every row, drawn exactly on a public grid; the rest is as for :func:`median`.
+    """Release many quantiles of every row, drawn exactly on a public grid.
 
     It is what ``dpjax.recursive_quantiles`` simulates: the middle one of the levels first, by piecewise Laplace, then those below
     it from the records up to that draw, and so on. Of records that equal a draw, the share that its level says goes to the left.
 
     Args:
-        x: numbers ``(..., n)``.
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
         qs: levels between 0 and 1, ascending.
         epsilon: from 2^-24 to 64 for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
@@ -58,9 +57,6 @@ def recursive_quantiles(
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
-
-    Raises:
-        TypeError, ValueError: as :func:`median`.
 
     Privacy:
         epsilon-DP under the relation for each draw of all quantiles, by adaptive composition over the ceil(log2(m + 1)) depths; one
@@ -77,7 +73,7 @@ def recursive_quantiles(
     """
     levels = levels_of(qs)
     values = grid_of(lower, upper, resolution, grid)
-    records = Records(x, reader(values), neighbors, mask, n_max, counts=counts)
+    records = Records(x, values, neighbors, mask, n_max, counts=counts)
     number = checks.static_integer("draws", draws, 1)
     depths = _depths(levels, neighbors)
     each = exact_epsilon(exact_epsilon(epsilon) / len(depths))
@@ -88,13 +84,9 @@ def recursive_quantiles(
     for parts in depths:
         for part in parts:
             state.draw(part, each * part.share, down, up)
-    shape = (number, *records.batch, len(levels))
-    found = state.points[:, 1:-1].reshape(shape)
-    guarantee = _cost(epsilon, len(depths), number, neighbors)
-    if isinstance(values, Floats):
-        return Release(values.values_of(found), found, None, guarantee)
-    found = found + values.start
-    return Release(values_of(found, values.resolution), found, values.resolution, guarantee)
+    found = state.points[:, 1:-1].reshape(number, *records.batch, len(levels))
+    guarantee = cost_of(epsilon, number, neighbors, ranges=1 if len(depths) == 1 else 2)  # that of the losses of a recursion
+    return release_of(found, values, guarantee)
 
 
 class _Part(NamedTuple):
@@ -176,9 +168,3 @@ class _State(NamedTuple):
             return (np.clip(found, low, high) - low).astype(np.int32)
 
         return IntegerProfile(at(-np.arange(down + 1)), at(np.arange(up + 1)))
-
-
-def _cost(epsilon: float, depths: int, draws: int, neighbors: Neighbors) -> Guarantee:
-    """What all quantiles of so many draws cost: epsilon each; the ranges of a recursion are those of its losses, twice epsilon."""
-    once = cost_of(epsilon, draws, neighbors, "piecewise_laplace")
-    return once if depths == 1 else Guarantee(once.epsilon, 2 * once.epsilon, neighbors)

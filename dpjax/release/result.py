@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.display import Picture, Shown
+from dpjax.display import Picture, Shown, index_names
+from dpjax.release.grid import Floats, Multiples
 
 if TYPE_CHECKING:
     from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -56,10 +57,7 @@ class Release(Shown):
         return columns | ({"...": [""] * table.shape[1]} if len(names) > 2 * rows else {}), None
 
     def _row_names(self, rows: int) -> list[str]:
-        axes = self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:]
-        if len(axes) < 2:
-            return super()._row_names(rows)
-        return [str(tuple(map(int, np.unravel_index(row, axes)))) for row in range(rows)]
+        return index_names(self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows)
 
     def _table(self) -> np.ndarray:
         """The values as ``(draws, rows, k)``: of several batch axes the last one stands side by side."""
@@ -104,8 +102,18 @@ class Release(Shown):
         return "\n".join([*lines, str(self.guarantee)])
 
 
-def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str) -> Guarantee:
-    """What so many draws cost together: the product, rounded up; permute and flip has twice the bounded range."""
+def release_of(numbers: np.ndarray, grid: Multiples | Floats, guarantee: Guarantee) -> Release:
+    """Return the values of numbers of a grid, counted from its smallest, as released."""
+    return Release(grid.values_of(numbers), numbers + grid.start, grid.resolution, guarantee)
+
+
+def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, ranges: int = 1) -> Guarantee:
+    """What so many draws cost together: the product, rounded up, and so many times that as the bounded range."""
     exact = Fraction(epsilon) * draws
     cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
-    return Guarantee(cost, 2 * cost if mechanism == "permute_and_flip" else cost, neighbors)
+    return Guarantee(cost, ranges * cost, neighbors)
+
+
+def ranges_of(mechanism: str) -> int:
+    """How many times epsilon the bounded range of a draw is: twice in permute and flip."""
+    return 2 if mechanism == "permute_and_flip" else 1

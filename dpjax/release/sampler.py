@@ -25,15 +25,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.batching import broadcast_rows, concatenate
+from dpjax.numerics.batching import broadcast_rows, by_chunks, concatenate
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.two_words import Words, add, at_most, bit_length, select, shift_right, subtract, times_word, upper_product
+from dpjax.release.distribution import depths_of, pieces_of
 from dpjax.release.tables import DIGITS, Tables, Weights
 
 CHOICE_WORDS = 2  # of a lane: the piece
@@ -48,12 +49,12 @@ class Draw(NamedTuple):
     """Cells and whether they are certain.
 
     Attributes:
-        cell: int32 ``(...)``; meaningless where it is not certified.
+        cell: int32 of JAX or int64 of NumPy, ``(...)``; meaningless where it is not certified.
         certified: bool ``(...)``.
     """
 
-    cell: jax.Array
-    certified: jax.Array
+    cell: Any
+    certified: Any
 
 
 class Sums(NamedTuple):
@@ -96,15 +97,10 @@ def certified_draw(tables: Tables, lower: jax.Array, upper: jax.Array, words: ja
 
 @jax.jit
 def certified_choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:
-    """Choose one candidate for each lane, with probability proportional to e^(-lam cost).
+    """Choose one candidate for each lane, whose index is the cell, with probability proportional to e^(-lam cost).
 
-    Args:
-        weights: of :func:`dpjax.release.tables.level_weights`, for every cost up to the largest that any dataset can have.
-        costs: int32 ``(..., k)``, from 0 on. A cost beyond them leaves its row in doubt, and is never clipped.
-        words: uint32 ``(2, ...)`` or ``(2, draws, ...)``.
-
-    Returns:
-        A :class:`Draw` with the index of the candidate as its cell.
+    Costs are int32 ``(..., k)``, words uint32 ``(2, ...)`` or ``(2, draws, ...)``, and weights those of
+    :func:`dpjax.release.tables.level_weights` for every cost that any dataset can have. A cost beyond them leaves its row in doubt.
     """
     return _by_rows(partial(_choice, weights), (costs,), words)
 
@@ -115,40 +111,28 @@ def _by_rows(draw: Callable[..., Draw], sides: Sequence[jax.Array], words: jax.A
     rows = prod(batch)
     sides = [broadcast_rows(jnp.asarray(side), batch).reshape(rows, side.shape[-1]) for side in sides]
     words = words.reshape(words.shape[0], prod(shape[: len(shape) - len(batch)]), rows)
-    blocks = max(1, -(-rows // _ROWS))
-    if blocks == 1:
-        found = draw(*sides, words)
-    else:
-        size = -(-rows // blocks)
+    size = -(-rows // max(1, -(-rows // _ROWS)))
 
-        def step(i: jax.Array, found: Draw) -> Draw:
-            start = jnp.minimum(i * size, rows - size)  # some rows may be drawn twice, from the same words
-            some = [jax.lax.dynamic_slice_in_dim(side, start, size) for side in sides]
-            drawn = draw(*some, jax.lax.dynamic_slice_in_dim(words, start, size, axis=2))
-            return Draw(*(jax.lax.dynamic_update_slice_in_dim(a, b, start, axis=1) for a, b in zip(found, drawn, strict=True)))
+    def some(start: jax.Array) -> list[jax.Array]:
+        own = [jax.lax.dynamic_slice_in_dim(side, start, size) for side in sides]
+        return [part.T for part in draw(*own, jax.lax.dynamic_slice_in_dim(words, start, size, axis=2))]
 
-        none = Draw(jnp.zeros(words.shape[1:], jnp.int32), jnp.zeros(words.shape[1:], jnp.bool_))
-        found = jax.lax.fori_loop(np.int32(0), np.int32(blocks), step, none)
-    return Draw(*(part.reshape(shape) for part in found))
+    return Draw(*(part.T.reshape(shape) for part in by_chunks(some, rows, size)))
 
 
 def _draw(tables: Tables, precision: int, lower: jax.Array, upper: jax.Array, words: jax.Array) -> Draw:
     if not 4 <= precision <= 32:
         raise ValueError(f"precision must be from 4 to 32, got {precision}.")
-    # In the order upwards, downwards, the value's own cell.
-    up, down, rows = upper.shape[-1] - 1, lower.shape[-1] - 1, lower.shape[0]
-    one = jnp.ones((rows, 1), jnp.int32)
-    widths = jnp.concatenate([jnp.diff(upper), -jnp.diff(lower), one], axis=-1).astype(jnp.uint32)
-    inners = jnp.concatenate([upper[:, :-1] + 1, lower[:, :-1] - 1, upper[:, :1]], axis=-1)
-    depth = _depth(lower, upper)
+    pieces, depth = pieces_of(lower, upper, jnp), depths_of(lower, upper, jnp)
+    up, down = upper.shape[-1] - 1, lower.shape[-1] - 1
     high, low, scale = (
         concatenate(jnp.concatenate([level[:up], level[:down]]), own[depth - 1][:, None])
         for level, own in zip(map(jnp.asarray, tables.levels), map(jnp.asarray, tables.own), strict=True)
     )
-    sums = weigh(widths, Words(high, low), scale)
-    index, certain = choose(sums, Words(words[0], words[1]), precision)
+    widths = pieces.width.astype(jnp.uint32)
+    index, certain = choose(weigh(widths, Words(high, low), scale), Words(words[0], words[1]), precision)
     row = jnp.arange(lower.shape[0], dtype=jnp.int32)
-    width, inner = (array.at[row, index].get(mode="promise_in_bounds") for array in (widths, inners))
+    width, inner = (array.at[row, index].get(mode="promise_in_bounds") for array in (widths, pieces.inner))
     thresholds = jnp.asarray(tables.thresholds)
 
     def digit(k: jax.Array, found: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -164,17 +148,6 @@ def _draw(tables: Tables, precision: int, lower: jax.Array, upper: jax.Array, wo
     return Draw(jnp.where(below, inner - step, inner + step), certain & ~ties & sure)
 
 
-def _depth(lower: jax.Array, upper: jax.Array) -> jax.Array:
-    """How many changes move the value, int32 ``(rows,)``; one more than there are levels if none do."""
-    most = np.int32(max(lower.shape[-1], upper.shape[-1]))
-
-    def moves(side: jax.Array) -> jax.Array:
-        unmoved = jnp.sum(side == side[:, :1], axis=-1, dtype=jnp.int32)
-        return jnp.where(unmoved == side.shape[-1], most, unmoved)
-
-    return jnp.minimum(moves(lower), moves(upper))
-
-
 def _choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:
     high, low, scale = (jnp.asarray(table) for table in weights)
     covered = jnp.all((costs >= 0) & (costs < scale.size), axis=-1)
@@ -187,10 +160,7 @@ def _choice(weights: Weights, costs: jax.Array, words: jax.Array) -> Draw:
 def weigh(width: jax.Array, mantissa: Words, scale: jax.Array) -> Sums:
     """Return the weights width * mantissa * 2^-scale in units of the row, rounded down, with their sums.
 
-    Args:
-        width: uint32 ``(rows, P)``, below 2^31; at least one of a row is positive.
-        mantissa: of 62 bits, broadcasts against the widths.
-        scale: int32, likewise.
+    Widths are uint32 ``(rows, P)``, below 2^31, at least one of a row being positive; mantissas of 62 bits broadcast against them.
     """
     rows, count = width.shape
     present = width > 0

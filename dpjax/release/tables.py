@@ -32,6 +32,14 @@ class Enclosure(NamedTuple):
         drop = max(high.bit_length() - bits, 0)
         return Enclosure(low >> drop, -(-high >> drop), self.scale + other.scale - drop)
 
+    def one_minus(self) -> Enclosure:
+        """1 less a number below 1."""
+        return Enclosure((1 << self.scale) - self.high, (1 << self.scale) - self.low, self.scale)
+
+    def one_plus(self) -> Enclosure:
+        """1 more."""
+        return Enclosure((1 << self.scale) + self.low, (1 << self.scale) + self.high, self.scale)
+
     def over(self, other: Enclosure, bits: int) -> Enclosure:
         """The quotient, to about so many bits."""
         shift = max(bits + other.high.bit_length() - self.low.bit_length() + 2, 0)
@@ -102,12 +110,7 @@ class Tables(NamedTuple):
 
 
 def exact_epsilon(epsilon: float | Fraction) -> Fraction:
-    """Return the number given, exactly: that of a float, and not of the decimal that it is written as.
-
-    Raises:
-        TypeError: several numbers.
-        ValueError: an epsilon outside [2^-30, 64].
-    """
+    """Return an epsilon in [2^-30, 64] exactly: the number of a float, and not of the decimal that it is written as."""
     if isinstance(epsilon, (list, tuple)) or getattr(epsilon, "ndim", 0) > 0:
         raise TypeError(f"epsilon must be one number, got {epsilon}; each release has its own.")
     if not 2.0**-30 <= float(epsilon) <= 64:
@@ -116,24 +119,21 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
 
 
 def rate_of(epsilon: float | Fraction) -> Fraction:
-    """Return lam = epsilon/2, exactly half of the number given; raises as :func:`exact_epsilon`."""
+    """Return lam = epsilon/2, exactly half of the number given."""
     return exact_epsilon(epsilon) / 2
 
 
 def own_weight(rate: Fraction, bits: int) -> Enclosure:
     """Enclose lam / (1 - e^-lam)."""
-    inner = bits + 64
-    e = exponential(rate, inner)
-    one = 1 << e.scale
-    numerator = rate.numerator << (inner + e.scale)
-    return Enclosure(numerator // (rate.denominator * (one - e.low)), -(-numerator // (rate.denominator * (one - e.high))), inner)
+    rest = exponential(rate, bits + 64).one_minus()
+    times = Enclosure(rate.denominator * rest.low, rate.denominator * rest.high, rest.scale)
+    return Enclosure(rate.numerator, rate.numerator, 0).over(times, bits + 32)
 
 
 def digit_probability(rate: Fraction, k: int, bits: int) -> Enclosure:
     """Enclose P(binary digit k = 1) = e^-x / (1 + e^-x), x = lam 2^-k."""
-    e = exponential(rate / 2**k, bits + 8)
-    one = 1 << e.scale
-    return Enclosure((e.low << bits) // (one + e.low), -(-(e.high << bits) // (one + e.high)), bits)
+    found = exponential(rate / 2**k, bits + 8)
+    return found.over(found.one_plus(), bits + 8)
 
 
 def own_weight_at(rate: Fraction, depth: int, bits: int) -> Enclosure:
@@ -143,15 +143,7 @@ def own_weight_at(rate: Fraction, depth: int, bits: int) -> Enclosure:
 
 @lru_cache(maxsize=4)
 def level_weights(epsilon: float | Fraction, levels: int) -> Weights:
-    """Return e^(-lam l) for l = 0, ..., levels - 1.
-
-    Args:
-        epsilon: from 2^-30 to 64; a float's exact value is meant.
-        levels: a number that the shape of the data gives.
-
-    Raises:
-        ValueError: a bad epsilon or number of levels.
-    """
+    """Return e^(-lam l) for l = 0, ..., levels - 1; of a float epsilon the exact value is meant."""
     if not 1 <= levels <= MOST_LEVELS:
         raise ValueError(f"levels must be from 1 to 2^24, got {levels}.")
     rate, precision = rate_of(epsilon), _precision(levels)

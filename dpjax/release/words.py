@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import numpy as np
 from dpjax.release.exact import More
 from dpjax.release.sampler import Draw
 
+T = TypeVar("T")
 _BLOCK = 16  # words of a block
 _CHUNK = 4096  # blocks at a time: they stay in the cache
 _FEW = 4096  # blocks that the host computes
@@ -25,17 +26,13 @@ _WORDS = 2**21  # of a chunk of draws: 8 MB
 _PIECES = 2**21  # of a chunk of rows
 _NONCE = np.zeros(3, np.uint32)  # of the first words
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
-_COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
-_DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
-
-_TURNS = [np.roll(np.arange(4), -by) for by in range(4)]  # from columns to diagonals
 
 
 def _rotate(x: Any, distance: int) -> Any:
     return (x << np.uint32(distance)) | (x >> np.uint32(32 - distance))
 
 
-def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
+def _quarter_rounds(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
     a = a + b
     d = _rotate(d ^ a, 16)
     c = c + d
@@ -46,34 +43,25 @@ def _quarter_round(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any, Any, Any]:
     return a, _rotate(b ^ c, 7), c, d
 
 
-def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    words = list(state)
-    for places in (*_COLUMNS, *_DIAGONALS):
-        for place, word in zip(places, _quarter_round(*(words[place] for place in places)), strict=True):
-            words[place] = word
-    return tuple(words)
+def _double_round(rows: tuple[Any, ...], xp: Any) -> tuple[Any, ...]:
+    """Four quarter rounds at a time: those of the columns, and with the rows turned those of the diagonals; then turned back."""
+    for turns in ((1, 2, 3), (3, 2, 1)):
+        a, *rest = _quarter_rounds(*rows)
+        rows = a, *(xp.concatenate([row[by:], row[:by]]) for row, by in zip(rest, turns, strict=True))
+    return rows
 
 
-def _start(key: Any, nonce: Any, counter: Any, xp: Any) -> list[Any]:
-    shape = counter.shape
+def _start(key: Any, nonce: Any, counter: Any, xp: Any) -> Any:
+    """The first state, ``(4, 4, ...)``."""
     parts = [*(xp.asarray(c, xp.uint32) for c in _CONSTANTS), *(key[i] for i in range(8)), counter, *(nonce[i] for i in range(3))]
-    return [xp.broadcast_to(part, shape) for part in parts]
+    return xp.stack([xp.broadcast_to(part, counter.shape) for part in parts]).reshape(4, 4, *counter.shape)
 
 
 @jax.jit
 def chacha20(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
-    """Return the blocks of a key and a nonce at many counters.
+    """Return the blocks of a key ``(8,)`` and a nonce ``(3,)`` at counters ``(...)``, all uint32 (RFC 8439, Section 2.3).
 
-    Args:
-        key: uint32 ``(8,)``.
-        nonce: uint32 ``(3,)``.
-        counter: uint32 ``(...)``, of the blocks.
-
-    Returns:
-        uint32 ``(16, ...)``, the words of each block in the order of the RFC.
-
-    References:
-        RFC 8439, Section 2.3 (with its test vectors in the tests).
+    The result is ``(16, ...)``, the words of each block in the order of the RFC.
     """
     numbers = counter.reshape(-1)
     if numbers.size <= _CHUNK:
@@ -88,21 +76,17 @@ def chacha20(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
 def _blocks(key: jax.Array, nonce: jax.Array, counter: jax.Array) -> jax.Array:
     start = _start(key, nonce, counter, jnp)
     # A loop: XLA would otherwise compute the whole cipher again for each of the words that are read.
-    end = jax.lax.fori_loop(0, 10, lambda _, state: _double_round(state), tuple(start))
-    return jnp.stack([a + b for a, b in zip(end, start, strict=True)])
+    end = jax.lax.fori_loop(0, 10, lambda _, rows: _double_round(rows, jnp), tuple(start))
+    return (jnp.stack(end) + start).reshape(_BLOCK, *counter.shape)
 
 
 def chacha20_on_host(key: np.ndarray, nonce: np.ndarray, counter: np.ndarray) -> np.ndarray:
     """Return the same words by NumPy."""
-    start = np.stack(_start(key.astype(np.uint32), nonce.astype(np.uint32), np.asarray(counter, np.uint32), np))
-    a, b, c, d = start.reshape(4, 4, *start.shape[1:])  # four quarter rounds at a time
-    with np.errstate(over="ignore"):
-        for _ in range(10):
-            a, b, c, d = _quarter_round(a, b, c, d)
-            b, c, d = b[_TURNS[1]], c[_TURNS[2]], d[_TURNS[3]]
-            a, b, c, d = _quarter_round(a, b, c, d)
-            b, c, d = b[_TURNS[3]], c[_TURNS[2]], d[_TURNS[1]]
-        return np.concatenate([a, b, c, d]) + start
+    start = _start(key.astype(np.uint32), nonce.astype(np.uint32), np.asarray(counter, np.uint32), np)
+    end = tuple(start)
+    for _ in range(10):
+        end = _double_round(end, np)
+    return (np.stack(end) + start).reshape(_BLOCK, *np.shape(counter))
 
 
 def words_of(entropy: np.ndarray, lane: np.ndarray, words: int) -> Any:
@@ -124,11 +108,15 @@ def draw_lanes(
     draws: int,
     pieces: int,
     words: int,
-    on_device: Callable[[slice, jax.Array], Draw],
-    on_host: Callable[[int, list[int], More], Any],
+    read: Callable[[int, int], T],
+    on_device: Callable[[T, Any], Draw],
+    on_host: Callable[[T, int, list[int], More], Any],
     event: tuple[int, ...] = (),
 ) -> np.ndarray:
-    """Draw cells ``(draws, rows, *event)``, int64, with one key of the system; lanes in doubt are drawn on the host."""
+    """Draw cells ``(draws, rows, *event)``, int64, with one key of the system; lanes in doubt are drawn on the host.
+
+    ``read(start, stop)`` is what both draw from: of some rows, which the host numbers from 0 on.
+    """
     if draws * rows * -(-words // _BLOCK) >= 2**32:
         raise ValueError(f"{draws} draws from {rows} rows pass the block counter of one key: release them in parts.")
     entropy = np.frombuffer(os.urandom(32), "<u4").astype(np.uint32)
@@ -136,18 +124,19 @@ def draw_lanes(
     chunk = _PIECES // pieces
     many_rows = min(rows, 1 << max(chunk.bit_length() - 1, 0))  # a power of two: one program does for as many rows
     for first in range(0, rows, many_rows):
-        some = slice(first, min(first + many_rows, rows))
-        many_draws = max(min(draws, _WORDS // max(words, 32) // (some.stop - first)), 1)
+        last = min(first + many_rows, rows)
+        here, many_draws = read(first, last), max(min(draws, _WORDS // max(words, 32) // (last - first)), 1)
         for start in range(0, draws, many_draws):
-            lane = np.arange(start, min(start + many_draws, draws))[:, None] * rows + np.arange(first, some.stop)
+            lane = np.arange(start, min(start + many_draws, draws))[:, None] * rows + np.arange(first, last)
             lane = lane.astype(np.uint32)
-            drawn = on_device(some, words_of(entropy, lane, words))
+            drawn = on_device(here, words_of(entropy, lane, words))
             cells = np.array(drawn.cell, np.int64)
             for draw, row in zip(*np.nonzero(~np.asarray(drawn.certified)), strict=True):
                 own = lane[draw, row]
-                read = words_of(entropy, own, words).tolist()
-                cells[draw, row] = on_host(first + row, read, partial(further_word, entropy, own))
-            found[start : start + many_draws, some] = cells
+                cells[draw, row] = on_host(
+                    here, int(row), words_of(entropy, own, words).tolist(), partial(further_word, entropy, own)
+                )
+            found[start : start + many_draws, first:last] = cells
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 from dpjax import release
 from dpjax.release import GridDistribution, drawing, exact_distribution, words
 from dpjax.release.candidates import counts_of
-from dpjax.release.grid import Multiples, as_reals, to_multiples
+from dpjax.release.grid import Multiples, as_reals
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic, sum_of_records
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon, level_weights
@@ -443,7 +443,7 @@ def test_the_records_of_a_list_do_not_depend_on_each_other():
     grid = Multiples.between(0, (2**31 - 3) * 2**30, 2**30)
     for other in (1, 2.5, float("nan"), None, "x", 2**70):
         for value in (2**60 - 1, 2**61 - 2**32, 12.0 * 2**30):
-            assert to_multiples([value, other], grid)[0][0] == to_multiples([value], grid)[0][0] == round(value / 2**30)
+            assert grid.numbers_of([value, other])[0][0] == grid.numbers_of([value])[0][0] == round(value / 2**30)
     assert np.asarray([2**60 - 1, 2.5])[0] == 2**60  # the controls
     assert np.asarray([2**60 - 1, "x"]).dtype.kind == "U"
     with pytest.raises(ValueError, match="different lengths"):

@@ -282,7 +282,8 @@ def with_other_levels(change):
 
     def pmf(profile, epsilon, cells):
         found = log_pmf(profile, epsilon, cells)
-        for width, level, inner, below, _ in pieces_of(profile.lower.tolist(), profile.upper.tolist()):
+        for width, level, inner, sign in zip(*pieces_of(profile.lower, profile.upper), strict=True):
+            below = sign < 0
             step = inner - cells if below else cells - inner
             inside = (step >= 0) & (step < width)
             found = np.where(inside, found - epsilon / 2 * (change(level, below) - level), found)

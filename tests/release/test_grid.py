@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.release.grid import Multiples, as_array, to_multiples
+from dpjax.release.grid import Multiples, as_array
 from dpjax.release.integer_profiles import codes_of
 
 HUGE = Multiples.between(0, (2**31 - 3) * 2**30, 2**30)
@@ -34,16 +34,16 @@ def test_exact_against_fractions(grid):
     halves = np.array([float((int(number) + Fraction(1, 2)) * grid.resolution) for number in numbers])
     next_to = [np.nextafter(x, end) for x in (lines, halves) for end in (-np.inf, np.inf)]
     x = np.concatenate([inside, lines, halves, *next_to, [-0.0, 5e-324, -5e-324, 1e300, -1e300]])
-    cells, there = to_multiples(x, grid)
+    cells, there = grid.numbers_of(x)
     assert there.all()
     assert cells.tolist() == [nearest(value, grid) for value in x]
     inner = (numbers >= grid.start) & (numbers < grid.start + grid.size - 1)
-    assert (to_multiples(halves, grid)[0][inner] + grid.start).tolist() == (numbers + numbers % 2)[inner].tolist()
-    assert (to_multiples(halves, grid)[0] != np.floor((halves - grid.lower) / float(grid.resolution))).any()  # the control
+    assert (grid.numbers_of(halves)[0][inner] + grid.start).tolist() == (numbers + numbers % 2)[inner].tolist()
+    assert (grid.numbers_of(halves)[0] != np.floor((halves - grid.lower) / float(grid.resolution))).any()  # the control
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
     single = single[np.isfinite(single)]
-    assert to_multiples(single, grid)[0].tolist() == [nearest(float(value), grid) for value in single]
+    assert grid.numbers_of(single)[0].tolist() == [nearest(float(value), grid) for value in single]
 
 
 @pytest.mark.parametrize("grid", DECIMALS, ids=str)
@@ -53,12 +53,12 @@ def test_decimals_are_exact(grid):
     numbers = np.unique(np.concatenate([[0, 1, grid.size - 1], rng.integers(0, grid.size, 300)]))
     written = [float((grid.start + int(number)) * grid.resolution) for number in numbers]
     for x in (written, np.array(written), np.array(written, np.float32), np.nextafter(written, np.inf), np.nextafter(written, 0)):
-        assert to_multiples(x, grid)[0].tolist() == numbers.tolist()
+        assert grid.numbers_of(x)[0].tolist() == numbers.tolist()
     x = grid.lower + (grid.upper - grid.lower) * rng.uniform(-0.1, 1.1, 3000)
     from_tie = [abs(abs(v / grid.resolution - round(v / grid.resolution)) - Fraction(1, 2)) for v in map(Fraction, x)]
     clear = np.array([float(distance) for distance in from_tie]) > 1e-9
     assert clear.mean() > 0.99
-    assert to_multiples(x, grid)[0][clear].tolist() == [nearest(value, grid) for value in x[clear]]
+    assert grid.numbers_of(x)[0][clear].tolist() == [nearest(value, grid) for value in x[clear]]
     assert (grid.lower, grid.upper) == (written[0], written[-1])
 
 
@@ -67,18 +67,18 @@ def test_records_that_are_no_numbers_or_far_away():
     signaling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
     x = np.concatenate([[np.nan, np.inf, -np.inf, 1e308], signaling])
     before = x.tobytes()
-    cells, there = to_multiples(x, grid)
+    cells, there = grid.numbers_of(x)
     assert x.tobytes() == before  # data are not written to
     assert cells.tolist() == [0, 4, 0, 4, 0]
     assert there.tolist() == [False, True, True, True, False]
-    assert to_multiples([2**100, -(2**100), 12], grid)[0].tolist() == [4, 0, 2]
-    assert to_multiples([2**2000, 12.5, -(2**2000), 13.5], grid)[0].tolist() == [4, 2, 0, 4]
-    assert to_multiples(np.array([2**63 - 1, -(2**63), 11], np.int64), grid)[0].tolist() == [4, 0, 1]
-    assert to_multiples(np.array([200, 12, 3], np.uint8), grid)[0].tolist() == [4, 2, 0]
-    assert to_multiples(np.array([2**60 - 1, 2**60 + 2**29 + 2**10]), HUGE)[0].tolist() == [2**30, 2**30 + 1]
-    assert to_multiples(np.array([None, "x", 12], object), grid)[1].tolist() == [False, False, True]
+    assert grid.numbers_of([2**100, -(2**100), 12])[0].tolist() == [4, 0, 2]
+    assert grid.numbers_of([2**2000, 12.5, -(2**2000), 13.5])[0].tolist() == [4, 2, 0, 4]
+    assert grid.numbers_of(np.array([2**63 - 1, -(2**63), 11], np.int64))[0].tolist() == [4, 0, 1]
+    assert grid.numbers_of(np.array([200, 12, 3], np.uint8))[0].tolist() == [4, 2, 0]
+    assert HUGE.numbers_of(np.array([2**60 - 1, 2**60 + 2**29 + 2**10]))[0].tolist() == [2**30, 2**30 + 1]
+    assert grid.numbers_of(np.array([None, "x", 12], object))[1].tolist() == [False, False, True]
     large = Multiples.between(2**50, 2**50 + 2**20, 1)
-    assert to_multiples(np.array([2**50 + 12345]), large)[0].tolist() == [12345]
+    assert large.numbers_of(np.array([2**50 + 12345]))[0].tolist() == [12345]
 
 
 def test_bad_grids_are_named():
@@ -109,14 +109,14 @@ def test_bad_grids_are_named():
         Multiples.between(0, 1, jnp.float32(0.5))
     grid = Multiples.between(0, 9, 1)
     with pytest.raises(TypeError, match="real numbers"):
-        to_multiples(np.array(["a"]), grid)
-    assert not to_multiples(["a"], grid)[1].any()  # a record in a list is missing: the list has no dtype that is public
+        grid.numbers_of(np.array(["a"]))
+    assert not grid.numbers_of(["a"])[1].any()  # a record in a list is missing: the list has no dtype that is public
 
 
 @pytest.mark.parametrize("resolution", [1e-310, Fraction(1, 2**1074), 10**400], ids=["1e-310", "2^-1074", "10^400"])
 def test_grids_that_floats_cannot_hold_are_named(resolution):
     with pytest.raises(ValueError, match="float"):
-        to_multiples([0.0], Multiples.between(0, 4 * Fraction(str(resolution)), resolution))
+        Multiples.between(0, 4 * Fraction(str(resolution)), resolution).numbers_of([0.0])
 
 
 @pytest.mark.parametrize("resolution", [Fraction(1, 100), Fraction(1, 1000), Fraction(7, 30), Fraction(1)], ids=str)
@@ -128,7 +128,7 @@ def test_as_far_as_a_grid_may_go_every_value_is_its_own(resolution):
         except ValueError:
             break
         written = np.array([float((grid.start + number) * resolution) for number in range(1001)])
-        assert to_multiples(written, grid)[0].tolist() == list(range(1001))
+        assert grid.numbers_of(written)[0].tolist() == list(range(1001))
     assert grid.start >= 2**50 - 1000
     with pytest.raises(ValueError, match="a float cannot count so far"):
         Multiples.between((most - 1000) * resolution, most * resolution, resolution)
@@ -184,7 +184,7 @@ NO_NUMBERS = {
 def test_an_object_that_is_no_real_number_is_missing(name):
     """Without an error or a warning, and whatever stands beside it."""
     for records in ([[1, NO_NUMBERS[name], 3]], [[1.5, NO_NUMBERS[name], "x"]]):
-        cells, there = to_multiples(records, Multiples.between(0, 7, 1))
+        cells, there = Multiples.between(0, 7, 1).numbers_of(records)
         assert there.tolist() == [[True, False, records[0][2] == 3]]
         assert cells[0, :2].tolist() == [records[0][0] * 4 // 3, 0]
     assert codes_of([7, NO_NUMBERS[name], "x"])[1].tolist() == [True, False, True]
@@ -192,7 +192,7 @@ def test_an_object_that_is_no_real_number_is_missing(name):
 
 def test_numbers_in_arrays_without_axes_are_numbers():
     for value, cell in ((np.array(2**60 - 1), 2**30), (np.array(2.0**60), 2**30), (np.ma.array(2**31), 2), (np.True_, 0)):
-        cells, there = to_multiples([[value, 2**30]], HUGE)
+        cells, there = HUGE.numbers_of([[value, 2**30]])
         assert cells.tolist() == [[cell, 1]]
         assert there.all()
     codes, there = codes_of([np.array(3), 3, np.array("3"), "3"])
@@ -200,23 +200,23 @@ def test_numbers_in_arrays_without_axes_are_numbers():
     assert there.all()
     for records in ([np.ones(2), np.ones(3)], [np.ones((2, 3)), np.ones((2, 4))], [1.0, jnp.ones(2)], [[1, 2], [3]]):
         with pytest.raises(ValueError, match="different lengths"):
-            to_multiples(records, Multiples.between(0, 7, 1))
+            Multiples.between(0, 7, 1).numbers_of(records)
     one = np.empty(2, object)
     one[:] = [np.ones(1), 3]
-    assert to_multiples(one, Multiples.between(0, 7, 1))[1].tolist() == [False, True]
+    assert Multiples.between(0, 7, 1).numbers_of(one)[1].tolist() == [False, True]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "int4", "bool"])
 def test_narrow_numbers(dtype):
-    assert to_multiples(jnp.array([0, 1, 1], dtype), Multiples.between(0, 3.5, 0.5))[0].tolist() == [0, 2, 2]
-    assert to_multiples(np.asarray(jnp.array([0, 1, 1], dtype)), Multiples.between(0, 3.5, 0.5))[0].tolist() == [0, 2, 2]
+    assert Multiples.between(0, 3.5, 0.5).numbers_of(jnp.array([0, 1, 1], dtype))[0].tolist() == [0, 2, 2]
+    assert Multiples.between(0, 3.5, 0.5).numbers_of(np.asarray(jnp.array([0, 1, 1], dtype)))[0].tolist() == [0, 2, 2]
 
 
 def test_arrays_of_other_libraries_are_arrays_of_objects():
     for values in ([2**60 - 1, 2, 3], [2**60 - 1, None, 3]):  # of one dtype, whatever the records are
         array = as_array(Foreign(values))
         assert array.dtype == object
-        cells, there = to_multiples(Foreign(values), HUGE)
+        cells, there = HUGE.numbers_of(Foreign(values))
         assert cells.tolist() == [2**30, 0, 0]
         assert there.tolist() == [True, values[1] is not None, True]
     assert codes_of(Foreign(["a", None, "b", "a"]))[0].tolist() == [0, -1, 1, 0]
@@ -226,9 +226,9 @@ def test_masked_arrays_are_refused():
     masked = np.ma.array([1.0, 2.0, 3.0], mask=[True, False, False])
     for x in (masked, [masked, masked], [[masked]], np.ma.array([1, 2])):
         with pytest.raises(TypeError, match=r"mask.*filled\(np\.nan\)"):
-            to_multiples(x, Multiples.between(0, 7, 1))
-    assert to_multiples(masked.filled(np.nan), Multiples.between(0, 7, 1))[1].tolist() == [False, True, True]
-    assert to_multiples([1.0, np.ma.masked], Multiples.between(0, 7, 1))[1].tolist() == [
+            Multiples.between(0, 7, 1).numbers_of(x)
+    assert Multiples.between(0, 7, 1).numbers_of(masked.filled(np.nan))[1].tolist() == [False, True, True]
+    assert Multiples.between(0, 7, 1).numbers_of([1.0, np.ma.masked])[1].tolist() == [
         True,
         False,
     ]  # one record of a list is data

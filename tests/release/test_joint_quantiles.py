@@ -13,7 +13,7 @@ import pytest
 import dpjax
 from dpjax import release
 from dpjax.release import quantile_sampler
-from dpjax.release.exact_chains import Row
+from dpjax.release.exact_chains import Row, _Chain
 from dpjax.release.joint_quantiles import default_reach, law_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
@@ -94,7 +94,7 @@ def drawn_probabilities(x, law, middle, flat=True):
         if number is None:
             place(chance, 0, law.size * law.cut, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
         else:
-            down(row.chain(number), chance, m, len(row.slots), ())
+            down(_Chain(row, number), chance, m, len(row.slots), ())
     values = [found[y] for y in tuples(m, law.size)]
     return np.array([Decimal(v.numerator) / v.denominator for v in values])
 
@@ -236,7 +236,7 @@ def test_weights_are_right_up_to_the_bounds():
     rng = np.random.default_rng(2)
     for epsilon in (Fraction(1, 100), 30):
         sampler = a_sampler(rng, 2, 20, 10**6, epsilon, levels=["0.01", "0.3", "0.31", "0.9"])
-        weights, lost = sampler._weights(sampler.law.reach)
+        weights, lost = sampler._terms
         relative = errors(sampler.law, 41)[0]
         for row in range(2):
             numbers = list(sampler.law.numbers(int(sampler.middle[row])))
@@ -347,7 +347,7 @@ def test_many_equal_records_do_not_make_it_uniform():
     def flat(reach):
         law = law_of(levels, Fraction(1), "add_remove", size, False, reach, 8, n)
         slots = slots_of(hours, np.ones((1, n), bool), law)
-        (weights,), _ = Sampler(law, slots, slots.records - 1)._weights(reach)
+        (weights,), _ = Sampler(law, slots, slots.records - 1)._terms
         return weights[-1] / np.sum(weights)
 
     reach = default_reach(levels, Fraction(1), size, n)

@@ -103,7 +103,7 @@ def test_probabilities_below_those_of_floats_have_logarithms():
 
 def drawn_groups(weights, groups, words):
     """Which group each lane is certain of, by the bounds, and whether it is."""
-    left = candidates(weights, groups.cost, groups.width, words[:, None])[:, 0]
+    left = candidates(weights, groups.level, groups.width, words[:, None])[:, 0]
     return left, left.sum(axis=0) == 1
 
 
@@ -114,7 +114,7 @@ def assert_equals_exact(epsilon, profile, words, weights=None, rows=None):
     groups = groups_of(profile)
     left, certain = drawn_groups(weights, groups, words)
     for row in range(words.shape[-1]) if rows is None else rows:
-        costs, widths = groups.cost[row].tolist(), groups.width[row].tolist()
+        costs, widths = groups.level[row].tolist(), groups.width[row].tolist()
         every = [i for i, width in enumerate(widths) if width > 0]
         exact, _ = exact_winner(Fraction(epsilon) / 2, costs, widths, words[:, row].tolist(), every, more=more)
         assert left[exact, row], (row, costs, widths)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.numerics.two_words import Words
-from dpjax.release.distribution import GridDistribution, depths_of, pieces_of
+from dpjax.release.distribution import GridDistribution, Pieces, depths_of, pieces_of
 from dpjax.release.exact import exact_draw, weights_of
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic
 from dpjax.release.sampler import WORDS, certified_draw, weigh
@@ -77,7 +77,7 @@ def at_the_borders(rng, epsilon, profile, words):
     """Words for the piece next to a border between two pieces, and words of digits that are their thresholds."""
     thresholds = public_tables(epsilon, levels=1).thresholds
     for row in range(words.shape[1]):
-        pieces = pieces_of(profile.lower[row].tolist(), profile.upper[row].tolist())
+        pieces = Pieces(*(field.tolist() for field in pieces_of(profile.lower[row], profile.upper[row])))
         ends = list(accumulate(weights_of(rate_of(epsilon), pieces, 200)[0]))
         border = (ends[rng.integers(len(ends))] << 64) // ends[-1]
         uniform = min(max(border + int(rng.integers(-(2**12), 2**12)), 0), 2**64 - 1)
