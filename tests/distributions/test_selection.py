@@ -1,4 +1,4 @@
-"""Selection in fixed point: against fractions and Python's integers, by counting and by table, down to the smallest masses; races."""
+"""Races; selection in fixed point against fractions and integers of Python, by counting and by table, down to the smallest masses."""
 
 from fractions import Fraction
 
