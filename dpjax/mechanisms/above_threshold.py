@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, prod
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -64,16 +64,6 @@ class AboveThreshold(Batch):
 
     _event_axes = ("weight",)
     _parameters = ("rate",)
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of queries."""
-        return jnp.broadcast_shapes(self.weight.shape[:-1], self.rate.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """Float32 or float64."""
-        return self.weight.dtype
 
     def index(self) -> Finite:
         """Return the distribution of the index of the query where it stops, with m for no stop at all."""

@@ -45,11 +45,6 @@ class ConfidenceInterval(Batch):
         return self.quantiles.levels
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """One interval for each row."""
-        return self.quantiles.batch_shape
-
-    @property
     def event_shape(self) -> tuple[int]:
         """``(2,)``."""
         return self.quantiles.event_shape

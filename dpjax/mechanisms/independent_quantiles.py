@@ -8,7 +8,6 @@ e = epsilon / m. Sorting is post-processing, and never further from the quantile
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,19 +41,9 @@ class IndependentQuantiles(Batch):
     _event_axes = ("unsorted",)
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of the records and epsilon."""
-        return self.unsorted.batch_shape[:-1]
-
-    @property
     def event_shape(self) -> tuple[int, ...]:
         """How many quantiles, ``(m,)``."""
         return self.unsorted.batch_shape[-1:]
-
-    @property
-    def dtype(self) -> Any:
-        """Float32 or float64."""
-        return self.unsorted.dtype
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all quantiles; what is drawn from a row does not change, under jit, when rows are added.

@@ -13,7 +13,6 @@ the proposal both have d = 0: (e1 + e2, delta)-DP.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,16 +43,6 @@ class ProposeTestRelease(Batch):
     answer: PiecewiseExponential
     test: PiecewiseExponential
     threshold: jax.Array
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields."""
-        return jnp.broadcast_shapes(self.answer.batch_shape, self.test.batch_shape, self.threshold.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of every result."""
-        return self.answer.dtype
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw answers; **NaN stands for no answer** (and for a row whose parameters are bad).

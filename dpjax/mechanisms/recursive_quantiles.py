@@ -65,19 +65,9 @@ class RecursiveQuantiles(Batch):
     _parameters = ("epsilon",)
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of the records and epsilon."""
-        return jnp.broadcast_shapes(self.asked.batch_shape, self.epsilon.shape)
-
-    @property
     def event_shape(self) -> tuple[int, ...]:
         """How many quantiles, ``(m,)``."""
         return (len(self.asked.levels),)
-
-    @property
-    def dtype(self) -> Any:
-        """Float32 or float64."""
-        return self.asked.dtype
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all quantiles; what is drawn from a row does not change, under jit, when rows or draws are added.

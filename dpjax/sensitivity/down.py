@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -68,16 +67,6 @@ class DownSensitivity(Batch):
     def lower(self) -> jax.Array:
         """The value of the empty dataset, public, of the values' leading shape."""
         return self.values[..., -1]
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes."""
-        return jnp.broadcast_shapes(self.values.shape[:-1], self.upper.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.values.dtype
 
     @property
     def neighbors(self) -> Neighbors:

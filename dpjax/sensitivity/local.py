@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,16 +45,6 @@ class LocalSensitivity(Batch):
     neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
 
     _event_axes = ("at_distance",)
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes of the values."""
-        return jnp.broadcast_shapes(self.value.shape, self.at_distance.shape[:-1], self.lower.shape, self.upper.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.value.dtype
 
     def smooth(self, beta: ArrayLike) -> SmoothSensitivity:
         """Return the smooth upper bound max_k A_k e^{-beta k}.

@@ -106,16 +106,6 @@ class SensitivityProfile(Batch):
         return jnp.floor(jnp.minimum(level, most)) + 1
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes of both sides."""
-        return jnp.broadcast_shapes(self.upper.shape[:-1], self.lower.shape[:-1])
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.upper.dtype
-
-    @property
     def support(self) -> tuple[jax.Array, jax.Array] | None:
         """The range of the output, the same for neighbouring datasets, or None where it is the whole line."""
         if self.bounds is not None:

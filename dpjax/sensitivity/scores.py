@@ -65,11 +65,6 @@ class CandidateScores(Batch):
             raise ValueError(f"k >= 1 candidates need k scores, got shapes {self.candidates.shape} and {self.scores.shape}.")
         return jnp.broadcast_shapes(self.scores.shape[:-1], self.candidates.shape[:-1], jnp.shape(self.sensitivity))
 
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the scores."""
-        return self.scores.dtype
-
 
 def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Neighbors) -> CandidateScores:
     """Return the scores of the inverse sensitivity mechanism on a finite range: minus how many individuals must change.

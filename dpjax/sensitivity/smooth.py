@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,16 +41,6 @@ class SmoothSensitivity(Batch):
     neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
 
     _parameters = ("beta",)
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields."""
-        return jnp.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(self)))
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.value.dtype
 
 
 def representable(smooth: SmoothSensitivity, rate: jax.Array) -> jax.Array:

@@ -52,16 +52,6 @@ class SortedRecords(Batch):
 
     _event_axes = ("values",)
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of records."""
-        return jnp.broadcast_shapes(self.values.shape[:-1], self.count.shape, self.lower.shape, self.upper.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the records."""
-        return self.values.dtype
-
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """The quantiles, and the share of records up to each; not private."""
         few = self._first(rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,16 +38,6 @@ class VectorProfile(Batch):
     neighbors: Neighbors = field(metadata={"static": True})
 
     _event_axes = ("value", "radii")
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes, without that of the components."""
-        return jnp.broadcast_shapes(self.value.shape[:-1], self.radii.shape[:-1], self.step.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.value.dtype
 
 
 def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: ArrayLike, neighbors: Neighbors) -> VectorProfile:

@@ -55,16 +55,8 @@ def smooth_sensitivity(
 
     Args:
         x: as in :func:`local_sensitivity`, like all others.
-        beta: positive, chosen **without the data**, broadcasts against ``(...)``. The published baselines choose beta (and alpha)
-            to minimise bound/alpha on the private dataset itself, which is not private; with a fixed beta their error is at most
-            10% larger in their experiments. :func:`optimal_beta` gives a good one.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        definition: ``"linear"`` or ``"lower"``.
-        rank: static, under swap only.
-        count: which records are present.
-        mask: which records are present.
+        beta: positive, chosen **without the data**, broadcasts against ``(...)``; :func:`optimal_beta` gives a good one. The
+            published baselines choose beta (and alpha) to minimise bound/alpha on the private dataset itself, which is not private.
 
     Returns:
         A :class:`SmoothSensitivity`.
@@ -74,7 +66,7 @@ def smooth_sensitivity(
 
     Privacy:
         None by itself: an input of :func:`smooth_cauchy`, :func:`smooth_laplace` and :func:`smooth_laplace_log_normal`. Public:
-        beta, the bounds and the shape of ``x``; under swap also the number of records.
+        beta, and see :mod:`dpjax.statistics`.
 
     References:
         Nissim, Raskhodnikova and Smith (2007), Definition 2.2 and Claim 3.3; Gillenwater and Munoz Medina, Definition 6.
@@ -102,14 +94,10 @@ def local_sensitivity(
     """Return the local sensitivity of the median at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public, of a record.
-        upper: public, of a record.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         neighbors: ``"add_remove"`` (O(n) operations a row) or ``"swap"`` (O(n^2)).
         definition: ``"linear"``, the midpoint median, or ``"lower"``, x[ceil(n/2)], the median of the Duff paper.
         rank: static, under swap only: x[rank] instead of the median.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``.
@@ -134,43 +122,36 @@ def local_sensitivity(
         raise ValueError("rank is for swap neighbors only; local_sensitivity_bound of an order_statistic's profile is for both.")
     given: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "count": count, "mask": mask}
     profile = median(x, definition="lower", **given) if rank is None else order_statistic(x, rank, **given)
-    midpoint = definition == "linear" and rank is None
-    even: Any = False
-    if midpoint and neighbors == "swap":
-        even = _even_count(checks.float_array("x", x), count, mask)
     low, high = checks.bounds(lower, upper, profile.dtype)
-    compute = _static if isinstance(even, bool) else _dynamic
-    value, at_distance = compute(profile.upper, profile.lower, neighbors, midpoint, np.shape(x)[-1] + 1, even)
+    midpoint, n = definition == "linear" and rank is None, np.shape(x)[-1]
+
+    def found(midpoint: bool) -> tuple[jax.Array, jax.Array]:
+        return _at_distance(profile.upper, profile.lower, neighbors, midpoint, n + 1)
+
+    present = presence(checks.float_array("x", x), count, mask)
+    if neighbors == "add_remove" or not midpoint:
+        value, at_distance = found(midpoint)
+    elif present is None:
+        value, at_distance = found(n % 2 == 0)
+    else:
+        even = jnp.sum(present, axis=-1, dtype=jnp.int32) % 2 == 0
+        (value, at_distance), (middle, between) = found(False), found(True)
+        value, at_distance = jnp.where(even, middle, value), jnp.where(even[..., None], between, at_distance)
     return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
 
 
-def _even_count(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> Any:
-    """Whether the number of records is even: a Python bool if all are present, otherwise ``(..., 1)``."""
-    present = presence(records, count, mask)
-    if present is None:
-        return records.shape[-1] % 2 == 0
-    return jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32) % 2 == 0
-
-
-@partial(jax.jit, static_argnames=("neighbors", "midpoint", "size", "even"), inline=True)
-def _static(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int, even: bool) -> tuple[jax.Array, jax.Array]:
-    """The statistic ``(...)`` and A_0..A_{size-1}, from x[m], x[m+1], ... and x[m], x[m-1], ... (or those at Duff's ranks)."""
-    middle = up[..., 0] + (up[..., 1] - up[..., 0]) / 2
-    if neighbors == "add_remove":
-        high, low = extend(up, size + 2), extend(down, size + 1)
-        whole = high[..., 1:-1] - low[..., 1:]
-        if not midpoint:
-            return up[..., 0], whole
-        return middle, jnp.maximum(whole, high[..., 2:] - low[..., :-1]) / 2
-    if midpoint and even:
-        return middle, _widest(up, down, size, 2) / 2
-    return up[..., 0], _widest(up, down, size, 1)
-
-
 @partial(jax.jit, static_argnames=("neighbors", "midpoint", "size"))
-def _dynamic(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int, even: jax.Array) -> tuple[jax.Array, ...]:
-    when_even, when_odd = (_static(up, down, neighbors, midpoint, size, parity) for parity in (True, False))
-    return jnp.where(even[..., 0], when_even[0], when_odd[0]), jnp.where(even, when_even[1], when_odd[1])
+def _at_distance(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int) -> tuple[jax.Array, jax.Array]:
+    """The statistic ``(...)`` and A_0..A_{size-1}, from x[m], x[m+1], ... and x[m], x[m-1], ... (or those at Duff's ranks).
+
+    Under swap, the midpoint is that of an even number of records.
+    """
+    value = up[..., 0] + (up[..., 1] - up[..., 0]) / 2 if midpoint else up[..., 0]
+    if neighbors == "swap":
+        return value, _widest(up, down, size, 2) / 2 if midpoint else _widest(up, down, size, 1)
+    high, low = extend(up, size + 2), extend(down, size + 1)
+    whole = high[..., 1:-1] - low[..., 1:]
+    return value, jnp.maximum(whole, high[..., 2:] - low[..., :-1]) / 2 if midpoint else whole
 
 
 def _widest(up: jax.Array, down: jax.Array, size: int, extra: int) -> jax.Array:

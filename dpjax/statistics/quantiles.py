@@ -63,17 +63,8 @@ def median(
     mass. ``"continuous"`` gives piecewise Laplace the same distribution as ``"linear"`` under add/remove, with half the pieces.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        resolution: public and static, that of the data: 1 for integers, 0.01 for cents (read by its decimal value). Records are
-            rounded to its multiples, one by one, the bounds are multiples of it, and mechanisms draw on them: the value keeps
-            mass, the more the more individuals must change to move it. Without a resolution the profile is for data without ties.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         definition: ``"linear"``, ``"lower"`` or ``"continuous"``; by default ``"linear"``, and with a resolution ``"lower"``.
-        count: which records are present.
-        mask: which records are present.
-        truncate: static k.
 
     Returns:
         A profile of batch shape ``(...)``.
@@ -112,26 +103,19 @@ def quantile(
     """Return the sensitivity profile of the q-quantile.
 
     ``definition="linear"``, the default without a resolution, reads rank q n + 1 - q with interpolation (NumPy's default);
-    ``"lower"``, the default with one, is x[ceil(q n)] (NumPy's ``"inverted_cdf"``, Duff's convention). Records are clamped to
-    ``[lower, upper]``. An empty dataset under add/remove has the value lower + (1-q) (upper - lower), or ``lower`` for
-    ``"lower"``: a constant, fixed so that it fits its neighbours.
+    ``"lower"``, the default with one, is x[ceil(q n)] (NumPy's ``"inverted_cdf"``, Duff's convention). An empty dataset under
+    add/remove has the value lower + (1-q) (upper - lower), or ``lower`` for ``"lower"``: a constant that fits its neighbours.
+
     ``"continuous"`` is the value of ``"linear"`` with another profile, for piecewise Laplace: the cost of y is the distance of its
     (interpolated) rank from q n + 1 - q, in units of max(q, 1-q) under add/remove and 1 under swap. Its levels are not integers:
-    inverse sensitivity refuses it. Neither profile wins in every row. On random rows of 1 to 100 records its mean error was that of
-    ``"linear"`` times 1.02 at epsilon = 1 and 1.07 at 4, and under add/remove that of ``"lower"`` (each against its own value)
-    times 0.95 and 0.8; in one row of ten to one of three it was above that of ``"lower"``.
+    inverse sensitivity refuses it. On random rows of 1 to 100 records its mean error was that of ``"linear"`` times 1.02 at
+    epsilon = 1 and 1.07 at 4, and under add/remove that of ``"lower"`` (each against its own value) times 0.95 and 0.8.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10. For 1/3 give ``Fraction(1, 3)``.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        resolution: as in :func:`median`; an interpolated quantile is a multiple of it over the denominator of q.
+        resolution: an interpolated quantile is a multiple of it over the denominator of q.
         definition: which quantile, or how fine its profile is.
-        count: which records are present.
-        mask: which records are present.
-        truncate: static k.
 
     Returns:
         A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
@@ -143,8 +127,7 @@ def quantile(
 
     Privacy:
         The values interleave for neighbouring datasets as in Corollary 3.1, so mechanisms on this profile are epsilon-DP and
-        epsilon-bounded-range. Public: q, the bounds and the shape of ``x``; under swap also the number of records (so ``count``
-        and ``mask``), under add/remove not.
+        epsilon-bounded-range. Public: see :mod:`dpjax.statistics`.
 
     References:
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case should read "n even").
@@ -175,19 +158,12 @@ def order_statistic(
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
-    """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1.
+    """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1: x[rank + l] and x[rank - l].
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         rank: static, 1..n, and fixed: it does not move when records come or go. With fewer than ``rank`` records present the
             value is ``upper``.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
-        resolution: as in :func:`median`.
-        count: which records are present.
-        mask: which records are present.
-        truncate: static k.
 
     Returns:
         A profile of batch shape ``(...)``.

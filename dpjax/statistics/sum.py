@@ -52,14 +52,9 @@ def sum(  # the name it has in NumPy and JAX
     [max_count * min(lower, 0), max_count * max(upper, 0)].
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public lower bound of a record, ``(...)``.
-        upper: public upper bound of a record, ``(...)``.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        max_count: static, at least the number of columns of ``x``; for ``"add_remove"`` only.
-        resolution: as in :func:`dpjax.median`; under add/remove it needs ``max_count``.
-        count: which records are present.
-        mask: which records are present.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
+        max_count: static and public, at least the number of columns of ``x``; for ``"add_remove"`` only.
+        resolution: under add/remove it needs ``max_count``.
 
     Returns:
         A profile of batch shape ``(...)``: n levels, under add/remove followed by steps (which inverse sensitivity refuses) or,
@@ -71,7 +66,7 @@ def sum(  # the name it has in NumPy and JAX
 
     Privacy:
         The values keep Corollary 3.1, also as they are rounded; so do the steps, as one change moves each of them by at most the
-        global sensitivity. Public: the bounds, ``max_count``, the shape of ``x``, and under swap the number of records.
+        global sensitivity. Public: see :mod:`dpjax.statistics`.
 
     References:
         Durfee (2025), Sections 3.1 and 5.2.
