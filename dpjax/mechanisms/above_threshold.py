@@ -70,11 +70,7 @@ class AboveThreshold(Batch):
         return _index(self)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> tuple[jax.Array, jax.Array]:
-        """Draw indices and gaps; under jit, what is drawn from a row does not change when rows are added to the batch.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
+        """Draw indices and gaps.
 
         Returns:
             Indices, int32 of shape ``shape + batch_shape``, m where no query is above, -1 in a row whose parameters are bad; and
@@ -114,9 +110,8 @@ def above_threshold(
 
     Args:
         queries: float ``(..., m)``, in the order in which they are asked; ``-inf``, publicly, leaves one out.
-        epsilon: positive ``(...)``.
+        epsilon: positive ``(...)``, like ``sensitivity``, which is that of each query.
         threshold: public, ``(...)``.
-        sensitivity: positive ``(...)``, of each query.
         changes: static, ``"any"``, or ``"one_direction"`` if between two neighbours no query grows where another falls, as with
             counts under add/remove.
 
@@ -125,7 +120,7 @@ def above_threshold(
         parameters are NaN. Queries further than 10^4 / r from the threshold count as if they were that far.
 
     Raises:
-        ValueError: no queries, a public parameter outside its range or an unknown ``changes``.
+        ValueError: no queries, or a bad public parameter.
 
     Privacy:
         epsilon-DP for index and gap together, under the relation that the sensitivity holds for; the proof is at the head of this

@@ -32,6 +32,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.never_fail import begins_with, where
 from dpjax.numerics.batching import broadcast_rows
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key
@@ -102,7 +103,7 @@ def best_of(
 
     Args:
         key: a scalar typed threefry key.
-        draw: one attempt: a private function of a key, to a float or integer array or a pytree of them. It is traced once.
+        draw: one attempt: a private function of a key, to a float or integer array or a pytree of them.
         score: from the outcome of ``draw`` to float ``(...)``, higher is better: the axes that all arrays of the outcome begin
             with. Each of its elements is selected on its own, with a number of attempts of its own. NaN is the worst.
         attempts: static float ``(m,)``, the probabilities of 1, ..., m attempts, such as :func:`negative_binomial`; public.
@@ -132,9 +133,7 @@ def best_of(
     keys = jax.random.split(key_draws, len(number))
     like = jax.eval_shape(draw, keys[0])
     goodness = jax.eval_shape(score, like)
-    shapes = [leaf.shape for leaf in jax.tree.leaves(like)]
-    if any(shape[: goodness.ndim] != goodness.shape for shape in shapes):
-        raise ValueError(f"every array of the outcome must begin with the axes of score, {goodness.shape}, got {shapes}.")
+    begins_with("score", goodness.shape, like)
     last = Finite(jnp.zeros(len(number)), -jnp.log(jnp.asarray(number, jnp.result_type(float))), jnp.ones(()))
     counted = last.sample_index(key_number, goodness.shape)  # K - 1
 
@@ -144,11 +143,7 @@ def best_of(
         given = jnp.asarray(score(found), best.dtype)
         given = jnp.where(jnp.isnan(given), -jnp.inf, given)
         better = (at[0] == 0) | ((at[0] <= counted) & (given > best))
-
-        def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-            return jnp.where(jnp.expand_dims(better, tuple(range(better.ndim, new.ndim))), new, old)
-
-        return (jax.tree.map(choose, found, held), choose(given, best)), None
+        return where(better, (found, given), (held, best)), None
 
     dtype = goodness.dtype if jnp.issubdtype(goodness.dtype, jnp.floating) else jnp.result_type(float)
     start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), jnp.zeros(goodness.shape, dtype)

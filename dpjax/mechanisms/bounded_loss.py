@@ -27,7 +27,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
-from dpjax.mechanisms.never_fail import never_fail, never_fail_distribution
+from dpjax.mechanisms.never_fail import never_fail, never_fail_distribution, where
 from dpjax.numerics.batching import fits_into
 from dpjax.random.keys import check_key
 
@@ -97,12 +97,8 @@ def bounded_loss(
     end = (fallback, jnp.zeros((), jnp.bool_))
     answer = never_fail(key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts)[0]
     broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
-
-    def spoil(leaf: jax.Array) -> jax.Array:
-        here = jnp.expand_dims(broken, tuple(range(like.ndim, leaf.ndim)))
-        return jnp.where(here, jnp.nan, leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return jax.tree.map(spoil, answer)
+    spoilt = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer)
+    return where(broken, spoilt, answer)
 
 
 def bounded_loss_distribution(

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import overload
 
-import jax
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -28,6 +26,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
+from dpjax.mechanisms.line import is_given
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -72,7 +71,7 @@ def duff(
     _check(statistic)
     if isinstance(statistic, SensitivityProfile):
         return inverse_sensitivity(statistic, epsilon, rho=rho)
-    if isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0):
+    if is_given(rho):
         raise ValueError("rho smooths a statistic on the line: give none beside candidates.")
     return exponential(statistic, epsilon)
 

@@ -32,14 +32,11 @@ def exponential(
     """Return the distribution of the exponential mechanism: P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)).
 
     Args:
-        scores: :class:`CandidateScores`, or float ``(..., k)``, higher is better. A score of ``-inf`` excludes a candidate; that
-            must be public, the same for every dataset.
+        scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
         epsilon: positive.
-        candidates: float ``(k,)`` or ``(..., k)``, public, what an array of scores belongs to; without it, the indices 0..k-1.
-        sensitivity: positive ``(...)``, required with an array of scores: the most by which any score changes between neighbors.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape. Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``.
+        A :class:`Finite` of the broadcast batch shape.
 
     Raises:
         ValueError: ``candidates`` or ``sensitivity`` beside :class:`CandidateScores`; an array without ``sensitivity``.
@@ -94,9 +91,7 @@ def candidate_scores(
 
 @relation_first
 def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`exponential` costs.
-
-    In the place of an array of scores goes the relation that its sensitivity holds for; :class:`CandidateScores` carry theirs.
+    """Return what one draw of :func:`exponential` costs; for an array of scores, under the relation given in its place.
 
     >>> print(guarantee("swap", 1.0))
     1-DP and 1-bounded-range under swap neighbors

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import overload
 
 import jax
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -18,7 +17,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
-from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
+from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line, is_given
 from dpjax.mechanisms.relations import relation_of
 from dpjax.mechanisms.shells import distribution_in_shells
 from dpjax.sensitivity.profile import SensitivityProfile
@@ -46,12 +45,10 @@ def inverse_sensitivity(
         profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels; or of a vector
             (:func:`dpjax.from_vector_radii`), whose steps after the last radius have a slope, as in piecewise Laplace.
         epsilon: positive.
-        rho: as for :func:`dpjax.piecewise_laplace`.
-        support: as for :func:`dpjax.piecewise_laplace`.
+        rho: as for :func:`dpjax.piecewise_laplace`, like ``support``.
 
     Returns:
-        A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a resolution a :class:`Rounded`, on its
-        multiples; for that of a vector a :class:`Radial`.
+        As :func:`dpjax.piecewise_laplace`.
 
     Raises:
         ValueError: if ``profile`` has fractional levels, or steps whose number is not static; a ``rho`` (also a JAX array of zeros)
@@ -80,7 +77,7 @@ def inverse_sensitivity(
             "inverse sensitivity needs one piece for each level: write profile.truncate(k), or give truncate a num_steps. "
             "piecewise_laplace takes steps without end."
         )
-    if not profile.interpolable and (isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0)):
+    if not profile.interpolable and is_given(rho):
         raise ValueError(
             "rho gives the value itself a cost, and this profile's values hold almost everywhere only: it leaks 1.2 epsilon. "
             "Give no rho, or a profile that is interpolable."

@@ -24,7 +24,7 @@ def k_norm(value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, p: f
 
     Args:
         value: float ``(..., d)``, the statistic of each dataset, its components on the last axis.
-        epsilon: positive, broadcasts against ``(...)``.
+        epsilon: positive.
         sensitivity: positive, the global sensitivity of the statistic in the L_p norm.
         p: static, from 1 to ``inf``: which norm.
 

@@ -54,7 +54,6 @@ def laplace(
         epsilon: positive.
         sensitivity: positive, the global sensitivity of the statistic; a profile has its own.
         lower: bound of the output; with ``upper`` or not at all.
-        upper: bound of the output.
 
     Returns:
         A :class:`PiecewiseExponential`: without bounds, scale ``sensitivity/epsilon``; with bounds, scale

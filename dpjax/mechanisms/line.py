@@ -21,14 +21,20 @@ from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile
 
 Support = Literal["restricted", "extended"]
+Costs = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 PROFILES = "from a statistic such as dpjax.median; of a DownSensitivity, .shift(tau)"
+
+
+def is_given(rho: ArrayLike) -> bool:
+    """Whether a rho is other than 0; a JAX array, whose elements are not looked at, always is."""
+    return isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
 
 
 def distribution_on_line(
     profile: SensitivityProfile,
     epsilon: ArrayLike,
     *,
-    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    piece_costs: Costs,
     flat_cost: float,
     rho: ArrayLike,
     support: Support,
@@ -36,8 +42,8 @@ def distribution_on_line(
     """Lay the two sides of a profile on the line, with density proportional to exp(-epsilon/2 * cost).
 
     Args:
-        profile: the profile, of any batch shape. Its steps, if any, become tails that go on with a cost of 1 for each.
-        epsilon: positive, broadcasts against the profile's batch shape.
+        profile: its steps, if any, become tails that go on with a cost of 1 for each.
+        epsilon: positive.
         piece_costs: from the levels of one side, ``(..., k+1)`` going outwards, to the costs at the near and at the far end of its
             k pieces, ``(..., k)`` each.
         flat_cost: the cost within ``rho`` of the value if one change can move it; each further change that it takes is 1 less.
@@ -48,12 +54,12 @@ def distribution_on_line(
 
     Privacy:
         None by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at most 1 between neighbours, which the
-        mechanism that gives the costs must show for a flat piece of ``flat_cost``. For what the depth takes off see
-        ``SensitivityProfile.depth``: where the values agree it changes by at most 1, and where they differ nothing is taken off.
+        mechanism that gives the costs must show for a flat piece of ``flat_cost``. For less at a greater depth see
+        ``SensitivityProfile.depth``.
     """
     checks.one_of("support", support, ("restricted", "extended"))
     rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
-    smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
+    smooth = is_given(rho)
     if profile.resolution is not None:
         if profile.support is None:
             raise ValueError("a count has the same steps everywhere, without an end: dpjax.laplace is its mechanism.")
@@ -70,7 +76,7 @@ def _distribution(
     profile: SensitivityProfile,
     rate: jax.Array,
     radius: jax.Array | None,
-    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    piece_costs: Costs,
     flat_cost: float,
     support: Support,
 ) -> PiecewiseExponential:
@@ -101,17 +107,14 @@ def _distribution(
 def _on_grid(
     profile: SensitivityProfile,
     rate: jax.Array,
-    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    piece_costs: Costs,
     flat_cost: float,
 ) -> Rounded:
     """The rho-smooth distribution in units of the resolution, rho being 1/2: every edge lies between two integers."""
     resolution = profile.resolution
     assert resolution is not None
-    step = None if profile.step is None else to_multiples(profile.step, resolution)
-    bounds = profile.bounds
-    if bounds is not None:
-        bounds = to_multiples(bounds[0], resolution), to_multiples(bounds[1], resolution)
-    upper, lower = (to_multiples(side, resolution) for side in (profile.upper, profile.lower))
+    values = (profile.upper, profile.lower, profile.step, profile.bounds)
+    upper, lower, step, bounds = jax.tree.map(lambda value: to_multiples(value, resolution), values)
     counted = replace(profile, upper=upper, lower=lower, step=step, bounds=bounds, resolution=None)
     half = jnp.asarray(0.5, profile.dtype)
     return Rounded(_distribution(counted, rate, half, piece_costs, flat_cost, "extended"), resolution)

@@ -46,14 +46,12 @@ def permute_and_flip(
     The work is k times about ``min(k/2, 3.5 sqrt(k))`` a row.
 
     Args:
-        scores: as for :func:`dpjax.exponential`, as are ``candidates`` and ``sensitivity``.
+        scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
         epsilon: positive.
-        candidates: see there.
-        sensitivity: see there.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape, with cost ``-log p`` and rate 1. Its row is NaN where a score is NaN or
-        ``+inf``, or all are ``-inf``. Further candidates of score ``-inf`` can change the last bits of ``p``.
+        A :class:`Finite` of the broadcast batch shape, with cost ``-log p`` and rate 1. Further candidates of score ``-inf`` can
+        change the last bits of ``p``.
 
     Raises:
         ValueError: as :func:`exponential`.

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 
 
 def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[str, ...] = checks.RELATIONS) -> str:
-    """Return the relation of a statistic (a profile, scores, records, another guarantee), or the one of this name.
+    """Return the relation of a statistic (a profile, scores, records, a guarantee), or the one of this name.
 
     ``neighbors`` is that of an array whose shape matters; ``known`` are those that the mechanism is private under.
 

@@ -7,19 +7,14 @@ piecewise Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.distributions.radial import Radial
+from dpjax.mechanisms.line import Costs, is_given
 from dpjax.numerics.batching import fits
 from dpjax.sensitivity.vectors import VectorProfile
-
-Costs = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def distribution_in_shells(
@@ -28,13 +23,12 @@ def distribution_in_shells(
     """Return the density proportional to exp(-epsilon/2 * cost), on all of R^d.
 
     Args:
-        profile: of any batch shape.
-        epsilon: positive, broadcasts against the batch.
+        profile: of the vectors.
+        epsilon: positive.
         piece_costs: from the levels 0..k to the costs at the near and at the far end of the k shells.
-        rho: none: it is for profiles on the line.
-        support: none, too.
+        rho: none, like ``support``: they are for profiles on the line.
     """
-    if isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0) or support != "restricted":
+    if is_given(rho) or support != "restricted":
         raise ValueError("the profile of a vector has all of R^d for its support, and no flat piece: give no rho and no support.")
     rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
     fits(profile.batch_shape, epsilon=rate.shape)

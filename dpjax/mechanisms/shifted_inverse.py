@@ -24,7 +24,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
-from dpjax.mechanisms.line import Support
+from dpjax.mechanisms.line import Support, is_given
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.down import DownSensitivity, check_shift
@@ -61,8 +61,7 @@ def shifted_inverse(
             take ``failure = resolution / upper``, since what lies above f(x) may reach up to the bound.
         candidates: None for the line; or the public finite range, increasing, ``(k,)``. The utility theorem needs every value of
             the statistic among them: records or amounts in multiples of the range's step. Otherwise only the utility is unproven.
-        rho: on the line only, as in :func:`dpjax.piecewise_laplace`. On candidates ties are no obstruction.
-        support: on the line only, with ``rho``.
+        rho: on the line only, as in :func:`dpjax.piecewise_laplace`, like ``support``. On candidates ties are no obstruction.
 
     Returns:
         A :class:`PiecewiseExponential` on the line, or a :class:`Rounded` if the statistic has a resolution; a :class:`Finite` on
@@ -91,7 +90,7 @@ def shifted_inverse(
     """
     if candidates is None:
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
-    if isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0)):
+    if is_given(rho):
         raise ValueError("rho smooths the distribution on the line; with candidates ties need no smoothing, leave it out.")
     check_shift(tau)
     values = finite_range(candidates, down.dtype)
@@ -137,9 +136,8 @@ def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
 def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     """Return the smallest shift for which Theorem 4 holds: ``ceil((2/epsilon) * log(num_candidates / failure))``.
 
-    With it, the distribution on candidates is within ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. On the line,
-    take ``upper / resolution`` for the number of candidates, and ``resolution / upper`` for ``failure`` where the mean error
-    matters.
+    With it, the distribution on candidates is within ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. For the line,
+    see :func:`shifted_inverse`.
 
     Args:
         epsilon: positive.

@@ -41,16 +41,13 @@ def stand_out(
     :func:`dpjax.exponential` needs ``2 sensitivity log(k) / epsilon`` and no delta: up to about k = 1/delta it is better.
 
     Args:
-        scores: as for :func:`dpjax.exponential`, as are ``candidates`` and ``sensitivity``.
+        scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
         epsilon: positive.
         delta: in (0, 1).
         fallback: public, ``(...)``, the answer if no candidate stands out. To go on then with another mechanism is composition.
-        candidates: see there.
-        sensitivity: see there.
 
     Returns:
-        A :class:`Finite` of k+1 values, the last the fallback; its costs are minus log-probabilities, at rate 1. Its row is NaN
-        where a score is NaN or ``+inf``, or all are ``-inf``.
+        A :class:`Finite` of k+1 values, the last the fallback; its costs are minus log-probabilities, at rate 1.
 
     Raises:
         ValueError: a ``delta`` outside (0, 1); as :func:`exponential`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate
-from dpjax.sensitivity.profile import SensitivityProfile, jump
+from dpjax.sensitivity.profile import SensitivityProfile, from_sides, jump
 
 
 def from_radii(
@@ -49,16 +50,13 @@ def from_radii(
         A profile of the batch shape of ``value`` and the radii.
 
     Raises:
-        ValueError: radii without an axis for each axis of ``value``; only one of ``lower`` and ``upper``, neither bounds nor
-            ``step``, or bad public parameters.
+        ValueError: radii without an axis for each axis of ``value``; neither bounds nor ``step``; or bad public parameters.
 
     Privacy:
         Rests on the caller's promise that for neighbours x and x': R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x'))
         (take x' = x: the radii must not decrease); for one array a side, that Corollary 3.1 holds on each side, the steps
-        included. A constant
-        R_l = LS(x) breaks it (a cost sensitivity of 3). Corollary 5.1 as printed is loose by one index: R_l may be the largest
-        local sensitivity within l-1 changes, so R_1 = LS(x). In floating point f(x) + R is rounded: the radii must be well above
-        the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
+        included. A constant R_l = LS(x) breaks it (a cost sensitivity of 3). In floating point f(x) + R is rounded: the radii must
+        be well above the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
 
     References:
         Durfee (2025), Definition 5.1, Corollaries 5.1 and 5.2.
@@ -85,24 +83,20 @@ def from_radii(
         )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
     size = None if step is None else checks.positive("step", step, center.dtype)
-    shapes = [center.shape, above.shape[:-1], below.shape[:-1], () if size is None else size.shape]
-    batch = jnp.broadcast_shapes(*shapes, *([] if bounds is None else [bounds[0].shape, bounds[1].shape]))
-    center = jnp.broadcast_to(center, batch)
-    if bounds is not None:
-        bounds = jnp.broadcast_to(bounds[0], batch), jnp.broadcast_to(bounds[1], batch)
+    shapes = [leaf.shape for leaf in jax.tree.leaves((center, size, bounds))]
+    batch = jnp.broadcast_shapes(*shapes, above.shape[:-1], below.shape[:-1])
+    center, bounds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch), (center, bounds))
     if size is not None and radii_below is None:  # R_K <= R_{K+1} = step; min with a constant keeps Definition 5.1
         above = below = jnp.minimum(above, size[..., None])
-    sides = []
-    for increments, sign, end in ((below, -1, 0), (above, 1, 1)):
+
+    def side(increments: jax.Array, sign: int) -> jax.Array:
         distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
         values = concatenate(center[..., None], center[..., None] + sign * distance)
-        levels = jnp.arange(values.shape[-1], dtype=center.dtype)
-        if size is None and bounds is not None:
-            values, levels = jump(values, levels, bounds, end)  # clamps f(x) itself too, and only after the radii are added
-        sides.append((values, levels))
-    (low, low_levels), (high, high_levels) = sides
-    limits = None if size is None else bounds
-    return SensitivityProfile(high, low, high_levels, low_levels, step=size, bounds=limits, neighbors=neighbors)
+        # The jump clamps f(x) itself too, and only after the radii are added.
+        return jump(values, bounds, sign) if size is None and bounds is not None else values
+
+    found = from_sides(side(above, 1), side(below, -1), neighbors=neighbors, step=size)
+    return found if size is None else replace(found, bounds=bounds)
 
 
 def from_local_sensitivity(

@@ -16,7 +16,6 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.statistics.sorting import Window
 
 Definition = Literal["linear", "lower", "continuous"]
 DEFINITIONS = ("linear", "lower", "continuous")
@@ -96,8 +95,25 @@ def level_of(q: Any) -> Fraction:
     return fraction
 
 
+class Window(NamedTuple):
+    """The ranks ``(per_record * n + constant) // denominator``, the next and so on, ``width`` in all, moved into 0..n_max+1."""
+
+    per_record: int
+    constant: int
+    denominator: int
+    width: int
+
+    def first(self, n: Any, n_max: int, xp: Any) -> Any:
+        """The first rank, for NumPy or JAX arrays of counts."""
+        rank = (n * np.int32(self.per_record) + np.int32(self.constant)) // np.int32(self.denominator)
+        return xp.clip(rank, 0, n_max + 2 - self.width)
+
+
 class Sides(NamedTuple):
-    """Both sides of a profile, each outwards from f(x): the values at levels 0, ..., ``down`` below, then 0, ..., ``up`` above."""
+    """Both sides of a profile, each outwards from f(x): the values at levels 0, ..., ``down`` below, then 0, ..., ``up`` above.
+
+    They are read of sorted rows, or of a ``near`` window of them.
+    """
 
     ranks: Ranks
     n_max: int
@@ -107,15 +123,15 @@ class Sides(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """As :class:`dpjax.statistics.sorting.Read`."""
+        """How many values each side has."""
         return self.down + 1, self.up + 1
 
     def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
-        """As :class:`dpjax.statistics.sorting.Read`."""
+        """The sides, of rows and their counts ``(..., 1)``."""
         return tuple(_at_rank(ordered, side, self.ranks) for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp))
 
     def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: Any) -> None:
-        """As :class:`dpjax.statistics.sorting.Read`."""
+        """Write the sides into ``results``, of rows that all have n records."""
         v = self.ranks.denominator
         for result, side in zip(results, self._numerators(n, np), strict=True):
             # The fraction of the rank comes back every v levels: v slices, unless they are short.

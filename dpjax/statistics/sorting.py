@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,40 +19,10 @@ import numpy as np
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.host_call import allowed, host_call
+from dpjax.statistics.ranks import Sides, Window
 
 _BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
-
-
-class Window(NamedTuple):
-    """The ranks ``(per_record * n + constant) // denominator``, the next and so on, ``width`` in all, moved into 0..n_max+1."""
-
-    per_record: int
-    constant: int
-    denominator: int
-    width: int
-
-    def first(self, n: Any, n_max: int, xp: Any) -> Any:
-        """The first rank, for NumPy or JAX arrays of counts."""
-        rank = (n * np.int32(self.per_record) + np.int32(self.constant)) // np.int32(self.denominator)
-        return xp.clip(rank, 0, n_max + 2 - self.width)
-
-
-class Read(Protocol):
-    """Arrays that are made of sorted records, or of a window of them; its ``repr`` says which."""
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many columns each array has."""
-        ...
-
-    def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
-        """The arrays, from rows and counts ``(..., 1)``."""
-        ...
-
-    def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: int) -> None:
-        """Write the arrays into ``results``, from rows ``(rows, columns)`` that all have n records."""
-        ...
 
 
 class SortedRows(NamedTuple):
@@ -60,7 +30,7 @@ class SortedRows(NamedTuple):
 
     Attributes:
         values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them.
-        read: what was read of them instead.
+        read: what was read of them instead, if anything.
         n: int32 ``(..., 1)``; a NumPy array of one number where it is public and the same for all rows.
         low: ``(..., 1)``.
         high: ``(..., 1)``.
@@ -91,7 +61,7 @@ def sort_rows(
     *,
     neighbors: Neighbors,
     window: Window | None = None,
-    read: Read | None = None,
+    read: Sides | None = None,
 ) -> SortedRows:
     """Clamp the records of every row to ``[low, high]`` and sort them.
 
@@ -145,7 +115,7 @@ def _on_device(
     *,
     nan_is_low: bool,
     window: Window | None,
-    read: Read | None,
+    read: Sides | None,
 ) -> tuple[jax.Array, ...]:
     unreadable = jnp.isnan(records)
     clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
@@ -160,11 +130,11 @@ def _on_device(
 
 @dataclass(frozen=True)
 class _OnHost:
-    """What ``_on_device`` returns, by NumPy."""
+    """What ``_on_device`` returns, by NumPy; its ``repr`` says all that it does (:mod:`dpjax.numerics.host_call`)."""
 
     nan_is_low: bool
     window: Window | None
-    read: Read | None
+    read: Sides | None
 
     def __call__(
         self, results: Sequence[np.ndarray], low: np.ndarray, high: np.ndarray, records: np.ndarray, *masks: np.ndarray
