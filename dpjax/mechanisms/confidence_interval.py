@@ -90,13 +90,10 @@ def confidence_interval(
         add/remove  3.4  2.2  1.6                2.7  1.9  1.5
 
     Args:
-        x: float ``(..., n)``, as ``count`` and ``mask`` as in :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`; ``lower`` and ``upper`` are static here.
         q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10.
         epsilon: a positive number, one for all rows.
-        lower: public and static, of a record.
-        upper: public and static.
-        resolution: public and static, what the records are rounded to. A finer one costs little width.
-        neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: a finer one costs little width.
         coverage: what the bound must reach at least.
         ties: public, at least 1: how many records share one multiple at most, between the levels 2 q_1 - q and 2 q_2 - q, for the
             two ``levels`` of the result; by default n, which always holds for n records. The expected number is n times the
@@ -106,8 +103,6 @@ def confidence_interval(
             than 10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
         terms: static, of :func:`dpjax.joint_quantiles`, under add/remove. With 8, draws take a quarter of the time, and the
             interval is up to a tenth wider.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A :class:`ConfidenceInterval` of the batch shape ``(...)``; its draws ``(..., 2)`` are multiples of the resolution.
@@ -163,15 +158,7 @@ def interval_levels(
 
     Args:
         q: as there, and so are all others.
-        epsilon: positive.
         n: how many records.
-        lower: of a record.
-        upper: of a record.
-        resolution: of the grid.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        coverage: what is to be reached.
-        ties: how many records share one multiple at most, by default ``n``.
-        terms: of :func:`dpjax.joint_quantiles`.
 
     Returns:
         Two fractions, q - a and q + a with the least a. So the interval has about 2 a n records in it.
@@ -216,14 +203,7 @@ def interval_coverage(
     Args:
         levels: of the two ends, below and above ``q``.
         q: as in :func:`confidence_interval`, and so are all others.
-        epsilon: positive.
         n: how many records.
-        lower: of a record.
-        upper: of a record.
-        resolution: of the grid.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        ties: how many records share one multiple at most, by default ``n``.
-        terms: of :func:`dpjax.joint_quantiles`.
 
     Returns:
         A float, at least 0.

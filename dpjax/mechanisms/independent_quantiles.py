@@ -25,6 +25,7 @@ from dpjax.numerics.batching import fits
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.statistics.records import levels_kept
 
 
 @jax.tree_util.register_dataclass
@@ -46,19 +47,7 @@ class IndependentQuantiles(Batch):
         return self.unsorted.batch_shape[-1:]
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all quantiles; what is drawn from a row does not change, under jit, when rows are added.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
-
-        Returns:
-            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row whose parameters are bad.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
-        """
+        """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return jnp.sort(self.unsorted.sample(key, shape), axis=-1)
 
 
@@ -81,7 +70,6 @@ def independent_quantiles(
 
     Raises:
         TypeError: an epsilon that is a JAX array, with a delta.
-        ValueError: a bad epsilon, delta or ``truncate``.
 
     Privacy:
         (epsilon, delta)-DP under the relation of ``asked``; with each draw's e also m e-DP, m e-bounded-range and m e^2/8-zCDP.
@@ -100,9 +88,8 @@ def independent_quantiles(
     checks.instance("independent_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     each = shared_epsilon(epsilon, count=len(asked.levels), delta=delta, queries="fixed", dtype=asked.dtype)
     fits(asked.batch_shape, epsilon=each.shape)
-    if truncate is not None:
-        truncate = checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
-    return IndependentQuantiles(piecewise_laplace(_profile(asked, truncate=truncate), each[..., None]))
+    profile = _profile(asked, truncate=levels_kept(truncate))
+    return IndependentQuantiles(piecewise_laplace(profile, each[..., None]))
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Guarantee:

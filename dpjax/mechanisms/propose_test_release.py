@@ -45,15 +45,7 @@ class ProposeTestRelease(Batch):
     threshold: jax.Array
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw answers; **NaN stands for no answer** (and for a row whose parameters are bad).
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
-
-        Returns:
-            Float of shape ``shape + batch_shape``.
-        """
+        """Draw answers: float of shape ``shape + batch_shape``; **NaN stands for no answer** (and for bad parameters)."""
         key_test, key_answer = jax.random.split(check_key(key))
         return jnp.where(self.test.sample(key_test, shape) > self.threshold, self.answer.sample(key_answer, shape), jnp.nan)
 
@@ -118,10 +110,7 @@ def propose_test_release(
 
 
 def _distance(at_distance: jax.Array, proposal: jax.Array) -> jax.Array:
-    """The first k with A_k > proposal, or K, a count that the shape of the data gives; NaN in a row with a NaN.
-
-    The minimum with a constant keeps the sensitivity of 1.
-    """
+    """The first k with A_k > proposal, or K: the minimum with a constant keeps the sensitivity of 1. NaN in a row with a NaN."""
     bound = proposal[..., None]
     distance = jnp.sum(at_distance <= bound, axis=-1).astype(at_distance.dtype)
     return jnp.where(jnp.any(jnp.isnan(at_distance) | jnp.isnan(bound), axis=-1), jnp.nan, distance)

@@ -40,11 +40,12 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, row_words
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
 from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.statistics.records import levels_kept
 
 _CHUNK = 2**17  # values of profiles that are held together
 _WIDE = 2**16  # values of a profile, of all rows, below which several parts go together
-# From the places of some levels, their parts and distributions to points, and what else is wanted of them.
-_Choice = Callable[[jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax.Array, Any]]
+# From some rows of arrays, places of levels, their parts and distributions to points, and what else is wanted of them.
+_Choice = Callable[[Any, jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax.Array, Any]]
 
 
 @jax.tree_util.register_dataclass
@@ -70,32 +71,14 @@ class RecursiveQuantiles(Batch):
         return (len(self.asked.levels),)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all quantiles; what is drawn from a row does not change, under jit, when rows or draws are added.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
-
-        Returns:
-            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row whose parameters are bad.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
-        """
+        """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return _sample(check_key(key), self, draws_shape(shape))
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """The joint log-density at ``y``, or log-probability where the records have a resolution.
+        """The joint log-density at ``y``, or log-probability where the records have a resolution; ``-inf`` where it descends.
 
         Args:
-            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``; ``-inf`` where it is not ascending.
-
-        Returns:
-            Float of the broadcast shape of the leading axes.
-
-        Raises:
-            ValueError: a last axis of another length than m.
+            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``, as do those of the result.
         """
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
@@ -123,7 +106,7 @@ def recursive_quantiles(
         truncate: static k, chosen without the data: the levels of each profile from k + 1 on reach to the bounds of the part.
 
     Returns:
-        A :class:`RecursiveQuantiles` of the broadcast batch shape; its draws ascend.
+        A :class:`RecursiveQuantiles` of the broadcast batch shape.
 
     Raises:
         TypeError: an epsilon that is a JAX array, with a delta.
@@ -149,9 +132,7 @@ def recursive_quantiles(
     depths = len(asked.levels).bit_length()
     each = shared_epsilon(epsilon, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype)
     fits(asked.batch_shape, epsilon=each.shape)
-    if truncate is not None:
-        truncate = checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
-    return RecursiveQuantiles(asked, each, truncate)
+    return RecursiveQuantiles(asked, each, levels_kept(truncate))
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Guarantee:
@@ -208,16 +189,14 @@ class _Steps(NamedTuple):
         return jax.tree.map(lambda part: part.reshape(-1, width), _Steps(left, middle, right, ranks, share))
 
 
-def _walk(
-    drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: Callable[[Any, jax.Array], _Choice]
-) -> tuple[jax.Array, Any]:
+def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice) -> tuple[jax.Array, Any]:
     """Choose all quantiles of a batch, part by part: ``(prod(batch), m)`` in units of the resolution, and what was noted.
 
     Args:
         drawn: the mechanism.
         batch: what its batch shape broadcasts to.
-        extra: arrays ``(..., k)`` that broadcast to the batch.
-        choose: from some rows of ``extra``, and their epsilons ``(r, 1)``, to how their points are chosen.
+        extra: arrays ``(..., k)`` that broadcast to the batch, which ``choose`` reads.
+        choose: how points are chosen.
     """
     asked, m, dtype = drawn.asked, len(drawn.asked.levels), drawn.dtype
     tree = (rows_of(asked), asked.count[..., None], drawn.epsilon[..., None], extra)
@@ -231,16 +210,14 @@ def _walk(
     def some(start: Any) -> tuple[jax.Array, Any]:
         rows, count, epsilon, own = some_rows(tree, batch, start, size)
         rows, count, epsilon = (jnp.broadcast_to(array, (size, array.shape[-1])) for array in (rows, count, epsilon))
-        chosen = choose(own, epsilon)
 
         def step(state: tuple[jax.Array, jax.Array], step: Any) -> tuple[tuple[jax.Array, jax.Array], Any]:
             points, cuts = state
-            ends = (cuts[:, step.left], cuts[:, step.right], points[:, step.left], points[:, step.right])
-            parts = Parts(rows, *ends)
+            parts = Parts(rows, cuts[:, step.left], cuts[:, step.right], points[:, step.left], points[:, step.right])
             profile = parts.profile(step.ranks, reading)
             if of_records:
                 profile = replace(profile, resolution=Fraction(1))
-            found, noted = chosen(step.middle, parts, piecewise_laplace(profile, epsilon * step.share.astype(dtype)))
+            found, noted = choose(own, step.middle, parts, piecewise_laplace(profile, epsilon * step.share.astype(dtype)))
             after = points.at[:, step.middle].set(found), cuts.at[:, step.middle].set(parts.split(found, step.ranks))
             return after, noted
 
@@ -258,18 +235,18 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
     if prod(batch) == 0:
         return jnp.zeros((*shape, *drawn.batch_shape, *drawn.event_shape), drawn.dtype)
 
-    def choose(own: Words, epsilon: jax.Array) -> _Choice:
-        def draw(middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded) -> tuple[jax.Array, None]:
-            keys = Words(*(jnp.broadcast_to(word, parts.lower.shape) for word in own))
-            keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32), parts.lower.shape))
-            found = distribution._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
-            # A part without width has no distribution on the line, and one point.
-            return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
-
-        return draw
+    def choose(
+        own: tuple[Words, jax.Array], middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
+    ) -> tuple[jax.Array, None]:
+        row_keys, epsilon = own
+        keys = Words(*(jnp.broadcast_to(word, parts.lower.shape) for word in row_keys))
+        keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32), parts.lower.shape))
+        found = distribution._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
+        # A part without width has no distribution on the line, and one point.
+        return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
 
     keys = Words(*(word[..., None] for word in row_words(key, batch)))
-    found, _ = _walk(drawn, batch, keys, choose)
+    found, _ = _walk(drawn, batch, (keys, drawn.epsilon[..., None]), choose)
     if drawn.asked.resolution is not None:
         found = from_multiples(found, drawn.asked.resolution)
     return found.reshape(*shape, *drawn.batch_shape, *drawn.event_shape)
@@ -281,19 +258,17 @@ def _log_prob(drawn: RecursiveQuantiles, y: jax.Array) -> jax.Array:
     resolution, m = drawn.asked.resolution, len(drawn.asked.levels)
     numbers = y if resolution is None else to_multiples(y, resolution)
 
-    def choose(own: jax.Array, _: jax.Array) -> _Choice:
-        given = jnp.pad(own, [(0, 0), (1, 2)])
+    def choose(
+        given: jax.Array, middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
+    ) -> tuple[jax.Array, jax.Array]:
+        at = jnp.broadcast_to(given[:, middle], parts.lower.shape)
+        inside = (parts.lower <= at) & (at <= parts.upper)
+        found = jnp.where(parts.lower == parts.upper, 0.0, distribution.log_prob(at))
+        found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
+        return at, jnp.where(middle > m, 0.0, found)
 
-        def read(middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded) -> tuple[jax.Array, jax.Array]:
-            at = jnp.broadcast_to(given[:, middle], parts.lower.shape)
-            inside = (parts.lower <= at) & (at <= parts.upper)
-            found = jnp.where(parts.lower == parts.upper, 0.0, distribution.log_prob(at))
-            found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
-            return at, jnp.where(middle > m, 0.0, found)
-
-        return read
-
-    _, terms = _walk(drawn, batch, numbers, choose)
+    by_place = jnp.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(1, 2)])
+    _, terms = _walk(drawn, batch, by_place, choose)
     found = jnp.sum(terms, axis=(-2, -1)).reshape(batch)
     if resolution is not None:
         there = jnp.all((y == from_multiples(numbers, resolution)) | jnp.isnan(y), axis=-1)

@@ -48,7 +48,7 @@ from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.above_threshold import stopping_cost
 from dpjax.mechanisms.relations import relation_first, relation_of
-from dpjax.numerics.batching import broadcast_rows, fits
+from dpjax.numerics.batching import fits
 from dpjax.statistics.ranks import ranks_of_quantile
 from dpjax.statistics.records import present_records
 
@@ -89,19 +89,15 @@ def unbounded_quantile(
     shares of epsilon chosen in hindsight. Where n epsilon is below about 60, the search can stop near ``lower`` already.
 
     Args:
-        x: float ``(..., n)``, as ``count`` and ``mask`` as in :mod:`dpjax.statistics`. Records are clamped from below; where they
-            are bounded above only, give ``-x``, ``1 - q`` and minus the bound, and negate the answer.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`. Records are clamped from below; where they are bounded
+            above only, give ``-x``, ``1 - q`` and minus the bound, and negate the answer.
         q: static, strictly between 0 and 1, read by its decimal value: 0.99 is 99/100.
         epsilon: positive.
-        lower: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
         base: public and static, above 1. Points are ``base - 1`` apart, and that times the value where values are far above 1: have
             the data in small units. For the rest the distribution hardly depends on it.
         overshoot: public, positive: how far the search goes on beyond q n, as a part of the value. Where records are dense, the
             answer is up to about 0.4 times it too large; a smaller one lets the search stop too early where they are sparse.
         steps: public and static, the number of grid points, at least 2; by default up to 10^12 above ``lower``.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A :class:`Finite` of the broadcast batch shape on the grid; its costs are minus log-probabilities, at rate 1. Each
@@ -171,21 +167,16 @@ def _grid(lower: ArrayLike, base: float, steps: int | None, dtype: np.dtype) -> 
 @partial(jax.jit, static_argnames=("q", "neighbors"))
 def _gaps(grid: jax.Array, records: jax.Array, present: jax.Array | None, q: Fraction, neighbors: Neighbors) -> jax.Array:
     """#{records <= grid point} - q n, ``(..., steps)``, by integers."""
-    batch = jnp.broadcast_shapes(grid.shape[:-1], records.shape[:-1], () if present is None else present.shape[:-1])
     absent = jnp.isnan(records)
-    there = jnp.ones((1,), bool) if present is None else present
+    there = jnp.ones(records.shape, bool) if present is None else present
     there = there if neighbors == "swap" else there & ~absent
-    there = jnp.broadcast_to(there, (*batch, records.shape[-1]))
-    records = broadcast_rows(jnp.where(absent, -jnp.inf, records), batch)  # under swap it counts as the lower bound
+    records = jnp.where(absent, -jnp.inf, records)  # under swap it counts as the lower bound
 
     def counts(grid: jax.Array, records: jax.Array, there: jax.Array) -> jax.Array:
         place = jnp.searchsorted(grid, records)
         return jnp.zeros(grid.shape[-1], jnp.int32).at[place].add(there.astype(jnp.int32), mode="drop")
 
-    shared = grid.ndim == 1
-    for _ in batch:
-        counts = jax.vmap(counts, in_axes=(None if shared else 0, 0, 0))
-    upto = jnp.cumsum(counts(grid if shared else broadcast_rows(grid, batch), records, there), axis=-1)
+    upto = jnp.cumsum(jnp.vectorize(counts, signature="(g),(n),(n)->(g)")(grid, records, there), axis=-1)
     n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
     return (upto * np.int32(q.denominator) - n * np.int32(q.numerator)).astype(grid.dtype) / float(q.denominator)
 
