@@ -19,7 +19,7 @@ import numpy as np
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.host_call import allowed, host_call
-from dpjax.statistics.ranks import Sides, Window
+from dpjax.statistics.ranks import Window
 
 _BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
@@ -30,7 +30,6 @@ class SortedRows(NamedTuple):
 
     Attributes:
         values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them.
-        read: what was read of them instead, if anything.
         n: int32 ``(..., 1)``; a NumPy array of one number where it is public and the same for all rows.
         low: ``(..., 1)``.
         high: ``(..., 1)``.
@@ -42,7 +41,6 @@ class SortedRows(NamedTuple):
     low: jax.Array
     high: jax.Array
     n_max: int
-    read: tuple[jax.Array, ...] = ()
 
     def at(self, index: jax.Array) -> jax.Array:
         """x[index]."""
@@ -61,7 +59,6 @@ def sort_rows(
     *,
     neighbors: Neighbors,
     window: Window | None = None,
-    read: Sides | None = None,
 ) -> SortedRows:
     """Clamp the records of every row to ``[low, high]`` and sort them.
 
@@ -74,7 +71,6 @@ def sort_rows(
         high: ``(...)``.
         neighbors: the relation.
         window: which ranks to return; None for 0..n_max+1.
-        read: what to make of them.
     """
     masks = [] if present is None else [present]
     batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
@@ -86,16 +82,17 @@ def sort_rows(
         there = masks if neighbors == "swap" else [*masks, ~jnp.isnan(records)]
         n = jnp.sum(there[0] & there[-1], axis=-1, keepdims=True, dtype=jnp.int32)
     nan_is_low = neighbors == "swap"
-    sizes = read.sizes if read is not None else (n_max + 2 if window is None else window.width,)
+    width = n_max + 2 if window is None else window.width
 
-    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> jax.Array:
         del counted  # it is as well counted again
-        results = [jax.ShapeDtypeStruct((*batch, size), records.dtype) for size in sizes]
-        return tuple(host_call(_OnHost(nan_is_low, window, read), results, low, high, *arrays))
+        result = jax.ShapeDtypeStruct((*batch, width), records.dtype)
+        found: jax.Array = host_call(_OnHost(nan_is_low, window), [result], low, high, *arrays)[0]
+        return found
 
-    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> jax.Array:
         count = n if isinstance(n, np.ndarray) else counted
-        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window, read=read)
+        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window)
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
@@ -103,7 +100,7 @@ def sort_rows(
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
     found = (fast if allowed() else device)(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
-    return SortedRows(found[0], n, low, high, n_max, found if read is not None else ())
+    return SortedRows(found, n, low, high, n_max)
 
 
 def _on_device(
@@ -115,8 +112,7 @@ def _on_device(
     *,
     nan_is_low: bool,
     window: Window | None,
-    read: Sides | None,
-) -> tuple[jax.Array, ...]:
+) -> jax.Array:
     unreadable = jnp.isnan(records)
     clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
     clamped = jnp.where(clamped == 0, 0.0, clamped)  # -0.0 becomes 0.0: sorts need not agree on their order
@@ -125,7 +121,7 @@ def _on_device(
     if window is not None:
         ranks = window.first(n, records.shape[-1], jnp) + np.arange(window.width, dtype=np.int32)
         ordered = take(ordered, jnp.broadcast_to(ranks, (*ordered.shape[:-1], window.width)))
-    return (ordered,) if read is None else read(ordered, n)
+    return ordered
 
 
 @dataclass(frozen=True)
@@ -134,21 +130,19 @@ class _OnHost:
 
     nan_is_low: bool
     window: Window | None
-    read: Sides | None
 
     def __call__(
         self, results: Sequence[np.ndarray], low: np.ndarray, high: np.ndarray, records: np.ndarray, *masks: np.ndarray
     ) -> None:
-        nan_is_low, window, read = self.nan_is_low, self.window, self.read
+        nan_is_low, window = self.nan_is_low, self.window
         n_max, rows = records.shape[-1], prod(records.shape[:-1])
         lows, highs, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, records))
         there = masks[0].reshape(rows, n_max) if masks else None
-        whole_rows = window is None and read is None
         select = window is not None and n_max >= _SELECT
-        outs = [result.reshape(rows, result.shape[-1]) for result in results]
+        out = results[0].reshape(rows, results[0].shape[-1])
 
         def work(part: slice) -> None:
-            ordered = outs[0][part] if whole_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            ordered = out[part] if window is None else np.empty((len(sources[part]), n_max + 2), records.dtype)
             ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
             np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
             count = np.full(len(block), n_max, np.int32)
@@ -170,25 +164,12 @@ class _OnHost:
             if clamp or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
                 np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
                 np.minimum(block, highs[part], out=block)
-            if whole_rows:
+            if window is None:
                 return
             for number in np.unique(count):  # rows with as many records go together: mostly all of them
-                alike = np.all(count == number)
-                same = slice(None) if alike else np.flatnonzero(count == number)
-                found = ordered[same]
-                if window is not None:
-                    first = int(window.first(number, n_max, np))
-                    found = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
-                own = [out[part] for out in outs]
-                if read is None:
-                    own[0][same] = found
-                elif alike:
-                    read.write(own, found, number)
-                else:
-                    parts = [np.empty((len(found), size), records.dtype) for size in read.sizes]
-                    read.write(parts, found, number)
-                    for out, piece in zip(own, parts, strict=True):
-                        out[same] = piece
+                same = slice(None) if np.all(count == number) else count == number  # a slice is no copy
+                found, first = ordered[same], int(window.first(number, n_max, np))
+                out[part][same] = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
 
         def quiet(part: slice) -> None:
             with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread
