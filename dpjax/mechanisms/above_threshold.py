@@ -36,7 +36,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key, fold_in_range, row_words
@@ -157,8 +157,7 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation))
+    return pure(relation, epsilon, ranges=2)
 
 
 @jax.jit

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import approximate, relation_first
 
 
 def bounded_noise_laplace(
@@ -78,4 +78,4 @@ def guarantee(relation: str, epsilon: float, *, delta: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(relation), delta=checks.concrete_delta(delta))
+    return approximate(relation, epsilon, delta)

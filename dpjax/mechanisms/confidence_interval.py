@@ -21,7 +21,7 @@ from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.interval_bound import miss_of, plan_of, planned_levels
 from dpjax.mechanisms.joint_quantiles import with_aims
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.statistics.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
 
@@ -238,5 +238,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0))
     1-DP and 1-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(relation, known=checks.NEIGHBORS))
+    return pure(relation, epsilon, known=checks.NEIGHBORS)

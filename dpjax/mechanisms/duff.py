@@ -19,7 +19,6 @@ from typing import overload
 
 from jax.typing import ArrayLike
 
-from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
@@ -27,6 +26,7 @@ from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.line import is_given
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -85,8 +85,7 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
     2-DP and 2-bounded-range under add_remove neighbors
     """
     _check(statistic)
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, statistic.neighbors)
+    return pure(statistic, epsilon)
 
 
 def _check(statistic: SensitivityProfile | CandidateScores) -> None:

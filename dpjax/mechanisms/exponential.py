@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -96,5 +96,4 @@ def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0))
     1-DP and 1-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(scores))
+    return pure(scores, epsilon)

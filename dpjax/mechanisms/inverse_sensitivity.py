@@ -18,7 +18,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line, is_given
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.mechanisms.shells import distribution_in_shells
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.vectors import VectorProfile
@@ -92,10 +92,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
 def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`inverse_sensitivity` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import median
-    >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove"), 2))
+    >>> print(guarantee("add_remove", 2))
     2-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(profile))
+    return pure(profile, epsilon)

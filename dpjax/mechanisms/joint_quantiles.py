@@ -55,7 +55,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.joint_quantiles import JointQuantiles
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.far_records import far_records, most_left
@@ -298,10 +298,7 @@ def parts_of_a_multiple(number: jax.Array, of: jax.Array, dtype: Any) -> jax.Arr
 def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`joint_quantiles` costs, for all quantiles together.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import quantiles
-    >>> print(guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap"), 0.5))
+    >>> print(guarantee("swap", 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(asked, known=checks.NEIGHBORS))
+    return pure(asked, epsilon, known=checks.NEIGHBORS)

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.radial import Radial
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.vectors import vectors
 
 
@@ -59,5 +59,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation))
+    return pure(relation, epsilon, ranges=2)

@@ -17,7 +17,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -108,5 +108,4 @@ def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: boo
     >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost if bounded else 2 * cost, relation_of(profile))
+    return pure(profile, epsilon, ranges=1 if bounded else 2)

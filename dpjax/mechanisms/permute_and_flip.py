@@ -23,11 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores, rate_of_scores
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.numerics.batching import broadcast_rows
 from dpjax.numerics.sums import LANES, pad
 from dpjax.sensitivity.scores import CandidateScores
@@ -115,5 +114,4 @@ def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(scores))
+    return pure(scores, epsilon, ranges=2)

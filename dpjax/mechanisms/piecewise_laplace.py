@@ -20,7 +20,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.mechanisms.shells import distribution_in_shells
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.vectors import VectorProfile
@@ -91,10 +91,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
 def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`piecewise_laplace` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import median
-    >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 0.5))
+    >>> print(guarantee("swap", 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(profile))
+    return pure(profile, epsilon)

@@ -24,7 +24,7 @@ from dpjax.batch import Batch
 from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import approximate
 from dpjax.random.keys import check_key
 from dpjax.sensitivity.local import LocalSensitivity
 
@@ -119,9 +119,7 @@ def _distance(at_distance: jax.Array, proposal: jax.Array) -> jax.Array:
 def guarantee(local: LocalSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`propose_test_release` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.local_sensitivity import local_sensitivity
-    >>> print(guarantee(local_sensitivity(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
+    >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(local), delta=checks.concrete_delta(delta))
+    return approximate(local, epsilon, delta)

@@ -26,7 +26,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.line import Support, is_given
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.down import DownSensitivity, check_shift
 
 Candidates = jax.Array | np.ndarray | Sequence[float]
@@ -172,10 +172,7 @@ def num_candidates_over(failure: float, num_candidates: int) -> float:
 def guarantee(down: DownSensitivity | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`shifted_inverse` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.monotone import maximum
-    >>> print(guarantee(maximum(jnp.arange(9.0), lower=0, upper=99), 0.5))
+    >>> print(guarantee("add_remove", 0.5))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(down))
+    return pure(down, epsilon)

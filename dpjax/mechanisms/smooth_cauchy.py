@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.cauchy import Cauchy
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 Calibration = Literal["tight", "published"]
@@ -128,10 +128,7 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
 def guarantee(smooth: SmoothSensitivity | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`smooth_cauchy` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
-    >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0))
+    >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(smooth))
+    return pure(smooth, epsilon, ranges=2)

@@ -22,7 +22,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import approximate
 from dpjax.sensitivity.smooth import SmoothSensitivity, representable
 
 
@@ -81,9 +81,7 @@ def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: An
 def guarantee(smooth: SmoothSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`smooth_laplace` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
-    >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
+    >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(smooth), delta=checks.concrete_delta(delta))
+    return approximate(smooth, epsilon, delta)

@@ -101,9 +101,7 @@ def guarantee(smooth: SmoothSensitivity | str, zcdp: float) -> Guarantee:
 
     Where ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it implies these.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
-    >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 0.1))
+    >>> print(guarantee("swap", 0.1))
     0.1-zCDP under swap neighbors
     """
     return Guarantee(inf, inf, relation_of(smooth), zcdp=checks.concrete_epsilon(zcdp))

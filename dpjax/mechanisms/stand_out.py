@@ -21,7 +21,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import approximate, relation_first
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -106,5 +106,4 @@ def guarantee(scores: CandidateScores | str, epsilon: float, *, delta: float) ->
     >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    cost, failure = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
-    return Guarantee(cost, float("inf"), relation_of(scores), delta=failure)
+    return approximate(scores, epsilon, delta)

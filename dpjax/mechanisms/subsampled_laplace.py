@@ -12,7 +12,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.subsampling import epsilon_before_sampling
 from dpjax.distributions.subsampled_laplace import SubsampledLaplace
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 
 
 def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: ArrayLike, most: int) -> SubsampledLaplace:
@@ -56,5 +56,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation, known=("add_remove",)))
+    return pure(relation, epsilon, ranges=2, known=("add_remove",))

@@ -47,7 +47,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.above_threshold import stopping_cost
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.numerics.batching import fits
 from dpjax.statistics.ranks import ranks_of_quantile
 from dpjax.statistics.records import present_records
@@ -194,5 +194,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation, known=checks.NEIGHBORS))
+    return pure(relation, epsilon, ranges=2, known=checks.NEIGHBORS)
