@@ -45,17 +45,9 @@ _END = 32.0
 def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.ndarray:
     """Return probabilities of 1, ..., most attempts, proportional to (1 - gamma)^k Gamma(k + eta) / k!.
 
-    The truncated negative binomial distribution, given that there are at most so many attempts. ``eta=0`` is logarithmic and
-    ``eta=1`` geometric; a smaller eta costs less, and more of its mass is on few attempts. With ``gamma=0`` the mean is
-    (most + 1)/2 for eta = 1, and most / (1 + 1/2 + ... + 1/most) for eta = 0.
-
-    Args:
-        most: static, at least 1.
-        eta: above -1.
-        gamma: in [0, 1).
-
-    References:
-        Papernot and Steinke (2022), Definition 1.
+    The truncated negative binomial distribution (Papernot and Steinke 2022, Definition 1), given at most so many attempts.
+    ``eta=0`` is logarithmic and ``eta=1`` geometric; a smaller eta, above -1, costs less, and more of its mass is on few attempts.
+    With ``gamma=0`` the mean is (most + 1)/2 for eta = 1, and most / (1 + 1/2 + ... + 1/most) for eta = 0.
 
     >>> negative_binomial(3, eta=1.0).round(3).tolist(), negative_binomial(3).round(3).tolist()
     ([0.333, 0.333, 0.333], [0.545, 0.273, 0.182])
@@ -68,16 +60,10 @@ def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.
 
 
 def poisson(most: int, *, mean: float) -> np.ndarray:
-    """Return probabilities of 1, ..., most attempts, proportional to mean^k / k!.
+    """Return probabilities of 1, ..., most attempts, proportional to mean^k / k! (Papernot and Steinke 2022, Theorem 6).
 
-    K is hardly ever small where the mean is large, and an epsilon-DP attempt then costs up to about (1 + mean/2) epsilon.
-
-    Args:
-        most: static, at least 1.
-        mean: positive, of the whole Poisson distribution, with 0 and all numbers above ``most``.
-
-    References:
-        Papernot and Steinke (2022), Theorem 6.
+    ``mean`` is that of the whole Poisson distribution. K is hardly ever small where it is large, and an epsilon-DP attempt then
+    costs up to about (1 + mean/2) epsilon.
 
     >>> poisson(4, mean=2.0).round(3).tolist()
     [0.333, 0.333, 0.222, 0.111]
@@ -162,9 +148,6 @@ def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: A
     Returns:
         A :class:`Finite` on the same values; its costs are minus log-probabilities, at rate 1.
 
-    Privacy:
-        As :func:`best_of`.
-
     References:
         Papernot and Steinke (2022), Lemma 7.
 
@@ -217,9 +200,6 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
         A :class:`Guarantee` with a curve of Renyi divergences, and pure if an attempt is, rounded up by about a thousandth. For
         :func:`negative_binomial` its epsilon is up to (2 + eta) times that of an attempt. For attempts of bounded range epsilon,
         such as those of :func:`dpjax.exponential`, it is up to (1 + eta) times: for eta up to 0, many cost what one costs.
-
-    Raises:
-        ValueError: an attempt with a delta and no zCDP; bad ``attempts``.
 
     References:
         Papernot and Steinke (2022), Lemma 7, Theorem 2 and Corollary 3. For bounded range the bound is not from there.

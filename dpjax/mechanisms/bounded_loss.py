@@ -115,16 +115,8 @@ def bounded_loss_distribution(
     """Return the exact distribution of :func:`bounded_loss` over candidates, from that of one attempt and the ``(..., k)`` losses.
 
     A candidate is accepted with probability P[noise <= target + tau - loss], which is 1 up to the target and 0 beyond
-    target + 2 tau. The other arguments are those of :func:`bounded_loss`; they broadcast against the batch shape.
-
-    Returns:
-        A :class:`Finite` of k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail.never_fail_distribution`.
-
-    Privacy:
-        As :func:`bounded_loss`.
-
-    References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 2.
+    target + 2 tau. The other arguments are those of :func:`bounded_loss`; they broadcast against the batch shape. The result has
+    k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail.never_fail_distribution`.
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
@@ -171,11 +163,7 @@ def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
         tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
 
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has the order of it, (1 + log(1/(2 delta)))/epsilon.
+    From Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has the order of it, (1 + log(1/(2 delta)))/epsilon.
 
     >>> round(loss_margin(epsilon=1.0, delta=1e-6), 3)
     13.664
@@ -204,8 +192,7 @@ def guarantee(
 
     Args:
         attempt: the guarantee of one attempt, without the estimate of its loss.
-        epsilon: of the estimate.
-        delta: of the estimate.
+        epsilon: of the estimate, like ``delta``.
         failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the target, on every dataset.
         attempts: as for the draw, or None for the loop of the post, which ends with a success only.
         fallback: as for the draw, ``"public"`` or ``"private"``.

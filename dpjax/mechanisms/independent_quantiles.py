@@ -60,10 +60,7 @@ def independent_quantiles(
     ``accounting.epsilon_per_query(count=m, epsilon=epsilon, delta=delta, queries="fixed")``, without a delta epsilon/m.
 
     Args:
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
-        epsilon: positive, of all draws together; with a delta, not a JAX array.
-        delta: static, of all draws together, in [0, 1).
-        truncate: static k, chosen without the data: the levels of each profile from k + 1 on reach to the bounds.
+        asked: and all other arguments, as for :func:`dpjax.recursive_quantiles`.
 
     Returns:
         An :class:`IndependentQuantiles` of the broadcast batch shape.
@@ -73,8 +70,7 @@ def independent_quantiles(
 
     Privacy:
         (epsilon, delta)-DP under the relation of ``asked``; with each draw's e also m e-DP, m e-bounded-range and m e^2/8-zCDP.
-        Public: epsilon, delta, the levels, the bounds and the shape of the records; under swap also how many are
-        present. Float draws are simulations.
+        Public: epsilon, delta, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
 
     References:
         Dong, Durfee and Rogers (2020), Theorem 2; Durfee (2025), Definition 3.1.

@@ -78,11 +78,11 @@ def joint_quantiles(
 
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
-        epsilon: positive, broadcasts against ``(...)``.
+        epsilon: positive.
         n: under add/remove: the number of records, integers that broadcast against ``(...)``, if it is public; or what is known of
-            it. Then there is one term, N = n - 1, and no sum: the error is 5 to 20 % smaller and the cost ``terms`` times. Privacy
-            does not need it to be right; if it is off by more than a few times m / epsilon, quantiles are further off. More than
-            the columns of ``x`` count as these.
+            it. Then there is one term, N = n - 1: the error is 5 to 20 % smaller and a draw costs a ``terms``-th. Privacy does not
+            need it to be right; if it is off by more than a few times m / epsilon, quantiles are further off. More than the columns
+            of ``x`` count as these.
         reach: static, R: how far from the number of records the terms go. By default 16.6 m / (epsilon / 2), and then the flat term
             has next to no probability if the range of the data is up to 2^24 times the distance of records near the quantiles.
             With a resolution it is 3 + (m + 1) log K + m log(n_max + 1) instead of 16.6 m, for K multiples and whatever the ties.
@@ -93,13 +93,12 @@ def joint_quantiles(
         for a thousand records, and 1e-7 n epsilon for many or for an ``n`` that is far off.
 
     Raises:
-        TypeError: if ``asked`` is not a :class:`SortedRecords`.
-        ValueError: a public parameter outside its range.
+        ValueError: a bad public parameter.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the relation of ``asked``, for all quantiles together. Public: epsilon,
-        ``reach``, ``terms``, and what :func:`dpjax.quantiles` says is public. The proof is at the head of this file. Float draws
-        are simulations.
+        epsilon-DP and epsilon-bounded-range under the relation of ``asked``, for all quantiles together; the proof is at the head
+        of this file. Public: epsilon, ``reach``, ``terms``, and what :func:`dpjax.quantiles` says is public. Float draws are
+        simulations.
 
     References:
         Gillenwater, Joseph and Kulesza (2021), "Differentially private quantiles" (JointExp), under swap. The cost under add/remove
@@ -181,14 +180,11 @@ def records_near(
     On the line it depends on the records: those next to a quantile may be equal, and then all weight is elsewhere.
 
     Args:
-        levels: of the quantiles.
-        resolution: of the records, or None.
+        levels: and ``terms`` and ``reach``, as for :func:`joint_quantiles`.
+        resolution: and ``bounds``, those of the records.
         epsilon: the least.
-        bounds: of the records.
         records: float ``(rows, n)``, in any order.
         count: int ``(rows,)``, how many leading records are present.
-        terms: as for :func:`joint_quantiles`.
-        reach: as there.
 
     Returns:
         That and the most records that are left, for :func:`without_far`; None if they are not fewer than all.

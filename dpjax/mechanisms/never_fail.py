@@ -117,17 +117,11 @@ def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fall
         distribution: of one attempt, of batch shape ``(...)``.
         acceptance: float ``(k,)`` or ``(..., k)`` in [0, 1]; clipped to it, and 0 where it is NaN.
         fallback: float ``(...)``.
-        attempts: m, static, at least 1, chosen without the data.
+        attempts: m, as for :func:`never_fail`.
 
     Returns:
         A :class:`Finite` of k+1 values, the last the fallback (also if it is one of the candidates: equal values add up), with
-        minus log-probabilities as costs, at rate 1.
-
-    Privacy:
-        As :func:`never_fail`. A draw from this distribution takes the same time whatever the data.
-
-    References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 1.
+        minus log-probabilities as costs, at rate 1. A draw from it takes the same time whatever the data.
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))

@@ -40,7 +40,7 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
 
     Privacy:
         A function of public numbers only. The published baselines minimise bound/alpha on the private data instead, and their
-        guarantee then does not hold; nothing in this library does that.
+        guarantee then does not hold.
 
     References:
         Gillenwater and Munoz Medina, Section 6, for what is avoided here.

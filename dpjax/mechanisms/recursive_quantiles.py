@@ -100,7 +100,7 @@ def recursive_quantiles(
     times faster and draws the same.
 
     Args:
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``, with levels q_1, ..., q_m.
+        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
         epsilon: positive, of all draws together; with a delta, not a JAX array.
         delta: static, of all draws together, in [0, 1).
         truncate: static k, chosen without the data: the levels of each profile from k + 1 on reach to the bounds of the part.
@@ -110,13 +110,11 @@ def recursive_quantiles(
 
     Raises:
         TypeError: an epsilon that is a JAX array, with a delta.
-        ValueError: a bad epsilon, delta or ``truncate``.
 
     Privacy:
         (epsilon, delta)-DP under the relation of ``asked``, by adaptive composition of depths = ceil(log2(m + 1)) draws of bounded
         range e; e = epsilon / depths without a delta. Also depths e^2/8-zCDP. All draws together do not have the range epsilon.
-        Public: epsilon, delta, the levels, the bounds and the shape of the records; under swap also how many are present. Float
-        draws are simulations.
+        Public: epsilon, delta, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
 
     References:
         Kaplan, Schnapp and Stemmer (2022), "Differentially private approximate quantiles", Algorithm 1, with the exponential

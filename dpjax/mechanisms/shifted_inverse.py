@@ -103,8 +103,7 @@ def shifted_inverse(
 def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return how many people must leave until f <= y, and until f < y (the post's l and lbar), for values y, ``(k,)``.
 
-    Returns:
-        Two float arrays ``(..., k)``: infinite where no removal suffices; NaN in a row whose statistic is NaN.
+    Two float arrays ``(..., k)``: infinite where no removal suffices; NaN in a row whose statistic is NaN.
     """
     batch, size = down.values.shape[:-1], down.values.shape[-1]
     rows = jnp.flip(down.values, -1).reshape(prod(batch), size)  # ascending

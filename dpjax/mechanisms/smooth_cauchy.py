@@ -99,20 +99,9 @@ def alpha_of(
 def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure: ArrayLike) -> jax.Array:
     """Return the error that the published mechanism exceeds with probability ``failure``: 6 bound/epsilon tan(pi (1-failure)/2).
 
-    Args:
-        smooth: the statistic and its smooth sensitivity at a beta of at most epsilon/6, of batch shape ``(...)``.
-        epsilon: positive.
-        failure: in (0, 1).
-
-    Returns:
-        Float of the broadcast shape. For gamma = 2 and the published calibration this is exact, not only a bound; it grows like
-        1/failure.
-
-    Privacy:
-        A function of the private data, for evaluation only.
-
-    References:
-        Gillenwater and Munoz Medina, Equation 4 and Proposition 7.
+    For gamma = 2 and the published calibration, and so for a beta of at most epsilon/6, it is exact, not only a bound
+    (Gillenwater and Munoz Medina, Equation 4 and Proposition 7); it grows like 1/failure. A function of the private data, for
+    evaluation only.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity

@@ -38,7 +38,7 @@ def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: Arra
         A :class:`PiecewiseExponential` of two tails. Wrap it in :class:`Clamped` for a range (post-processing).
 
     Raises:
-        ValueError: a beta that exhausts epsilon. Where one of them or delta is a JAX array, that row is NaN instead.
+        ValueError: a beta that exhausts epsilon.
 
     Privacy:
         (epsilon, delta)-DP under the relation of ``smooth``; not tight: at delta = 1e-3 an exact analysis would allow an alpha 1.4
