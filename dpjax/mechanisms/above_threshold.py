@@ -20,8 +20,6 @@ epsilon = r' (k+2), with l = k+2. If all queries change in one direction, a and 
 a - (k+1) b >= -(k+1) r': epsilon = r' (k+1), with l = k+1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, prod

@@ -18,8 +18,6 @@ makes it smaller, so p conditioned on K <= m costs no more than p. For p_k propo
 slope is (1 + eta) q / (1 - q), and the cost is (2 + eta) epsilon. Taking min(K, m) instead costs up to m epsilon.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, expm1, inf
 from typing import Any, TypeVar

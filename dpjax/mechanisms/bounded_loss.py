@@ -10,8 +10,6 @@ and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y and z togeth
 ``dpjax.accounting.failures`` does the rest.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from math import expm1, inf, log1p

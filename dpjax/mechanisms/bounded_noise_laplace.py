@@ -8,8 +8,6 @@ Privacy: where two such densities overlap their ratio is at most e^epsilon. What
 of length at most s, the sensitivity, and of mass at most e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

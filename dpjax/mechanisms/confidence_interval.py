@@ -3,8 +3,6 @@
 The bound on the coverage and its proof are in ``interval_bound.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

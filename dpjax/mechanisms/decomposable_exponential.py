@@ -7,8 +7,6 @@ So the k^d candidates are drawn as d independent ones, and the analysis decompos
 but it is zCDP with rate^2/2 (s_1^2 + ... + s_d^2): for equal parts d times less than what the range of the whole implies.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -13,8 +13,6 @@ see its profile. The mode spends only epsilon/2 of its epsilon: n_max is common 
 have sensitivity 1/2 up to a common shift (:func:`dpjax.statistics.mode.candidate_counts`).
 """
 
-from __future__ import annotations
-
 from typing import overload
 
 from jax.typing import ArrayLike

@@ -8,8 +8,6 @@ A draw is defined by Gumbel-max: the argmax of exponent + Gumbel noise. Algorith
 log log(1/U) - exponent, is the same draw from the same uniforms, because -log log(1/U) is a Gumbel variable.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -6,8 +6,6 @@ told apart the larger it is. The mechanism is (Delta/sigma)-GDP, and no better (
 Delta^2 / (2 sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no epsilon at delta 0.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 from jax.typing import ArrayLike

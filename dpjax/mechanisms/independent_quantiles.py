@@ -5,8 +5,6 @@ draws of bounded range e are together (epsilon, delta)-DP by the theorem for fix
 e = epsilon / m. Sorting is post-processing, and never further from the quantiles.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import jax

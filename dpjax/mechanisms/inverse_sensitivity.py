@@ -5,8 +5,6 @@ piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its me
 Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, 0 without ties.
 """
 
-from __future__ import annotations
-
 from typing import overload
 
 import jax

@@ -38,8 +38,6 @@ w (w + 1) ... (w + c - 1) / c!, which adds up over parts that are joined. What i
 A single quantile has |r(y) - h| / max(q, 1 - q) as its least cost under add/remove, and needs no sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -5,8 +5,6 @@ the sensitivity between neighbours, and the normaliser is the same for every val
 Laplace variates; for another norm, independent noise would need the sensitivity in the L_1 norm, which is up to d times larger.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 import jax.numpy as jnp

@@ -6,8 +6,6 @@ On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensit
 depends on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly the second.
 """
 
-from __future__ import annotations
-
 from typing import overload
 
 import jax.numpy as jnp

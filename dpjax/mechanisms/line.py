@@ -1,7 +1,5 @@
 """From a profile and a cost for each piece to a distribution on the line: what the exponential mechanisms of this folder share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -8,8 +8,6 @@ leaves a probability of failure^m to the fallback. Privacy: the argument is in `
 dataset. A bound that holds for most datasets is none: where it fails, so does delta.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

@@ -14,8 +14,6 @@ log2(k)/epsilon, which is too small: for the maximum with k = 6 candidates, all 
 highest, the loss is 1.16 epsilon (k = 11: 1.156 epsilon). Here the scale is R/epsilon.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from math import log, sqrt
 

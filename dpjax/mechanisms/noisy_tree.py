@@ -10,8 +10,6 @@ common shift, which cancels), hence so does each of the two minima, and q by at 
 subtree holds excluded candidates only (publicly), or the padding of the leaves, no query is made.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

@@ -4,8 +4,6 @@ On dense data, where A_k = (k + 1) A_0, the smooth sensitivity is close to A_0 e
 this divided by alpha: its minimum depends on public numbers only. It is capped at log 2, from where on dense data do not gain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, log
 from typing import Literal

@@ -13,8 +13,6 @@ Chebyshev coefficients of s^d beyond degree n are the probability that a Binomia
 k = 3000, mostly common to all candidates and so without effect.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import ceil, log, sqrt
 

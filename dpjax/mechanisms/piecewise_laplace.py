@@ -7,8 +7,6 @@ flat piece of the rho-smooth variant has cost 2 - depth, 1 without ties (``Sensi
 its loss is 1.44 epsilon and its range 2 epsilon.
 """
 
-from __future__ import annotations
-
 from typing import overload
 
 import jax

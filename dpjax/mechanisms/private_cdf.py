@@ -1,7 +1,5 @@
 """A private cdf: several private quantiles in one draw, joined by straight lines."""
 
-from __future__ import annotations
-
 import jax
 from jax.typing import ArrayLike
 

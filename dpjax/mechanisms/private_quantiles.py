@@ -1,7 +1,5 @@
 """Several private quantiles by the mechanism that suits their number."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from jax.typing import ArrayLike

@@ -10,8 +10,6 @@ d(x) >= 1, the values of x and all its neighbors are within the proposal, so the
 the proposal both have d = 0: (e1 + e2, delta)-DP.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

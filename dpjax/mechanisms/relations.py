@@ -1,7 +1,5 @@
 """The neighbour relation that a guarantee holds under: that of what a mechanism takes, or by its name."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import wraps

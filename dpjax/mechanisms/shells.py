@@ -5,8 +5,6 @@ shows that u changes by at most 1 between neighbours. A cost g(u) does so too if
 piecewise Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k shells and g(u) = u beyond them.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 

@@ -8,8 +8,6 @@ line the values at level s lie within the neighbor's at level s+1 (:meth:`dpjax.
 Corollary 3.1, so the cost changes by at most 1. tau must be chosen without the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil, log, prod
 from typing import overload

@@ -7,8 +7,6 @@ stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamm
 (gamma-1)^((gamma-1)/gamma) * alpha + max(1, gamma-1) * beta <= epsilon suffices: for gamma = 2, alpha + beta <= epsilon.
 """
 
-from __future__ import annotations
-
 from math import inf, pi
 from typing import Any, Literal
 

@@ -10,8 +10,6 @@ most alpha + beta. And |z| > L has probability delta. The published condition la
 the larger and the two agree.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

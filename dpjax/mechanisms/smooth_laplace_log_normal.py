@@ -9,8 +9,6 @@ Privacy: Theorem 4 of the paper, by Renyi divergences; a shift costs e^(3 sigma^
 small sigma: it is valid, and loose where sigma is not small.
 """
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

@@ -11,8 +11,6 @@ difference of their scores goes from g or more to -g' or less, so g + g' <= 2 s:
 what is not the fallback has probability delta at most. Ties have g = 0: it does not matter which candidate is the best.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

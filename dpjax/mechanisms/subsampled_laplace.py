@@ -4,8 +4,6 @@ Privacy: with epsilon_p = log(1 + (e^epsilon - 1)/p) for the noise on the subsam
 neighbours (``dpjax.accounting.subsampling``), and no better: the loss between the counts 1 and 0 is epsilon far out.
 """
 
-from __future__ import annotations
-
 from jax.typing import ArrayLike
 
 from dpjax import checks

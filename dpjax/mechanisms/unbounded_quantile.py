@@ -31,8 +31,6 @@ Nothing is asked of the grid but that it does not decrease. Here k = 5: if all r
 above lower, its probability is below (log(10^12) / overshoot)^-5 = 10^-12, and its share in the mean error is small.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from math import ceil, log, log1p

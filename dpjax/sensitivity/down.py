@@ -13,8 +13,6 @@ h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person
 epsilon. (That does not hold for profiles in general.)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 

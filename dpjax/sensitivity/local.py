@@ -1,7 +1,5 @@
 """The local sensitivity of a statistic among the datasets within 0, 1, 2, ... changes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import jax

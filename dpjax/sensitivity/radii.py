@@ -1,7 +1,5 @@
 """Sensitivity profiles from radius bounding functions, and from local sensitivities: Section 5 of Durfee (2025)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Scores of finitely many candidates: what a sensitivity profile is for a statistic that takes values on the line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

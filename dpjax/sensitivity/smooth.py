@@ -1,7 +1,5 @@
 """Smooth upper bounds of the local sensitivity (Nissim, Raskhodnikova and Smith 2007): max_k A_k e^{-beta k}."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import jax

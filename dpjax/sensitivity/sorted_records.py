@@ -1,7 +1,5 @@
 """Sorted records and the quantiles that are asked of them: what a sensitivity profile is for several quantiles at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise

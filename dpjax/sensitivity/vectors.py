@@ -1,7 +1,5 @@
 """The sensitivity profile of a statistic with several components: balls that it stays in when 1, 2, ... individuals change."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import inf
 

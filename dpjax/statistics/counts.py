@@ -1,7 +1,5 @@
 """How many records there are, and how many in each bin: one individual more or less changes one of these counts by 1."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import jax

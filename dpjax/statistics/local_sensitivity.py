@@ -14,8 +14,6 @@ Under add/remove each A_k is read at one or two places, so all of them cost O(n)
 of betas. The midpoint median moves by half a gap: its smooth sensitivity is half that of x[ceil(n/2)] on dense data.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

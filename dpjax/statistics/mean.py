@@ -15,8 +15,6 @@ that stay are added up from their own end, so that a mean is off by at most 2^10
 comparison of the bisection may miss, and 2^4 u^2 of their size: see ``rounding``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal

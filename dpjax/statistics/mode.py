@@ -16,8 +16,6 @@ For the mode, distance is not the best score. Mechanisms over candidates do not 
 one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 changes by 1/2) and 1 under swap: twice as sharp.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -7,8 +7,6 @@ nonnegative sum    the total without the l largest records                one re
 user sum           the total without the l largest persons' totals        many rows each
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Statistics on another scale: what is known of the data is a transform instead of bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar

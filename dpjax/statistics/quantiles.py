@@ -23,8 +23,6 @@ and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <
 y changes by at most 1 between neighbours (Durfee's Theorem 1 without its integers).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from typing import Any

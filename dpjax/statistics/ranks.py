@@ -4,8 +4,6 @@ Ranks are fractions with the denominator of q, in integer arithmetic: 0.1 * n in
 rank off by one on one side leaks 1.44 epsilon.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Several quantiles of the same records, for the mechanisms that release them together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial

@@ -11,8 +11,6 @@ level l is then 2 e l (n + l + 2), which from n at level l to n + 1 or n - 1 at 
 e (2 n + 2 l + 2): see ``rounding``.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

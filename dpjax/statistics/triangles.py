@@ -10,8 +10,6 @@ is the largest local sensitivity within k edges of the graph. It is attained, no
 Definition 5.1. A pair counts only through (a_ij, b_ij), so all pairs are first reduced to the largest b for each a.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from math import comb, prod
 from typing import Any, Literal

@@ -23,8 +23,6 @@ computed within a factor 1 +- e of itself, from numbers with twice the digits, e
   to underflow and becomes 0: a monotone map.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
