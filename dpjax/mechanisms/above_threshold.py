@@ -93,8 +93,8 @@ def above_threshold(
 
     The cost does not depend on the number m of queries. The probability to stop too early is about ``(m exp(-r d))^l / (l + 1)`` if
     all are d below the threshold, and to pass one that is d above it about ``exp(-r d)``; r = epsilon / (3 sensitivity) and l = 3,
-    or epsilon / (2 sensitivity) and 2 for changes in one direction. Queries a little below add up: have the threshold about
-    ``log(m) / r`` above them.
+    or epsilon / (2 sensitivity) and 2 for changes in one direction. So have the threshold about ``log(m) / r`` above queries that
+    are not to be found.
 
     Probability to miss the query that is above: m queries of 0 and then one of G, epsilon = 1, sensitivity 1, each mechanism at its
     best threshold, the textbook with the split of epsilon of Lyu, Su and Li, with Laplace or exponential noise on the queries:
@@ -102,13 +102,12 @@ def above_threshold(
                      any changes                    in one direction
         m      G     here   Laplace  exponential    here    Laplace  exponential
         10     20    0.038  0.230    0.156          0.0059  0.061    0.037
-        100    20    0.197  0.526    0.450          0.027   0.151    0.104
         100    30    0.018  0.169    0.107          0.0011  0.020    0.011
         10000  40    0.046  0.311    0.232          0.0008  0.017    0.0089
 
     Args:
         queries: float ``(..., m)``, in the order in which they are asked; ``-inf``, publicly, leaves one out.
-        epsilon: positive ``(...)``, like ``sensitivity``, which is that of each query.
+        epsilon: positive, like ``sensitivity``, which is that of each query.
         threshold: public, ``(...)``.
         changes: static, ``"any"``, or ``"one_direction"`` if between two neighbours no query grows where another falls, as with
             counts under add/remove.

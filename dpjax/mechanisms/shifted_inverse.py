@@ -54,9 +54,9 @@ def shifted_inverse(
     Args:
         down: the down sensitivity of a monotone statistic, batch shape ``(...)``.
         epsilon: positive.
-        tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`: a tau that depends on the data is
-            not private. On the line, ``upper`` over a public resolution stands for the number of candidates; for a small mean error
-            take ``failure = resolution / upper``, since what lies above f(x) may reach up to the bound.
+        tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`. On the line, ``upper`` over a
+            public resolution stands for the number of candidates; for a small mean error take ``failure = resolution / upper``,
+            since what lies above f(x) may reach up to the bound.
         candidates: None for the line; or the public finite range, increasing, ``(k,)``. The utility theorem needs every value of
             the statistic among them: records or amounts in multiples of the range's step. Otherwise only the utility is unproven.
         rho: on the line only, as in :func:`dpjax.piecewise_laplace`, like ``support``. On candidates ties are no obstruction.

@@ -1,14 +1,13 @@
 """Quantiles of data without an upper bound: above threshold on a growing public grid, after Durfee (2023).
 
-Go up the grid b_0 = lower, b_i = lower + base^i - 1, and stop where c_i = #{records <= b_i} has reached q n. Above threshold (the
-sparse vector technique) adds noise to every query and to the threshold. Here only the threshold is noisy, and a smooth maximum, on
-a scale of 1/r records, takes the place of the largest query so far. With
+Go up the grid b_0 = lower, b_i = lower + base^i - 1, and stop where c_i = #{records <= b_i} has reached q n. As in
+:mod:`dpjax.mechanisms.above_threshold`, only the threshold has noise, and a smooth maximum takes the place of the largest query so
+far. With
 
     w_i = log(base) exp(r (c_i - q n)),    A_i = w_0 + ... + w_(i-1),    psi(z) = min((z / overshoot)^(l-1), (z / overshoot)^-(k+1))
 
-draw Z > 0 with density proportional to psi, and answer the b_i where A_i < Z <= A_(i+1), or the last point where A_last < Z. (With
-Gumbel noise of scale 1/r on the queries, the largest of them is log(A_i)/r plus such noise. It is left out, and log(Z)/r is the
-noisy threshold, with exponential tails of rates r l below and r k above.) The probabilities are closed forms:
+draw Z > 0 with density proportional to psi, and answer the b_i where A_i < Z <= A_(i+1), or the last point where A_last < Z. The
+probabilities are closed forms:
 
     p_i = C * integral of psi from A_i to A_(i+1) = C w_i * integral over s from 0 to 1 of psi(A_i + s w_i).
 
@@ -103,15 +102,15 @@ def unbounded_quantile(
 
     Raises:
         TypeError: ``q`` or ``base`` is a JAX array.
-        ValueError: a public parameter outside its range, or a grid that the dtype of ``x`` does not hold.
+        ValueError: a bad public parameter, or a grid that the dtype of ``x`` does not hold.
 
     Privacy:
-        epsilon-DP under the relation given; the range is up to 2 epsilon. Public: q, the grid, ``overshoot`` and the shape of
-        ``x``; under swap also the number of records, under add/remove not. The proof is at the head of this file.
+        epsilon-DP under the relation given; the range is up to 2 epsilon. Public: q, the grid, ``overshoot``, and see
+        :mod:`dpjax.statistics`. The proof is at the head of this file.
 
     References:
-        Durfee, "Unbounded differentially private quantile and maximum estimation" (2023), for the grid and the search. The law of
-        the threshold is not from there.
+        Durfee, "Unbounded differentially private quantile and maximum estimation" (2023), for the grid and the search. The
+        distribution of the threshold is not from there.
 
     >>> import jax.numpy as jnp
     >>> incomes = 10_000 * jnp.exp(jnp.linspace(-2.0, 2.0, 1001))

@@ -49,12 +49,6 @@ class LocalSensitivity(Batch):
 
         Args:
             beta: positive, chosen without the data; broadcasts against ``batch_shape``, so ``beta[:, None]`` is a sweep.
-
-        Returns:
-            A :class:`SmoothSensitivity` of the broadcast batch shape.
-
-        Raises:
-            ValueError: a ``beta`` that is not positive.
         """
         rate = checks.positive("beta", beta, self.dtype)
         bound = smooth_bound(self.at_distance, rate)
@@ -68,15 +62,13 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     A_k = max(U[k+1] - L[k], U[k] - L[k+1]) with U, L the largest and smallest values within k changes.
 
     Args:
-        profile: a profile of batch shape ``(...)`` with levels 0, 1, 2, ... and an end (no steps beyond its last level), and
-            interpolable: its values interleave between neighbours from level 0 on.
+        profile: of batch shape ``(...)``, interpolable, with levels 0, 1, 2, ... and no steps beyond the last one.
 
     Returns:
         A :class:`LocalSensitivity`; A_0 is exact, the others may be about twice too large.
 
     Raises:
-        ValueError: a profile with fractional levels, with steps, or that is not interpolable (the hull of a mean leaves out values
-            that neighbours have).
+        ValueError: another profile (the hull of a mean, which is not interpolable, leaves out values that neighbours have).
 
     Privacy:
         Within k changes the statistic is in [L[k], U[k]], its neighbours' in [L[k+1], U[k+1]]: A_k is a bound. By Corollary 3.1,

@@ -25,15 +25,14 @@ def from_radii(
 ) -> SensitivityProfile:
     """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, and so on.
 
-    Every element of ``value`` is the real statistic of a dataset of its own. For a statistic with several components see
-    :func:`from_vector_radii`: here each row would spend epsilon, d times epsilon for d components of one dataset. An array of
-    values with one list of radii looks like that and is refused; a batch says so by its radii, which have an axis for each axis of
-    ``value``.
+    Each element of ``value`` is the statistic of a dataset of its own. For a statistic with several components see
+    :func:`from_vector_radii`: here each of d components would spend an epsilon of its own.
 
     Args:
         value: float ``(...)``, the statistic f(x) of each dataset.
-        radii: float ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts as 0). Above and
-            below, unless ``radii_below`` is given. For radii that all datasets of a batch share, write ``radii[None]``.
+        radii: float ``(..., k)``, with an axis for each axis of ``value``: the increments R_1..R_k of Definition 5.1, not negative
+            (a negative one counts as 0). Above and below, unless ``radii_below`` is given. For radii that all datasets of a batch
+            share, write ``radii[None]``.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less), the relation under which the
             radii hold.
         radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
@@ -41,8 +40,8 @@ def from_radii(
             the radii are added.
         upper: float ``(...)``, public upper bound.
         step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the steps are cut
-            there. Equal radii above and below are clamped to it. Without it, the level after the last radius
-            reaches to the bound, so bounds are then required.
+            there. Equal radii above and below are clamped to it. Without it, the level after the last radius reaches to the bound,
+            so bounds are then required.
 
     Returns:
         A profile of the batch shape of ``value`` and the radii.
@@ -114,18 +113,18 @@ def from_local_sensitivity(
         local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to
             f at any dataset within that many changes of x, or an upper bound A_k of it that keeps A_k(x) <= A_{k+1}(x') for
             neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``,
-            with an axis for each axis of ``value`` as in :func:`from_radii`. Made nondecreasing by a running maximum.
-        neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"``.
+            with an axis for each axis of ``value``. Made nondecreasing by a running maximum.
+        neighbors: as in :func:`from_radii`.
         num_levels: static, how many distances to use; by default all of an array, required for a function.
-        lower: public bound, as in :func:`from_radii`.
-        upper: public bound.
-        step: the global sensitivity, as in :func:`from_radii`.
+        lower: as in :func:`from_radii`.
+        upper: as in :func:`from_radii`.
+        step: as in :func:`from_radii`.
 
     Returns:
         A profile of the batch shape of ``value`` and the local sensitivities.
 
     Raises:
-        ValueError: a ``num_levels`` that is missing, below 1 or beyond the array; and as :func:`from_radii`.
+        ValueError: a ``num_levels`` that is missing or beyond the array; and as :func:`from_radii`.
 
     Privacy:
         Keeps Definition 5.1 if the local sensitivities are what they are said to be: a dataset within l-1 changes of x is within

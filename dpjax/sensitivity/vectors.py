@@ -46,7 +46,7 @@ def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: Arr
         radii: float ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts as 0). R_l may be
             the largest local sensitivity within l-1 changes.
         p: static, from 1 to ``inf``: the radii and the step are L_p norms.
-        step: positive ``(...)``, the global sensitivity in the L_p norm, used for every level after the last radius. Radii are
+        step: positive ``(...)``, the global sensitivity in that norm, used for every level after the last radius. Radii are
             clamped to it.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"``, the relation under which the radii hold.
 
