@@ -22,8 +22,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, condition_on_success, retry_until_success
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms.never_fail import never_fail, never_fail_distribution, where
 from dpjax.numerics.batching import fits_into

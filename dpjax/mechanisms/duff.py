@@ -18,15 +18,12 @@ from typing import overload
 from jax.typing import ArrayLike
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
+from dpjax.distributions import Finite, PiecewiseExponential, Rounded
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.line import is_given
 from dpjax.mechanisms.relations import pure
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.scores import CandidateScores
+from dpjax.sensitivity import CandidateScores, SensitivityProfile
 
 
 @overload

@@ -16,8 +16,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.relations import pure, relation_first
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.scores import CandidateScores
+from dpjax.sensitivity import CandidateScores, SensitivityProfile
 
 
 def exponential(

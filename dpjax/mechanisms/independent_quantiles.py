@@ -15,14 +15,12 @@ from dpjax import checks
 from dpjax.accounting.budgeting import epsilon_per_query, shared_epsilon
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
+from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.distributions.base import Shape
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.numerics.batching import fits
+from dpjax.sensitivity import SensitivityProfile, SortedRecords
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.statistics.records import levels_kept
 
 

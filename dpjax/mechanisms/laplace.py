@@ -13,8 +13,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.discrete_laplace import DiscreteLaplace
-from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions import DiscreteLaplace, PiecewiseExponential, Tails
 from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.sensitivity.profile import SensitivityProfile
 

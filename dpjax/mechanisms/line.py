@@ -11,8 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.distributions.rounded import Rounded
+from dpjax.distributions import PiecewiseExponential, Rounded, Tails
 from dpjax.distributions.sides import Side
 from dpjax.numerics.batching import concatenate, fits
 from dpjax.numerics.multiples import to_multiples

@@ -14,14 +14,11 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.radial import Radial
-from dpjax.distributions.rounded import Rounded
+from dpjax.distributions import PiecewiseExponential, Radial, Rounded
 from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
 from dpjax.mechanisms.relations import pure
 from dpjax.mechanisms.shells import distribution_in_shells
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.vectors import VectorProfile
+from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 
 @overload

@@ -30,9 +30,8 @@ from dpjax import checks
 from dpjax.accounting.budgeting import epsilon_per_query, shared_epsilon
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
+from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.distributions.base import Shape, draws_shape
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.numerics.batching import by_chunks, fits, some_rows
 from dpjax.numerics.multiples import from_multiples, to_multiples

@@ -19,9 +19,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
+from dpjax.distributions import Finite, PiecewiseExponential, Rounded
 from dpjax.mechanisms.line import Support, is_given
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.relations import pure

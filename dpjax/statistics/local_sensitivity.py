@@ -25,9 +25,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
-from dpjax.sensitivity.local import LocalSensitivity
+from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
 from dpjax.sensitivity.profile import extend
-from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.statistics.quantiles import median, order_statistic
 from dpjax.statistics.ranks import Definition
 from dpjax.statistics.records import presence

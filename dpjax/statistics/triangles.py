@@ -20,8 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.radii import from_radii
+from dpjax.sensitivity import SensitivityProfile, from_radii
 from dpjax.statistics.records import beyond_64_bits
 
 Sensitivity = Literal["exact", "cheap"]
