@@ -154,7 +154,11 @@ def _distribution(
         terms = 1
     elif m == 1:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
         rate, terms = rate / (2 * float(max(q, 1 - q))), 1
-    left, width = _line(asked) if asked.resolution is None else _grid(asked)
+    if asked.resolution is None:  # the slots between the records
+        edges = concatenate(asked.lower[..., None], asked.values, asked.upper[..., None])
+        left, width = edges[..., :-1], edges[..., 1:] - edges[..., :-1]
+    else:
+        left, width = _grid(asked)
     # No row has more records than columns, and costs of ranks far beyond them would be rounded by what tells tuples apart.
     number = (asked.count if n is None else jnp.minimum(n, asked.values.shape[-1])) - 1
     rate = jnp.minimum(rate, 400.0 * level_parts(asked.levels)[1])  # a larger one decides nothing else: costs are parts of a rank
@@ -251,12 +255,6 @@ def _public_size(n: ArrayLike) -> jax.Array:
     if np.any(number < 0):
         raise ValueError(f"n must not be negative, got {n}.")
     return jnp.asarray(np.minimum(number, 2**30).astype(np.int32))
-
-
-def _line(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
-    """The slots between the records: where they begin, and their widths."""
-    edges = concatenate(asked.lower[..., None], asked.values, asked.upper[..., None])
-    return edges[..., :-1], edges[..., 1:] - edges[..., :-1]
 
 
 def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:

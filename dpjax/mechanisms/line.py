@@ -1,4 +1,4 @@
-"""From a profile and a cost for each piece to a distribution on the line: what the exponential mechanisms of this folder share."""
+"""From a profile and a cost for each piece to a distribution: what piecewise Laplace and inverse sensitivity share."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,11 +11,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions import PiecewiseExponential, Rounded, Tails
+from dpjax.distributions import PiecewiseExponential, Radial, Rounded, Tails
 from dpjax.distributions.sides import Side
 from dpjax.numerics.batching import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
-from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 Support = Literal["restricted", "extended"]
 Costs = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
@@ -115,3 +115,24 @@ def _on_grid(
     counted = replace(profile, upper=upper, lower=lower, step=step, bounds=bounds, resolution=None)
     half = jnp.asarray(0.5, profile.dtype)
     return Rounded(_distribution(counted, rate, half, piece_costs, flat_cost, "extended"), resolution)
+
+
+def distribution_in_shells(
+    profile: VectorProfile, epsilon: ArrayLike, *, piece_costs: Costs, rho: ArrayLike, support: str
+) -> Radial:
+    """The density proportional to exp(-epsilon/2 * cost) on all of R^d, with the costs at both ends of the k shells.
+
+    ``rho`` and ``support`` are for profiles on the line.
+
+    Privacy:
+        Let u(y) be the number of the ball whose surface y is on, linear in the norm between two balls. Lemma 5.2 of Durfee (2025)
+        shows that u changes by at most 1 between neighbours. A cost g(u) does so too if g is nondecreasing with
+        g(u + 1) <= g(u) + 1: piecewise Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k shells and g(u) = u
+        beyond them.
+    """
+    if is_given(rho) or support != "restricted":
+        raise ValueError("the profile of a vector has all of R^d for its support, and no flat piece: give no rho and no support.")
+    rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
+    fits(profile.batch_shape, epsilon=rate.shape)
+    near, far = piece_costs(jnp.arange(profile.radii.shape[-1], dtype=profile.dtype))
+    return Radial(profile.value, profile.radii, near, far, rate, profile.step, p=profile.p)

@@ -15,9 +15,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions import PiecewiseExponential, Radial, Rounded
-from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
+from dpjax.mechanisms.line import PROFILES, Support, distribution_in_shells, distribution_on_line
 from dpjax.mechanisms.relations import pure
-from dpjax.mechanisms.shells import distribution_in_shells
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 

@@ -18,7 +18,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.mechanisms.relations import pure
-from dpjax.sensitivity.smooth import SmoothSensitivity, representable
+from dpjax.sensitivity.local import SmoothSensitivity, representable
 
 Calibration = Literal["tight", "published"]
 

@@ -21,7 +21,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
 from dpjax.mechanisms.relations import approximate
-from dpjax.sensitivity.smooth import SmoothSensitivity, representable
+from dpjax.sensitivity.local import SmoothSensitivity, representable
 
 
 def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: ArrayLike) -> PiecewiseExponential:

@@ -20,7 +20,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.mechanisms.relations import relation_of
-from dpjax.sensitivity.smooth import SmoothSensitivity, representable
+from dpjax.sensitivity.local import SmoothSensitivity, representable
 
 
 def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sigma: ArrayLike) -> LaplaceLogNormal:

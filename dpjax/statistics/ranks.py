@@ -138,27 +138,24 @@ def continuous(
     origin = 0 if near is None else near.first(n, n_max, xp) * v
     value = _at_rank(ordered, base - origin, ranks)
 
-    def side(numerator: Any, end: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        levels = abs(numerator - base).astype(ordered.dtype) / np.asarray(ranks.step, ordered.dtype)
+    def side(knots: int, end: jax.Array | None, sign: int) -> tuple[jax.Array, jax.Array]:
+        cut = keep if end is not None else None
+        if cut is not None:  # the last knot is at level keep or beyond it
+            knots = min(knots, ranks.step * cut // ranks.denominator + 2)
+        number = np.arange(1, knots + 1, dtype=np.int32)
+        above, below = xp.minimum(base // v + number, n + np.int32(1)), xp.maximum(-(-base // v) - number, np.int32(0))
+        distance = sign * ((above if sign > 0 else below) * v - base)
+        if cut is not None:
+            distance = xp.minimum(distance, step * np.int32(cut))
+        levels = distance.astype(ordered.dtype) / np.asarray(ranks.step, ordered.dtype)
         levels = jnp.concatenate([jnp.zeros_like(levels[..., :1]), jnp.asarray(levels)], axis=-1)
-        values = jnp.concatenate([value, _at_rank(ordered, numerator - origin, ranks)], axis=-1)
+        values = jnp.concatenate([value, _at_rank(ordered, base + sign * distance - origin, ranks)], axis=-1)
         if end is not None:
             values = jnp.concatenate([values, end], axis=-1)
             levels = jnp.concatenate([levels, levels[..., -1:]], axis=-1)
         return values, levels.reshape(-1) if xp is np else levels
 
-    def whole_ranks(knots: int, end: jax.Array | None) -> Any:
-        if end is not None and keep is not None:  # the last of these is at level keep or beyond it
-            knots = min(knots, ranks.step * keep // ranks.denominator + 2)
-        return np.arange(1, knots + 1, dtype=np.int32)
-
-    above = xp.minimum(base // v + whole_ranks(n_max + 1 - top // ranks.denominator, ends[1]), n + np.int32(1)) * v
-    below = xp.maximum(-(-base // v) - whole_ranks(-(-top // ranks.denominator), ends[0]), np.int32(0)) * v
-    if ends[1] is not None and keep is not None:
-        above = xp.minimum(above, base + step * np.int32(keep))
-    if ends[0] is not None and keep is not None:
-        below = xp.maximum(below, base - step * np.int32(keep))
-    return side(above, ends[1]), side(below, ends[0])
+    return side(n_max + 1 - top // ranks.denominator, ends[1], 1), side(-(-top // ranks.denominator), ends[0], -1)
 
 
 def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
