@@ -116,9 +116,6 @@ def above_threshold(
         An :class:`AboveThreshold`. ``index()`` is the exact :class:`Finite` of where it stops. Rows with a NaN or bad public
         parameters are NaN. Queries further than 10^4 / r from the threshold count as if they were that far.
 
-    Raises:
-        ValueError: no queries, or a bad public parameter.
-
     Privacy:
         epsilon-DP for index and gap together, under the relation that the sensitivity holds for; the proof is at the head of this
         file. The range is up to 2 epsilon. Public: all but the queries. To go on, leave out the queries up to the index that was

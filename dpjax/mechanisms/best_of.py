@@ -95,9 +95,6 @@ def best_of(
     Returns:
         A pytree like the outcome. Of equal scores, the first.
 
-    Raises:
-        ValueError: ``attempts`` that are no probabilities or exclude a single attempt; shapes that do not fit.
-
     Privacy:
         That of :func:`guarantee` for the guarantee of one attempt, the score included: ``score`` must read the outcome, and
         nothing else of the data. Not told is how many attempts there were. Float draws are simulations.

@@ -34,9 +34,6 @@ def bounded_noise_laplace(
     Returns:
         A :class:`PiecewiseExponential` of two pieces, on ``value - T`` to ``value + T``.
 
-    Raises:
-        ValueError: a bad public parameter.
-
     Privacy:
         (epsilon, delta)-DP under the relation that ``sensitivity`` was computed for, and for no smaller delta. The support
         moves with the data: some outputs are impossible for a neighbor. Float draws are simulations.

@@ -161,9 +161,6 @@ def interval_levels(
     Returns:
         Two fractions, q - a and q + a with the least a. So the interval has about 2 a n records in it.
 
-    Raises:
-        ValueError: a parameter outside its range, or a coverage out of reach.
-
     Privacy:
         None is spent: it reads public numbers only.
 
@@ -205,9 +202,6 @@ def interval_coverage(
 
     Returns:
         A float, at least 0.
-
-    Raises:
-        ValueError: a parameter outside its range.
 
     Privacy:
         None is spent: it reads public numbers only.

@@ -48,9 +48,6 @@ def decomposable_exponential(
         A :class:`Finite` of batch shape ``(..., d)``. A draw of the whole is ``sample(key)``, ``(..., d)``; its log-probability is
         the sum of those of its parts over the last axis, and so is its expected score.
 
-    Raises:
-        ValueError: both or neither of ``epsilon`` and ``zcdp``; scores without an axis of parts; as :func:`dpjax.exponential`.
-
     Privacy:
         epsilon-DP and epsilon-bounded-range, or zcdp-zCDP, for the whole draw, if between neighbours the scores of each part change
         by at most its sensitivity, up to a shift common to its candidates. Public: as for :func:`dpjax.exponential`, and d.

@@ -35,9 +35,6 @@ def exponential(
     Returns:
         A :class:`Finite` of the broadcast batch shape.
 
-    Raises:
-        ValueError: ``candidates`` or ``sensitivity`` beside :class:`CandidateScores`; an array without ``sensitivity``.
-
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation that the sensitivity holds for. Public: epsilon, the sensitivity and
         the candidates. Unlike a float on the line, a candidate that is drawn has no low-order bits that depend on the data, but its

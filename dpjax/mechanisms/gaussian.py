@@ -28,9 +28,6 @@ def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
     Returns:
         A :class:`Gaussian`. Wrap it in :class:`Clamped` for a range (post-processing).
 
-    Raises:
-        ValueError: a ``sigma`` that is not positive.
-
     Privacy:
         (sensitivity/sigma)-GDP, and so (sensitivity/sigma)^2 / 2-zCDP, under the relation that the sensitivity was computed for.
         Float draws are simulations.
@@ -55,9 +52,6 @@ def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
 
     Returns:
         A :class:`SphericalGaussian`.
-
-    Raises:
-        ValueError: a ``value`` without an axis of coordinates.
 
     Privacy:
         As :func:`gaussian`, for the whole vector, where the sensitivity is in the Euclidean norm: clip the norm of what one

@@ -90,9 +90,6 @@ def joint_quantiles(
         A :class:`JointQuantiles` of the broadcast batch shape. In float32 its probabilities are right to about 1e-4 of themselves
         for a thousand records, and 1e-7 n epsilon for many or for an ``n`` that is far off.
 
-    Raises:
-        ValueError: a bad public parameter.
-
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation of ``asked``, for all quantiles together; the proof is at the head
         of this file. Public: epsilon, ``reach``, ``terms``, and what :func:`dpjax.quantiles` says is public. Float draws are

@@ -30,9 +30,6 @@ def k_norm(value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, p: f
         A :class:`Radial` of the broadcast batch shape: its norm is ``sensitivity/epsilon`` times a Gamma(d) variate. For K an image
         A B of a ball, such as an ellipsoid, draw around A^-1 f(x) and multiply the draws by A.
 
-    Raises:
-        ValueError: a ``value`` without an axis of coordinates, or a ``p`` below 1.
-
     Privacy:
         epsilon-DP under the relation that ``sensitivity`` was computed for; the range is 2 epsilon. Public: epsilon, the
         sensitivity and the norm. Float draws are simulations.

@@ -50,10 +50,6 @@ def never_fail(
     Returns:
         A pytree like the outcome. Attempts of NaN, too, are what ``succeeded`` says they are.
 
-    Raises:
-        TypeError: if ``succeeded`` does not return booleans.
-        ValueError: shapes or a structure that do not fit.
-
     Privacy:
         That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one attempt and its failure probability
         on the worst dataset. ``succeeded`` must be a fixed function of the outcome: a threshold that depends on the data breaks

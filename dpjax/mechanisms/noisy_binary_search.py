@@ -55,9 +55,6 @@ def noisy_binary_search(
     Returns:
         A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, at rate 1.
 
-    Raises:
-        ValueError: both or neither of ``epsilon`` and ``zcdp``, candidates that are not increasing and finite.
-
     Privacy:
         epsilon-DP, or zcdp-zCDP, for one person more or less, and for one person replaced. With Laplace noise also
         epsilon^2/(2 R)-zCDP, so ``epsilon = sqrt(2 R rho)`` is the mechanism of Theorem 5. Public: tau, the candidates, epsilon
@@ -127,9 +124,6 @@ def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | No
 
     Returns:
         A Python float.
-
-    Raises:
-        ValueError: a parameter outside its range.
 
     Privacy:
         None is spent: it reads public numbers only.

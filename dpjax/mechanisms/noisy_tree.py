@@ -48,9 +48,6 @@ def noisy_tree(
     Returns:
         A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, at rate 1.
 
-    Raises:
-        ValueError: both or neither of ``epsilon`` and ``zcdp``, or as :func:`dpjax.exponential`.
-
     Privacy:
         epsilon-DP, or zcdp-zCDP, under the relation that the sensitivity holds for; with Laplace noise also epsilon^2/(2 R)-zCDP,
         and no bounded range below 2 epsilon is promised. Composition is not tight here, since the queries share their minima: the

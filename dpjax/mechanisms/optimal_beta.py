@@ -33,9 +33,6 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     Returns:
         Float of the broadcast shape.
 
-    Raises:
-        ValueError: a ``delta`` for ``"cauchy"``, or none for the others.
-
     Privacy:
         A function of public numbers only. The published baselines minimise bound/alpha on the private data instead, and their
         guarantee then does not hold.

@@ -50,9 +50,6 @@ def permute_and_flip(
         A :class:`Finite` of the broadcast batch shape, with cost ``-log p`` and rate 1. Further candidates of score ``-inf`` can
         change the last bits of ``p``.
 
-    Raises:
-        ValueError: as :func:`exponential`.
-
     Privacy:
         epsilon-DP under the relation that the sensitivity holds for. The bounded range is not epsilon: two candidates whose scores
         move in opposite directions attain 2 log(2 exp(epsilon/2) - 1), near 2 epsilon for a small epsilon, and 2 epsilon is all

@@ -23,9 +23,6 @@ def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, met
     Returns:
         A :class:`QuantileCdf` of the broadcast batch shape.
 
-    Raises:
-        ValueError: an ``epsilon`` that is not positive.
-
     Privacy:
         That of :func:`dpjax.private_quantiles`, for the whole cdf.
 

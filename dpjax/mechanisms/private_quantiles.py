@@ -43,9 +43,6 @@ def private_quantiles(
     Returns:
         What that mechanism returns: ``.sample(key, shape)`` has the quantiles on its last axis.
 
-    Raises:
-        ValueError: an unknown method, or an ``epsilon`` that is not positive.
-
     Privacy:
         epsilon-DP under the relation of ``asked``; see the mechanism.
 

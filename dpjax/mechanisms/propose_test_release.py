@@ -76,9 +76,6 @@ def propose_test_release(
         A :class:`ProposeTestRelease`: draws are NaN where there is no answer. Withholding is likely unless the proposal holds
         for more than 2 log(1/(2 delta)) / epsilon changes (with an even split).
 
-    Raises:
-        ValueError: a bad public parameter.
-
     Privacy:
         (epsilon, delta)-DP under the relation of ``local``, with test_share * epsilon for the test and the rest for the answer.
         Whether there is an answer is a part of the output. Public: all parameters and what ``local`` says is public. Float draws

@@ -63,9 +63,6 @@ def shifted_inverse(
         A :class:`PiecewiseExponential` on the line, or a :class:`Rounded` if the statistic has a resolution; a :class:`Finite` on
         candidates; of the broadcast batch shape.
 
-    Raises:
-        ValueError: candidates that are not increasing and finite, or ``rho`` beside candidates.
-
     Privacy:
         epsilon-DP and epsilon-bounded-range for one person more or less, and for one person replaced. Public: epsilon, tau, rho,
         the candidates, and what the statistic says is public. Float draws on the line are simulations.
@@ -141,9 +138,6 @@ def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
 
     Returns:
         A Python integer, at least 1.
-
-    Raises:
-        ValueError: a parameter outside its range.
 
     Privacy:
         None is spent: it reads public numbers only.

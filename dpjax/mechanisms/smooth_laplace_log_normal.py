@@ -73,9 +73,6 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     Returns:
         Float of the broadcast shape, above beta/c: some of the budget always remains for the noise.
 
-    Raises:
-        ValueError: a bad ``zcdp`` or ``beta``.
-
     Privacy:
         A function of public numbers only.
 

@@ -47,9 +47,6 @@ def stand_out(
     Returns:
         A :class:`Finite` of k+1 values, the last the fallback; its costs are minus log-probabilities, at rate 1.
 
-    Raises:
-        ValueError: a ``delta`` outside (0, 1); as :func:`exponential`.
-
     Privacy:
         (epsilon, delta)-DP under the relation that the sensitivity holds for. Among the mechanisms that answer the best candidate
         or nothing, no other has a larger probability of an answer at any lead of 2 s n. The lead is compared with multiples of

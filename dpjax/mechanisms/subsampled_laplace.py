@@ -28,9 +28,6 @@ def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: Arr
     Returns:
         A :class:`SubsampledLaplace`.
 
-    Raises:
-        ValueError: an ``epsilon`` that is not positive, a ``probability`` that is none.
-
     Privacy:
         epsilon-DP under add/remove neighbours; who was taken stays secret. Float draws are simulations.
 

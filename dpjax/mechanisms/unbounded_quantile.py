@@ -100,10 +100,6 @@ def unbounded_quantile(
         A :class:`Finite` of the broadcast batch shape on the grid; its costs are minus log-probabilities, at rate 1. Each
         probability is right to about 1e-12 of it in float64, and to 1e-5 in float32 where it is above 1e-12.
 
-    Raises:
-        TypeError: ``q`` or ``base`` is a JAX array.
-        ValueError: a bad public parameter, or a grid that the dtype of ``x`` does not hold.
-
     Privacy:
         epsilon-DP under the relation given; the range is up to 2 epsilon. Public: q, the grid, ``overshoot``, and see
         :mod:`dpjax.statistics`. The proof is at the head of this file.

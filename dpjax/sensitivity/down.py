@@ -93,9 +93,6 @@ class DownSensitivity(Batch):
         Returns:
             A profile of the same batch shape, with integer levels, that may be interpolated.
 
-        Raises:
-            ValueError: ``tau`` is not an integer from 1 on.
-
         Privacy:
             For x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) at integer levels, so H_x(s+1) <= H_x'(s) <= H_x(s) at all
             real s >= 0 (the two share their fractional part). Hence upwards H_x'(tau - s) <= H_x(tau - s) <= H_x'(tau - (s+1)),

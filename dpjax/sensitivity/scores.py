@@ -82,9 +82,6 @@ def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Ne
         :class:`CandidateScores` of sensitivity 1, for :func:`dpjax.exponential`, :func:`dpjax.permute_and_flip`,
         :func:`dpjax.noisy_tree` and :func:`dpjax.release.release_choice`.
 
-    Raises:
-        ValueError: an unknown relation, or shapes that do not fit.
-
     Privacy:
         Sensitivity 1, if the distances are what they are said to be, or any others that change by at most 1 between neighbours and
         are 0 for at least one candidate of every dataset. If neighbours have the same value, both parts change by at most 1. If y

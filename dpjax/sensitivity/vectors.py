@@ -53,9 +53,6 @@ def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: Arr
     Returns:
         A :class:`VectorProfile`, for :func:`dpjax.piecewise_laplace` and :func:`dpjax.inverse_sensitivity`.
 
-    Raises:
-        ValueError: a ``value`` or ``radii`` without a last axis of its own, shapes that do not fit, or a ``p`` below 1.
-
     Privacy:
         Rests on the caller's promise, as :func:`dpjax.from_radii`: for neighbours x and x', R_l(x) <= R_{l+1}(x') and
         R_1(x) >= ||f(x) - f(x')||_p. A constant R_l = LS(x) breaks it and loses 1.5 epsilon.

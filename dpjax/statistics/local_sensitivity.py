@@ -58,9 +58,6 @@ def smooth_sensitivity(
     Returns:
         A :class:`SmoothSensitivity`.
 
-    Raises:
-        ValueError: a ``beta`` that is not positive, and as :func:`local_sensitivity`.
-
     Privacy:
         None by itself: an input of :func:`smooth_cauchy`, :func:`smooth_laplace` and :func:`smooth_laplace_log_normal`. Public:
         beta, and see :mod:`dpjax.statistics`.
@@ -98,9 +95,6 @@ def local_sensitivity(
 
     Returns:
         A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``.
-
-    Raises:
-        ValueError: a rank outside 1..n or under add/remove.
 
     Privacy:
         None by itself; A_k(x) <= A_{k+1}(x') for neighbours, which smooth bounds and propose-test-release rest on.

@@ -57,9 +57,6 @@ def mode(
         :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same epsilon, :func:`candidate_counts`
         is never worse.
 
-    Raises:
-        ValueError: candidates that are not finite and distinct.
-
     Privacy:
         Sensitivity 1 under the relation. Public: the candidates, which must not be read off the data, and see
         :mod:`dpjax.statistics`.
@@ -92,9 +89,6 @@ def candidate_counts(
     Returns:
         :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap. The difference is taken in integers: the
         scores that matter are exact in float32, whatever the counts.
-
-    Raises:
-        ValueError: as :func:`mode`.
 
     Privacy:
         Up to a shift common to all candidates, which no mechanism over candidates sees, the counts have that sensitivity: one more

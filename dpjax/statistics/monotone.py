@@ -43,9 +43,6 @@ def maximum(
     Returns:
         A :class:`DownSensitivity` with n+1 values.
 
-    Raises:
-        ValueError: see :mod:`dpjax.statistics`.
-
     Privacy:
         Valid for one record more or less. Public: the bounds and the shape of ``x``; the number of records is not.
 
@@ -95,9 +92,6 @@ def nonnegative_sum(
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0.
 
-    Raises:
-        ValueError: an ``upper`` that is not positive.
-
     Privacy:
         Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of records is not. Sums are
         rounded: the values are those of records moved by a few units in the last place of the total.
@@ -136,10 +130,6 @@ def user_sum(
     Returns:
         A :class:`DownSensitivity` with m+1 values from f(x) to 0.
 
-    Raises:
-        TypeError: ``values`` are not numeric, or ``person_ids`` are not integers.
-        ValueError: shapes that do not fit, an ``upper`` that is not positive.
-
     Privacy:
         Valid for one person more or less, with all of that person's rows. Public: ``upper`` and m, the capacity in rows; the
         numbers of rows and of persons are not. A person's total does not depend on the other rows, not even in its last bit.
@@ -177,10 +167,6 @@ def distinct_count(
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0, in the default float.
-
-    Raises:
-        TypeError: ``ids`` are not integers.
-        ValueError: an ``upper`` that is not positive, both ``count`` and ``mask``.
 
     Privacy:
         Valid for one record more or less. Public: ``upper`` and the shape of ``ids``; the number of records is not.

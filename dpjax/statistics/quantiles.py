@@ -76,9 +76,6 @@ def median(
     Returns:
         A profile of batch shape ``(...)``.
 
-    Raises:
-        ValueError: as :func:`quantile`.
-
     Privacy:
         As :func:`quantile`.
 
@@ -174,9 +171,6 @@ def order_statistic(
 
     Returns:
         A profile of batch shape ``(...)``.
-
-    Raises:
-        ValueError: a rank outside 1..n.
 
     Privacy:
         As :func:`quantile`; ``rank`` is public.
