@@ -165,7 +165,7 @@ def interval_levels(
         None is spent: it reads public numbers only.
 
     References:
-        The proof at the head of ``interval_bound.py``.
+        As :func:`confidence_interval`.
 
     >>> public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> [[round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)] for epsilon in (0.5, 2)]
@@ -207,7 +207,7 @@ def interval_coverage(
         None is spent: it reads public numbers only.
 
     References:
-        The proof at the head of ``interval_bound.py``.
+        As :func:`confidence_interval`.
 
     >>> public = {"lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> levels = interval_levels(0.5, 1.0, n=1000, **public)

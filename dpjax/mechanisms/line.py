@@ -38,14 +38,16 @@ def distribution_on_line(
 ) -> PiecewiseExponential | Rounded:
     """Lay the two sides of a profile on the line, with density proportional to exp(-epsilon/2 * cost).
 
+    Steps of the profile become tails that go on with a cost of 1 for each. A profile with a resolution has a rho of half of it, and
+    draws are rounded to its multiples.
+
     Args:
-        profile: its steps, if any, become tails that go on with a cost of 1 for each.
+        profile: of any batch shape.
         epsilon: positive.
         piece_costs: from the levels of one side, ``(..., k+1)`` going outwards, to the costs at the near and at the far end of its
             k pieces, ``(..., k)`` each.
         flat_cost: the cost within ``rho`` of the value if one change can move it; each further change that it takes is 1 less.
-        rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value. A profile with a
-            resolution has a rho of its own, half of it, and its draws are rounded to multiples.
+        rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value.
         support: ``"restricted"`` conditions on the profile's range, for every dataset alike; ``"extended"`` keeps rho more on
             either side.
 

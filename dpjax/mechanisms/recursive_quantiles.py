@@ -149,14 +149,10 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
 
 
 class _Steps(NamedTuple):
-    """Which levels are drawn together, all of one depth: ``(steps, width)``, filled up with a level m + 2 that nobody asked for.
+    """Which levels are drawn together, all of one depth: ``(steps, width)``, filled up with a level m + 2 that is not asked for.
 
-    Attributes:
-        left: the level whose draw bounds the part, 0 for the lower bound.
-        middle: the level that is drawn.
-        right: m + 1 for the upper bound.
-        ranks: where the profiles read.
-        share: of the epsilon of a depth.
+    ``middle`` is drawn between the draws of ``left`` and ``right``, of which 0 stands for the lower bound and m + 1 for the upper
+    one; ``ranks`` is where the profiles read, and ``share`` the part of the epsilon of a depth.
     """
 
     left: np.ndarray
@@ -189,11 +185,7 @@ class _Steps(NamedTuple):
 def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice) -> tuple[jax.Array, Any]:
     """Choose all quantiles of a batch, part by part: ``(prod(batch), m)`` in units of the resolution, and what was noted.
 
-    Args:
-        drawn: the mechanism.
-        batch: what its batch shape broadcasts to.
-        extra: arrays ``(..., k)`` that broadcast to the batch, which ``choose`` reads.
-        choose: how points are chosen.
+    ``extra`` are arrays ``(..., k)`` that broadcast to the batch, which ``choose`` reads.
     """
     asked, m, dtype = drawn.asked, len(drawn.asked.levels), drawn.dtype
     tree = (rows_of(asked), asked.count[..., None], drawn.epsilon[..., None], extra)

@@ -30,9 +30,7 @@ class SortedRows(NamedTuple):
 
     Attributes:
         values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them.
-        n: int32 ``(..., 1)``; a NumPy array of one number where it is public and the same for all rows.
-        low: ``(..., 1)``.
-        high: ``(..., 1)``.
+        n: int32 ``(..., 1)``, like ``low`` and ``high``; a NumPy array of one number where it is public and the same for all rows.
         n_max: the number of columns.
     """
 
@@ -60,17 +58,9 @@ def sort_rows(
     neighbors: Neighbors,
     window: Window | None = None,
 ) -> SortedRows:
-    """Clamp the records of every row to ``[low, high]`` and sort them.
+    """Clamp the records of every row, float ``(..., n_max)``, to ``[low, high]`` and sort them, all or a window of their ranks.
 
     A NaN record is absent under add/remove. Under swap, where the number of records is public, it becomes ``low``.
-
-    Args:
-        records: float ``(..., n_max)``.
-        present: bool that broadcasts against the records, or None for all.
-        low: ``(...)``.
-        high: ``(...)``.
-        neighbors: the relation.
-        window: which ranks to return; None for 0..n_max+1.
     """
     masks = [] if present is None else [present]
     batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
