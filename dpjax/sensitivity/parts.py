@@ -26,7 +26,7 @@ from dpjax.sensitivity.sorted_records import SortedRecords
 
 
 class Ranks(NamedTuple):
-    """Where the profile of the u/v quantile of each part reads: u, v, and v times the step of a level's rank, int32 ``(p,)`` each."""
+    """Where the profile of the u/v quantile of each part reads: u, v, and v times the step of a level's rank, int32 ``(p,)``."""
 
     numerator: Any
     denominator: Any

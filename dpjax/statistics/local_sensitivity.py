@@ -31,8 +31,6 @@ from dpjax.statistics.quantiles import median, order_statistic
 from dpjax.statistics.ranks import Definition
 from dpjax.statistics.records import presence
 
-_UNROLLED = 8  # lengths of one side that are tried in one pass over the row
-
 
 def smooth_sensitivity(
     x: ArrayLike,
@@ -150,27 +148,21 @@ def _widest(up: jax.Array, down: jax.Array, size: int, extra: int) -> jax.Array:
 
     The search looks for the best s of every k without derivatives; the values are then read there, so that a gradient costs O(n).
     """
-    most = down.shape[-1] - 1  # beyond it, the ends repeat
-    rounds = -(-(most + 1) // _UNROLLED)
-    before = rounds * _UNROLLED  # entries of -inf in front: where t would be too small
+    many = down.shape[-1]  # beyond them, the ends repeat
     high = extend(up, size + extra)
-    low = extend(down, before)
-    batch = high.shape[:-1]
-    impossible = jnp.full((*batch, before + extra - 1), -jnp.inf, up.dtype)
+    impossible = jnp.full((*high.shape[:-1], many + extra - 1), -jnp.inf, up.dtype)  # where t would be too small
     ahead = jnp.concatenate([impossible, high[..., extra - 1 :]], axis=-1)
+    ahead, low = jax.lax.stop_gradient((ahead, down))
 
-    def longer(number: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def longer(s: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         value, where = best
-        for step in range(_UNROLLED):
-            s = number * _UNROLLED + step
-            reach = jax.lax.dynamic_slice_in_dim(ahead, before + extra - s, size, axis=-1)
-            width = reach - jax.lax.dynamic_slice_in_dim(low, s, 1, axis=-1)
-            better = ~(width <= value)  # a NaN wins
-            value, where = jnp.where(better, width, value), jnp.where(better, s, where)
-        return value, where
+        reach = jax.lax.dynamic_slice_in_dim(ahead, many + extra - s, size, axis=-1)
+        width = reach - jax.lax.dynamic_slice_in_dim(low, s, 1, axis=-1)
+        better = ~(width <= value)  # a NaN wins
+        return jnp.where(better, width, value), jnp.where(better, s, where)
 
-    start = jnp.full((*batch, size), -jnp.inf, up.dtype), jnp.zeros((*batch, size), jnp.int32)
-    ahead, low = jax.lax.stop_gradient((ahead, low))
-    _, s = jax.lax.fori_loop(0, rounds, longer, start)
+    batch = (*high.shape[:-1], size)
+    start = jnp.full(batch, -jnp.inf, up.dtype), jnp.zeros(batch, jnp.int32)
+    _, s = jax.lax.fori_loop(np.int32(0), np.int32(many), longer, start, unroll=8)
     k = np.arange(size, dtype=np.int32)
-    return take(high, k + np.int32(extra) - s) - take(extend(down, before), s)
+    return take(high, k + np.int32(extra) - s) - take(down, s)
