@@ -8,6 +8,7 @@ user sum           the total without the l largest persons' totals        many r
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -258,10 +259,8 @@ def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax
     multiplicity = jnp.sort(jnp.where(starts < beyond, ends - starts, beyond), axis=-1)
     real = multiplicity < beyond
     gone_after = jnp.where(real, jnp.cumsum(jnp.where(real, multiplicity, 0), axis=-1, dtype=jnp.int32), beyond)
-    # How many ids are gone after l removals: a histogram of those levels, summed. Integers, so the order does not matter.
-    row = jnp.arange(np.prod(batch, dtype=int), dtype=jnp.int32).reshape((*batch, 1)) * (beyond + 1)
-    histogram = jnp.zeros((*batch, n_max + 2), jnp.int32).reshape(-1).at[row + gone_after].add(1).reshape((*batch, n_max + 2))
-    gone = jnp.cumsum(histogram[..., :-1], axis=-1, dtype=jnp.int32)
+    levels = jnp.arange(n_max + 1, dtype=jnp.int32)
+    gone = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")(gone_after, levels)
     left = jnp.sum(first, axis=-1, keepdims=True, dtype=jnp.int32) - gone
     return jnp.minimum(left.astype(high.dtype), high[..., None])
 
