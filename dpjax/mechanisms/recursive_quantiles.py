@@ -42,8 +42,7 @@ from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.statistics.records import levels_kept
 
 _CHUNK = 2**17  # values of profiles that are held together
-_WIDE = 2**16  # values of a profile, of all rows, below which several parts go together
-# From some rows of arrays, places of levels, their parts and distributions to points, and what else is wanted of them.
+# From some rows of arrays, the place of a level, its part and distribution to points, and what else is wanted of them.
 _Choice = Callable[[Any, jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax.Array, Any]]
 
 
@@ -149,7 +148,7 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
 
 
 class _Steps(NamedTuple):
-    """Which levels are drawn together, all of one depth: ``(steps, width)``, filled up with a level m + 2 that is not asked for.
+    """The levels in the order in which they are drawn, an array ``(m, 1)`` each.
 
     ``middle`` is drawn between the draws of ``left`` and ``right``, of which 0 stands for the lower bound and m + 1 for the upper
     one; ``ranks`` is where the profiles read, and ``share`` the part of the epsilon of a depth.
@@ -162,24 +161,22 @@ class _Steps(NamedTuple):
     share: np.ndarray
 
     @staticmethod
-    def of(asked: SortedRecords, width: int) -> _Steps:
-        m, ends = len(asked.levels), (Fraction(0), *asked.levels, Fraction(1))
-        steps: list[list[tuple[int, int, int]]] = []
-        spans = [(0, m + 1)]
-        while spans:
-            parts = [(left, (left + right) // 2, right) for left, right in spans]
-            steps += [parts[start : start + width] for start in range(0, len(parts), width)]
-            halves = [half for left, middle, right in parts for half in ((left, middle), (middle, right))]
-            spans = [(left, right) for left, right in halves if right - left > 1]
-        filled = [part for parts in steps for part in parts + [(0, m + 2, m + 1)] * (width - len(parts))]
-        levels = [(ends[j] - ends[i]) / (ends[k] - ends[i]) if j <= m else Fraction(1, 2) for i, j, k in filled]
-        left, middle, right = np.array(filled, np.int32).T
-        whole = middle == middle[0]  # the part of all records
-        ranks, share = Ranks.of(levels, "add_remove"), np.ones(len(filled))
+    def of(asked: SortedRecords) -> _Steps:
+        ends = (Fraction(0), *asked.levels, Fraction(1))
+        steps, spans = [], [(0, len(ends) - 1)]
+        for left, right in spans:  # the list grows: the halves of a span follow it
+            middle = (left + right) // 2
+            steps.append((left, middle, right))
+            spans += [(a, b) for a, b in ((left, middle), (middle, right)) if b - a > 1]
+        ranks = Ranks.of([(ends[j] - ends[i]) / (ends[k] - ends[i]) for i, j, k in steps], "add_remove")
+        share = np.ones(len(steps))
         if asked.neighbors == "swap":
-            ranks = ranks._replace(step=np.where(whole, ranks.denominator, ranks.step))
-            share = np.where(whole, share, share / 2)
-        return jax.tree.map(lambda part: part.reshape(-1, width), _Steps(left, middle, right, ranks, share))
+            share[1:] = 0.5
+            step = ranks.step.copy()
+            step[0] = ranks.denominator[0]  # the first part is that of all records
+            ranks = ranks._replace(step=step)
+        left, middle, right = np.array(steps, np.int32).T
+        return jax.tree.map(lambda part: part[:, None], _Steps(left, middle, right, ranks, share))
 
 
 def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice) -> tuple[jax.Array, Any]:
@@ -190,11 +187,9 @@ def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose:
     asked, m, dtype = drawn.asked, len(drawn.asked.levels), drawn.dtype
     tree = (rows_of(asked), asked.count[..., None], drawn.epsilon[..., None], extra)
     of_records, n = asked.resolution is not None, asked.values.shape[-1]
-    all_ranks = Ranks(*(part.ravel() for part in _Steps.of(asked, 1).ranks))
-    reading = Reading.of(all_ranks, n, of_records=of_records, truncate=drawn.truncate)
+    steps = _Steps.of(asked)
+    reading = Reading.of(steps.ranks, n, of_records=of_records, truncate=drawn.truncate)
     size = min(prod(batch), max(1, _CHUNK // reading.size))
-    width = max(1, min(_WIDE // (size * reading.size), (m + 1) // 2))
-    steps = _Steps.of(asked, width)
 
     def some(start: Any) -> tuple[jax.Array, Any]:
         rows, count, epsilon, own = some_rows(tree, batch, start, size)
@@ -210,8 +205,8 @@ def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose:
             after = points.at[:, step.middle].set(found), cuts.at[:, step.middle].set(parts.split(found, step.ranks))
             return after, noted
 
-        points = jnp.zeros((size, m + 3), dtype).at[:, 0].set(rows[:, 0]).at[:, m + 1].set(rows[:, -1])
-        cuts = jnp.zeros((size, m + 3), jnp.int32).at[:, m + 1].set(count[:, 0])
+        points = jnp.zeros((size, m + 2), dtype).at[:, 0].set(rows[:, 0]).at[:, m + 1].set(rows[:, -1])
+        cuts = jnp.zeros((size, m + 2), jnp.int32).at[:, m + 1].set(count[:, 0])
         (points, _), noted = jax.lax.scan(step, (points, cuts), jax.tree.map(jnp.asarray, steps))
         return points[:, 1 : m + 1], jax.tree.map(lambda part: jnp.moveaxis(part, 1, 0), noted)
 
@@ -244,7 +239,7 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
 @jax.jit
 def _log_prob(drawn: RecursiveQuantiles, y: jax.Array) -> jax.Array:
     batch = jnp.broadcast_shapes(drawn.batch_shape, y.shape[:-1])
-    resolution, m = drawn.asked.resolution, len(drawn.asked.levels)
+    resolution = drawn.asked.resolution
     numbers = y if resolution is None else to_multiples(y, resolution)
 
     def choose(
@@ -254,9 +249,9 @@ def _log_prob(drawn: RecursiveQuantiles, y: jax.Array) -> jax.Array:
         inside = (parts.lower <= at) & (at <= parts.upper)
         found = jnp.where(parts.lower == parts.upper, 0.0, distribution.log_prob(at))
         found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
-        return at, jnp.where(middle > m, 0.0, found)
+        return at, found
 
-    by_place = jnp.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(1, 2)])
+    by_place = jnp.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(1, 1)])
     _, terms = _walk(drawn, batch, by_place, choose)
     found = jnp.sum(terms, axis=(-2, -1)).reshape(batch)
     if resolution is not None:
