@@ -6,7 +6,7 @@ import dataclasses
 from fractions import Fraction
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -25,15 +25,23 @@ class Batch(Shown):
     _event_axes: ClassVar[tuple[str, ...]] = ()  # fields that have an axis beside those of the batch; twice, where they have two
     _parameters: ClassVar[tuple[str, ...]] = ()  # public numbers that the repr shows, as paths of attributes
 
-    if TYPE_CHECKING:  # declared, not defined
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast shape of all fields, without the axes of one event."""
+        shapes = []
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self, is_leaf=self._is_part):
+            shape = leaf.batch_shape if isinstance(leaf, Batch) else np.shape(leaf)
+            shapes.append(shape[: max(len(shape) - self._event_axes.count(path[0].name), 0)])
+        return jnp.broadcast_shapes(*shapes)
 
-        @property
-        def batch_shape(self) -> tuple[int, ...]:
-            """The broadcast shape of all fields, without the axes of one event."""
+    @property
+    def dtype(self) -> Any:
+        """Float32 or float64: that of the first field."""
+        first: Any = next(iter(vars(self).values()))
+        return first.dtype
 
-        @property
-        def dtype(self) -> Any:
-            """Float32 or float64."""
+    def _is_part(self, leaf: Any) -> bool:
+        return isinstance(leaf, Batch) and leaf is not self
 
     def __getitem__(self, index: Any) -> Self:
         rows = self._row_shape
@@ -72,7 +80,7 @@ class Batch(Shown):
             own = np.broadcast_to(np.arange(rows).reshape(shape[:split]), batch).reshape(-1)[numbers]
             return leaf.reshape(rows, *shape[split:])[own]
 
-        return jax.tree_util.tree_map_with_path(some, self, is_leaf=lambda leaf: leaf is not self and isinstance(leaf, Batch))
+        return jax.tree_util.tree_map_with_path(some, self, is_leaf=self._is_part)
 
     def _row_names(self, rows: int) -> list[str]:
         return index_names(self.batch_shape, rows) if self.batch_shape else [""] * rows
@@ -81,8 +89,7 @@ class Batch(Shown):
         facts: dict[str, Any] = {"batch_shape": self.batch_shape}
         if hasattr(self, "event_shape"):
             facts["event_shape"] = self.event_shape
-        if hasattr(self, "dtype"):
-            facts["dtype"] = jnp.dtype(self.dtype).name
+        facts["dtype"] = jnp.dtype(self.dtype).name
         for path in self._parameters:
             if (number := span(attrgetter(path)(self))) is not None:
                 facts[path.rpartition(".")[2]] = number

@@ -20,12 +20,10 @@ epsilon = r' (k+2), with l = k+2. If all queries change in one direction, a and 
 a - (k+1) b >= -(k+1) r': epsilon = r' (k+1), with l = k+1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, prod
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +34,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key, fold_in_range, row_words
@@ -65,26 +63,12 @@ class AboveThreshold(Batch):
     _event_axes = ("weight",)
     _parameters = ("rate",)
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of queries."""
-        return jnp.broadcast_shapes(self.weight.shape[:-1], self.rate.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """Float32 or float64."""
-        return self.weight.dtype
-
     def index(self) -> Finite:
         """Return the distribution of the index of the query where it stops, with m for no stop at all."""
         return _index(self)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> tuple[jax.Array, jax.Array]:
-        """Draw indices and gaps; under jit, what is drawn from a row does not change when rows are added to the batch.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
+        """Draw indices and gaps.
 
         Returns:
             Indices, int32 of shape ``shape + batch_shape``, m where no query is above, -1 in a row whose parameters are bad; and
@@ -109,8 +93,8 @@ def above_threshold(
 
     The cost does not depend on the number m of queries. The probability to stop too early is about ``(m exp(-r d))^l / (l + 1)`` if
     all are d below the threshold, and to pass one that is d above it about ``exp(-r d)``; r = epsilon / (3 sensitivity) and l = 3,
-    or epsilon / (2 sensitivity) and 2 for changes in one direction. Queries a little below add up: have the threshold about
-    ``log(m) / r`` above them.
+    or epsilon / (2 sensitivity) and 2 for changes in one direction. So have the threshold about ``log(m) / r`` above queries that
+    are not to be found.
 
     Probability to miss the query that is above: m queries of 0 and then one of G, epsilon = 1, sensitivity 1, each mechanism at its
     best threshold, the textbook with the split of epsilon of Lyu, Su and Li, with Laplace or exponential noise on the queries:
@@ -118,24 +102,19 @@ def above_threshold(
                      any changes                    in one direction
         m      G     here   Laplace  exponential    here    Laplace  exponential
         10     20    0.038  0.230    0.156          0.0059  0.061    0.037
-        100    20    0.197  0.526    0.450          0.027   0.151    0.104
         100    30    0.018  0.169    0.107          0.0011  0.020    0.011
         10000  40    0.046  0.311    0.232          0.0008  0.017    0.0089
 
     Args:
         queries: float ``(..., m)``, in the order in which they are asked; ``-inf``, publicly, leaves one out.
-        epsilon: positive ``(...)``.
+        epsilon: positive, like ``sensitivity``, which is that of each query.
         threshold: public, ``(...)``.
-        sensitivity: positive ``(...)``, of each query.
         changes: static, ``"any"``, or ``"one_direction"`` if between two neighbours no query grows where another falls, as with
             counts under add/remove.
 
     Returns:
         An :class:`AboveThreshold`. ``index()`` is the exact :class:`Finite` of where it stops. Rows with a NaN or bad public
         parameters are NaN. Queries further than 10^4 / r from the threshold count as if they were that far.
-
-    Raises:
-        ValueError: no queries, a public parameter outside its range or an unknown ``changes``.
 
     Privacy:
         epsilon-DP for index and gap together, under the relation that the sensitivity holds for; the proof is at the head of this
@@ -172,8 +151,7 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation))
+    return pure(relation, epsilon, ranges=2)
 
 
 @jax.jit

@@ -18,8 +18,6 @@ makes it smaller, so p conditioned on K <= m costs no more than p. For p_k propo
 slope is (1 + eta) q / (1 - q), and the cost is (2 + eta) epsilon. Taking min(K, m) instead costs up to m epsilon.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, expm1, inf
 from typing import Any, TypeVar
@@ -32,6 +30,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
+from dpjax.mechanisms.never_fail import begins_with, where
 from dpjax.numerics.batching import broadcast_rows
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key
@@ -44,17 +43,9 @@ _END = 32.0
 def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.ndarray:
     """Return probabilities of 1, ..., most attempts, proportional to (1 - gamma)^k Gamma(k + eta) / k!.
 
-    The truncated negative binomial distribution, given that there are at most so many attempts. ``eta=0`` is logarithmic and
-    ``eta=1`` geometric; a smaller eta costs less, and more of its mass is on few attempts. With ``gamma=0`` the mean is
-    (most + 1)/2 for eta = 1, and most / (1 + 1/2 + ... + 1/most) for eta = 0.
-
-    Args:
-        most: static, at least 1.
-        eta: above -1.
-        gamma: in [0, 1).
-
-    References:
-        Papernot and Steinke (2022), Definition 1.
+    The truncated negative binomial distribution (Papernot and Steinke 2022, Definition 1), given at most so many attempts.
+    ``eta=0`` is logarithmic and ``eta=1`` geometric; a smaller eta, above -1, costs less, and more of its mass is on few attempts.
+    With ``gamma=0`` the mean is (most + 1)/2 for eta = 1, and most / (1 + 1/2 + ... + 1/most) for eta = 0.
 
     >>> negative_binomial(3, eta=1.0).round(3).tolist(), negative_binomial(3).round(3).tolist()
     ([0.333, 0.333, 0.333], [0.545, 0.273, 0.182])
@@ -67,16 +58,10 @@ def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.
 
 
 def poisson(most: int, *, mean: float) -> np.ndarray:
-    """Return probabilities of 1, ..., most attempts, proportional to mean^k / k!.
+    """Return probabilities of 1, ..., most attempts, proportional to mean^k / k! (Papernot and Steinke 2022, Theorem 6).
 
-    K is hardly ever small where the mean is large, and an epsilon-DP attempt then costs up to about (1 + mean/2) epsilon.
-
-    Args:
-        most: static, at least 1.
-        mean: positive, of the whole Poisson distribution, with 0 and all numbers above ``most``.
-
-    References:
-        Papernot and Steinke (2022), Theorem 6.
+    ``mean`` is that of the whole Poisson distribution. K is hardly ever small where it is large, and an epsilon-DP attempt then
+    costs up to about (1 + mean/2) epsilon.
 
     >>> poisson(4, mean=2.0).round(3).tolist()
     [0.333, 0.333, 0.222, 0.111]
@@ -102,16 +87,13 @@ def best_of(
 
     Args:
         key: a scalar typed threefry key.
-        draw: one attempt: a private function of a key, to a float or integer array or a pytree of them. It is traced once.
+        draw: one attempt: a private function of a key, to a float or integer array or a pytree of them.
         score: from the outcome of ``draw`` to float ``(...)``, higher is better: the axes that all arrays of the outcome begin
             with. Each of its elements is selected on its own, with a number of attempts of its own. NaN is the worst.
         attempts: static float ``(m,)``, the probabilities of 1, ..., m attempts, such as :func:`negative_binomial`; public.
 
     Returns:
         A pytree like the outcome. Of equal scores, the first.
-
-    Raises:
-        ValueError: ``attempts`` that are no probabilities or exclude a single attempt; shapes that do not fit.
 
     Privacy:
         That of :func:`guarantee` for the guarantee of one attempt, the score included: ``score`` must read the outcome, and
@@ -132,9 +114,7 @@ def best_of(
     keys = jax.random.split(key_draws, len(number))
     like = jax.eval_shape(draw, keys[0])
     goodness = jax.eval_shape(score, like)
-    shapes = [leaf.shape for leaf in jax.tree.leaves(like)]
-    if any(shape[: goodness.ndim] != goodness.shape for shape in shapes):
-        raise ValueError(f"every array of the outcome must begin with the axes of score, {goodness.shape}, got {shapes}.")
+    begins_with("score", goodness.shape, like)
     last = Finite(jnp.zeros(len(number)), -jnp.log(jnp.asarray(number, jnp.result_type(float))), jnp.ones(()))
     counted = last.sample_index(key_number, goodness.shape)  # K - 1
 
@@ -144,11 +124,7 @@ def best_of(
         given = jnp.asarray(score(found), best.dtype)
         given = jnp.where(jnp.isnan(given), -jnp.inf, given)
         better = (at[0] == 0) | ((at[0] <= counted) & (given > best))
-
-        def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-            return jnp.where(jnp.expand_dims(better, tuple(range(better.ndim, new.ndim))), new, old)
-
-        return (jax.tree.map(choose, found, held), choose(given, best)), None
+        return where(better, (found, given), (held, best)), None
 
     dtype = goodness.dtype if jnp.issubdtype(goodness.dtype, jnp.floating) else jnp.result_type(float)
     start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), jnp.zeros(goodness.shape, dtype)
@@ -166,9 +142,6 @@ def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: A
 
     Returns:
         A :class:`Finite` on the same values; its costs are minus log-probabilities, at rate 1.
-
-    Privacy:
-        As :func:`best_of`.
 
     References:
         Papernot and Steinke (2022), Lemma 7.
@@ -222,9 +195,6 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
         A :class:`Guarantee` with a curve of Renyi divergences, and pure if an attempt is, rounded up by about a thousandth. For
         :func:`negative_binomial` its epsilon is up to (2 + eta) times that of an attempt. For attempts of bounded range epsilon,
         such as those of :func:`dpjax.exponential`, it is up to (1 + eta) times: for eta up to 0, many cost what one costs.
-
-    Raises:
-        ValueError: an attempt with a delta and no zCDP; bad ``attempts``.
 
     References:
         Papernot and Steinke (2022), Lemma 7, Theorem 2 and Corollary 3. For bounded range the bound is not from there.

@@ -10,8 +10,6 @@ and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y and z togeth
 ``dpjax.accounting.failures`` does the rest.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from math import expm1, inf, log1p
@@ -24,10 +22,9 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, condition_on_success, retry_until_success
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
-from dpjax.mechanisms.never_fail import never_fail, never_fail_distribution
+from dpjax.mechanisms.never_fail import never_fail, never_fail_distribution, where
 from dpjax.numerics.batching import fits_into
 from dpjax.random.keys import check_key
 
@@ -97,12 +94,8 @@ def bounded_loss(
     end = (fallback, jnp.zeros((), jnp.bool_))
     answer = never_fail(key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts)[0]
     broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
-
-    def spoil(leaf: jax.Array) -> jax.Array:
-        here = jnp.expand_dims(broken, tuple(range(like.ndim, leaf.ndim)))
-        return jnp.where(here, jnp.nan, leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return jax.tree.map(spoil, answer)
+    spoilt = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer)
+    return where(broken, spoilt, answer)
 
 
 def bounded_loss_distribution(
@@ -119,16 +112,8 @@ def bounded_loss_distribution(
     """Return the exact distribution of :func:`bounded_loss` over candidates, from that of one attempt and the ``(..., k)`` losses.
 
     A candidate is accepted with probability P[noise <= target + tau - loss], which is 1 up to the target and 0 beyond
-    target + 2 tau. The other arguments are those of :func:`bounded_loss`; they broadcast against the batch shape.
-
-    Returns:
-        A :class:`Finite` of k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail.never_fail_distribution`.
-
-    Privacy:
-        As :func:`bounded_loss`.
-
-    References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 2.
+    target + 2 tau. The other arguments are those of :func:`bounded_loss`; they broadcast against the batch shape. The result has
+    k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail.never_fail_distribution`.
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
@@ -175,11 +160,7 @@ def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
         tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
 
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has the order of it, (1 + log(1/(2 delta)))/epsilon.
+    From Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has the order of it, (1 + log(1/(2 delta)))/epsilon.
 
     >>> round(loss_margin(epsilon=1.0, delta=1e-6), 3)
     13.664
@@ -208,8 +189,7 @@ def guarantee(
 
     Args:
         attempt: the guarantee of one attempt, without the estimate of its loss.
-        epsilon: of the estimate.
-        delta: of the estimate.
+        epsilon: of the estimate, like ``delta``.
         failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the target, on every dataset.
         attempts: as for the draw, or None for the loop of the post, which ends with a success only.
         fallback: as for the draw, ``"public"`` or ``"private"``.

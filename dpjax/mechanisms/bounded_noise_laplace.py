@@ -8,8 +8,6 @@ Privacy: where two such densities overlap their ratio is at most e^epsilon. What
 of length at most s, the sensitivity, and of mass at most e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -17,7 +15,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import approximate, relation_first
 
 
 def bounded_noise_laplace(
@@ -35,9 +33,6 @@ def bounded_noise_laplace(
 
     Returns:
         A :class:`PiecewiseExponential` of two pieces, on ``value - T`` to ``value + T``.
-
-    Raises:
-        ValueError: a bad public parameter.
 
     Privacy:
         (epsilon, delta)-DP under the relation that ``sensitivity`` was computed for, and for no smaller delta. The support
@@ -78,4 +73,4 @@ def guarantee(relation: str, epsilon: float, *, delta: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(relation), delta=checks.concrete_delta(delta))
+    return approximate(relation, epsilon, delta)

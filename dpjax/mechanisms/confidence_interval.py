@@ -3,8 +3,6 @@
 The bound on the coverage and its proof are in ``interval_bound.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,7 +19,7 @@ from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.interval_bound import miss_of, plan_of, planned_levels
 from dpjax.mechanisms.joint_quantiles import with_aims
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.statistics.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
 
@@ -43,11 +41,6 @@ class ConfidenceInterval(Batch):
     def levels(self) -> tuple[Fraction, ...]:
         """The levels of the two ends."""
         return self.quantiles.levels
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """One interval for each row."""
-        return self.quantiles.batch_shape
 
     @property
     def event_shape(self) -> tuple[int]:
@@ -95,13 +88,10 @@ def confidence_interval(
         add/remove  3.4  2.2  1.6                2.7  1.9  1.5
 
     Args:
-        x: float ``(..., n)``, as ``count`` and ``mask`` as in :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`; ``lower`` and ``upper`` are static here.
         q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10.
         epsilon: a positive number, one for all rows.
-        lower: public and static, of a record.
-        upper: public and static.
-        resolution: public and static, what the records are rounded to. A finer one costs little width.
-        neighbors: ``"add_remove"`` or ``"swap"``.
+        resolution: a finer one costs little width.
         coverage: what the bound must reach at least.
         ties: public, at least 1: how many records share one multiple at most, between the levels 2 q_1 - q and 2 q_2 - q, for the
             two ``levels`` of the result; by default n, which always holds for n records. The expected number is n times the
@@ -111,8 +101,6 @@ def confidence_interval(
             than 10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
         terms: static, of :func:`dpjax.joint_quantiles`, under add/remove. With 8, draws take a quarter of the time, and the
             interval is up to a tenth wider.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A :class:`ConfidenceInterval` of the batch shape ``(...)``; its draws ``(..., 2)`` are multiples of the resolution.
@@ -168,27 +156,16 @@ def interval_levels(
 
     Args:
         q: as there, and so are all others.
-        epsilon: positive.
         n: how many records.
-        lower: of a record.
-        upper: of a record.
-        resolution: of the grid.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        coverage: what is to be reached.
-        ties: how many records share one multiple at most, by default ``n``.
-        terms: of :func:`dpjax.joint_quantiles`.
 
     Returns:
         Two fractions, q - a and q + a with the least a. So the interval has about 2 a n records in it.
-
-    Raises:
-        ValueError: a parameter outside its range, or a coverage out of reach.
 
     Privacy:
         None is spent: it reads public numbers only.
 
     References:
-        The proof at the head of ``interval_bound.py``.
+        As :func:`confidence_interval`.
 
     >>> public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> [[round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)] for epsilon in (0.5, 2)]
@@ -221,26 +198,16 @@ def interval_coverage(
     Args:
         levels: of the two ends, below and above ``q``.
         q: as in :func:`confidence_interval`, and so are all others.
-        epsilon: positive.
         n: how many records.
-        lower: of a record.
-        upper: of a record.
-        resolution: of the grid.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        ties: how many records share one multiple at most, by default ``n``.
-        terms: of :func:`dpjax.joint_quantiles`.
 
     Returns:
         A float, at least 0.
-
-    Raises:
-        ValueError: a parameter outside its range.
 
     Privacy:
         None is spent: it reads public numbers only.
 
     References:
-        The proof at the head of ``interval_bound.py``.
+        As :func:`confidence_interval`.
 
     >>> public = {"lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> levels = interval_levels(0.5, 1.0, n=1000, **public)
@@ -263,5 +230,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0))
     1-DP and 1-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(relation, known=checks.NEIGHBORS))
+    return pure(relation, epsilon, known=checks.NEIGHBORS)

@@ -1,7 +1,5 @@
 """Noisy decisions: whether a query of sensitivity 1 plus noise is above zero; shared by the mechanisms that walk down a tree."""
 
-from __future__ import annotations
-
 from math import inf, log
 from typing import Any, Literal
 

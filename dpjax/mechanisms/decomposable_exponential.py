@@ -7,8 +7,6 @@ So the k^d candidates are drawn as d independent ones, and the analysis decompos
 but it is zCDP with rate^2/2 (s_1^2 + ... + s_d^2): for equal parts d times less than what the range of the whole implies.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,21 +40,17 @@ def decomposable_exponential(
         scores: :class:`CandidateScores` or float ``(..., d, k)``: how good each candidate is for each part, higher is better. A
             part with fewer candidates has scores of ``-inf``, publicly.
         epsilon: positive ``(...)``, of the whole draw; or
-        zcdp: rho of zero-concentrated DP, of the whole draw. Exactly one of the two.
-        candidates: ``(k,)`` or ``(..., d, k)``, as for :func:`dpjax.exponential`.
+        zcdp: of the whole draw. Exactly one of the two.
+        candidates: ``(k,)`` or ``(..., d, k)``.
         sensitivity: positive ``()`` or ``(..., d)``, of each part, required with an array of scores.
 
     Returns:
         A :class:`Finite` of batch shape ``(..., d)``. A draw of the whole is ``sample(key)``, ``(..., d)``; its log-probability is
         the sum of those of its parts over the last axis, and so is its expected score.
 
-    Raises:
-        ValueError: both or neither of ``epsilon`` and ``zcdp``; scores without an axis of parts; as :func:`dpjax.exponential`.
-
     Privacy:
         epsilon-DP and epsilon-bounded-range, or zcdp-zCDP, for the whole draw, if between neighbours the scores of each part change
-        by at most its sensitivity, up to a shift common to its candidates; see :func:`guarantee`. Public: as for
-        :func:`dpjax.exponential`, and d.
+        by at most its sensitivity, up to a shift common to its candidates. Public: as for :func:`dpjax.exponential`, and d.
 
     References:
         Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025), Equation 4; Dong, Durfee and
@@ -70,12 +64,11 @@ def decomposable_exponential(
     >>> round(float(jnp.exp(both.log_prob(jnp.array([0.0, 2.0])).sum())), 3)
     0.53
     """
-    of_zcdp, budget = _budget(epsilon, zcdp)
+    name, budget = _budget(epsilon, zcdp)
     given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="decomposable_exponential")
-    each = checks.positive("sensitivity", given.sensitivity, given.dtype)
-    each = jnp.broadcast_to(each, _shape_of_parts(given))
-    cost = checks.positive("zcdp" if of_zcdp else "epsilon", budget, given.dtype)[..., None]
-    if of_zcdp:
+    each = jnp.broadcast_to(checks.positive("sensitivity", given.sensitivity, given.dtype), _shape_of_parts(given))
+    cost = checks.positive(name, budget, given.dtype)[..., None]
+    if name == "zcdp":
         rate = jnp.sqrt(2 * cost) / jnp.linalg.norm(each, axis=-1, keepdims=True)
     else:
         rate = cost / (2 * jnp.sum(each, axis=-1, keepdims=True))
@@ -102,14 +95,14 @@ def guarantee(
     >>> round(cost.epsilon_at(1e-6), 2)
     2.4
     """
-    of_zcdp, budget = _budget(epsilon, zcdp)
+    name, budget = _budget(epsilon, zcdp)
     relation = relation_of(scores, neighbors)
     given = candidate_scores(scores, candidates=None, sensitivity=sensitivity, caller="decomposable_exponential")
     shape = _shape_of_parts(given)
     each = np.broadcast_to(np.asarray(given.sensitivity, np.float64), shape).reshape(-1, shape[-1])
     total, square = each.sum(axis=1), np.square(each).sum(axis=1)
     cost = checks.concrete_epsilon(budget)
-    rate = np.sqrt(2 * cost / square) if of_zcdp else cost / (2 * total)
+    rate = np.sqrt(2 * cost / square) if name == "zcdp" else cost / (2 * total)
     whole, ranges = float(np.max(2 * rate * total)), 2 * rate[:, None] * each
     rho = float(np.max(rate * rate * square)) / 2
 
@@ -121,11 +114,11 @@ def guarantee(
     return Guarantee(whole, whole, relation, zcdp=rho).with_curve(curve)
 
 
-def _budget(epsilon: Any, zcdp: Any) -> tuple[bool, Any]:
-    """Whether it is zCDP, and the budget."""
+def _budget(epsilon: Any, zcdp: Any) -> tuple[str, Any]:
+    """The budget that is given, and its name."""
     if (epsilon is None) == (zcdp is None):
         raise ValueError("give epsilon or zcdp: exactly one of them.")
-    return (False, epsilon) if zcdp is None else (True, zcdp)
+    return ("epsilon", epsilon) if zcdp is None else ("zcdp", zcdp)
 
 
 def _shape_of_parts(scores: CandidateScores) -> tuple[int, ...]:

@@ -13,23 +13,17 @@ see its profile. The mode spends only epsilon/2 of its epsilon: n_max is common 
 have sensitivity 1/2 up to a common shift (:func:`dpjax.statistics.mode.candidate_counts`).
 """
 
-from __future__ import annotations
-
 from typing import overload
 
-import jax
-import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
+from dpjax.distributions import Finite, PiecewiseExponential, Rounded
 from dpjax.mechanisms.exponential import exponential
 from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.scores import CandidateScores
+from dpjax.mechanisms.line import is_given
+from dpjax.mechanisms.relations import pure
+from dpjax.sensitivity import CandidateScores, SensitivityProfile
 
 
 @overload
@@ -72,7 +66,7 @@ def duff(
     _check(statistic)
     if isinstance(statistic, SensitivityProfile):
         return inverse_sensitivity(statistic, epsilon, rho=rho)
-    if isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0):
+    if is_given(rho):
         raise ValueError("rho smooths a statistic on the line: give none beside candidates.")
     return exponential(statistic, epsilon)
 
@@ -86,8 +80,7 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
     2-DP and 2-bounded-range under add_remove neighbors
     """
     _check(statistic)
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, statistic.neighbors)
+    return pure(statistic, epsilon)
 
 
 def _check(statistic: SensitivityProfile | CandidateScores) -> None:

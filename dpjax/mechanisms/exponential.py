@@ -8,8 +8,6 @@ A draw is defined by Gumbel-max: the argmax of exponent + Gumbel noise. Algorith
 log log(1/U) - exponent, is the same draw from the same uniforms, because -log log(1/U) is a Gumbel variable.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -17,9 +15,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.relations import relation_first, relation_of
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.scores import CandidateScores
+from dpjax.mechanisms.relations import pure, relation_first
+from dpjax.sensitivity import CandidateScores, SensitivityProfile
 
 
 def exponential(
@@ -32,17 +29,11 @@ def exponential(
     """Return the distribution of the exponential mechanism: P(candidate) proportional to exp(epsilon * score / (2 * sensitivity)).
 
     Args:
-        scores: :class:`CandidateScores`, or float ``(..., k)``, higher is better. A score of ``-inf`` excludes a candidate; that
-            must be public, the same for every dataset.
+        scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
         epsilon: positive.
-        candidates: float ``(k,)`` or ``(..., k)``, public, what an array of scores belongs to; without it, the indices 0..k-1.
-        sensitivity: positive ``(...)``, required with an array of scores: the most by which any score changes between neighbors.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape. Its row is NaN where a score is NaN or ``+inf``, or all are ``-inf``.
-
-    Raises:
-        ValueError: ``candidates`` or ``sensitivity`` beside :class:`CandidateScores`; an array without ``sensitivity``.
+        A :class:`Finite` of the broadcast batch shape.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation that the sensitivity holds for. Public: epsilon, the sensitivity and
@@ -94,12 +85,9 @@ def candidate_scores(
 
 @relation_first
 def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`exponential` costs.
-
-    In the place of an array of scores goes the relation that its sensitivity holds for; :class:`CandidateScores` carry theirs.
+    """Return what one draw of :func:`exponential` costs; for an array of scores, under the relation given in its place.
 
     >>> print(guarantee("swap", 1.0))
     1-DP and 1-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(scores))
+    return pure(scores, epsilon)

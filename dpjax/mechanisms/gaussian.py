@@ -6,8 +6,6 @@ told apart the larger it is. The mechanism is (Delta/sigma)-GDP, and no better (
 Delta^2 / (2 sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no epsilon at delta 0.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 from jax.typing import ArrayLike
@@ -29,9 +27,6 @@ def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
 
     Returns:
         A :class:`Gaussian`. Wrap it in :class:`Clamped` for a range (post-processing).
-
-    Raises:
-        ValueError: a ``sigma`` that is not positive.
 
     Privacy:
         (sensitivity/sigma)-GDP, and so (sensitivity/sigma)^2 / 2-zCDP, under the relation that the sensitivity was computed for.
@@ -57,9 +52,6 @@ def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
 
     Returns:
         A :class:`SphericalGaussian`.
-
-    Raises:
-        ValueError: a ``value`` without an axis of coordinates.
 
     Privacy:
         As :func:`gaussian`, for the whole vector, where the sensitivity is in the Euclidean norm: clip the norm of what one

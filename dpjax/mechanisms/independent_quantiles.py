@@ -5,10 +5,7 @@ draws of bounded range e are together (epsilon, delta)-DP by the theorem for fix
 e = epsilon / m. Sorting is post-processing, and never further from the quantiles.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +15,13 @@ from dpjax import checks
 from dpjax.accounting.budgeting import epsilon_per_query, shared_epsilon
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
+from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.distributions.base import Shape
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.numerics.batching import fits
+from dpjax.sensitivity import SensitivityProfile, SortedRecords
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.statistics.records import levels_kept
 
 
 @jax.tree_util.register_dataclass
@@ -42,34 +38,12 @@ class IndependentQuantiles(Batch):
     _event_axes = ("unsorted",)
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of the records and epsilon."""
-        return self.unsorted.batch_shape[:-1]
-
-    @property
     def event_shape(self) -> tuple[int, ...]:
         """How many quantiles, ``(m,)``."""
         return self.unsorted.batch_shape[-1:]
 
-    @property
-    def dtype(self) -> Any:
-        """Float32 or float64."""
-        return self.unsorted.dtype
-
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all quantiles; what is drawn from a row does not change, under jit, when rows are added.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
-
-        Returns:
-            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row whose parameters are bad.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
-        """
+        """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return jnp.sort(self.unsorted.sample(key, shape), axis=-1)
 
 
@@ -82,22 +56,17 @@ def independent_quantiles(
     ``accounting.epsilon_per_query(count=m, epsilon=epsilon, delta=delta, queries="fixed")``, without a delta epsilon/m.
 
     Args:
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
-        epsilon: positive, of all draws together; with a delta, not a JAX array.
-        delta: static, of all draws together, in [0, 1).
-        truncate: static k, chosen without the data: the levels of each profile from k + 1 on reach to the bounds.
+        asked: and all other arguments, as for :func:`dpjax.recursive_quantiles`.
 
     Returns:
         An :class:`IndependentQuantiles` of the broadcast batch shape.
 
     Raises:
         TypeError: an epsilon that is a JAX array, with a delta.
-        ValueError: a bad epsilon, delta or ``truncate``.
 
     Privacy:
         (epsilon, delta)-DP under the relation of ``asked``; with each draw's e also m e-DP, m e-bounded-range and m e^2/8-zCDP.
-        Public: epsilon, delta, the levels, the bounds and the shape of the records; under swap also how many are
-        present. Float draws are simulations.
+        Public: epsilon, delta, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
 
     References:
         Dong, Durfee and Rogers (2020), Theorem 2; Durfee (2025), Definition 3.1.
@@ -111,9 +80,8 @@ def independent_quantiles(
     checks.instance("independent_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     each = shared_epsilon(epsilon, count=len(asked.levels), delta=delta, queries="fixed", dtype=asked.dtype)
     fits(asked.batch_shape, epsilon=each.shape)
-    if truncate is not None:
-        truncate = checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
-    return IndependentQuantiles(piecewise_laplace(_profile(asked, truncate=truncate), each[..., None]))
+    profile = _profile(asked, truncate=levels_kept(truncate))
+    return IndependentQuantiles(piecewise_laplace(profile, each[..., None]))
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Guarantee:

@@ -5,24 +5,17 @@ piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its me
 Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, 0 without ties.
 """
 
-from __future__ import annotations
-
 from typing import overload
 
 import jax
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.radial import Radial
-from dpjax.distributions.rounded import Rounded
-from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
-from dpjax.mechanisms.relations import relation_of
-from dpjax.mechanisms.shells import distribution_in_shells
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.vectors import VectorProfile
+from dpjax.distributions import PiecewiseExponential, Radial, Rounded
+from dpjax.mechanisms.line import PROFILES, Support, distribution_in_shells, distribution_on_line, is_given
+from dpjax.mechanisms.relations import pure
+from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 
 @overload
@@ -46,12 +39,10 @@ def inverse_sensitivity(
         profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels; or of a vector
             (:func:`dpjax.from_vector_radii`), whose steps after the last radius have a slope, as in piecewise Laplace.
         epsilon: positive.
-        rho: as for :func:`dpjax.piecewise_laplace`.
-        support: as for :func:`dpjax.piecewise_laplace`.
+        rho: as for :func:`dpjax.piecewise_laplace`, like ``support``.
 
     Returns:
-        A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a resolution a :class:`Rounded`, on its
-        multiples; for that of a vector a :class:`Radial`.
+        As :func:`dpjax.piecewise_laplace`.
 
     Raises:
         ValueError: if ``profile`` has fractional levels, or steps whose number is not static; a ``rho`` (also a JAX array of zeros)
@@ -80,7 +71,7 @@ def inverse_sensitivity(
             "inverse sensitivity needs one piece for each level: write profile.truncate(k), or give truncate a num_steps. "
             "piecewise_laplace takes steps without end."
         )
-    if not profile.interpolable and (isinstance(rho, jax.Array) or np.any(np.asarray(rho) != 0)):
+    if not profile.interpolable and is_given(rho):
         raise ValueError(
             "rho gives the value itself a cost, and this profile's values hold almost everywhere only: it leaks 1.2 epsilon. "
             "Give no rho, or a profile that is interpolable."
@@ -95,10 +86,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
 def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`inverse_sensitivity` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import median
-    >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove"), 2))
+    >>> print(guarantee("add_remove", 2))
     2-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(profile))
+    return pure(profile, epsilon)

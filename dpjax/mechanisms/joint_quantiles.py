@@ -38,8 +38,6 @@ w (w + 1) ... (w + c - 1) / c!, which adds up over parts that are joined. What i
 A single quantile has |r(y) - h| / max(q, 1 - q) as its least cost under add/remove, and needs no sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -55,7 +53,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.joint_quantiles import JointQuantiles
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.far_records import far_records, most_left
@@ -78,11 +76,11 @@ def joint_quantiles(
 
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
-        epsilon: positive, broadcasts against ``(...)``.
+        epsilon: positive.
         n: under add/remove: the number of records, integers that broadcast against ``(...)``, if it is public; or what is known of
-            it. Then there is one term, N = n - 1, and no sum: the error is 5 to 20 % smaller and the cost ``terms`` times. Privacy
-            does not need it to be right; if it is off by more than a few times m / epsilon, quantiles are further off. More than
-            the columns of ``x`` count as these.
+            it. Then there is one term, N = n - 1: the error is 5 to 20 % smaller and a draw costs a ``terms``-th. Privacy does not
+            need it to be right; if it is off by more than a few times m / epsilon, quantiles are further off. More than the columns
+            of ``x`` count as these.
         reach: static, R: how far from the number of records the terms go. By default 16.6 m / (epsilon / 2), and then the flat term
             has next to no probability if the range of the data is up to 2^24 times the distance of records near the quantiles.
             With a resolution it is 3 + (m + 1) log K + m log(n_max + 1) instead of 16.6 m, for K multiples and whatever the ties.
@@ -92,14 +90,10 @@ def joint_quantiles(
         A :class:`JointQuantiles` of the broadcast batch shape. In float32 its probabilities are right to about 1e-4 of themselves
         for a thousand records, and 1e-7 n epsilon for many or for an ``n`` that is far off.
 
-    Raises:
-        TypeError: if ``asked`` is not a :class:`SortedRecords`.
-        ValueError: a public parameter outside its range.
-
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the relation of ``asked``, for all quantiles together. Public: epsilon,
-        ``reach``, ``terms``, and what :func:`dpjax.quantiles` says is public. The proof is at the head of this file. Float draws
-        are simulations.
+        epsilon-DP and epsilon-bounded-range under the relation of ``asked``, for all quantiles together; the proof is at the head
+        of this file. Public: epsilon, ``reach``, ``terms``, and what :func:`dpjax.quantiles` says is public. Float draws are
+        simulations.
 
     References:
         Gillenwater, Joseph and Kulesza (2021), "Differentially private quantiles" (JointExp), under swap. The cost under add/remove
@@ -157,7 +151,11 @@ def _distribution(
         terms = 1
     elif m == 1:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
         rate, terms = rate / (2 * float(max(q, 1 - q))), 1
-    left, width = _line(asked) if asked.resolution is None else _grid(asked)
+    if asked.resolution is None:  # the slots between the records
+        edges = concatenate(asked.lower[..., None], asked.values, asked.upper[..., None])
+        left, width = edges[..., :-1], edges[..., 1:] - edges[..., :-1]
+    else:
+        left, width = _grid(asked)
     # No row has more records than columns, and costs of ranks far beyond them would be rounded by what tells tuples apart.
     number = (asked.count if n is None else jnp.minimum(n, asked.values.shape[-1])) - 1
     rate = jnp.minimum(rate, 400.0 * level_parts(asked.levels)[1])  # a larger one decides nothing else: costs are parts of a rank
@@ -181,14 +179,11 @@ def records_near(
     On the line it depends on the records: those next to a quantile may be equal, and then all weight is elsewhere.
 
     Args:
-        levels: of the quantiles.
-        resolution: of the records, or None.
+        levels: and ``terms`` and ``reach``, as for :func:`joint_quantiles`.
+        resolution: and ``bounds``, those of the records.
         epsilon: the least.
-        bounds: of the records.
         records: float ``(rows, n)``, in any order.
         count: int ``(rows,)``, how many leading records are present.
-        terms: as for :func:`joint_quantiles`.
-        reach: as there.
 
     Returns:
         That and the most records that are left, for :func:`without_far`; None if they are not fewer than all.
@@ -259,12 +254,6 @@ def _public_size(n: ArrayLike) -> jax.Array:
     return jnp.asarray(np.minimum(number, 2**30).astype(np.int32))
 
 
-def _line(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
-    """The slots between the records: where they begin, and their widths."""
-    edges = concatenate(asked.lower[..., None], asked.values, asked.upper[..., None])
-    return edges[..., :-1], edges[..., 1:] - edges[..., :-1]
-
-
 def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
     """The slots of a grid, by numbers of multiples: those between records, and in turn the multiples of records.
 
@@ -298,10 +287,7 @@ def parts_of_a_multiple(number: jax.Array, of: jax.Array, dtype: Any) -> jax.Arr
 def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`joint_quantiles` costs, for all quantiles together.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import quantiles
-    >>> print(guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap"), 0.5))
+    >>> print(guarantee("swap", 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(asked, known=checks.NEIGHBORS))
+    return pure(asked, epsilon, known=checks.NEIGHBORS)

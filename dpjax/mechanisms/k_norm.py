@@ -5,8 +5,6 @@ the sensitivity between neighbours, and the normaliser is the same for every val
 Laplace variates; for another norm, independent noise would need the sensitivity in the L_1 norm, which is up to d times larger.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 import jax.numpy as jnp
@@ -15,7 +13,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.radial import Radial
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.vectors import vectors
 
 
@@ -24,16 +22,13 @@ def k_norm(value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, p: f
 
     Args:
         value: float ``(..., d)``, the statistic of each dataset, its components on the last axis.
-        epsilon: positive, broadcasts against ``(...)``.
+        epsilon: positive.
         sensitivity: positive, the global sensitivity of the statistic in the L_p norm.
         p: static, from 1 to ``inf``: which norm.
 
     Returns:
         A :class:`Radial` of the broadcast batch shape: its norm is ``sensitivity/epsilon`` times a Gamma(d) variate. For K an image
         A B of a ball, such as an ellipsoid, draw around A^-1 f(x) and multiply the draws by A.
-
-    Raises:
-        ValueError: a ``value`` without an axis of coordinates, or a ``p`` below 1.
 
     Privacy:
         epsilon-DP under the relation that ``sensitivity`` was computed for; the range is 2 epsilon. Public: epsilon, the
@@ -59,5 +54,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation))
+    return pure(relation, epsilon, ranges=2)

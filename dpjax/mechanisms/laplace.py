@@ -6,8 +6,6 @@ On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensit
 depends on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly the second.
 """
 
-from __future__ import annotations
-
 from typing import overload
 
 import jax.numpy as jnp
@@ -15,9 +13,8 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.discrete_laplace import DiscreteLaplace
-from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.distributions import DiscreteLaplace, PiecewiseExponential, Tails
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -54,7 +51,6 @@ def laplace(
         epsilon: positive.
         sensitivity: positive, the global sensitivity of the statistic; a profile has its own.
         lower: bound of the output; with ``upper`` or not at all.
-        upper: bound of the output.
 
     Returns:
         A :class:`PiecewiseExponential`: without bounds, scale ``sensitivity/epsilon``; with bounds, scale
@@ -109,5 +105,4 @@ def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: boo
     >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost if bounded else 2 * cost, relation_of(profile))
+    return pure(profile, epsilon, ranges=1 if bounded else 2)

@@ -1,6 +1,4 @@
-"""From a profile and a cost for each piece to a distribution on the line: what the exponential mechanisms of this folder share."""
-
-from __future__ import annotations
+"""From a profile and a cost for each piece to a distribution: what piecewise Laplace and inverse sensitivity share."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,47 +11,54 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.distributions.rounded import Rounded
+from dpjax.distributions import PiecewiseExponential, Radial, Rounded, Tails
 from dpjax.distributions.sides import Side
 from dpjax.numerics.batching import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
-from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 Support = Literal["restricted", "extended"]
+Costs = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 PROFILES = "from a statistic such as dpjax.median; of a DownSensitivity, .shift(tau)"
+
+
+def is_given(rho: ArrayLike) -> bool:
+    """Whether a rho is other than 0; a JAX array, whose elements are not looked at, always is."""
+    return isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
 
 
 def distribution_on_line(
     profile: SensitivityProfile,
     epsilon: ArrayLike,
     *,
-    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    piece_costs: Costs,
     flat_cost: float,
     rho: ArrayLike,
     support: Support,
 ) -> PiecewiseExponential | Rounded:
     """Lay the two sides of a profile on the line, with density proportional to exp(-epsilon/2 * cost).
 
+    Steps of the profile become tails that go on with a cost of 1 for each. A profile with a resolution has a rho of half of it, and
+    draws are rounded to its multiples.
+
     Args:
-        profile: the profile, of any batch shape. Its steps, if any, become tails that go on with a cost of 1 for each.
-        epsilon: positive, broadcasts against the profile's batch shape.
+        profile: of any batch shape.
+        epsilon: positive.
         piece_costs: from the levels of one side, ``(..., k+1)`` going outwards, to the costs at the near and at the far end of its
             k pieces, ``(..., k)`` each.
         flat_cost: the cost within ``rho`` of the value if one change can move it; each further change that it takes is 1 less.
-        rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value. A profile with a
-            resolution has a rho of its own, half of it, and its draws are rounded to multiples.
+        rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value.
         support: ``"restricted"`` conditions on the profile's range, for every dataset alike; ``"extended"`` keeps rho more on
             either side.
 
     Privacy:
         None by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at most 1 between neighbours, which the
-        mechanism that gives the costs must show for a flat piece of ``flat_cost``. For what the depth takes off see
-        ``SensitivityProfile.depth``: where the values agree it changes by at most 1, and where they differ nothing is taken off.
+        mechanism that gives the costs must show for a flat piece of ``flat_cost``. For less at a greater depth see
+        ``SensitivityProfile.depth``.
     """
     checks.one_of("support", support, ("restricted", "extended"))
     rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
-    smooth = isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
+    smooth = is_given(rho)
     if profile.resolution is not None:
         if profile.support is None:
             raise ValueError("a count has the same steps everywhere, without an end: dpjax.laplace is its mechanism.")
@@ -70,7 +75,7 @@ def _distribution(
     profile: SensitivityProfile,
     rate: jax.Array,
     radius: jax.Array | None,
-    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    piece_costs: Costs,
     flat_cost: float,
     support: Support,
 ) -> PiecewiseExponential:
@@ -101,17 +106,35 @@ def _distribution(
 def _on_grid(
     profile: SensitivityProfile,
     rate: jax.Array,
-    piece_costs: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    piece_costs: Costs,
     flat_cost: float,
 ) -> Rounded:
     """The rho-smooth distribution in units of the resolution, rho being 1/2: every edge lies between two integers."""
     resolution = profile.resolution
     assert resolution is not None
-    step = None if profile.step is None else to_multiples(profile.step, resolution)
-    bounds = profile.bounds
-    if bounds is not None:
-        bounds = to_multiples(bounds[0], resolution), to_multiples(bounds[1], resolution)
-    upper, lower = (to_multiples(side, resolution) for side in (profile.upper, profile.lower))
+    values = (profile.upper, profile.lower, profile.step, profile.bounds)
+    upper, lower, step, bounds = jax.tree.map(lambda value: to_multiples(value, resolution), values)
     counted = replace(profile, upper=upper, lower=lower, step=step, bounds=bounds, resolution=None)
     half = jnp.asarray(0.5, profile.dtype)
     return Rounded(_distribution(counted, rate, half, piece_costs, flat_cost, "extended"), resolution)
+
+
+def distribution_in_shells(
+    profile: VectorProfile, epsilon: ArrayLike, *, piece_costs: Costs, rho: ArrayLike, support: str
+) -> Radial:
+    """The density proportional to exp(-epsilon/2 * cost) on all of R^d, with the costs at both ends of the k shells.
+
+    ``rho`` and ``support`` are for profiles on the line.
+
+    Privacy:
+        Let u(y) be the number of the ball whose surface y is on, linear in the norm between two balls. Lemma 5.2 of Durfee (2025)
+        shows that u changes by at most 1 between neighbours. A cost g(u) does so too if g is nondecreasing with
+        g(u + 1) <= g(u) + 1: piecewise Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k shells and g(u) = u
+        beyond them.
+    """
+    if is_given(rho) or support != "restricted":
+        raise ValueError("the profile of a vector has all of R^d for its support, and no flat piece: give no rho and no support.")
+    rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
+    fits(profile.batch_shape, epsilon=rate.shape)
+    near, far = piece_costs(jnp.arange(profile.radii.shape[-1], dtype=profile.dtype))
+    return Radial(profile.value, profile.radii, near, far, rate, profile.step, p=profile.p)

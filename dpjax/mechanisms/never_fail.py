@@ -8,8 +8,6 @@ leaves a probability of failure^m to the fallback. Privacy: the argument is in `
 dataset. A bound that holds for most datasets is none: where it fails, so does delta.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -44,7 +42,6 @@ def never_fail(
     Args:
         key: a scalar typed threefry key.
         draw: one attempt: a function of a key, to a float or integer array or a pytree of them, such as ``distribution.sample``.
-            It is traced once.
         succeeded: from the outcome of ``draw`` to bool ``(...)``: the axes that all arrays of the outcome begin with. Each of its
             elements succeeds or fails on its own.
         fallback: what is returned where no attempt succeeds: a pytree like the outcome, each array broadcasting against it.
@@ -53,16 +50,11 @@ def never_fail(
     Returns:
         A pytree like the outcome. Attempts of NaN, too, are what ``succeeded`` says they are.
 
-    Raises:
-        TypeError: if ``succeeded`` does not return booleans.
-        ValueError: shapes or a structure that do not fit.
-
     Privacy:
         That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one attempt and its failure probability
         on the worst dataset. ``succeeded`` must be a fixed function of the outcome: a threshold that depends on the data breaks
         the guarantee (:func:`dpjax.mechanisms.bounded_loss.bounded_loss` tests a loss privately). The fallback is public, or read
-        from the data where the guarantee is asked for with ``fallback="private"``. The number of attempts made is always the
-        same. Float draws are simulations.
+        from the data where the guarantee is asked for with ``fallback="private"``. Float draws are simulations.
 
     References:
         Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 1.
@@ -82,22 +74,32 @@ def never_fail(
     wanted, given = str(jax.tree.structure(outcome)), str(jax.tree.structure(fallback))
     if wanted != given:
         raise ValueError(f"fallback must be built like the outcome, {wanted}, got {given}.")
-    shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
-    if any(shape[: success.ndim] != success.shape for shape in shapes):
-        raise ValueError(f"every array of the outcome must begin with the axes of succeeded, {success.shape}, got {shapes}.")
+    begins_with("succeeded", success.shape, outcome)
 
     def attempt(state: tuple[Outcome, jax.Array], key: jax.Array) -> tuple[tuple[Outcome, jax.Array], None]:
         held, done = state
         found = draw(key)
         success = succeeded(found)
-
-        def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-            return jnp.where(jnp.expand_dims(success & ~done, tuple(range(done.ndim, new.ndim))), new, old)
-
-        return (jax.tree.map(choose, found, held), done | success), None
+        return (where(success & ~done, found, held), done | success), None
 
     start = jax.tree.map(lambda value, leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape), fallback, outcome)
     return jax.lax.scan(attempt, (start, jnp.zeros(success.shape, jnp.bool_)), keys)[0][0]
+
+
+def begins_with(reader: str, shape: tuple[int, ...], outcome: Any) -> None:
+    """Raise where the arrays of an outcome do not begin with the axes of what a function reads of it."""
+    shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
+    if any(own[: len(shape)] != shape for own in shapes):
+        raise ValueError(f"every array of the outcome must begin with the axes of {reader}, {shape}, got {shapes}.")
+
+
+def where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
+    """``new`` where the condition holds and ``old`` elsewhere, for pytrees of arrays that begin with its axes."""
+
+    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(jnp.expand_dims(condition, tuple(range(condition.ndim, new.ndim))), new, old)
+
+    return jax.tree.map(choose, new, old)
 
 
 def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int) -> Finite:
@@ -109,17 +111,11 @@ def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fall
         distribution: of one attempt, of batch shape ``(...)``.
         acceptance: float ``(k,)`` or ``(..., k)`` in [0, 1]; clipped to it, and 0 where it is NaN.
         fallback: float ``(...)``.
-        attempts: m, static, at least 1, chosen without the data.
+        attempts: m, as for :func:`never_fail`.
 
     Returns:
         A :class:`Finite` of k+1 values, the last the fallback (also if it is one of the candidates: equal values add up), with
-        minus log-probabilities as costs, at rate 1.
-
-    Privacy:
-        As :func:`never_fail`. A draw from this distribution takes the same time whatever the data.
-
-    References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 1.
+        minus log-probabilities as costs, at rate 1. A draw from it takes the same time whatever the data.
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))

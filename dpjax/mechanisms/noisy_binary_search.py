@@ -14,8 +14,6 @@ log2(k)/epsilon, which is too small: for the maximum with k = 6 candidates, all 
 highest, the loss is 1.16 epsilon (k = 11: 1.156 epsilon). Here the scale is R/epsilon.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from math import log, sqrt
 
@@ -52,13 +50,10 @@ def noisy_binary_search(
         tau: positive, chosen without the data, for example by :func:`search_shift_for`; it need not be an integer.
         candidates: the public finite range, as for :func:`dpjax.shifted_inverse`.
         epsilon: positive; or
-        zcdp: rho of zero-concentrated DP, positive. Exactly one of the two.
+        zcdp: positive. Exactly one of the two.
 
     Returns:
         A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, at rate 1.
-
-    Raises:
-        ValueError: both or neither of ``epsilon`` and ``zcdp``, candidates that are not increasing and finite.
 
     Privacy:
         epsilon-DP, or zcdp-zCDP, for one person more or less, and for one person replaced. With Laplace noise also
@@ -67,7 +62,6 @@ def noisy_binary_search(
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 5 and footnote 6; Blum, Ligett and Roth (2008).
-        Theorem 6 (a shift of 2^O(log*) for approximate DP) is not implemented.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
@@ -119,7 +113,8 @@ def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | No
     """Return the shift with which the search ends in ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``.
 
     By a union bound over the R rounds: Laplace noise of scale R/epsilon passes tau = (R/epsilon) log(R/failure) with probability
-    failure/R, Gaussian noise of deviation sqrt(R/(2 zcdp)) passes sqrt((R/zcdp) log(R/failure)) with less.
+    failure/R, Gaussian noise of deviation sqrt(R/(2 zcdp)) passes sqrt((R/zcdp) log(R/failure)) with less. Both need f(x) above the
+    first candidate.
 
     Args:
         num_candidates: the size of the finite range, at least 1.
@@ -130,15 +125,11 @@ def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | No
     Returns:
         A Python float.
 
-    Raises:
-        ValueError: a parameter outside its range, or both or neither of ``epsilon`` and ``zcdp``.
-
     Privacy:
         None is spent: it reads public numbers only.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 5 and footnote 6, with R for log2(num_candidates).
-        Both need f(x) above the first candidate.
 
     >>> round(search_shift_for(num_candidates=1002, failure=0.05, epsilon=2.0), 1)
     26.5

@@ -10,8 +10,6 @@ common shift, which cancels), hence so does each of the two minima, and q by at 
 subtree holds excluded candidates only (publicly), or the padding of the leaves, no query is made.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax
@@ -43,18 +41,12 @@ def noisy_tree(
     (log k)^(3/2) with Gaussian and (log k)^2 with Laplace noise, and depends on the order of the candidates.
 
     Args:
-        scores: as for :func:`dpjax.exponential`, as are ``candidates`` and ``sensitivity``.
+        scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
         epsilon: positive; or
-        zcdp: rho of zero-concentrated DP, positive. Exactly one of the two.
-        candidates: see there.
-        sensitivity: see there.
+        zcdp: positive. Exactly one of the two.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, at rate 1. Its row is NaN where a
-        score is NaN or ``+inf``, or all are ``-inf``.
-
-    Raises:
-        ValueError: both or neither of ``epsilon`` and ``zcdp``, or as :func:`dpjax.exponential`.
+        A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, at rate 1.
 
     Privacy:
         epsilon-DP, or zcdp-zCDP, under the relation that the sensitivity holds for; with Laplace noise also epsilon^2/(2 R)-zCDP,
@@ -104,9 +96,6 @@ def _cost(scores: jax.Array, scale: jax.Array, noise: Noise) -> jax.Array:
 def tree_rounds(num_candidates: int) -> int:
     """Return the number of queries on the way to a leaf: ``ceil(log2(num_candidates))``, for at least one candidate.
 
-    References:
-        Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025).
-
     >>> [tree_rounds(k) for k in (1, 2, 3, 4, 5, 8, 9)]
     [0, 1, 2, 2, 3, 3, 4]
     """
@@ -116,7 +105,7 @@ def tree_rounds(num_candidates: int) -> int:
 def guarantee(
     scores: CandidateScores | ArrayLike, *, epsilon: float | None = None, zcdp: float | None = None, neighbors: str | None = None
 ) -> Guarantee:
-    """Return what one draw of :func:`noisy_tree` costs; see :func:`dpjax.mechanisms.exponential.guarantee`.
+    """Return what one draw of :func:`noisy_tree` costs; ``neighbors`` is the relation of an array of scores.
 
     >>> import jax.numpy as jnp
     >>> print(guarantee(jnp.zeros(16), epsilon=1.0, neighbors="swap"))

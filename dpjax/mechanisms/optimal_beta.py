@@ -4,8 +4,6 @@ On dense data, where A_k = (k + 1) A_0, the smooth sensitivity is close to A_0 e
 this divided by alpha: its minimum depends on public numbers only. It is capped at log 2, from where on dense data do not gain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, log
 from typing import Literal
@@ -35,12 +33,9 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     Returns:
         Float of the broadcast shape.
 
-    Raises:
-        ValueError: a ``delta`` for ``"cauchy"``, or none for the others.
-
     Privacy:
         A function of public numbers only. The published baselines minimise bound/alpha on the private data instead, and their
-        guarantee then does not hold; nothing in this library does that.
+        guarantee then does not hold.
 
     References:
         Gillenwater and Munoz Medina, Section 6, for what is avoided here.

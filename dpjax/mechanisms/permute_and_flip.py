@@ -13,8 +13,6 @@ Chebyshev coefficients of s^d beyond degree n are the probability that a Binomia
 k = 3000, mostly common to all candidates and so without effect.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import ceil, log, sqrt
 
@@ -23,11 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores, rate_of_scores
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import pure, relation_first
 from dpjax.numerics.batching import broadcast_rows
 from dpjax.numerics.sums import LANES, pad
 from dpjax.sensitivity.scores import CandidateScores
@@ -46,17 +43,12 @@ def permute_and_flip(
     The work is k times about ``min(k/2, 3.5 sqrt(k))`` a row.
 
     Args:
-        scores: as for :func:`dpjax.exponential`, as are ``candidates`` and ``sensitivity``.
+        scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
         epsilon: positive.
-        candidates: see there.
-        sensitivity: see there.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape, with cost ``-log p`` and rate 1. Its row is NaN where a score is NaN or
-        ``+inf``, or all are ``-inf``. Further candidates of score ``-inf`` can change the last bits of ``p``.
-
-    Raises:
-        ValueError: as :func:`exponential`.
+        A :class:`Finite` of the broadcast batch shape, with cost ``-log p`` and rate 1. Further candidates of score ``-inf`` can
+        change the last bits of ``p``.
 
     Privacy:
         epsilon-DP under the relation that the sensitivity holds for. The bounded range is not epsilon: two candidates whose scores
@@ -117,5 +109,4 @@ def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
     >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(scores))
+    return pure(scores, epsilon, ranges=2)

@@ -7,8 +7,6 @@ flat piece of the rho-smooth variant has cost 2 - depth, 1 without ties (``Sensi
 its loss is 1.44 epsilon and its range 2 epsilon.
 """
 
-from __future__ import annotations
-
 from typing import overload
 
 import jax
@@ -16,14 +14,10 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.radial import Radial
-from dpjax.distributions.rounded import Rounded
-from dpjax.mechanisms.line import PROFILES, Support, distribution_on_line
-from dpjax.mechanisms.relations import relation_of
-from dpjax.mechanisms.shells import distribution_in_shells
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.vectors import VectorProfile
+from dpjax.distributions import PiecewiseExponential, Radial, Rounded
+from dpjax.mechanisms.line import PROFILES, Support, distribution_in_shells, distribution_on_line
+from dpjax.mechanisms.relations import pure
+from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 
 @overload
@@ -91,10 +85,7 @@ def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
 def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`piecewise_laplace` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax import median
-    >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="swap"), 0.5))
+    >>> print(guarantee("swap", 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(profile))
+    return pure(profile, epsilon)

@@ -1,7 +1,5 @@
 """A private cdf: several private quantiles in one draw, joined by straight lines."""
 
-from __future__ import annotations
-
 import jax
 from jax.typing import ArrayLike
 
@@ -20,19 +18,13 @@ def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, met
 
     Args:
         key: a scalar typed threefry key.
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``; its levels are where the cdf is drawn.
-        epsilon: positive, for the whole cdf; broadcasts against ``(...)``.
-        method: how they are drawn, as for :func:`dpjax.private_quantiles`.
+        asked: as for :func:`dpjax.private_quantiles`, like ``epsilon`` and ``method``; its levels are where the cdf is drawn.
 
     Returns:
         A :class:`QuantileCdf` of the broadcast batch shape.
 
-    Raises:
-        TypeError: if ``asked`` is not a :class:`SortedRecords`.
-        ValueError: an ``epsilon`` that is not positive.
-
     Privacy:
-        That of :func:`dpjax.private_quantiles`.
+        That of :func:`dpjax.private_quantiles`, for the whole cdf.
 
     References:
         Those of the mechanism; what is made of its draws is post-processing (Dwork and Roth 2014, Proposition 2.1).

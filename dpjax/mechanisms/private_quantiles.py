@@ -1,7 +1,5 @@
 """Several private quantiles by the mechanism that suits their number."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from jax.typing import ArrayLike
@@ -30,7 +28,6 @@ def private_quantiles(
 
         m     joint, epsilon .5    recursive    joint, epsilon 2    recursive
         3     370                  420          98                  120
-        9     730                  1700         190                 430
         19    1500                 12000        300                 740
         31    7000                 13000        520                 710
         63    70000                24000        960                 2600
@@ -40,16 +37,11 @@ def private_quantiles(
 
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
-        epsilon: positive, for all quantiles together; broadcasts against ``(...)``.
+        epsilon: positive, for all quantiles together.
         method: or ``"joint"``, ``"recursive"`` or ``"independent"``.
 
     Returns:
-        What :func:`dpjax.joint_quantiles`, :func:`dpjax.recursive_quantiles` or :func:`dpjax.independent_quantiles` returns:
-        ``.sample(key, shape)`` has the quantiles on its last axis.
-
-    Raises:
-        TypeError: if ``asked`` is not a :class:`SortedRecords`.
-        ValueError: an unknown method, or an ``epsilon`` that is not positive.
+        What that mechanism returns: ``.sample(key, shape)`` has the quantiles on its last axis.
 
     Privacy:
         epsilon-DP under the relation of ``asked``; see the mechanism.

@@ -30,9 +30,8 @@ from dpjax import checks
 from dpjax.accounting.budgeting import epsilon_per_query, shared_epsilon
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
+from dpjax.distributions import PiecewiseExponential, Rounded
 from dpjax.distributions.base import Shape, draws_shape
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.numerics.batching import by_chunks, fits, some_rows
 from dpjax.numerics.multiples import from_multiples, to_multiples
@@ -40,11 +39,11 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, row_words
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
 from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.statistics.records import levels_kept
 
 _CHUNK = 2**17  # values of profiles that are held together
-_WIDE = 2**16  # values of a profile, of all rows, below which several parts go together
-# From the places of some levels, their parts and distributions to points, and what else is wanted of them.
-_Choice = Callable[[jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax.Array, Any]]
+# From some rows of arrays, the place of a level, its part and distribution to points, and what else is wanted of them.
+_Choice = Callable[[Any, jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax.Array, Any]]
 
 
 @jax.tree_util.register_dataclass
@@ -65,47 +64,19 @@ class RecursiveQuantiles(Batch):
     _parameters = ("epsilon",)
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of the records and epsilon."""
-        return jnp.broadcast_shapes(self.asked.batch_shape, self.epsilon.shape)
-
-    @property
     def event_shape(self) -> tuple[int, ...]:
         """How many quantiles, ``(m,)``."""
         return (len(self.asked.levels),)
 
-    @property
-    def dtype(self) -> Any:
-        """Float32 or float64."""
-        return self.asked.dtype
-
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all quantiles; what is drawn from a row does not change, under jit, when rows or draws are added.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
-
-        Returns:
-            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row whose parameters are bad.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
-        """
+        """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return _sample(check_key(key), self, draws_shape(shape))
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """The joint log-density at ``y``, or log-probability where the records have a resolution.
+        """The joint log-density at ``y``, or log-probability where the records have a resolution; ``-inf`` where it descends.
 
         Args:
-            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``; ``-inf`` where it is not ascending.
-
-        Returns:
-            Float of the broadcast shape of the leading axes.
-
-        Raises:
-            ValueError: a last axis of another length than m.
+            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``, as do those of the result.
         """
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
@@ -127,23 +98,21 @@ def recursive_quantiles(
     times faster and draws the same.
 
     Args:
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``, with levels q_1, ..., q_m.
+        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
         epsilon: positive, of all draws together; with a delta, not a JAX array.
         delta: static, of all draws together, in [0, 1).
         truncate: static k, chosen without the data: the levels of each profile from k + 1 on reach to the bounds of the part.
 
     Returns:
-        A :class:`RecursiveQuantiles` of the broadcast batch shape; its draws ascend.
+        A :class:`RecursiveQuantiles` of the broadcast batch shape.
 
     Raises:
         TypeError: an epsilon that is a JAX array, with a delta.
-        ValueError: a bad epsilon, delta or ``truncate``.
 
     Privacy:
         (epsilon, delta)-DP under the relation of ``asked``, by adaptive composition of depths = ceil(log2(m + 1)) draws of bounded
         range e; e = epsilon / depths without a delta. Also depths e^2/8-zCDP. All draws together do not have the range epsilon.
-        Public: epsilon, delta, the levels, the bounds and the shape of the records; under swap also how many are present. Float
-        draws are simulations.
+        Public: epsilon, delta, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
 
     References:
         Kaplan, Schnapp and Stemmer (2022), "Differentially private approximate quantiles", Algorithm 1, with the exponential
@@ -159,9 +128,7 @@ def recursive_quantiles(
     depths = len(asked.levels).bit_length()
     each = shared_epsilon(epsilon, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype)
     fits(asked.batch_shape, epsilon=each.shape)
-    if truncate is not None:
-        truncate = checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
-    return RecursiveQuantiles(asked, each, truncate)
+    return RecursiveQuantiles(asked, each, levels_kept(truncate))
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Guarantee:
@@ -181,14 +148,10 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
 
 
 class _Steps(NamedTuple):
-    """Which levels are drawn together, all of one depth: ``(steps, width)``, filled up with a level m + 2 that nobody asked for.
+    """The levels in the order in which they are drawn, an array ``(m, 1)`` each.
 
-    Attributes:
-        left: the level whose draw bounds the part, 0 for the lower bound.
-        middle: the level that is drawn.
-        right: m + 1 for the upper bound.
-        ranks: where the profiles read.
-        share: of the epsilon of a depth.
+    ``middle`` is drawn between the draws of ``left`` and ``right``, of which 0 stands for the lower bound and m + 1 for the upper
+    one; ``ranks`` is where the profiles read, and ``share`` the part of the epsilon of a depth.
     """
 
     left: np.ndarray
@@ -198,64 +161,52 @@ class _Steps(NamedTuple):
     share: np.ndarray
 
     @staticmethod
-    def of(asked: SortedRecords, width: int) -> _Steps:
-        m, ends = len(asked.levels), (Fraction(0), *asked.levels, Fraction(1))
-        steps: list[list[tuple[int, int, int]]] = []
-        spans = [(0, m + 1)]
-        while spans:
-            parts = [(left, (left + right) // 2, right) for left, right in spans]
-            steps += [parts[start : start + width] for start in range(0, len(parts), width)]
-            halves = [half for left, middle, right in parts for half in ((left, middle), (middle, right))]
-            spans = [(left, right) for left, right in halves if right - left > 1]
-        filled = [part for parts in steps for part in parts + [(0, m + 2, m + 1)] * (width - len(parts))]
-        levels = [(ends[j] - ends[i]) / (ends[k] - ends[i]) if j <= m else Fraction(1, 2) for i, j, k in filled]
-        left, middle, right = np.array(filled, np.int32).T
-        whole = middle == middle[0]  # the part of all records
-        ranks, share = Ranks.of(levels, "add_remove"), np.ones(len(filled))
+    def of(asked: SortedRecords) -> _Steps:
+        ends = (Fraction(0), *asked.levels, Fraction(1))
+        steps, spans = [], [(0, len(ends) - 1)]
+        for left, right in spans:  # the list grows: the halves of a span follow it
+            middle = (left + right) // 2
+            steps.append((left, middle, right))
+            spans += [(a, b) for a, b in ((left, middle), (middle, right)) if b - a > 1]
+        ranks = Ranks.of([(ends[j] - ends[i]) / (ends[k] - ends[i]) for i, j, k in steps], "add_remove")
+        share = np.ones(len(steps))
         if asked.neighbors == "swap":
-            ranks = ranks._replace(step=np.where(whole, ranks.denominator, ranks.step))
-            share = np.where(whole, share, share / 2)
-        return jax.tree.map(lambda part: part.reshape(-1, width), _Steps(left, middle, right, ranks, share))
+            share[1:] = 0.5
+            step = ranks.step.copy()
+            step[0] = ranks.denominator[0]  # the first part is that of all records
+            ranks = ranks._replace(step=step)
+        left, middle, right = np.array(steps, np.int32).T
+        return jax.tree.map(lambda part: part[:, None], _Steps(left, middle, right, ranks, share))
 
 
-def _walk(
-    drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: Callable[[Any, jax.Array], _Choice]
-) -> tuple[jax.Array, Any]:
+def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice) -> tuple[jax.Array, Any]:
     """Choose all quantiles of a batch, part by part: ``(prod(batch), m)`` in units of the resolution, and what was noted.
 
-    Args:
-        drawn: the mechanism.
-        batch: what its batch shape broadcasts to.
-        extra: arrays ``(..., k)`` that broadcast to the batch.
-        choose: from some rows of ``extra``, and their epsilons ``(r, 1)``, to how their points are chosen.
+    ``extra`` are arrays ``(..., k)`` that broadcast to the batch, which ``choose`` reads.
     """
     asked, m, dtype = drawn.asked, len(drawn.asked.levels), drawn.dtype
     tree = (rows_of(asked), asked.count[..., None], drawn.epsilon[..., None], extra)
     of_records, n = asked.resolution is not None, asked.values.shape[-1]
-    all_ranks = Ranks(*(part.ravel() for part in _Steps.of(asked, 1).ranks))
-    reading = Reading.of(all_ranks, n, of_records=of_records, truncate=drawn.truncate)
+    steps = _Steps.of(asked)
+    reading = Reading.of(steps.ranks, n, of_records=of_records, truncate=drawn.truncate)
     size = min(prod(batch), max(1, _CHUNK // reading.size))
-    width = max(1, min(_WIDE // (size * reading.size), (m + 1) // 2))
-    steps = _Steps.of(asked, width)
 
     def some(start: Any) -> tuple[jax.Array, Any]:
         rows, count, epsilon, own = some_rows(tree, batch, start, size)
         rows, count, epsilon = (jnp.broadcast_to(array, (size, array.shape[-1])) for array in (rows, count, epsilon))
-        chosen = choose(own, epsilon)
 
         def step(state: tuple[jax.Array, jax.Array], step: Any) -> tuple[tuple[jax.Array, jax.Array], Any]:
             points, cuts = state
-            ends = (cuts[:, step.left], cuts[:, step.right], points[:, step.left], points[:, step.right])
-            parts = Parts(rows, *ends)
+            parts = Parts(rows, cuts[:, step.left], cuts[:, step.right], points[:, step.left], points[:, step.right])
             profile = parts.profile(step.ranks, reading)
             if of_records:
                 profile = replace(profile, resolution=Fraction(1))
-            found, noted = chosen(step.middle, parts, piecewise_laplace(profile, epsilon * step.share.astype(dtype)))
+            found, noted = choose(own, step.middle, parts, piecewise_laplace(profile, epsilon * step.share.astype(dtype)))
             after = points.at[:, step.middle].set(found), cuts.at[:, step.middle].set(parts.split(found, step.ranks))
             return after, noted
 
-        points = jnp.zeros((size, m + 3), dtype).at[:, 0].set(rows[:, 0]).at[:, m + 1].set(rows[:, -1])
-        cuts = jnp.zeros((size, m + 3), jnp.int32).at[:, m + 1].set(count[:, 0])
+        points = jnp.zeros((size, m + 2), dtype).at[:, 0].set(rows[:, 0]).at[:, m + 1].set(rows[:, -1])
+        cuts = jnp.zeros((size, m + 2), jnp.int32).at[:, m + 1].set(count[:, 0])
         (points, _), noted = jax.lax.scan(step, (points, cuts), jax.tree.map(jnp.asarray, steps))
         return points[:, 1 : m + 1], jax.tree.map(lambda part: jnp.moveaxis(part, 1, 0), noted)
 
@@ -268,18 +219,18 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
     if prod(batch) == 0:
         return jnp.zeros((*shape, *drawn.batch_shape, *drawn.event_shape), drawn.dtype)
 
-    def choose(own: Words, epsilon: jax.Array) -> _Choice:
-        def draw(middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded) -> tuple[jax.Array, None]:
-            keys = Words(*(jnp.broadcast_to(word, parts.lower.shape) for word in own))
-            keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32), parts.lower.shape))
-            found = distribution._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
-            # A part without width has no distribution on the line, and one point.
-            return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
-
-        return draw
+    def choose(
+        own: tuple[Words, jax.Array], middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
+    ) -> tuple[jax.Array, None]:
+        row_keys, epsilon = own
+        keys = Words(*(jnp.broadcast_to(word, parts.lower.shape) for word in row_keys))
+        keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32), parts.lower.shape))
+        found = distribution._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
+        # A part without width has no distribution on the line, and one point.
+        return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
 
     keys = Words(*(word[..., None] for word in row_words(key, batch)))
-    found, _ = _walk(drawn, batch, keys, choose)
+    found, _ = _walk(drawn, batch, (keys, drawn.epsilon[..., None]), choose)
     if drawn.asked.resolution is not None:
         found = from_multiples(found, drawn.asked.resolution)
     return found.reshape(*shape, *drawn.batch_shape, *drawn.event_shape)
@@ -288,22 +239,20 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
 @jax.jit
 def _log_prob(drawn: RecursiveQuantiles, y: jax.Array) -> jax.Array:
     batch = jnp.broadcast_shapes(drawn.batch_shape, y.shape[:-1])
-    resolution, m = drawn.asked.resolution, len(drawn.asked.levels)
+    resolution = drawn.asked.resolution
     numbers = y if resolution is None else to_multiples(y, resolution)
 
-    def choose(own: jax.Array, _: jax.Array) -> _Choice:
-        given = jnp.pad(own, [(0, 0), (1, 2)])
+    def choose(
+        given: jax.Array, middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
+    ) -> tuple[jax.Array, jax.Array]:
+        at = jnp.broadcast_to(given[:, middle], parts.lower.shape)
+        inside = (parts.lower <= at) & (at <= parts.upper)
+        found = jnp.where(parts.lower == parts.upper, 0.0, distribution.log_prob(at))
+        found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
+        return at, found
 
-        def read(middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded) -> tuple[jax.Array, jax.Array]:
-            at = jnp.broadcast_to(given[:, middle], parts.lower.shape)
-            inside = (parts.lower <= at) & (at <= parts.upper)
-            found = jnp.where(parts.lower == parts.upper, 0.0, distribution.log_prob(at))
-            found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
-            return at, jnp.where(middle > m, 0.0, found)
-
-        return read
-
-    _, terms = _walk(drawn, batch, numbers, choose)
+    by_place = jnp.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(1, 1)])
+    _, terms = _walk(drawn, batch, by_place, choose)
     found = jnp.sum(terms, axis=(-2, -1)).reshape(batch)
     if resolution is not None:
         there = jnp.all((y == from_multiples(numbers, resolution)) | jnp.isnan(y), axis=-1)

@@ -1,10 +1,9 @@
 """The neighbour relation that a guarantee holds under: that of what a mechanism takes, or by its name."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import wraps
+from math import inf
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -16,7 +15,7 @@ P = ParamSpec("P")
 
 
 def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[str, ...] = checks.RELATIONS) -> str:
-    """Return the relation of a statistic (a profile, scores, records, another guarantee), or the one of this name.
+    """Return the relation of a statistic (a profile, scores, records, a guarantee), or the one of this name.
 
     ``neighbors`` is that of an array whose shape matters; ``known`` are those that the mechanism is private under.
 
@@ -32,6 +31,17 @@ def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[st
             f"relation itself, such as 'add_remove' or 'swap'; got {type(statistic).__name__}."
         )
     return checks.one_of("the neighbour relation", found, known)
+
+
+def pure(statistic: Any, epsilon: float, *, ranges: int = 1, known: tuple[str, ...] = checks.RELATIONS) -> Guarantee:
+    """Return epsilon-DP with a bounded range of ``ranges`` epsilon, under the relation of a statistic."""
+    cost = checks.concrete_epsilon(epsilon)
+    return Guarantee(cost, ranges * cost, relation_of(statistic, known=known))
+
+
+def approximate(statistic: Any, epsilon: float, delta: float) -> Guarantee:
+    """Return (epsilon, delta)-DP under the relation of a statistic."""
+    return Guarantee(checks.concrete_epsilon(epsilon), inf, relation_of(statistic), delta=checks.concrete_delta(delta))
 
 
 def relation_first(guarantee: Callable[P, Guarantee]) -> Callable[P, Guarantee]:

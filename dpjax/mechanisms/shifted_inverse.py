@@ -8,8 +8,6 @@ line the values at level s lie within the neighbor's at level s+1 (:meth:`dpjax.
 Corollary 3.1, so the cost changes by at most 1. tau must be chosen without the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil, log, prod
 from typing import overload
@@ -21,12 +19,10 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.rounded import Rounded
-from dpjax.mechanisms.line import Support
+from dpjax.distributions import Finite, PiecewiseExponential, Rounded
+from dpjax.mechanisms.line import Support, is_given
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.down import DownSensitivity, check_shift
 
 Candidates = jax.Array | np.ndarray | Sequence[float]
@@ -56,20 +52,16 @@ def shifted_inverse(
     Args:
         down: the down sensitivity of a monotone statistic, batch shape ``(...)``.
         epsilon: positive.
-        tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`: a tau that depends on the data is
-            not private. On the line, ``upper`` over a public resolution stands for the number of candidates; for a small mean error
-            take ``failure = resolution / upper``, since what lies above f(x) may reach up to the bound.
+        tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`. On the line, ``upper`` over a
+            public resolution stands for the number of candidates; for a small mean error take ``failure = resolution / upper``,
+            since what lies above f(x) may reach up to the bound.
         candidates: None for the line; or the public finite range, increasing, ``(k,)``. The utility theorem needs every value of
             the statistic among them: records or amounts in multiples of the range's step. Otherwise only the utility is unproven.
-        rho: on the line only, as in :func:`dpjax.piecewise_laplace`. On candidates ties are no obstruction.
-        support: on the line only, with ``rho``.
+        rho: on the line only, as in :func:`dpjax.piecewise_laplace`, like ``support``. On candidates ties are no obstruction.
 
     Returns:
         A :class:`PiecewiseExponential` on the line, or a :class:`Rounded` if the statistic has a resolution; a :class:`Finite` on
         candidates; of the broadcast batch shape.
-
-    Raises:
-        ValueError: candidates that are not increasing and finite, or ``rho`` beside candidates.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range for one person more or less, and for one person replaced. Public: epsilon, tau, rho,
@@ -91,7 +83,7 @@ def shifted_inverse(
     """
     if candidates is None:
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
-    if isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0)):
+    if is_given(rho):
         raise ValueError("rho smooths the distribution on the line; with candidates ties need no smoothing, leave it out.")
     check_shift(tau)
     values = finite_range(candidates, down.dtype)
@@ -104,8 +96,7 @@ def shifted_inverse(
 def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return how many people must leave until f <= y, and until f < y (the post's l and lbar), for values y, ``(k,)``.
 
-    Returns:
-        Two float arrays ``(..., k)``: infinite where no removal suffices; NaN in a row whose statistic is NaN.
+    Two float arrays ``(..., k)``: infinite where no removal suffices; NaN in a row whose statistic is NaN.
     """
     batch, size = down.values.shape[:-1], down.values.shape[-1]
     rows = jnp.flip(down.values, -1).reshape(prod(batch), size)  # ascending
@@ -137,9 +128,8 @@ def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
 def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     """Return the smallest shift for which Theorem 4 holds: ``ceil((2/epsilon) * log(num_candidates / failure))``.
 
-    With it, the distribution on candidates is within ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. On the line,
-    take ``upper / resolution`` for the number of candidates, and ``resolution / upper`` for ``failure`` where the mean error
-    matters.
+    With it, the distribution on candidates is within ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. For the line,
+    see :func:`shifted_inverse`.
 
     Args:
         epsilon: positive.
@@ -148,9 +138,6 @@ def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
 
     Returns:
         A Python integer, at least 1.
-
-    Raises:
-        ValueError: a parameter outside its range.
 
     Privacy:
         None is spent: it reads public numbers only.
@@ -174,10 +161,7 @@ def num_candidates_over(failure: float, num_candidates: int) -> float:
 def guarantee(down: DownSensitivity | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`shifted_inverse` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.monotone import maximum
-    >>> print(guarantee(maximum(jnp.arange(9.0), lower=0, upper=99), 0.5))
+    >>> print(guarantee("add_remove", 0.5))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, cost, relation_of(down))
+    return pure(down, epsilon)

@@ -7,8 +7,6 @@ stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamm
 (gamma-1)^((gamma-1)/gamma) * alpha + max(1, gamma-1) * beta <= epsilon suffices: for gamma = 2, alpha + beta <= epsilon.
 """
 
-from __future__ import annotations
-
 from math import inf, pi
 from typing import Any, Literal
 
@@ -19,8 +17,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.cauchy import Cauchy
-from dpjax.mechanisms.relations import relation_of
-from dpjax.sensitivity.smooth import SmoothSensitivity, representable
+from dpjax.mechanisms.relations import pure
+from dpjax.sensitivity.local import SmoothSensitivity, representable
 
 Calibration = Literal["tight", "published"]
 
@@ -99,20 +97,9 @@ def alpha_of(
 def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure: ArrayLike) -> jax.Array:
     """Return the error that the published mechanism exceeds with probability ``failure``: 6 bound/epsilon tan(pi (1-failure)/2).
 
-    Args:
-        smooth: the statistic and its smooth sensitivity at a beta of at most epsilon/6, of batch shape ``(...)``.
-        epsilon: positive.
-        failure: in (0, 1).
-
-    Returns:
-        Float of the broadcast shape. For gamma = 2 and the published calibration this is exact, not only a bound; it grows like
-        1/failure.
-
-    Privacy:
-        A function of the private data, for evaluation only.
-
-    References:
-        Gillenwater and Munoz Medina, Equation 4 and Proposition 7.
+    For gamma = 2 and the published calibration, and so for a beta of at most epsilon/6, it is exact, not only a bound
+    (Gillenwater and Munoz Medina, Equation 4 and Proposition 7); it grows like 1/failure. A function of the private data, for
+    evaluation only.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
@@ -128,10 +115,7 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
 def guarantee(smooth: SmoothSensitivity | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`smooth_cauchy` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
-    >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0))
+    >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(smooth))
+    return pure(smooth, epsilon, ranges=2)

@@ -10,8 +10,6 @@ most alpha + beta. And |z| > L has probability delta. The published condition la
 the larger and the two agree.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -22,8 +20,8 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
-from dpjax.mechanisms.relations import relation_of
-from dpjax.sensitivity.smooth import SmoothSensitivity, representable
+from dpjax.mechanisms.relations import approximate
+from dpjax.sensitivity.local import SmoothSensitivity, representable
 
 
 def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: ArrayLike) -> PiecewiseExponential:
@@ -38,7 +36,7 @@ def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: Arra
         A :class:`PiecewiseExponential` of two tails. Wrap it in :class:`Clamped` for a range (post-processing).
 
     Raises:
-        ValueError: a beta that exhausts epsilon. Where one of them or delta is a JAX array, that row is NaN instead.
+        ValueError: a beta that exhausts epsilon.
 
     Privacy:
         (epsilon, delta)-DP under the relation of ``smooth``; not tight: at delta = 1e-3 an exact analysis would allow an alpha 1.4
@@ -81,9 +79,7 @@ def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: An
 def guarantee(smooth: SmoothSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`smooth_laplace` costs.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
-    >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 1.0, delta=1e-6))
+    >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    return Guarantee(checks.concrete_epsilon(epsilon), float("inf"), relation_of(smooth), delta=checks.concrete_delta(delta))
+    return approximate(smooth, epsilon, delta)

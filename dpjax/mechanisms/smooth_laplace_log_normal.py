@@ -9,8 +9,6 @@ Privacy: Theorem 4 of the paper, by Renyi divergences; a shift costs e^(3 sigma^
 small sigma: it is valid, and loose where sigma is not small.
 """
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 
@@ -22,7 +20,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.mechanisms.relations import relation_of
-from dpjax.sensitivity.smooth import SmoothSensitivity, representable
+from dpjax.sensitivity.local import SmoothSensitivity, representable
 
 
 def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sigma: ArrayLike) -> LaplaceLogNormal:
@@ -75,9 +73,6 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     Returns:
         Float of the broadcast shape, above beta/c: some of the budget always remains for the noise.
 
-    Raises:
-        ValueError: a bad ``zcdp`` or ``beta``.
-
     Privacy:
         A function of public numbers only.
 
@@ -101,9 +96,7 @@ def guarantee(smooth: SmoothSensitivity | str, zcdp: float) -> Guarantee:
 
     Where ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it implies these.
 
-    >>> import jax.numpy as jnp
-    >>> from dpjax.statistics.local_sensitivity import smooth_sensitivity
-    >>> print(guarantee(smooth_sensitivity(jnp.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap"), 0.1))
+    >>> print(guarantee("swap", 0.1))
     0.1-zCDP under swap neighbors
     """
     return Guarantee(inf, inf, relation_of(smooth), zcdp=checks.concrete_epsilon(zcdp))

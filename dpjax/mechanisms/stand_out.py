@@ -11,8 +11,6 @@ difference of their scores goes from g or more to -g' or less, so g + g' <= 2 s:
 what is not the fallback has probability delta at most. Ties have g = 0: it does not matter which candidate is the best.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -21,7 +19,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import approximate, relation_first
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -41,19 +39,13 @@ def stand_out(
     :func:`dpjax.exponential` needs ``2 sensitivity log(k) / epsilon`` and no delta: up to about k = 1/delta it is better.
 
     Args:
-        scores: as for :func:`dpjax.exponential`, as are ``candidates`` and ``sensitivity``.
+        scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
         epsilon: positive.
         delta: in (0, 1).
         fallback: public, ``(...)``, the answer if no candidate stands out. To go on then with another mechanism is composition.
-        candidates: see there.
-        sensitivity: see there.
 
     Returns:
-        A :class:`Finite` of k+1 values, the last the fallback; its costs are minus log-probabilities, at rate 1. Its row is NaN
-        where a score is NaN or ``+inf``, or all are ``-inf``.
-
-    Raises:
-        ValueError: a ``delta`` outside (0, 1); as :func:`exponential`.
+        A :class:`Finite` of k+1 values, the last the fallback; its costs are minus log-probabilities, at rate 1.
 
     Privacy:
         (epsilon, delta)-DP under the relation that the sensitivity holds for. Among the mechanisms that answer the best candidate
@@ -109,5 +101,4 @@ def guarantee(scores: CandidateScores | str, epsilon: float, *, delta: float) ->
     >>> print(guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
     """
-    cost, failure = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
-    return Guarantee(cost, float("inf"), relation_of(scores), delta=failure)
+    return approximate(scores, epsilon, delta)

@@ -4,15 +4,13 @@ Privacy: with epsilon_p = log(1 + (e^epsilon - 1)/p) for the noise on the subsam
 neighbours (``dpjax.accounting.subsampling``), and no better: the loss between the counts 1 and 0 is epsilon far out.
 """
 
-from __future__ import annotations
-
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.subsampling import epsilon_before_sampling
 from dpjax.distributions.subsampled_laplace import SubsampledLaplace
-from dpjax.mechanisms.relations import relation_of
+from dpjax.mechanisms.relations import pure
 
 
 def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: ArrayLike, most: int) -> SubsampledLaplace:
@@ -29,9 +27,6 @@ def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: Arr
 
     Returns:
         A :class:`SubsampledLaplace`.
-
-    Raises:
-        ValueError: an ``epsilon`` that is not positive, a ``probability`` that is none.
 
     Privacy:
         epsilon-DP under add/remove neighbours; who was taken stays secret. Float draws are simulations.
@@ -56,5 +51,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation, known=("add_remove",)))
+    return pure(relation, epsilon, ranges=2, known=("add_remove",))

@@ -1,14 +1,13 @@
 """Quantiles of data without an upper bound: above threshold on a growing public grid, after Durfee (2023).
 
-Go up the grid b_0 = lower, b_i = lower + base^i - 1, and stop where c_i = #{records <= b_i} has reached q n. Above threshold (the
-sparse vector technique) adds noise to every query and to the threshold. Here only the threshold is noisy, and a smooth maximum, on
-a scale of 1/r records, takes the place of the largest query so far. With
+Go up the grid b_0 = lower, b_i = lower + base^i - 1, and stop where c_i = #{records <= b_i} has reached q n. As in
+:mod:`dpjax.mechanisms.above_threshold`, only the threshold has noise, and a smooth maximum takes the place of the largest query so
+far. With
 
     w_i = log(base) exp(r (c_i - q n)),    A_i = w_0 + ... + w_(i-1),    psi(z) = min((z / overshoot)^(l-1), (z / overshoot)^-(k+1))
 
-draw Z > 0 with density proportional to psi, and answer the b_i where A_i < Z <= A_(i+1), or the last point where A_last < Z. (With
-Gumbel noise of scale 1/r on the queries, the largest of them is log(A_i)/r plus such noise. It is left out, and log(Z)/r is the
-noisy threshold, with exponential tails of rates r l below and r k above.) The probabilities are closed forms:
+draw Z > 0 with density proportional to psi, and answer the b_i where A_i < Z <= A_(i+1), or the last point where A_last < Z. The
+probabilities are closed forms:
 
     p_i = C * integral of psi from A_i to A_(i+1) = C w_i * integral over s from 0 to 1 of psi(A_i + s w_i).
 
@@ -31,8 +30,6 @@ Nothing is asked of the grid but that it does not decrease. Here k = 5: if all r
 above lower, its probability is below (log(10^12) / overshoot)^-5 = 10^-12, and its share in the mean error is small.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from math import ceil, log, log1p
@@ -47,8 +44,8 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.above_threshold import stopping_cost
-from dpjax.mechanisms.relations import relation_first, relation_of
-from dpjax.numerics.batching import broadcast_rows, fits
+from dpjax.mechanisms.relations import pure, relation_first
+from dpjax.numerics.batching import fits
 from dpjax.statistics.ranks import ranks_of_quantile
 from dpjax.statistics.records import present_records
 
@@ -89,35 +86,27 @@ def unbounded_quantile(
     shares of epsilon chosen in hindsight. Where n epsilon is below about 60, the search can stop near ``lower`` already.
 
     Args:
-        x: float ``(..., n)``, as ``count`` and ``mask`` as in :mod:`dpjax.statistics`. Records are clamped from below; where they
-            are bounded above only, give ``-x``, ``1 - q`` and minus the bound, and negate the answer.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`. Records are clamped from below; where they are bounded
+            above only, give ``-x``, ``1 - q`` and minus the bound, and negate the answer.
         q: static, strictly between 0 and 1, read by its decimal value: 0.99 is 99/100.
         epsilon: positive.
-        lower: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
         base: public and static, above 1. Points are ``base - 1`` apart, and that times the value where values are far above 1: have
             the data in small units. For the rest the distribution hardly depends on it.
         overshoot: public, positive: how far the search goes on beyond q n, as a part of the value. Where records are dense, the
             answer is up to about 0.4 times it too large; a smaller one lets the search stop too early where they are sparse.
         steps: public and static, the number of grid points, at least 2; by default up to 10^12 above ``lower``.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A :class:`Finite` of the broadcast batch shape on the grid; its costs are minus log-probabilities, at rate 1. Each
         probability is right to about 1e-12 of it in float64, and to 1e-5 in float32 where it is above 1e-12.
 
-    Raises:
-        TypeError: ``q`` or ``base`` is a JAX array.
-        ValueError: a public parameter outside its range, or a grid that the dtype of ``x`` does not hold.
-
     Privacy:
-        epsilon-DP under the relation given; the range is up to 2 epsilon. Public: q, the grid, ``overshoot`` and the shape of
-        ``x``; under swap also the number of records, under add/remove not. The proof is at the head of this file.
+        epsilon-DP under the relation given; the range is up to 2 epsilon. Public: q, the grid, ``overshoot``, and see
+        :mod:`dpjax.statistics`. The proof is at the head of this file.
 
     References:
-        Durfee, "Unbounded differentially private quantile and maximum estimation" (2023), for the grid and the search. The law of
-        the threshold is not from there.
+        Durfee, "Unbounded differentially private quantile and maximum estimation" (2023), for the grid and the search. The
+        distribution of the threshold is not from there.
 
     >>> import jax.numpy as jnp
     >>> incomes = 10_000 * jnp.exp(jnp.linspace(-2.0, 2.0, 1001))
@@ -171,21 +160,16 @@ def _grid(lower: ArrayLike, base: float, steps: int | None, dtype: np.dtype) -> 
 @partial(jax.jit, static_argnames=("q", "neighbors"))
 def _gaps(grid: jax.Array, records: jax.Array, present: jax.Array | None, q: Fraction, neighbors: Neighbors) -> jax.Array:
     """#{records <= grid point} - q n, ``(..., steps)``, by integers."""
-    batch = jnp.broadcast_shapes(grid.shape[:-1], records.shape[:-1], () if present is None else present.shape[:-1])
     absent = jnp.isnan(records)
-    there = jnp.ones((1,), bool) if present is None else present
+    there = jnp.ones(records.shape, bool) if present is None else present
     there = there if neighbors == "swap" else there & ~absent
-    there = jnp.broadcast_to(there, (*batch, records.shape[-1]))
-    records = broadcast_rows(jnp.where(absent, -jnp.inf, records), batch)  # under swap it counts as the lower bound
+    records = jnp.where(absent, -jnp.inf, records)  # under swap it counts as the lower bound
 
     def counts(grid: jax.Array, records: jax.Array, there: jax.Array) -> jax.Array:
         place = jnp.searchsorted(grid, records)
         return jnp.zeros(grid.shape[-1], jnp.int32).at[place].add(there.astype(jnp.int32), mode="drop")
 
-    shared = grid.ndim == 1
-    for _ in batch:
-        counts = jax.vmap(counts, in_axes=(None if shared else 0, 0, 0))
-    upto = jnp.cumsum(counts(grid if shared else broadcast_rows(grid, batch), records, there), axis=-1)
+    upto = jnp.cumsum(jnp.vectorize(counts, signature="(g),(n),(n)->(g)")(grid, records, there), axis=-1)
     n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
     return (upto * np.int32(q.denominator) - n * np.int32(q.numerator)).astype(grid.dtype) / float(q.denominator)
 
@@ -203,5 +187,4 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
     >>> print(guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
-    cost = checks.concrete_epsilon(epsilon)
-    return Guarantee(cost, 2 * cost, relation_of(relation, known=checks.NEIGHBORS))
+    return pure(relation, epsilon, ranges=2, known=checks.NEIGHBORS)

@@ -1,11 +1,10 @@
 """What a mechanism needs to know about a statistic on a dataset: how far it moves when 1, 2, ... individuals change."""
 
 from dpjax.sensitivity.down import DownSensitivity
-from dpjax.sensitivity.local import LocalSensitivity, local_sensitivity_bound
+from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, local_sensitivity_bound
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.radii import from_local_sensitivity, from_radii
 from dpjax.sensitivity.scores import CandidateScores, from_distances
-from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.sensitivity.vectors import VectorProfile, from_vector_radii
 

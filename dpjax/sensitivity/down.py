@@ -13,11 +13,8 @@ h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person
 epsilon. (That does not hold for profiles in general.)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,16 +67,6 @@ class DownSensitivity(Batch):
         return self.values[..., -1]
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes."""
-        return jnp.broadcast_shapes(self.values.shape[:-1], self.upper.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.values.dtype
-
-    @property
     def neighbors(self) -> Neighbors:
         """The relation of the guarantees, one person more or less; they also hold for one person replaced."""
         return "add_remove"
@@ -105,9 +92,6 @@ class DownSensitivity(Batch):
 
         Returns:
             A profile of the same batch shape, with integer levels, that may be interpolated.
-
-        Raises:
-            ValueError: ``tau`` is not an integer from 1 on.
 
         Privacy:
             For x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) at integer levels, so H_x(s+1) <= H_x'(s) <= H_x(s) at all

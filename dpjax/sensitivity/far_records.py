@@ -9,8 +9,6 @@ Those of others, with or without the records, are at most exp(-rate (near - 1)):
     |x + q D - d| + |x - (1 - q) D - d| >= max(|D|, 2 |x - d| - |D|) >= |x| - 1.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise

@@ -1,9 +1,6 @@
-"""The local sensitivity of a statistic among the datasets within 0, 1, 2, ... changes."""
-
-from __future__ import annotations
+"""The local sensitivity of a statistic among the datasets within 0, 1, 2, ... changes, and its smooth upper bound."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +10,38 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors
+from dpjax.numerics.sums import LANES
 from dpjax.sensitivity.profile import SensitivityProfile, extend
-from dpjax.sensitivity.smooth import SmoothSensitivity, smooth_bound
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class SmoothSensitivity(Batch):
+    """A statistic and a beta-smooth upper bound of its local sensitivity; data, not private.
+
+    Privacy rests on: ``bound`` is at least the local sensitivity, and changes by a factor of at most e^beta between neighbours.
+
+    Attributes:
+        value: float ``(...)``, the statistic.
+        bound: float ``(...)``, the smooth sensitivity, positive.
+        beta: ``(...)``, public. It stays a NumPy array where it was given as a Python or NumPy value: mechanisms can then still
+            raise if it exhausts epsilon.
+        lower: float ``(...)``, the public lower bound of the statistic.
+        upper: float ``(...)``, the public upper bound.
+        neighbors: static, the relation.
+
+    References:
+        Nissim, Raskhodnikova and Smith (2007), Definitions 2.1 and 2.2; Gillenwater and Munoz Medina, Definition 6.
+    """
+
+    value: jax.Array
+    bound: jax.Array
+    beta: jax.Array | np.ndarray
+    lower: jax.Array
+    upper: jax.Array
+    neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
+
+    _parameters = ("beta",)
 
 
 @jax.tree_util.register_dataclass
@@ -47,27 +74,11 @@ class LocalSensitivity(Batch):
 
     _event_axes = ("at_distance",)
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes of the values."""
-        return jnp.broadcast_shapes(self.value.shape, self.at_distance.shape[:-1], self.lower.shape, self.upper.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.value.dtype
-
     def smooth(self, beta: ArrayLike) -> SmoothSensitivity:
         """Return the smooth upper bound max_k A_k e^{-beta k}.
 
         Args:
             beta: positive, chosen without the data; broadcasts against ``batch_shape``, so ``beta[:, None]`` is a sweep.
-
-        Returns:
-            A :class:`SmoothSensitivity` of the broadcast batch shape.
-
-        Raises:
-            ValueError: a ``beta`` that is not positive.
         """
         rate = checks.positive("beta", beta, self.dtype)
         bound = smooth_bound(self.at_distance, rate)
@@ -81,15 +92,13 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     A_k = max(U[k+1] - L[k], U[k] - L[k+1]) with U, L the largest and smallest values within k changes.
 
     Args:
-        profile: a profile of batch shape ``(...)`` with levels 0, 1, 2, ... and an end (no steps beyond its last level), and
-            interpolable: its values interleave between neighbours from level 0 on.
+        profile: of batch shape ``(...)``, interpolable, with levels 0, 1, 2, ... and no steps beyond the last one.
 
     Returns:
         A :class:`LocalSensitivity`; A_0 is exact, the others may be about twice too large.
 
     Raises:
-        ValueError: a profile with fractional levels, with steps, or that is not interpolable (the hull of a mean leaves out values
-            that neighbours have).
+        ValueError: another profile (the hull of a mean, which is not interpolable, leaves out values that neighbours have).
 
     Privacy:
         Within k changes the statistic is in [L[k], U[k]], its neighbours' in [L[k+1], U[k+1]]: A_k is a bound. By Corollary 3.1,
@@ -116,3 +125,22 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     support = profile.support
     low, high = (profile.lower[..., -1], profile.upper[..., -1]) if support is None else support
     return LocalSensitivity(profile.value, at_distance, low, high, neighbors=profile.neighbors)
+
+
+def representable(smooth: SmoothSensitivity, rate: jax.Array) -> jax.Array:
+    """Return ``rate``, or NaN where ``bound/rate`` could overflow: for every dataset alike, since that would tell them apart."""
+    width = smooth.upper - smooth.lower
+    return jnp.where(width < rate * (float(jnp.finfo(rate.dtype).max) * 2.0**-20), rate, jnp.nan)
+
+
+@jax.jit
+def smooth_bound(at_distance: jax.Array, beta: jax.Array) -> jax.Array:
+    """max_k A_k e^{-beta k}, of the broadcast batch shape."""
+    # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and padded data must give the same draws.
+    size = at_distance.shape[-1]
+    lengths = jnp.pad(at_distance, [(0, 0)] * (at_distance.ndim - 1) + [(0, -size % LANES)], mode="edge")
+    # In halves: e^(-beta k) itself can underflow where its product with a long gap does not.
+    half = jnp.exp(-beta[..., None] / 2 * jnp.arange(lengths.shape[-1], dtype=lengths.dtype))
+    bound = jnp.max(lengths * half * half, axis=-1)
+    # Long ties make it underflow. The maximum with a constant keeps both properties of a smooth bound, and a positive scale.
+    return jnp.maximum(bound, float(jnp.finfo(bound.dtype).tiny) * 2.0**20)

@@ -26,13 +26,7 @@ from dpjax.sensitivity.sorted_records import SortedRecords
 
 
 class Ranks(NamedTuple):
-    """Where the profile of one quantile of each part reads, int32 ``(p,)`` each, for the quantile u/v.
-
-    Attributes:
-        numerator: u.
-        denominator: v.
-        step: the step of the rank for each level, times v.
-    """
+    """Where the profile of the u/v quantile of each part reads: u, v, and v times the step of a level's rank, int32 ``(p,)``."""
 
     numerator: Any
     denominator: Any
@@ -53,7 +47,7 @@ class Reading:
         of_records: whether the quantile is a record, z[ceil(q c)]; otherwise it is interpolated.
         down: how many levels are read below the quantile.
         up: how many above it.
-        ends: for each of both sides, whether the level after the last one reaches to the bound.
+        ends: for both sides, whether the level after the last one reaches to the bound.
     """
 
     of_records: bool

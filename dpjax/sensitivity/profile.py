@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,7 +32,7 @@ class SensitivityProfile(Batch):
     have it; for a profile of your own (``from_radii``, or this class) it is your promise.
 
     Leading axes are a batch. Padding repeats the last value and level: an interval of width 0 has no mass. The two sides may
-    have different lengths. It is a pytree and differentiable in the data.
+    have different lengths. A pytree, differentiable in the data.
 
     Attributes:
         upper: float ``(..., U+1)``, nondecreasing from f(x).
@@ -106,16 +108,6 @@ class SensitivityProfile(Batch):
         return jnp.floor(jnp.minimum(level, most)) + 1
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes of both sides."""
-        return jnp.broadcast_shapes(self.upper.shape[:-1], self.lower.shape[:-1])
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.upper.dtype
-
-    @property
     def support(self) -> tuple[jax.Array, jax.Array] | None:
         """The range of the output, the same for neighbouring datasets, or None where it is the whole line."""
         if self.bounds is not None:
@@ -128,12 +120,9 @@ class SensitivityProfile(Batch):
         Its values, up to rounding multiples of ``1 / refinement``, become multiples of ``resolution / refinement``.
         """
         step = resolution / refinement
-
-        def scaled(values: jax.Array) -> jax.Array:
-            return from_multiples(jnp.round(values * refinement), step)
-
         fits = jnp.maximum(abs(self.lower[..., -1:]), abs(self.upper[..., -1:])) * refinement <= most_multiples(self.dtype)
-        upper, lower = (jnp.where(fits, scaled(side), jnp.nan) for side in (self.upper, self.lower))
+        scaled = (from_multiples(jnp.round(side * refinement), step) for side in (self.upper, self.lower))
+        upper, lower = (jnp.where(fits, side, jnp.nan) for side in scaled)
         return replace(self, upper=upper, lower=lower, resolution=step)
 
     def truncate(self, k: int, *, step: ArrayLike | None = None, num_steps: int | None = None) -> SensitivityProfile:
@@ -157,9 +146,8 @@ class SensitivityProfile(Batch):
             A profile with the same relation and range of the output.
 
         Raises:
-            ValueError: a ``k`` or ``num_steps`` that is not an integer or too small, a ``step`` that is not positive,
-                ``num_steps`` without a step, a jump to a bound that does not exist, or a step after fractional levels (a value can
-                move by more than a fraction of the step in that fraction of a level).
+            ValueError: ``num_steps`` without a step, a jump to a bound that does not exist, or a step after fractional levels (a
+                value can move by more than a fraction of the step in that fraction of a level).
 
         Privacy:
             Keeps Corollary 3.1 if k and step are public and step is at least the global sensitivity. Entries that are further
@@ -184,55 +172,38 @@ class SensitivityProfile(Batch):
                 raise ValueError(f"num_steps says how many steps truncate adds: give a step, too, got num_steps={num_steps}.")
         support = self.support
         if not self.integer_levels:
-            return self._cap(k, step)
+            if step is not None or self.step is not None or support is None:
+                raise ValueError("a profile with fractional levels is truncated by a jump to its bounds only: give no step.")
+            return self._with_sides(partial(_cap, k))
         size = None if step is None else checks.positive("step", step, self.dtype)
         if size is not None and self.resolution is not None:
             size = multiple_from(size, self.resolution)  # a longer step keeps the promise
         if size is None and support is None:
             raise ValueError("this profile has no bounds to jump to: give truncate a step.")
         ends_in_a_jump = support is not None and (size is None or num_steps is not None)
-        sides = []
-        for values, levels, sign, end in ((self.lower, self.lower_levels, -1, 0), (self.upper, self.upper_levels, 1, 1)):
+
+        def cut(values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.Array, jax.Array]:
             if ends_in_a_jump and self.step is None and values.shape[-1] - 1 <= k:
-                sides.append((values, levels))  # the bound comes first
-                continue
+                return values, levels  # the bound comes first
             values, levels = values[..., : k + 1], levels[..., : k + 1]
             if size is not None:
                 values = _no_faster_than(values, levels, sign * size)
             if size is not None and num_steps is not None:
-                values, levels = _add_steps(values, levels, sign * size, num_steps)
+                steps = sign * size[..., None] * jnp.arange(1, num_steps + 1, dtype=values.dtype)
+                values, levels = concatenate(values, values[..., -1:] + steps), _add_levels(levels, num_steps)
             if ends_in_a_jump and support is not None:
-                values, levels = jump(values, levels, support, end)
-            sides.append((values, levels))
-        (lower, lower_levels), (upper, upper_levels) = sides
-        return replace(
-            self,
-            upper=upper,
-            lower=lower,
-            upper_levels=upper_levels,
-            lower_levels=lower_levels,
-            step=None if ends_in_a_jump else size,
-            bounds=None if ends_in_a_jump else support,
-        )
+                values, levels = jump(values, support, sign), _add_levels(levels, 1)
+            return values, levels
 
-    def _cap(self, k: int, step: ArrayLike | None) -> SensitivityProfile:
-        """Replace every level by min(level, k)."""
-        if step is not None or self.step is not None or self.support is None:
-            raise ValueError("a profile with fractional levels is truncated by a jump to its bounds only: give no step.")
-        sides = []
-        for values, levels, sign in ((self.lower, self.lower_levels, -1), (self.upper, self.upper_levels, 1)):
-            near, rise = levels[..., :-1], jnp.diff(levels)
-            share = jnp.clip((k - near) / jnp.where(rise > 0, rise, 1.0), 0.0, 1.0)
-            ends = values[..., :-1] + share * jnp.diff(values)
-            before = near < k
-            # Where level k is passed: the outermost of the ends before it.
-            cut = sign * jnp.max(jnp.where(before, sign * ends, sign * values[..., :1]), axis=-1, keepdims=True)
-            far = jnp.where(before, ends, cut)
-            sides.append(
-                (concatenate(values[..., :1], far, values[..., -1:]), jnp.minimum(concatenate(levels, levels[..., -1:]), k))
-            )
-        (lower, lower_levels), (upper, upper_levels) = sides
-        return replace(self, upper=upper, lower=lower, upper_levels=upper_levels, lower_levels=lower_levels)
+        return self._with_sides(cut, step=None if ends_in_a_jump else size, bounds=None if ends_in_a_jump else support)
+
+    def _with_sides(
+        self, change: Callable[[jax.Array, jax.Array, int], tuple[jax.Array, jax.Array]], **fields: Any
+    ) -> SensitivityProfile:
+        """The profile with other sides, each from its values, its levels and its sign, and with other fields."""
+        lower, lower_levels = change(self.lower, self.lower_levels, -1)
+        upper, upper_levels = change(self.upper, self.upper_levels, 1)
+        return replace(self, upper=upper, lower=lower, upper_levels=upper_levels, lower_levels=lower_levels, **fields)
 
 
 def from_sides(
@@ -248,14 +219,14 @@ def from_sides(
     return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable)
 
 
-def jump(values: jax.Array, levels: jax.Array, bounds: tuple[jax.Array, jax.Array], end: int) -> tuple[jax.Array, jax.Array]:
-    """Let the next level reach one of the bounds, and clamp values beyond them.
+def jump(values: jax.Array, bounds: tuple[jax.Array, jax.Array], sign: int) -> jax.Array:
+    """Let the next level of a side reach its bound, and clamp values beyond the bounds.
 
     Clamping (min and max with a constant) keeps Corollary 3.1. Cutting the line between two values there would not: a neighbour
     may jump to the bound where this dataset's values pass it, and its cost at the bound is then more than 1 higher.
     """
     low, high = (bound[..., None] for bound in bounds)
-    return concatenate(jnp.clip(values, low, high), (low, high)[end]), _add_levels(levels, 1)
+    return concatenate(jnp.clip(values, low, high), high if sign > 0 else low)
 
 
 def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> jax.Array:
@@ -267,10 +238,15 @@ def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> ja
     return jnp.where(ahead > least, outwards * least + path, values)
 
 
-def _add_steps(values: jax.Array, levels: jax.Array, size: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Add ``count`` levels of one (signed) length."""
-    steps = size[..., None] * jnp.arange(1, count + 1, dtype=values.dtype)
-    return concatenate(values, values[..., -1:] + steps), _add_levels(levels, count)
+def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.Array, jax.Array]:
+    """Replace every level of a side by min(level, k)."""
+    near, rise = levels[..., :-1], jnp.diff(levels)
+    share = jnp.clip((k - near) / jnp.where(rise > 0, rise, 1.0), 0.0, 1.0)
+    ends = values[..., :-1] + share * jnp.diff(values)
+    # Where level k is passed: the outermost of the ends before it.
+    cut = sign * jnp.max(jnp.where(near < k, sign * ends, sign * values[..., :1]), axis=-1, keepdims=True)
+    far = jnp.where(near < k, ends, cut)
+    return concatenate(values[..., :1], far, values[..., -1:]), jnp.minimum(concatenate(levels, levels[..., -1:]), k)
 
 
 def _add_levels(levels: jax.Array, count: int) -> jax.Array:

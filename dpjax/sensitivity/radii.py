@@ -1,8 +1,7 @@
 """Sensitivity profiles from radius bounding functions, and from local sensitivities: Section 5 of Durfee (2025)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import concatenate
-from dpjax.sensitivity.profile import SensitivityProfile, jump
+from dpjax.sensitivity.profile import SensitivityProfile, from_sides, jump
 
 
 def from_radii(
@@ -26,15 +25,14 @@ def from_radii(
 ) -> SensitivityProfile:
     """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, and so on.
 
-    Every element of ``value`` is the real statistic of a dataset of its own. For a statistic with several components see
-    :func:`from_vector_radii`: here each row would spend epsilon, d times epsilon for d components of one dataset. An array of
-    values with one list of radii looks like that and is refused; a batch says so by its radii, which have an axis for each axis of
-    ``value``.
+    Each element of ``value`` is the statistic of a dataset of its own. For a statistic with several components see
+    :func:`from_vector_radii`: here each of d components would spend an epsilon of its own.
 
     Args:
         value: float ``(...)``, the statistic f(x) of each dataset.
-        radii: float ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts as 0). Above and
-            below, unless ``radii_below`` is given. For radii that all datasets of a batch share, write ``radii[None]``.
+        radii: float ``(..., k)``, with an axis for each axis of ``value``: the increments R_1..R_k of Definition 5.1, not negative
+            (a negative one counts as 0). Above and below, unless ``radii_below`` is given. For radii that all datasets of a batch
+            share, write ``radii[None]``.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less), the relation under which the
             radii hold.
         radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
@@ -42,23 +40,20 @@ def from_radii(
             the radii are added.
         upper: float ``(...)``, public upper bound.
         step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the steps are cut
-            there. Equal radii above and below are clamped to it. Without it, the level after the last radius
-            reaches to the bound, so bounds are then required.
+            there. Equal radii above and below are clamped to it. Without it, the level after the last radius reaches to the bound,
+            so bounds are then required.
 
     Returns:
         A profile of the batch shape of ``value`` and the radii.
 
     Raises:
-        ValueError: radii without an axis for each axis of ``value``; only one of ``lower`` and ``upper``, neither bounds nor
-            ``step``, or bad public parameters.
+        ValueError: radii without an axis for each axis of ``value``; neither bounds nor ``step``; or bad public parameters.
 
     Privacy:
         Rests on the caller's promise that for neighbours x and x': R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x'))
         (take x' = x: the radii must not decrease); for one array a side, that Corollary 3.1 holds on each side, the steps
-        included. A constant
-        R_l = LS(x) breaks it (a cost sensitivity of 3). Corollary 5.1 as printed is loose by one index: R_l may be the largest
-        local sensitivity within l-1 changes, so R_1 = LS(x). In floating point f(x) + R is rounded: the radii must be well above
-        the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
+        included. A constant R_l = LS(x) breaks it (a cost sensitivity of 3). In floating point f(x) + R is rounded: the radii must
+        be well above the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
 
     References:
         Durfee (2025), Definition 5.1, Corollaries 5.1 and 5.2.
@@ -85,24 +80,20 @@ def from_radii(
         )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
     size = None if step is None else checks.positive("step", step, center.dtype)
-    shapes = [center.shape, above.shape[:-1], below.shape[:-1], () if size is None else size.shape]
-    batch = jnp.broadcast_shapes(*shapes, *([] if bounds is None else [bounds[0].shape, bounds[1].shape]))
-    center = jnp.broadcast_to(center, batch)
-    if bounds is not None:
-        bounds = jnp.broadcast_to(bounds[0], batch), jnp.broadcast_to(bounds[1], batch)
+    shapes = [leaf.shape for leaf in jax.tree.leaves((center, size, bounds))]
+    batch = jnp.broadcast_shapes(*shapes, above.shape[:-1], below.shape[:-1])
+    center, bounds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch), (center, bounds))
     if size is not None and radii_below is None:  # R_K <= R_{K+1} = step; min with a constant keeps Definition 5.1
         above = below = jnp.minimum(above, size[..., None])
-    sides = []
-    for increments, sign, end in ((below, -1, 0), (above, 1, 1)):
+
+    def side(increments: jax.Array, sign: int) -> jax.Array:
         distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
         values = concatenate(center[..., None], center[..., None] + sign * distance)
-        levels = jnp.arange(values.shape[-1], dtype=center.dtype)
-        if size is None and bounds is not None:
-            values, levels = jump(values, levels, bounds, end)  # clamps f(x) itself too, and only after the radii are added
-        sides.append((values, levels))
-    (low, low_levels), (high, high_levels) = sides
-    limits = None if size is None else bounds
-    return SensitivityProfile(high, low, high_levels, low_levels, step=size, bounds=limits, neighbors=neighbors)
+        # The jump clamps f(x) itself too, and only after the radii are added.
+        return jump(values, bounds, sign) if size is None and bounds is not None else values
+
+    found = from_sides(side(above, 1), side(below, -1), neighbors=neighbors, step=size)
+    return found if size is None else replace(found, bounds=bounds)
 
 
 def from_local_sensitivity(
@@ -122,18 +113,18 @@ def from_local_sensitivity(
         local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to
             f at any dataset within that many changes of x, or an upper bound A_k of it that keeps A_k(x) <= A_{k+1}(x') for
             neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``,
-            with an axis for each axis of ``value`` as in :func:`from_radii`. Made nondecreasing by a running maximum.
-        neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"``.
+            with an axis for each axis of ``value``. Made nondecreasing by a running maximum.
+        neighbors: as in :func:`from_radii`.
         num_levels: static, how many distances to use; by default all of an array, required for a function.
-        lower: public bound, as in :func:`from_radii`.
-        upper: public bound.
-        step: the global sensitivity, as in :func:`from_radii`.
+        lower: as in :func:`from_radii`.
+        upper: as in :func:`from_radii`.
+        step: as in :func:`from_radii`.
 
     Returns:
         A profile of the batch shape of ``value`` and the local sensitivities.
 
     Raises:
-        ValueError: a ``num_levels`` that is missing, below 1 or beyond the array; and as :func:`from_radii`.
+        ValueError: a ``num_levels`` that is missing or beyond the array; and as :func:`from_radii`.
 
     Privacy:
         Keeps Definition 5.1 if the local sensitivities are what they are said to be: a dataset within l-1 changes of x is within

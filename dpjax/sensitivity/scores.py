@@ -1,7 +1,5 @@
 """Scores of finitely many candidates: what a sensitivity profile is for a statistic that takes values on the line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,11 +63,6 @@ class CandidateScores(Batch):
             raise ValueError(f"k >= 1 candidates need k scores, got shapes {self.candidates.shape} and {self.scores.shape}.")
         return jnp.broadcast_shapes(self.scores.shape[:-1], self.candidates.shape[:-1], jnp.shape(self.sensitivity))
 
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the scores."""
-        return self.scores.dtype
-
 
 def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Neighbors) -> CandidateScores:
     """Return the scores of the inverse sensitivity mechanism on a finite range: minus how many individuals must change.
@@ -88,9 +81,6 @@ def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Ne
     Returns:
         :class:`CandidateScores` of sensitivity 1, for :func:`dpjax.exponential`, :func:`dpjax.permute_and_flip`,
         :func:`dpjax.noisy_tree` and :func:`dpjax.release.release_choice`.
-
-    Raises:
-        ValueError: an unknown relation, or shapes that do not fit.
 
     Privacy:
         Sensitivity 1, if the distances are what they are said to be, or any others that change by at most 1 between neighbours and

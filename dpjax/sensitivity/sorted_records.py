@@ -1,7 +1,5 @@
 """Sorted records and the quantiles that are asked of them: what a sensitivity profile is for several quantiles at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -15,7 +13,7 @@ import numpy as np
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.display import Picture
-from dpjax.numerics.batching import take
+from dpjax.numerics.batching import broadcast_rows, concatenate, take
 
 
 @jax.tree_util.register_dataclass
@@ -52,16 +50,6 @@ class SortedRecords(Batch):
 
     _event_axes = ("values",)
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of records."""
-        return jnp.broadcast_shapes(self.values.shape[:-1], self.count.shape, self.lower.shape, self.upper.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the records."""
-        return self.values.dtype
-
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """The quantiles, and the share of records up to each; not private."""
         few = self._first(rows)
@@ -80,15 +68,14 @@ class SortedRecords(Batch):
         As in :func:`dpjax.quantile`: interpolated between records, and with a resolution the record x[ceil(q n)].
         """
         batch, n = self.batch_shape, self.values.shape[-1]
-        ends = (jnp.broadcast_to(end[..., None], (*batch, 1)) for end in (self.lower, self.upper))
-        low, high = ends
-        padded = jnp.concatenate([low, jnp.broadcast_to(self.values, (*batch, n)), high], axis=-1)
+        padded = broadcast_rows(concatenate(self.lower[..., None], self.values, self.upper[..., None]), batch)
         parts, whole = level_parts(self.levels)
-        u, v, count = np.array(parts, np.int32), np.int32(whole), self.count[..., None]
+        u: Any = np.array(parts, np.int32)
+        v, count = np.int32(whole), self.count[..., None]
         if self.resolution is not None:
-            return take(padded, jnp.broadcast_to(-(-u * count // v), (*batch, len(parts))))
+            return take(padded, broadcast_rows(-(-u * count // v), batch))
         place = u * count + (v - u)  # v times the rank q n + 1 - q
-        rank = jnp.broadcast_to(place // v, (*batch, len(parts)))
+        rank = broadcast_rows(place // v, batch)
         share = (place - rank * v).astype(self.dtype) / whole
         # Two products: the value lies between its neighbours whatever is rounded, and is theirs where they agree.
         below, above = take(padded, rank), take(padded, jnp.minimum(rank + 1, np.int32(n + 1)))

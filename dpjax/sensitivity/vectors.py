@@ -1,10 +1,7 @@
 """The sensitivity profile of a statistic with several components: balls that it stays in when 1, 2, ... individuals change."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,16 +37,6 @@ class VectorProfile(Batch):
 
     _event_axes = ("value", "radii")
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes, without that of the components."""
-        return jnp.broadcast_shapes(self.value.shape[:-1], self.radii.shape[:-1], self.step.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.value.dtype
-
 
 def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: ArrayLike, neighbors: Neighbors) -> VectorProfile:
     """Return the profile of a statistic with several components, from its radius bounding functions R_1, R_2, and so on.
@@ -59,15 +46,12 @@ def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: Arr
         radii: float ``(..., k)``, the increments R_1..R_k of Definition 5.1, not negative (a negative one counts as 0). R_l may be
             the largest local sensitivity within l-1 changes.
         p: static, from 1 to ``inf``: the radii and the step are L_p norms.
-        step: positive ``(...)``, the global sensitivity in the L_p norm, used for every level after the last radius. Radii are
+        step: positive ``(...)``, the global sensitivity in that norm, used for every level after the last radius. Radii are
             clamped to it.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"``, the relation under which the radii hold.
 
     Returns:
         A :class:`VectorProfile`, for :func:`dpjax.piecewise_laplace` and :func:`dpjax.inverse_sensitivity`.
-
-    Raises:
-        ValueError: a ``value`` or ``radii`` without a last axis of its own, shapes that do not fit, or a ``p`` below 1.
 
     Privacy:
         Rests on the caller's promise, as :func:`dpjax.from_radii`: for neighbours x and x', R_l(x) <= R_{l+1}(x') and

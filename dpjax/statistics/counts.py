@@ -1,9 +1,6 @@
 """How many records there are, and how many in each bin: one individual more or less changes one of these counts by 1."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +21,7 @@ def count(x: ArrayLike, *, count: ArrayLike | None = None, mask: ArrayLike | Non
     ``mask``.
 
     Args:
-        x: float ``(..., n)``; NaN records are not there. This and what is not named here, see :mod:`dpjax.statistics`.
-        count: which records are present.
-        mask: which records are present.
+        x: float ``(..., n)``; NaN records are not there. The other arguments: :mod:`dpjax.statistics`.
 
     Returns:
         A profile of batch shape ``(...)`` with the resolution 1, whose every level costs a step of 1. :func:`dpjax.laplace` makes
@@ -63,18 +58,15 @@ def histogram(
     """Return the sensitivity profile of the number of records in each bin, or of those equal to each candidate.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`. A record in no bin counts for none.
+        x: float ``(..., n)``. A record in no bin counts for none. The other arguments: :mod:`dpjax.statistics`.
         edges: float ``(bins + 1,)``, public, increasing: as in NumPy, each bin holds its lower edge, the last one its upper, too.
         candidates: float ``(bins,)``, public, finite and distinct, as for :func:`dpjax.mode`: instead of ``edges``.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A profile of batch shape ``(..., bins)``, as that of :func:`count`: a distribution, a draw and an error for each bin.
 
     Raises:
-        ValueError: not one of ``edges`` and ``candidates``; edges that do not increase, candidates that are not finite and
-            distinct; more columns than a float can count.
+        ValueError: not one of ``edges`` and ``candidates``; more columns than a float can count.
 
     Privacy:
         Add/remove. A record is in one bin only, so that a draw of all bins costs what that of one bin costs (parallel composition,
@@ -108,16 +100,13 @@ def histogram(
 @jax.jit
 def _in_bins(records: jax.Array, edges: jax.Array) -> jax.Array:
     """How many records are in each bin, int32 ``(..., bins)``."""
-    last = edges.shape[0] - 2
-    place = jnp.searchsorted(edges, records, side="right").astype(jnp.int32) - 1
-    place = jnp.where(records == edges[-1], last, place)
-    inside = (records >= edges[0]) & (records <= edges[-1])
-    batch = records.shape[:-1]
-    flat = (prod(batch), records.shape[-1])
-    number = jnp.arange(flat[0], dtype=jnp.int32)[:, None]
-    found = jnp.zeros((flat[0], last + 1), jnp.int32)
-    found = found.at[number, jnp.clip(place, 0, last).reshape(flat)].add(inside.reshape(flat).astype(jnp.int32))
-    return found.reshape(*batch, last + 1)
+
+    def count(row: jax.Array) -> jax.Array:
+        place = jnp.searchsorted(edges, row, side="right")  # 0 below all bins; beyond the last edge, which NaN is, it is dropped
+        place = jnp.where(row == edges[-1], edges.size - 1, place)
+        return jnp.zeros(edges.shape, jnp.int32).at[place].add(1, mode="drop")[1:]
+
+    return jnp.vectorize(count, signature="(n)->(b)")(records)
 
 
 def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:

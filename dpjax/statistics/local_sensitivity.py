@@ -14,8 +14,6 @@ Under add/remove each A_k is read at one or two places, so all of them cost O(n)
 of betas. The midpoint median moves by half a gap: its smooth sensitivity is half that of x[ceil(n/2)] on dense data.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -27,14 +25,11 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
-from dpjax.sensitivity.local import LocalSensitivity
+from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
 from dpjax.sensitivity.profile import extend
-from dpjax.sensitivity.smooth import SmoothSensitivity
 from dpjax.statistics.quantiles import median, order_statistic
 from dpjax.statistics.ranks import Definition
 from dpjax.statistics.records import presence
-
-_UNROLLED = 8  # lengths of one side that are tried in one pass over the row
 
 
 def smooth_sensitivity(
@@ -55,26 +50,15 @@ def smooth_sensitivity(
 
     Args:
         x: as in :func:`local_sensitivity`, like all others.
-        beta: positive, chosen **without the data**, broadcasts against ``(...)``. The published baselines choose beta (and alpha)
-            to minimise bound/alpha on the private dataset itself, which is not private; with a fixed beta their error is at most
-            10% larger in their experiments. :func:`optimal_beta` gives a good one.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        definition: ``"linear"`` or ``"lower"``.
-        rank: static, under swap only.
-        count: which records are present.
-        mask: which records are present.
+        beta: positive, chosen **without the data**, broadcasts against ``(...)``; :func:`optimal_beta` gives a good one. The
+            published baselines choose beta (and alpha) to minimise bound/alpha on the private dataset itself, which is not private.
 
     Returns:
         A :class:`SmoothSensitivity`.
 
-    Raises:
-        ValueError: a ``beta`` that is not positive, and as :func:`local_sensitivity`.
-
     Privacy:
         None by itself: an input of :func:`smooth_cauchy`, :func:`smooth_laplace` and :func:`smooth_laplace_log_normal`. Public:
-        beta, the bounds and the shape of ``x``; under swap also the number of records.
+        beta, and see :mod:`dpjax.statistics`.
 
     References:
         Nissim, Raskhodnikova and Smith (2007), Definition 2.2 and Claim 3.3; Gillenwater and Munoz Medina, Definition 6.
@@ -102,20 +86,13 @@ def local_sensitivity(
     """Return the local sensitivity of the median at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public, of a record.
-        upper: public, of a record.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         neighbors: ``"add_remove"`` (O(n) operations a row) or ``"swap"`` (O(n^2)).
         definition: ``"linear"``, the midpoint median, or ``"lower"``, x[ceil(n/2)], the median of the Duff paper.
         rank: static, under swap only: x[rank] instead of the median.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``.
-
-    Raises:
-        ValueError: a rank outside 1..n or under add/remove.
 
     Privacy:
         None by itself; A_k(x) <= A_{k+1}(x') for neighbours, which smooth bounds and propose-test-release rest on.
@@ -134,43 +111,36 @@ def local_sensitivity(
         raise ValueError("rank is for swap neighbors only; local_sensitivity_bound of an order_statistic's profile is for both.")
     given: Any = {"lower": lower, "upper": upper, "neighbors": neighbors, "count": count, "mask": mask}
     profile = median(x, definition="lower", **given) if rank is None else order_statistic(x, rank, **given)
-    midpoint = definition == "linear" and rank is None
-    even: Any = False
-    if midpoint and neighbors == "swap":
-        even = _even_count(checks.float_array("x", x), count, mask)
     low, high = checks.bounds(lower, upper, profile.dtype)
-    compute = _static if isinstance(even, bool) else _dynamic
-    value, at_distance = compute(profile.upper, profile.lower, neighbors, midpoint, np.shape(x)[-1] + 1, even)
+    midpoint, n = definition == "linear" and rank is None, np.shape(x)[-1]
+
+    def found(midpoint: bool) -> tuple[jax.Array, jax.Array]:
+        return _at_distance(profile.upper, profile.lower, neighbors, midpoint, n + 1)
+
+    present = presence(checks.float_array("x", x), count, mask)
+    if neighbors == "add_remove" or not midpoint:
+        value, at_distance = found(midpoint)
+    elif present is None:
+        value, at_distance = found(n % 2 == 0)
+    else:
+        even = jnp.sum(present, axis=-1, dtype=jnp.int32) % 2 == 0
+        (value, at_distance), (middle, between) = found(False), found(True)
+        value, at_distance = jnp.where(even, middle, value), jnp.where(even[..., None], between, at_distance)
     return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
 
 
-def _even_count(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> Any:
-    """Whether the number of records is even: a Python bool if all are present, otherwise ``(..., 1)``."""
-    present = presence(records, count, mask)
-    if present is None:
-        return records.shape[-1] % 2 == 0
-    return jnp.sum(present, axis=-1, keepdims=True, dtype=jnp.int32) % 2 == 0
-
-
-@partial(jax.jit, static_argnames=("neighbors", "midpoint", "size", "even"), inline=True)
-def _static(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int, even: bool) -> tuple[jax.Array, jax.Array]:
-    """The statistic ``(...)`` and A_0..A_{size-1}, from x[m], x[m+1], ... and x[m], x[m-1], ... (or those at Duff's ranks)."""
-    middle = up[..., 0] + (up[..., 1] - up[..., 0]) / 2
-    if neighbors == "add_remove":
-        high, low = extend(up, size + 2), extend(down, size + 1)
-        whole = high[..., 1:-1] - low[..., 1:]
-        if not midpoint:
-            return up[..., 0], whole
-        return middle, jnp.maximum(whole, high[..., 2:] - low[..., :-1]) / 2
-    if midpoint and even:
-        return middle, _widest(up, down, size, 2) / 2
-    return up[..., 0], _widest(up, down, size, 1)
-
-
 @partial(jax.jit, static_argnames=("neighbors", "midpoint", "size"))
-def _dynamic(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int, even: jax.Array) -> tuple[jax.Array, ...]:
-    when_even, when_odd = (_static(up, down, neighbors, midpoint, size, parity) for parity in (True, False))
-    return jnp.where(even[..., 0], when_even[0], when_odd[0]), jnp.where(even, when_even[1], when_odd[1])
+def _at_distance(up: jax.Array, down: jax.Array, neighbors: str, midpoint: bool, size: int) -> tuple[jax.Array, jax.Array]:
+    """The statistic ``(...)`` and A_0..A_{size-1}, from x[m], x[m+1], ... and x[m], x[m-1], ... (or those at Duff's ranks).
+
+    Under swap, the midpoint is that of an even number of records.
+    """
+    value = up[..., 0] + (up[..., 1] - up[..., 0]) / 2 if midpoint else up[..., 0]
+    if neighbors == "swap":
+        return value, _widest(up, down, size, 2) / 2 if midpoint else _widest(up, down, size, 1)
+    high, low = extend(up, size + 2), extend(down, size + 1)
+    whole = high[..., 1:-1] - low[..., 1:]
+    return value, jnp.maximum(whole, high[..., 2:] - low[..., :-1]) / 2 if midpoint else whole
 
 
 def _widest(up: jax.Array, down: jax.Array, size: int, extra: int) -> jax.Array:
@@ -178,27 +148,21 @@ def _widest(up: jax.Array, down: jax.Array, size: int, extra: int) -> jax.Array:
 
     The search looks for the best s of every k without derivatives; the values are then read there, so that a gradient costs O(n).
     """
-    most = down.shape[-1] - 1  # beyond it, the ends repeat
-    rounds = -(-(most + 1) // _UNROLLED)
-    before = rounds * _UNROLLED  # entries of -inf in front: where t would be too small
+    many = down.shape[-1]  # beyond them, the ends repeat
     high = extend(up, size + extra)
-    low = extend(down, before)
-    batch = high.shape[:-1]
-    impossible = jnp.full((*batch, before + extra - 1), -jnp.inf, up.dtype)
+    impossible = jnp.full((*high.shape[:-1], many + extra - 1), -jnp.inf, up.dtype)  # where t would be too small
     ahead = jnp.concatenate([impossible, high[..., extra - 1 :]], axis=-1)
+    ahead, low = jax.lax.stop_gradient((ahead, down))
 
-    def longer(number: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def longer(s: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         value, where = best
-        for step in range(_UNROLLED):
-            s = number * _UNROLLED + step
-            reach = jax.lax.dynamic_slice_in_dim(ahead, before + extra - s, size, axis=-1)
-            width = reach - jax.lax.dynamic_slice_in_dim(low, s, 1, axis=-1)
-            better = ~(width <= value)  # a NaN wins
-            value, where = jnp.where(better, width, value), jnp.where(better, s, where)
-        return value, where
+        reach = jax.lax.dynamic_slice_in_dim(ahead, many + extra - s, size, axis=-1)
+        width = reach - jax.lax.dynamic_slice_in_dim(low, s, 1, axis=-1)
+        better = ~(width <= value)  # a NaN wins
+        return jnp.where(better, width, value), jnp.where(better, s, where)
 
-    start = jnp.full((*batch, size), -jnp.inf, up.dtype), jnp.zeros((*batch, size), jnp.int32)
-    ahead, low = jax.lax.stop_gradient((ahead, low))
-    _, s = jax.lax.fori_loop(0, rounds, longer, start)
+    batch = (*high.shape[:-1], size)
+    start = jnp.full(batch, -jnp.inf, up.dtype), jnp.zeros(batch, jnp.int32)
+    _, s = jax.lax.fori_loop(np.int32(0), np.int32(many), longer, start, unroll=8)
     k = np.arange(size, dtype=np.int32)
-    return take(high, k + np.int32(extra) - s) - take(extend(down, before), s)
+    return take(high, k + np.int32(extra) - s) - take(down, s)

@@ -15,8 +15,6 @@ that stay are added up from their own end, so that a mean is off by at most 2^10
 comparison of the bisection may miss, and 2^4 u^2 of their size: see ``rounding``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -62,27 +60,20 @@ def mean(
     and a range of 1.5 epsilon.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         values: ``"extreme"``, or under add/remove ``"hull"``.
-        resolution: as in :func:`dpjax.median`, for ``"swap"`` and without ``count`` and ``mask``: the mean is then a multiple of
-            resolution / n.
-        count: which records are present.
-        mask: which records are present.
+        resolution: for ``"swap"`` and without ``count`` and ``mask``: the mean is then a multiple of resolution / n.
 
     Returns:
         A profile of batch shape ``(...)``, n levels under swap and n+1 under add/remove. An empty dataset has the value
         (lower + upper) / 2.
 
     Raises:
-        ValueError: ``values="hull"`` under swap; a resolution where the means are on no common grid; bounds so large that
-            the sum of n records overflows.
+        ValueError: a resolution where the means are on no common grid; bounds so large that the sum of n records overflows.
 
     Privacy:
         The values keep Corollary 3.1, also as they are rounded (the hull only beyond level 0: flat pieces, no ``rho``). Public:
-        the bounds, the shape of ``x``, and under swap the number of records; under add/remove it is private.
+        see :mod:`dpjax.statistics`.
 
     References:
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.1, which calls for a dynamic program: none is needed.

@@ -16,8 +16,6 @@ For the mode, distance is not the best score. Mechanisms over candidates do not 
 one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 changes by 1/2) and 1 under swap: twice as sharp.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -50,25 +48,18 @@ def mode(
     takes it away, less 1. (Without that it would be 0, as in the Duff paper, however far the others are behind.)
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`. A record that equals no candidate,
-            or is NaN, counts for none.
+        x: float ``(..., n)``. A record that equals no candidate, or is NaN, counts for none. The other arguments:
+            :mod:`dpjax.statistics`.
         candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of ``x``: integers above 2^24 are not
-            all distinct in float32.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        resolution: as in :func:`dpjax.median`: the candidates are multiples of it, and records are rounded to them.
-        count: which records are present.
-        mask: which records are present.
+            all distinct in float32. Multiples of a resolution, if there is one.
 
     Returns:
         :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same epsilon, :func:`candidate_counts`
         is never worse.
 
-    Raises:
-        ValueError: candidates that are not finite and distinct.
-
     Privacy:
-        Sensitivity 1 under the relation. Public: the candidates and the shape of ``x``; under swap also the number of records,
-        under add/remove not. Candidates must not be read off the data.
+        Sensitivity 1 under the relation. Public: the candidates, which must not be read off the data, and see
+        :mod:`dpjax.statistics`.
 
     References:
         Gillenwater and Munoz Medina, Section 4.1, for add/remove. The score of a single mode is not in the paper.
@@ -93,19 +84,11 @@ def candidate_counts(
     """Return how many records equal each candidate, less the largest of these counts, as scores: the best way to the mode.
 
     Args:
-        x: float ``(..., n)``, as in :func:`mode`.
-        candidates: float ``(k,)`` or ``(..., k)``, as in :func:`mode`.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        resolution: as in :func:`dpjax.median`: the candidates are multiples of it, and records are rounded to them.
-        count: which records are present.
-        mask: which records are present.
+        x: as in :func:`mode`, like all others.
 
     Returns:
         :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap. The difference is taken in integers: the
         scores that matter are exact in float32, whatever the counts.
-
-    Raises:
-        ValueError: as :func:`mode`.
 
     Privacy:
         Up to a shift common to all candidates, which no mechanism over candidates sees, the counts have that sensitivity: one more

@@ -7,9 +7,9 @@ nonnegative sum    the total without the l largest records                one re
 user sum           the total without the l largest persons' totals        many rows each
 """
 
-from __future__ import annotations
-
-from fractions import Fraction
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,18 +38,11 @@ def maximum(
     """Return the down sensitivity of the largest record: h(l) is the (l+1)-th largest, and ``lower`` when all are gone.
 
     Args:
-        x: float ``(..., n)``, one record a person; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public, ``(...)``: records are clamped to it, and it is the maximum of no records.
-        upper: public, ``(...)``: records are clamped to it.
-        resolution: as in :func:`dpjax.median`.
-        count: which records are present.
-        mask: which records are present.
+        x: float ``(..., n)``, one record a person. The other arguments: :mod:`dpjax.statistics`.
+        lower: public, ``(...)``: also the maximum of no records.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values.
-
-    Raises:
-        ValueError: ``lower`` is not below ``upper``, or records and ``count`` or ``mask`` do not fit.
 
     Privacy:
         Valid for one record more or less. Public: the bounds and the shape of ``x``; the number of records is not.
@@ -63,19 +56,21 @@ def maximum(
     """
     records, present = present_records(x, count=count, mask=mask)
     low, high = checks.bounds(lower, upper, records.dtype)
+    return _down(lambda x, low, high: _maximum(x, present, low, high), resolution, (lower, upper), records, low, high)
+
+
+def _down(
+    values: Callable[..., jax.Array], resolution: Resolution | None, bounds: tuple[Any, ...], *arrays: jax.Array
+) -> DownSensitivity:
+    """``values(*arrays)``, counted in multiples of a resolution where there is one; the last array is the bound."""
     if resolution is None:
-        return DownSensitivity(_maximum(records, present, low, high), high)
-    step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
-    records, low, high = (to_multiples(array, step) for array in (records, low, high))
-    return _in_units(_maximum(records, present, low, high), high, step)
-
-
-def _in_units(numbers: jax.Array, high: jax.Array, resolution: Fraction) -> DownSensitivity:
-    """From multiples of the resolution to data units; NaN where a float cannot count so far."""
-    fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most_multiples(numbers.dtype)
-    return DownSensitivity(
-        jnp.where(fits, from_multiples(numbers, resolution), jnp.nan), from_multiples(high, resolution), resolution
-    )
+        return DownSensitivity(values(*arrays), arrays[-1])
+    most = most_multiples(arrays[-1].dtype)
+    step = checks.resolution(resolution, bounds, most)
+    counted = [to_multiples(array, step) for array in arrays]
+    numbers, high = values(*counted), counted[-1]
+    fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most  # a float cannot count further
+    return DownSensitivity(jnp.where(fits, from_multiples(numbers, step), jnp.nan), from_multiples(high, step), step)
 
 
 def nonnegative_sum(
@@ -93,15 +88,10 @@ def nonnegative_sum(
     Args:
         x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0, NaN records are absent.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
-        resolution: as in :func:`dpjax.median`; the sums of the rounded records are exact.
-        count: which records are present.
-        mask: which records are present.
+        resolution: as in :mod:`dpjax.statistics`, like ``count`` and ``mask``; the sums of the rounded records are exact.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0.
-
-    Raises:
-        ValueError: an ``upper`` that is not positive.
 
     Privacy:
         Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of records is not. Sums are
@@ -116,11 +106,7 @@ def nonnegative_sum(
     """
     records, present = present_records(x, count=count, mask=mask)
     high = checks.positive("upper", upper, records.dtype)
-    if resolution is None:
-        return DownSensitivity(_sum(records, present, high), high)
-    step = checks.resolution(resolution, (upper, upper), most_multiples(records.dtype))
-    records, high = to_multiples(records, step), to_multiples(high, step)
-    return _in_units(_sum(records, present, high), high, step)
+    return _down(lambda x, high: _sum(x, present, high), resolution, (upper,), records, high)
 
 
 def user_sum(
@@ -138,16 +124,12 @@ def user_sum(
         values: float ``(..., m)``, one amount a row. Negative amounts count as 0, NaN rows are absent.
         person_ids: int ``(..., m)``, whose row it is: any integers, in any order.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
-        resolution: as in :func:`dpjax.median`; the sums of the rounded amounts are exact.
-        count: int ``(...)``, how many leading rows are present.
-        mask: bool ``(..., m)``, which rows are present; instead of ``count``.
+        resolution: as in :mod:`dpjax.statistics`; the sums of the rounded amounts are exact.
+        count: int ``(...)``, how many leading rows are present; or
+        mask: bool ``(..., m)``, which ones.
 
     Returns:
         A :class:`DownSensitivity` with m+1 values from f(x) to 0.
-
-    Raises:
-        TypeError: ``values`` are not numeric, or ``person_ids`` are not integers.
-        ValueError: shapes that do not fit, an ``upper`` that is not positive.
 
     Privacy:
         Valid for one person more or less, with all of that person's rows. Public: ``upper`` and m, the capacity in rows; the
@@ -163,11 +145,7 @@ def user_sum(
     records, present = present_records(values, count=count, mask=mask)
     high = checks.positive("upper", upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
-    if resolution is None:
-        return DownSensitivity(_user_sum(records, words, present, high), high)
-    step = checks.resolution(resolution, (upper, upper), most_multiples(records.dtype))
-    records, high = to_multiples(records, step), to_multiples(high, step)
-    return _in_units(_user_sum(jnp.minimum(records, high[..., None]), words, present, high), high, step)
+    return _down(lambda amounts, high: _user_sum(amounts, words, present, high), resolution, (upper,), records, high)
 
 
 def distinct_count(
@@ -186,16 +164,10 @@ def distinct_count(
     Args:
         ids: int ``(..., n)``, one id a person on the last axis: any integers.
         upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
-        resolution: 1 for draws that are whole numbers, as in :func:`dpjax.median`.
-        count: which records are present.
-        mask: which records are present.
+        resolution: 1 for draws that are whole numbers; as in :mod:`dpjax.statistics`, like ``count`` and ``mask``.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0, in the default float.
-
-    Raises:
-        TypeError: ``ids`` are not integers.
-        ValueError: an ``upper`` that is not positive, both ``count`` and ``mask``.
 
     Privacy:
         Valid for one record more or less. Public: ``upper`` and the shape of ``ids``; the number of records is not.
@@ -212,11 +184,7 @@ def distinct_count(
     words = _words("ids", ids, np.shape(ids)[-1])
     present = presence(words[0], count, mask)
     high = checks.positive("upper", upper, jnp.result_type(float))
-    numbers = _distinct(words, present, high)
-    if resolution is None:
-        return DownSensitivity(numbers, high)
-    step = checks.resolution(resolution, (upper, upper, 1), most_multiples(high.dtype))
-    return _in_units(to_multiples(numbers, step), to_multiples(high, step), step)
+    return _down(lambda numbers, _: numbers, resolution, (upper, 1), _distinct(words, present, high), high)
 
 
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
@@ -257,6 +225,7 @@ def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array) -> jax.
 
 @jax.jit
 def _user_sum(amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array) -> jax.Array:
+    amounts = jnp.minimum(amounts, high[..., None])  # changes nothing, and sums of multiples stay exact
     there = ~jnp.isnan(amounts) if present is None else ~jnp.isnan(amounts) & present
     shape = jnp.broadcast_shapes(there.shape, *(word.shape for word in words))
     amounts, there, *words_ = (broadcast_rows(array, shape[:-1]) for array in (amounts, there, *words))
@@ -290,10 +259,8 @@ def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax
     multiplicity = jnp.sort(jnp.where(starts < beyond, ends - starts, beyond), axis=-1)
     real = multiplicity < beyond
     gone_after = jnp.where(real, jnp.cumsum(jnp.where(real, multiplicity, 0), axis=-1, dtype=jnp.int32), beyond)
-    # How many ids are gone after l removals: a histogram of those levels, summed. Integers, so the order does not matter.
-    row = jnp.arange(np.prod(batch, dtype=int), dtype=jnp.int32).reshape((*batch, 1)) * (beyond + 1)
-    histogram = jnp.zeros((*batch, n_max + 2), jnp.int32).reshape(-1).at[row + gone_after].add(1).reshape((*batch, n_max + 2))
-    gone = jnp.cumsum(histogram[..., :-1], axis=-1, dtype=jnp.int32)
+    levels = jnp.arange(n_max + 1, dtype=jnp.int32)
+    gone = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")(gone_after, levels)
     left = jnp.sum(first, axis=-1, keepdims=True, dtype=jnp.int32) - gone
     return jnp.minimum(left.astype(high.dtype), high[..., None])
 

@@ -1,7 +1,5 @@
 """Statistics on another scale: what is known of the data is a transform instead of bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -34,18 +32,17 @@ def on_scale(statistic: Callable[..., Found], x: ArrayLike, *args: Any, transfor
         *args: further arguments of the statistic, such as the q of a quantile.
         transform: :class:`dpjax.Log`, :class:`dpjax.Asinh`, :class:`dpjax.LogCauchy`, :class:`dpjax.Prior` or a
             :class:`dpjax.distributions.Transform` of your own, chosen without the data.
-        **options: of the statistic, such as ``neighbors``.
+        **options: of the statistic, such as ``neighbors``; not its bounds or a resolution.
 
     Returns:
         What the statistic returns, on the scale: a profile, for most.
 
     Raises:
-        TypeError: ``transform`` is not a Transform; ``lower`` or ``upper``, which are the transform's.
-        ValueError: the transform's bounds are one float on the scale; a ``resolution``, which is one of the data.
+        TypeError: ``lower`` or ``upper``, which are the transform's.
+        ValueError: the transform's bounds are one float on the scale; a ``resolution``.
 
     Privacy:
         As the statistic: neighbouring datasets are neighbours on the scale, since records are mapped one by one by a public map.
-        The transform is public.
 
     References:
         Durfee (2025), Section 3.1, for the statistics; the map back is post-processing (Dwork and Roth 2014, Proposition 2.1).

@@ -23,8 +23,6 @@ and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <
 y changes by at most 1 between neighbours (Durfee's Theorem 1 without its integers).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -38,9 +36,18 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics.ranks import DEFINITIONS, Definition, Ranks, Sides, continuous, ranks_of_order_statistic, ranks_of_quantile
+from dpjax.statistics.ranks import (
+    DEFINITIONS,
+    Definition,
+    Ranks,
+    Window,
+    continuous,
+    ranks_of_order_statistic,
+    ranks_of_quantile,
+    sides,
+)
 from dpjax.statistics.records import levels_kept, present_records
-from dpjax.statistics.sorting import Window, sort_rows
+from dpjax.statistics.sorting import sort_rows
 
 
 def median(
@@ -63,23 +70,11 @@ def median(
     mass. ``"continuous"`` gives piecewise Laplace the same distribution as ``"linear"`` under add/remove, with half the pieces.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        resolution: public and static, that of the data: 1 for integers, 0.01 for cents (read by its decimal value). Records are
-            rounded to its multiples, one by one, the bounds are multiples of it, and mechanisms draw on them: the value keeps
-            mass, the more the more individuals must change to move it. Without a resolution the profile is for data without ties.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         definition: ``"linear"``, ``"lower"`` or ``"continuous"``; by default ``"linear"``, and with a resolution ``"lower"``.
-        count: which records are present.
-        mask: which records are present.
-        truncate: static k.
 
     Returns:
         A profile of batch shape ``(...)``.
-
-    Raises:
-        ValueError: as :func:`quantile`.
 
     Privacy:
         As :func:`quantile`.
@@ -112,26 +107,20 @@ def quantile(
     """Return the sensitivity profile of the q-quantile.
 
     ``definition="linear"``, the default without a resolution, reads rank q n + 1 - q with interpolation (NumPy's default);
-    ``"lower"``, the default with one, is x[ceil(q n)] (NumPy's ``"inverted_cdf"``, Duff's convention). Records are clamped to
-    ``[lower, upper]``. An empty dataset under add/remove has the value lower + (1-q) (upper - lower), or ``lower`` for
-    ``"lower"``: a constant, fixed so that it fits its neighbours.
+    ``"lower"``, the default with one, is x[ceil(q n)] (NumPy's ``"inverted_cdf"``, Duff's convention). An empty dataset under
+    add/remove has the value lower + (1-q) (upper - lower), or ``lower`` for ``"lower"``: a constant that fits its neighbours.
+
     ``"continuous"`` is the value of ``"linear"`` with another profile, for piecewise Laplace: the cost of y is the distance of its
     (interpolated) rank from q n + 1 - q, in units of max(q, 1-q) under add/remove and 1 under swap. Its levels are not integers:
-    inverse sensitivity refuses it. Neither profile wins in every row. On random rows of 1 to 100 records its mean error was that of
-    ``"linear"`` times 1.02 at epsilon = 1 and 1.07 at 4, and under add/remove that of ``"lower"`` (each against its own value)
-    times 0.95 and 0.8; in one row of ten to one of three it was above that of ``"lower"``.
+    inverse sensitivity refuses it. On random rows of 1 to 100 records its mean error was that of ``"linear"`` times 1.02 at
+    epsilon = 1 and 1.07 at 4, and under add/remove that of ``"lower"`` (each against its own value) times 0.95 and 0.8,
+    though not in every row.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10. For 1/3 give ``Fraction(1, 3)``.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        resolution: as in :func:`median`; an interpolated quantile is a multiple of it over the denominator of q.
+        resolution: an interpolated quantile is a multiple of it over the denominator of q.
         definition: which quantile, or how fine its profile is.
-        count: which records are present.
-        mask: which records are present.
-        truncate: static k.
 
     Returns:
         A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
@@ -143,8 +132,7 @@ def quantile(
 
     Privacy:
         The values interleave for neighbouring datasets as in Corollary 3.1, so mechanisms on this profile are epsilon-DP and
-        epsilon-bounded-range. Public: q, the bounds and the shape of ``x``; under swap also the number of records (so ``count``
-        and ``mask``), under add/remove not.
+        epsilon-bounded-range. Public: see :mod:`dpjax.statistics`.
 
     References:
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case should read "n even").
@@ -175,25 +163,15 @@ def order_statistic(
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
-    """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1.
+    """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1: x[rank + l] and x[rank - l].
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         rank: static, 1..n, and fixed: it does not move when records come or go. With fewer than ``rank`` records present the
             value is ``upper``.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``; the values are x[rank + l] and x[rank - l] under both.
-        resolution: as in :func:`median`.
-        count: which records are present.
-        mask: which records are present.
-        truncate: static k.
 
     Returns:
         A profile of batch shape ``(...)``.
-
-    Raises:
-        ValueError: a rank outside 1..n.
 
     Privacy:
         As :func:`quantile`; ``rank`` is public.
@@ -257,14 +235,13 @@ def _read(
     if ends_low or ends_high:
         width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
         near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
-    read = None if ranks.definition == "continuous" else Sides(ranks, n_max, down, up, near)
-    x = sort_rows(records, present, low, high, neighbors=neighbors, window=near, read=read)
-    if read is None:
+    x = sort_rows(records, present, low, high, neighbors=neighbors, window=near)
+    if ranks.definition == "continuous":
         ends = (x.low if ends_low else None, x.high if ends_high else None)
         (upper, upper_levels), (lower, lower_levels) = continuous(x.values, x.n, n_max, ranks, near, keep, ends)
         found = SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
     else:
-        lower, upper = x.read
+        lower, upper = sides(x.values, x.n, n_max, ranks, near, down, up)
         if ends_high:
             upper = jnp.concatenate([upper, x.high], axis=-1)
         if ends_low:

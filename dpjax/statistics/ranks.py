@@ -4,9 +4,6 @@ Ranks are fractions with the denominator of q, in integer arithmetic: 0.1 * n in
 rank off by one on one side leaks 1.44 epsilon.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -16,11 +13,11 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.statistics.sorting import Window
+from dpjax.numerics.batching import take
+from dpjax.numerics.multiples import from_multiples
 
 Definition = Literal["linear", "lower", "continuous"]
 DEFINITIONS = ("linear", "lower", "continuous")
-_STRIDED = 8  # denominators up to which the levels of one fraction are read together
 
 
 class Ranks(NamedTuple):
@@ -96,40 +93,32 @@ def level_of(q: Any) -> Fraction:
     return fraction
 
 
-class Sides(NamedTuple):
-    """Both sides of a profile, each outwards from f(x): the values at levels 0, ..., ``down`` below, then 0, ..., ``up`` above."""
+class Window(NamedTuple):
+    """The ranks ``(per_record * n + constant) // denominator``, the next and so on, ``width`` in all, moved into 0..n_max+1."""
 
-    ranks: Ranks
-    n_max: int
-    down: int
-    up: int
-    near: Window | None
+    per_record: int
+    constant: int
+    denominator: int
+    width: int
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """As :class:`dpjax.statistics.sorting.Read`."""
-        return self.down + 1, self.up + 1
+    def first(self, n: Any, n_max: int, xp: Any) -> Any:
+        """The first rank, for NumPy or JAX arrays of counts."""
+        rank = (n * np.int32(self.per_record) + np.int32(self.constant)) // np.int32(self.denominator)
+        return xp.clip(rank, 0, n_max + 2 - self.width)
 
-    def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
-        """As :class:`dpjax.statistics.sorting.Read`."""
-        return tuple(_at_rank(ordered, side, self.ranks) for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp))
 
-    def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: Any) -> None:
-        """As :class:`dpjax.statistics.sorting.Read`."""
-        v = self.ranks.denominator
-        for result, side in zip(results, self._numerators(n, np), strict=True):
-            # The fraction of the rank comes back every v levels: v slices, unless they are short.
-            stride = v if v <= _STRIDED else 1
-            for start in range(min(stride, side.size)):
-                result[:, start::stride] = _at_rank(ordered, side[start::stride], self.ranks)
-
-    def _numerators(self, n: Any, xp: Any) -> list[Any]:
-        """Of the ranks of each level, in ``ordered``."""
-        base = n * np.int32(self.ranks.per_record) + np.int32(self.ranks.constant)
-        if self.near is not None:
-            base = base - self.near.first(n, self.n_max, xp) * np.int32(self.ranks.denominator)
-        step = np.int32(self.ranks.step)
-        return [base + sign * step * np.arange(k + 1, dtype=np.int32) for sign, k in ((-1, self.down), (1, self.up))]
+def sides(
+    ordered: jax.Array, n: Any, n_max: int, ranks: Ranks, near: Window | None, down: int, up: int
+) -> tuple[jax.Array, jax.Array]:
+    """The values at the levels 0, ..., ``down`` below f(x) and 0, ..., ``up`` above, of sorted rows or of a window of them."""
+    base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
+    if near is not None:
+        base = base - near.first(n, n_max, np if isinstance(n, np.ndarray) else jnp) * np.int32(ranks.denominator)
+    step = np.int32(ranks.step)
+    return (
+        _at_rank(ordered, base - step * np.arange(down + 1, dtype=np.int32), ranks),
+        _at_rank(ordered, base + step * np.arange(up + 1, dtype=np.int32), ranks),
+    )
 
 
 def continuous(
@@ -149,41 +138,34 @@ def continuous(
     origin = 0 if near is None else near.first(n, n_max, xp) * v
     value = _at_rank(ordered, base - origin, ranks)
 
-    def side(numerator: Any, end: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        levels = abs(numerator - base).astype(ordered.dtype) / np.asarray(ranks.step, ordered.dtype)
+    def side(knots: int, end: jax.Array | None, sign: int) -> tuple[jax.Array, jax.Array]:
+        cut = keep if end is not None else None
+        if cut is not None:  # the last knot is at level keep or beyond it
+            knots = min(knots, ranks.step * cut // ranks.denominator + 2)
+        number = np.arange(1, knots + 1, dtype=np.int32)
+        above, below = xp.minimum(base // v + number, n + np.int32(1)), xp.maximum(-(-base // v) - number, np.int32(0))
+        distance = sign * ((above if sign > 0 else below) * v - base)
+        if cut is not None:
+            distance = xp.minimum(distance, step * np.int32(cut))
+        levels = distance.astype(ordered.dtype) / np.asarray(ranks.step, ordered.dtype)
         levels = jnp.concatenate([jnp.zeros_like(levels[..., :1]), jnp.asarray(levels)], axis=-1)
-        values = jnp.concatenate([value, _at_rank(ordered, numerator - origin, ranks)], axis=-1)
+        values = jnp.concatenate([value, _at_rank(ordered, base + sign * distance - origin, ranks)], axis=-1)
         if end is not None:
             values = jnp.concatenate([values, end], axis=-1)
             levels = jnp.concatenate([levels, levels[..., -1:]], axis=-1)
         return values, levels.reshape(-1) if xp is np else levels
 
-    def whole_ranks(knots: int, end: jax.Array | None) -> Any:
-        if end is not None and keep is not None:  # the last of these is at level keep or beyond it
-            knots = min(knots, ranks.step * keep // ranks.denominator + 2)
-        return np.arange(1, knots + 1, dtype=np.int32)
-
-    above = xp.minimum(base // v + whole_ranks(n_max + 1 - top // ranks.denominator, ends[1]), n + np.int32(1)) * v
-    below = xp.maximum(-(-base // v) - whole_ranks(-(-top // ranks.denominator), ends[0]), np.int32(0)) * v
-    if ends[1] is not None and keep is not None:
-        above = xp.minimum(above, base + step * np.int32(keep))
-    if ends[0] is not None and keep is not None:
-        below = xp.maximum(below, base - step * np.int32(keep))
-    return side(above, ends[1]), side(below, ends[0])
+    return side(n_max + 1 - top // ranks.denominator, ends[1], 1), side(-(-top // ranks.denominator), ends[0], -1)
 
 
-def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
-    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ...
-
-    NumPy rows come with ranks ``(k,)``, JAX rows also with ranks ``(..., k)``.
-    """
+def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
+    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ..."""
     v = np.int32(ranks.denominator)
 
-    def x(j: Any) -> Any:
-        j = (np if isinstance(j, np.ndarray) else jnp).clip(j, 0, ordered.shape[-1] - 1)
+    def x(j: Any) -> jax.Array:
         if not isinstance(j, np.ndarray):
-            return jnp.take_along_axis(ordered, j, axis=-1)
-        j = j.reshape(-1)
+            return take(ordered, jnp.clip(j, 0, ordered.shape[-1] - 1))
+        j = j.clip(0, ordered.shape[-1] - 1).reshape(-1)
         step = int(j[1] - j[0]) if j.size > 1 else 1
         if step != 0 and np.all(np.diff(j) == step):  # known ranks, one after the other: a slice costs nothing
             ascending = ordered[..., min(j[0], j[-1]) : max(j[0], j[-1]) + 1 : abs(step)]
@@ -195,14 +177,7 @@ def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
     whole = numerator // v
     if isinstance(numerator, np.ndarray) and np.all(numerator == whole * v):
         return x(whole)
-    if isinstance(ordered, np.ndarray):
-        part = ((numerator - whole * v) / v).astype(ordered.dtype)
-        below, above = x(whole), x(whole + np.int32(1))
-        found = above - below
-        found *= part
-        found += below
-        return np.minimum(found, above, out=found)
-    part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
+    part = from_multiples(jnp.asarray(numerator - whole * v).astype(ordered.dtype), Fraction(1, ranks.denominator))
     below, above = x(whole), x(whole + np.int32(1))
     # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit
     # of a value depend on the padding.

@@ -15,11 +15,7 @@ from dpjax import checks
 def present_records(
     x: ArrayLike, *, count: ArrayLike | None, mask: ArrayLike | None, least: int = 0
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return float records ``(..., n)`` and which of them are present, bool that broadcasts against them, or None for all.
-
-    Raises:
-        ValueError: a scalar, fewer than ``least`` columns, a bad ``count`` or ``mask``, or both.
-    """
+    """Return float records ``(..., n)`` and which of them are present, bool that broadcasts against them, or None for all."""
     records = checks.float_array("x", x)
     if records.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")

@@ -1,7 +1,5 @@
 """Several quantiles of the same records, for the mechanisms that release them together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
@@ -34,14 +32,8 @@ def quantiles(
     """Return the records of each row in order, with the quantiles that are asked of them.
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         qs: static, strictly ascending levels between 0 and 1, each read by its decimal value: 0.1 is 1/10.
-        lower: public, of a record.
-        upper: public, of a record.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        resolution: public and static, that of the data; draws lie on its multiples, and ties have mass.
-        count: which records are present.
-        mask: which records are present.
 
     Returns:
         A :class:`SortedRecords` of batch shape ``(...)``.
@@ -51,8 +43,7 @@ def quantiles(
         ValueError: levels outside (0, 1), not ascending, or with a common denominator too large for exact ranks.
 
     Privacy:
-        None by itself. Public: the levels, the bounds and the shape of ``x``; under swap also the number of records (so ``count``
-        and ``mask``), under add/remove not.
+        None by itself. Public: see :mod:`dpjax.statistics`.
 
     References:
         Hyndman and Fan (1996), definition 7, and with a resolution definition 1: which quantile ``value`` is.

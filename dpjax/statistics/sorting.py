@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,40 +19,10 @@ import numpy as np
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.host_call import allowed, host_call
+from dpjax.statistics.ranks import Window
 
 _BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
-
-
-class Window(NamedTuple):
-    """The ranks ``(per_record * n + constant) // denominator``, the next and so on, ``width`` in all, moved into 0..n_max+1."""
-
-    per_record: int
-    constant: int
-    denominator: int
-    width: int
-
-    def first(self, n: Any, n_max: int, xp: Any) -> Any:
-        """The first rank, for NumPy or JAX arrays of counts."""
-        rank = (n * np.int32(self.per_record) + np.int32(self.constant)) // np.int32(self.denominator)
-        return xp.clip(rank, 0, n_max + 2 - self.width)
-
-
-class Read(Protocol):
-    """Arrays that are made of sorted records, or of a window of them; its ``repr`` says which."""
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many columns each array has."""
-        ...
-
-    def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
-        """The arrays, from rows and counts ``(..., 1)``."""
-        ...
-
-    def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: int) -> None:
-        """Write the arrays into ``results``, from rows ``(rows, columns)`` that all have n records."""
-        ...
 
 
 class SortedRows(NamedTuple):
@@ -60,10 +30,7 @@ class SortedRows(NamedTuple):
 
     Attributes:
         values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them.
-        read: what was read of them instead.
-        n: int32 ``(..., 1)``; a NumPy array of one number where it is public and the same for all rows.
-        low: ``(..., 1)``.
-        high: ``(..., 1)``.
+        n: int32 ``(..., 1)``, like ``low`` and ``high``; a NumPy array of one number where it is public and the same for all rows.
         n_max: the number of columns.
     """
 
@@ -72,7 +39,6 @@ class SortedRows(NamedTuple):
     low: jax.Array
     high: jax.Array
     n_max: int
-    read: tuple[jax.Array, ...] = ()
 
     def at(self, index: jax.Array) -> jax.Array:
         """x[index]."""
@@ -91,20 +57,10 @@ def sort_rows(
     *,
     neighbors: Neighbors,
     window: Window | None = None,
-    read: Read | None = None,
 ) -> SortedRows:
-    """Clamp the records of every row to ``[low, high]`` and sort them.
+    """Clamp the records of every row, float ``(..., n_max)``, to ``[low, high]`` and sort them, all or a window of their ranks.
 
     A NaN record is absent under add/remove. Under swap, where the number of records is public, it becomes ``low``.
-
-    Args:
-        records: float ``(..., n_max)``.
-        present: bool that broadcasts against the records, or None for all.
-        low: ``(...)``.
-        high: ``(...)``.
-        neighbors: the relation.
-        window: which ranks to return; None for 0..n_max+1.
-        read: what to make of them.
     """
     masks = [] if present is None else [present]
     batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
@@ -116,16 +72,17 @@ def sort_rows(
         there = masks if neighbors == "swap" else [*masks, ~jnp.isnan(records)]
         n = jnp.sum(there[0] & there[-1], axis=-1, keepdims=True, dtype=jnp.int32)
     nan_is_low = neighbors == "swap"
-    sizes = read.sizes if read is not None else (n_max + 2 if window is None else window.width,)
+    width = n_max + 2 if window is None else window.width
 
-    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> jax.Array:
         del counted  # it is as well counted again
-        results = [jax.ShapeDtypeStruct((*batch, size), records.dtype) for size in sizes]
-        return tuple(host_call(_OnHost(nan_is_low, window, read), results, low, high, *arrays))
+        result = jax.ShapeDtypeStruct((*batch, width), records.dtype)
+        found: jax.Array = host_call(_OnHost(nan_is_low, window), [result], low, high, *arrays)[0]
+        return found
 
-    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> jax.Array:
         count = n if isinstance(n, np.ndarray) else counted
-        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window, read=read)
+        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window)
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
@@ -133,7 +90,7 @@ def sort_rows(
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
     found = (fast if allowed() else device)(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
-    return SortedRows(found[0], n, low, high, n_max, found if read is not None else ())
+    return SortedRows(found, n, low, high, n_max)
 
 
 def _on_device(
@@ -145,8 +102,7 @@ def _on_device(
     *,
     nan_is_low: bool,
     window: Window | None,
-    read: Read | None,
-) -> tuple[jax.Array, ...]:
+) -> jax.Array:
     unreadable = jnp.isnan(records)
     clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
     clamped = jnp.where(clamped == 0, 0.0, clamped)  # -0.0 becomes 0.0: sorts need not agree on their order
@@ -155,70 +111,47 @@ def _on_device(
     if window is not None:
         ranks = window.first(n, records.shape[-1], jnp) + np.arange(window.width, dtype=np.int32)
         ordered = take(ordered, jnp.broadcast_to(ranks, (*ordered.shape[:-1], window.width)))
-    return (ordered,) if read is None else read(ordered, n)
+    return ordered
 
 
 @dataclass(frozen=True)
 class _OnHost:
-    """What ``_on_device`` returns, by NumPy."""
+    """What ``_on_device`` returns, by NumPy; its ``repr`` says all that it does (:mod:`dpjax.numerics.host_call`)."""
 
     nan_is_low: bool
     window: Window | None
-    read: Read | None
 
     def __call__(
         self, results: Sequence[np.ndarray], low: np.ndarray, high: np.ndarray, records: np.ndarray, *masks: np.ndarray
     ) -> None:
-        nan_is_low, window, read = self.nan_is_low, self.window, self.read
+        nan_is_low, window = self.nan_is_low, self.window
         n_max, rows = records.shape[-1], prod(records.shape[:-1])
         lows, highs, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, records))
         there = masks[0].reshape(rows, n_max) if masks else None
-        whole_rows = window is None and read is None
         select = window is not None and n_max >= _SELECT
-        outs = [result.reshape(rows, result.shape[-1]) for result in results]
+        out = results[0].reshape(rows, results[0].shape[-1])
 
         def work(part: slice) -> None:
-            ordered = outs[0][part] if whole_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            ordered = out[part] if window is None else np.empty((len(sources[part]), n_max + 2), records.dtype)
             ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
             np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
-            count = np.full(len(block), n_max, np.int32)
+            unreadable = np.isnan(block)
+            np.copyto(block, (lows if nan_is_low else highs)[part], where=unreadable)
+            np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
+            np.minimum(block, highs[part], out=block)
+            absent = np.zeros_like(unreadable) if nan_is_low else unreadable
             if there is not None:
-                np.copyto(block, np.inf, where=~there[part])
-                count = np.sum(there[part], axis=-1, dtype=np.int32)
+                absent = absent | ~there[part]
+                np.copyto(block, highs[part], where=absent)
+            count = n_max - np.sum(absent, axis=-1, dtype=np.int32)
             if not select:
                 block.sort(axis=-1)
-            clamp = select
-            if np.isnan(block if select else block[:, -1:]).any():  # NaN is sorted last
-                clamp = True
-                unreadable = np.isnan(block)
-                np.copyto(block, (lows if nan_is_low else highs)[part], where=unreadable)
-                if not nan_is_low:
-                    count = count - np.sum(unreadable, axis=-1, dtype=np.int32)
-                elif not select:
-                    block.sort(axis=-1)
-            # Clamping keeps the order: it is needed only where an end of a sorted row lies outside, or a bound is NaN.
-            if clamp or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
-                np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
-                np.minimum(block, highs[part], out=block)
-            if whole_rows:
+            if window is None:
                 return
             for number in np.unique(count):  # rows with as many records go together: mostly all of them
-                alike = np.all(count == number)
-                same = slice(None) if alike else np.flatnonzero(count == number)
-                found = ordered[same]
-                if window is not None:
-                    first = int(window.first(number, n_max, np))
-                    found = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
-                own = [out[part] for out in outs]
-                if read is None:
-                    own[0][same] = found
-                elif alike:
-                    read.write(own, found, number)
-                else:
-                    parts = [np.empty((len(found), size), records.dtype) for size in read.sizes]
-                    read.write(parts, found, number)
-                    for out, piece in zip(own, parts, strict=True):
-                        out[same] = piece
+                same = slice(None) if np.all(count == number) else count == number  # a slice is no copy
+                found, first = ordered[same], int(window.first(number, n_max, np))
+                out[part][same] = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
 
         def quiet(part: slice) -> None:
             with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread

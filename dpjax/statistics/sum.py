@@ -11,8 +11,6 @@ level l is then 2 e l (n + l + 2), which from n at level l to n + 1 or n - 1 at 
 e (2 n + 2 l + 2): see ``rounding``.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -52,14 +50,9 @@ def sum(  # the name it has in NumPy and JAX
     [max_count * min(lower, 0), max_count * max(upper, 0)].
 
     Args:
-        x: float ``(..., n)``; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public lower bound of a record, ``(...)``.
-        upper: public upper bound of a record, ``(...)``.
-        neighbors: ``"add_remove"`` or ``"swap"``.
-        max_count: static, at least the number of columns of ``x``; for ``"add_remove"`` only.
-        resolution: as in :func:`dpjax.median`; under add/remove it needs ``max_count``.
-        count: which records are present.
-        mask: which records are present.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
+        max_count: static and public, at least the number of columns of ``x``; for ``"add_remove"`` only.
+        resolution: under add/remove it needs ``max_count``.
 
     Returns:
         A profile of batch shape ``(...)``: n levels, under add/remove followed by steps (which inverse sensitivity refuses) or,
@@ -71,7 +64,7 @@ def sum(  # the name it has in NumPy and JAX
 
     Privacy:
         The values keep Corollary 3.1, also as they are rounded; so do the steps, as one change moves each of them by at most the
-        global sensitivity. Public: the bounds, ``max_count``, the shape of ``x``, and under swap the number of records.
+        global sensitivity. Public: see :mod:`dpjax.statistics`.
 
     References:
         Durfee (2025), Sections 3.1 and 5.2.

@@ -1,7 +1,5 @@
 """How many records equal the statistic of their dataset: where many do, a continuous distribution spoils it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

@@ -10,8 +10,6 @@ is the largest local sensitivity within k edges of the graph. It is attained, no
 Definition 5.1. A pair counts only through (a_ij, b_ij), so all pairs are first reduced to the largest b for each a.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from math import comb, prod
 from typing import Any, Literal
@@ -22,8 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.sensitivity.radii import from_radii
+from dpjax.sensitivity import SensitivityProfile, from_radii
 from dpjax.statistics.records import beyond_64_bits
 
 Sensitivity = Literal["exact", "cheap"]
@@ -57,15 +54,13 @@ def triangle_count(
 
     Raises:
         TypeError: ``adjacency`` is not numeric.
-        ValueError: it is not square or has fewer than 3 nodes; a bad ``num_levels``, ``neighbors`` or ``sensitivity``; more than
-            2345 nodes in 32 bits, where the count could overflow.
+        ValueError: it is not square or has fewer than 3 nodes; more than 2345 nodes in 32 bits, where the count could overflow.
 
     Privacy:
         For mechanisms on this profile: epsilon-DP and epsilon-bounded-range under edge neighbours, by Definition 5.1:
         R_l(x) <= R_{l+1}(x'), since all that is within l-1 edges of x is within l edges of x'. Public: the number of nodes and
-        ``num_levels``. Corollary 5.1 as printed takes A_l for R_l; A_{l-1} is enough. Counts and radii are exact integers before
-        they become floats; in float32 their sums are exact below 2^24, and beyond it the warning of
-        :func:`dpjax.from_radii` holds: enable float64.
+        ``num_levels``. Counts and radii are exact integers before they become floats; in float32 their sums are exact below 2^24,
+        and beyond it the warning of :func:`dpjax.from_radii` holds: enable float64.
 
     References:
         Nissim, Raskhodnikova and Smith (2007), Section 3.2 (the number of triangles); Durfee (2025), Definition 5.1,
@@ -106,23 +101,21 @@ def triangle_count_of_edges(
 ) -> SensitivityProfile:
     """Return the profile of :func:`triangle_count` from a list of edges, for graphs too large for a matrix.
 
-    The same formula and the same numbers. Works on the host with NumPy, in time and memory that follow the number of paths of two
-    edges, not the number of pairs of nodes: pairs without a common neighbour count through the one with the largest b.
+    Works on the host with NumPy, in time and memory that follow the number of paths of two edges, not the number of pairs of nodes:
+    pairs without a common neighbour count through the one with the largest b.
 
     Args:
-        edges: integers ``(m, 2)``, numbers of nodes from 0. Directions, repeated edges and edges from a node to itself
-            are ignored, and so are edges that name a node outside 0..num_nodes-1.
+        edges: integers ``(m, 2)``, numbers of nodes from 0. Directions, repeated edges, edges from a node to itself and edges that
+            name a node outside 0..num_nodes-1 are ignored.
         num_nodes: n, public, at least 3.
-        num_levels: static, as in :func:`triangle_count`.
-        neighbors: ``"edge"``: one edge more or less between the n nodes. Nodes are not hidden.
-        sensitivity: as in :func:`triangle_count`.
+        num_levels: as in :func:`triangle_count`, like ``neighbors`` and ``sensitivity``.
 
     Returns:
         A profile without batch axes.
 
     Raises:
         TypeError: ``edges`` are not integers, or are traced by JAX.
-        ValueError: they are not ``(m, 2)``; fewer than 3 nodes; a bad ``num_levels``, ``neighbors`` or ``sensitivity``.
+        ValueError: they are not ``(m, 2)``; and as :func:`triangle_count`.
 
     Privacy:
         As :func:`triangle_count`. The time that this function takes depends on the graph.

@@ -23,8 +23,6 @@ computed within a factor 1 +- e of itself, from numbers with twice the digits, e
   to underflow and becomes 0: a monotone map.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -58,16 +56,11 @@ def variance(
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the population variance, sum of (x[i] - mean)^2 / n, under swap neighbours.
 
-    It takes O(n) operations a level: give ``truncate`` where n is in the thousands.
+    It takes O(n) operations a level: give ``truncate`` = k, for O(n k), where n is in the thousands.
 
     Args:
-        x: float ``(..., n)``, n >= 2; this and what is not named here, see :mod:`dpjax.statistics`.
-        lower: public, of a record.
-        upper: public, of a record.
+        x: float ``(..., n)``, n >= 2. The other arguments: :mod:`dpjax.statistics`.
         neighbors: ``"swap"``. Under add/remove the exact profile is not known to this library.
-        count: which records are present.
-        mask: which records are present.
-        truncate: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, in O(n k).
 
     Returns:
         A profile of batch shape ``(...)`` with range [0, (upper - lower)^2 floor(n/2) ceil(n/2) / n^2], which n records can reach.
@@ -77,7 +70,7 @@ def variance(
         ValueError: as :func:`dpjax.mean`; ``neighbors="add_remove"``, fewer than two columns, a bad ``truncate``.
 
     Privacy:
-        The values keep Corollary 3.1, also as they are rounded. Public: the bounds, k, the shape of ``x``, the number of records.
+        The values keep Corollary 3.1, also as they are rounded. Public: see :mod:`dpjax.statistics`.
 
     References:
         Durfee (2025), Section 3.1; the extreme values are derived at the head of the source file.
