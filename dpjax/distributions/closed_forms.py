@@ -263,7 +263,9 @@ def quantile(distribution: PiecewiseExponential, p: jax.Array, complement: jax.A
         weight = jnp.where(here.weight > 0, here.weight, 1.0)
         outer = jnp.clip((outside - beyond) / weight, 0.0, 1.0)
         inner = jnp.clip((here.weight - (outside - beyond)) / weight, 0.0, 1.0)
-        from_low = piece.quantile_fraction(jnp.where(here.rises, inner, outer), jnp.where(here.rises, outer, inner), here.decay)
+        from_low = piece.quantile_fraction(
+            jnp.where(here.rises, inner, outer), jnp.where(here.rises, outer, inner), piece.Decay.of(here.decay)
+        )
         length = (here.far - here.near) * from_low
         value = jnp.where(here.rises, here.near + length, here.far - length)
         value = jnp.clip(value, jnp.minimum(here.near, here.far), jnp.maximum(here.near, here.far))

@@ -26,7 +26,7 @@ from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.selection import Table, choose, gumbel_max, race
 from dpjax.distributions.sides import Ends, Line
 from dpjax.distributions.weights import Base, Heights
-from dpjax.numerics.batching import broadcast_rows, in_memory, take
+from dpjax.numerics.batching import in_memory, take
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range, row_words
@@ -105,7 +105,7 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     within = race(weights, noise[..., first + _GROUPS :][..., :slots])
     slot = slot[..., 0] + np.int32(LANES) * within
     chosen = Chosen(upper, slot, in_tail, total > 0)
-    own = Piece(*in_memory(known, lambda: jnp.stack(Piece.at(line, chosen))))
+    own = in_memory(known, lambda: Piece.at(line, chosen))
     return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, own)
 
 
@@ -158,10 +158,10 @@ class Piece(NamedTuple):
 
     start: jax.Array
     stop: jax.Array
-    decay: jax.Array
+    decay: piece.Decay
 
     @staticmethod
-    def of(near: jax.Array, far: jax.Array, rise: jax.Array, decay: jax.Array) -> Piece:
+    def of(near: jax.Array, far: jax.Array, rise: jax.Array, decay: piece.Decay) -> Piece:
         """From the inner and the outer end, and how much the cost rises between them."""
         return Piece(jnp.where(rise >= 0, near, far), jnp.where(rise >= 0, far, near), decay)
 
@@ -170,24 +170,19 @@ class Piece(NamedTuple):
         """Read the chosen pieces."""
         joined = _joined(line, chosen.upper, chosen.slot)
         near, far = _ends(line, chosen.upper, chosen.slot)
-        return Piece.of(near, far, take(line.rise, joined), take(line.decay, joined))
+        return Piece.of(near, far, take(line.rise, joined), piece.Decay.of(take(line.decay, joined)))
 
     @staticmethod
     def all(line: Line) -> Piece:
         """All pieces in ascending order, ``(*batch, pieces)``."""
-        ends = []
-        for side in line.sides:
-            index = jnp.broadcast_to(jnp.arange(side.size, dtype=jnp.int32), (*line.batch, side.size))
-            ends.append(side.ends(index))
-        near, far = (jnp.concatenate(both, axis=-1) for both in zip(*ends, strict=True))
-        pieces = Piece.of(near, far, broadcast_rows(line.rise, line.batch), broadcast_rows(line.decay, line.batch))
-        return jax.tree.map(lambda part: _ascending(part, line), pieces)
+        near, far = (_ascending(*ends) for ends in zip(*(side.both_ends() for side in line.sides), strict=True))
+        rise, decay = (_ascending(*jnp.split(part, [line.sides[0].size], axis=-1)) for part in (line.rise, line.decay))
+        return Piece.of(near, far, rise, piece.Decay.of(decay))
 
 
-def _ascending(joined: jax.Array, line: Line) -> jax.Array:
-    """Bring what is known of all pieces from the order of the two sides into that of the line."""
-    size = line.sides[0].size
-    return jnp.concatenate([jnp.flip(joined[..., :size], -1), joined[..., size:]], axis=-1)
+def _ascending(lower: jax.Array, upper: jax.Array) -> jax.Array:
+    """Bring something of the slots of both sides into the order of the line."""
+    return jnp.concatenate([jnp.flip(lower, -1), upper], axis=-1)
 
 
 def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.Array:
@@ -205,7 +200,7 @@ def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.A
     pair = UniformPair(*map(in_lanes, pair))
     points = jnp.zeros(shape, line.rate.dtype)
     if own is not None:
-        fraction = out(piece.quantile_fraction(pair.value, pair.complement, in_lanes(own.decay)))
+        fraction = out(piece.quantile_fraction(pair.value, pair.complement, piece.Decay(*map(in_lanes, own.decay))))
         width = own.stop - own.start
         # It lies between these anyway: they keep the product from being fused into a sum, which would change the last bit, in some
         # programs and not in others.
@@ -246,7 +241,7 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
         chosen = Chosen(above, slot, slot >= sizes if tails else None, exists)
         at = jnp.clip(index - np.int32(first_piece), 0, np.int32(line.pieces - 1))
-        return slot, _place(for_place, line, chosen, Piece(*(take(part, at) for part in pieces)))
+        return slot, _place(for_place, line, chosen, jax.tree.map(lambda part: take(part, at), pieces))
 
     if step == draws:
         return chunk(jnp.int32(0))

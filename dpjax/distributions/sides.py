@@ -56,6 +56,10 @@ class Side:
         values = window(self.values, start, (self.size if size is None else size) + 1)
         return jnp.abs(values[..., 1:] - values[..., :-1])
 
+    def both_ends(self) -> tuple[jax.Array, jax.Array]:
+        """The inner and the outer ends of all pieces."""
+        return self.values[..., :-1], self.values[..., 1:]
+
     def ends(self, index: jax.Array, where: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
         """The inner and the outer end of pieces ``(*batch, j)``; elsewhere those of any piece."""
         if not self.size:
@@ -80,6 +84,10 @@ class Lengths(NamedTuple):
     def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
         """The lengths of ``size`` pieces from ``start`` on, by default of all."""
         return window(self.lengths, start, self.size if size is None else size)
+
+    def both_ends(self) -> tuple[jax.Array, jax.Array]:
+        """0 and the lengths."""
+        return jnp.zeros_like(self.lengths), self.lengths
 
     def ends(self, index: jax.Array, where: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
         """0 and the length of pieces ``(*batch, j)``; elsewhere that of any piece."""

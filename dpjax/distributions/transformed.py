@@ -234,7 +234,7 @@ def _in_pieces(low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Arra
 
     def add(number: jax.Array, found: jax.Array) -> jax.Array:
         before, beyond, weight = rule[:, number]
-        return found + term(mass * weight, low + (high - low) * piece.quantile_fraction(before, beyond, decay))
+        return found + term(mass * weight, low + (high - low) * piece.quantile_fraction(before, beyond, piece.Decay.of(decay)))
 
     return jax.lax.fori_loop(0, len(y), add, jnp.zeros_like(mass))
 

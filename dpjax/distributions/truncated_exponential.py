@@ -8,6 +8,7 @@ where the closed form cancels (small s), the Taylor series is summed instead. It
 
 from fractions import Fraction
 from math import comb, factorial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,19 +74,31 @@ def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
     return jnp.where(flat, r, jnp.expm1(-safe * r) / jnp.expm1(-safe))
 
 
-@jax.jit
-def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.Array:
+class Decay(NamedTuple):
+    """What the inverse CDF needs of a decay s: itself, e^-s and e^-s - 1."""
+
+    total: jax.Array
+    kept: jax.Array
+    lost: jax.Array
+
+    @staticmethod
+    def of(s: jax.Array) -> "Decay":
+        """Take the two exponentials."""
+        return Decay(s, jnp.exp(-s), jnp.expm1(-s))
+
+
+def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.Array:
     """Return the r whose mass from the near end is ``p``, given ``complement`` = 1 - p at full relative precision.
 
     r = -log1p(x) / s with x = p (e^-s - 1). Where 1 + x cancels (x near -1: p near 1 and s large) it is written as
     (1 - p) + p e^-s, which does not.
     """
-    flat = s < jnp.finfo(jnp.result_type(s)).eps
-    safe = jnp.where(flat, 1.0, s)
-    x = p * jnp.expm1(-safe)
+    flat = decay.total < jnp.finfo(jnp.result_type(decay.total)).eps
+    x = p * decay.lost
     high = x < -0.5
-    log_rest = jnp.where(high, jnp.log(jnp.where(high, complement + p * jnp.exp(-safe), 1.0)), jnp.log1p(jnp.where(high, 0.0, x)))
-    return jnp.where(flat, p, jnp.minimum(-log_rest / safe, 1.0))
+    rest = jnp.where(high, complement + jnp.abs(p * decay.kept), 1.0)  # abs(): no compiler fuses the product into the sum
+    log_rest = jnp.where(high, jnp.log(rest), jnp.log1p(jnp.where(high, 0.0, x)))
+    return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, decay.total), 1.0))
 
 
 def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:

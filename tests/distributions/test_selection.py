@@ -1,4 +1,4 @@
-"""Races; selection in fixed point against fractions and integers of Python, by counting and by table, down to the smallest masses."""
+"""Races, and selection in fixed point against fractions and Python integers, by counting and by table, down to the least masses."""
 
 from fractions import Fraction
 

@@ -65,7 +65,7 @@ def test_mass_mean_and_variance(dtype, units, x64):
 def test_cdf_and_quantile_invert_each_other(x64):
     for s in DECAYS:
         for p in FRACTIONS:
-            r = float(piece.quantile_fraction(jnp.float64(p), jnp.float64(1 - p), jnp.float64(s)))
+            r = float(piece.quantile_fraction(jnp.float64(p), jnp.float64(1 - p), piece.Decay.of(jnp.float64(s))))
             assert 0 <= r <= 1
             if s == 0:
                 assert r == p
@@ -80,8 +80,8 @@ def test_cdf_and_quantile_invert_each_other(x64):
 
 def test_small_probabilities_keep_their_relative_precision():
     tiny = jnp.float32(2.0**-60)
-    near = piece.quantile_fraction(tiny, jnp.float32(1), jnp.float32(3))
-    far = piece.quantile_fraction(jnp.float32(1), tiny, jnp.float32(60))
+    near = piece.quantile_fraction(tiny, jnp.float32(1), piece.Decay.of(jnp.float32(3)))
+    far = piece.quantile_fraction(jnp.float32(1), tiny, piece.Decay.of(jnp.float32(60)))
     assert float(near) == pytest.approx(2.0**-60 * -np.expm1(-3.0) / 3, rel=1e-6)
     assert float(far) == pytest.approx(60 * np.log(2) / 60, rel=1e-6)
 
