@@ -135,17 +135,25 @@ class _OnHost:
             ordered = out[part] if window is None else np.empty((len(sources[part]), n_max + 2), records.dtype)
             ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
             np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
-            unreadable = np.isnan(block)
-            np.copyto(block, (lows if nan_is_low else highs)[part], where=unreadable)
-            np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
-            np.minimum(block, highs[part], out=block)
-            absent = np.zeros_like(unreadable) if nan_is_low else unreadable
+            count = np.full(len(block), n_max, np.int32)
             if there is not None:
-                absent = absent | ~there[part]
-                np.copyto(block, highs[part], where=absent)
-            count = n_max - np.sum(absent, axis=-1, dtype=np.int32)
+                np.copyto(block, np.inf, where=~there[part])
+                count = np.sum(there[part], axis=-1, dtype=np.int32)
             if not select:
                 block.sort(axis=-1)
+            clamp = select
+            if np.isnan(block if select else block[:, -1:]).any():  # NaN is sorted last
+                clamp = True
+                unreadable = np.isnan(block)
+                np.copyto(block, (lows if nan_is_low else highs)[part], where=unreadable)
+                if not nan_is_low:
+                    count = count - np.sum(unreadable, axis=-1, dtype=np.int32)
+                elif not select:
+                    block.sort(axis=-1)
+            # Clamping keeps the order: it is needed only where an end of a sorted row lies outside, or a bound is NaN.
+            if clamp or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
+                np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
+                np.minimum(block, highs[part], out=block)
             if window is None:
                 return
             for number in np.unique(count):  # rows with as many records go together: mostly all of them
