@@ -36,18 +36,9 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics.ranks import (
-    DEFINITIONS,
-    Definition,
-    Ranks,
-    Window,
-    continuous,
-    ranks_of_order_statistic,
-    ranks_of_quantile,
-    sides,
-)
+from dpjax.statistics.ranks import DEFINITIONS, Definition, Ranks, Sides, continuous, ranks_of_order_statistic, ranks_of_quantile
 from dpjax.statistics.records import levels_kept, present_records
-from dpjax.statistics.sorting import sort_rows
+from dpjax.statistics.sorting import Window, sort_rows
 
 
 def median(
@@ -235,13 +226,14 @@ def _read(
     if ends_low or ends_high:
         width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
         near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
-    x = sort_rows(records, present, low, high, neighbors=neighbors, window=near)
-    if ranks.definition == "continuous":
+    read = None if ranks.definition == "continuous" else Sides(ranks, n_max, down, up, near)
+    x = sort_rows(records, present, low, high, neighbors=neighbors, window=near, read=read)
+    if read is None:
         ends = (x.low if ends_low else None, x.high if ends_high else None)
         (upper, upper_levels), (lower, lower_levels) = continuous(x.values, x.n, n_max, ranks, near, keep, ends)
         found = SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
     else:
-        lower, upper = sides(x.values, x.n, n_max, ranks, near, down, up)
+        lower, upper = x.read
         if ends_high:
             upper = jnp.concatenate([upper, x.high], axis=-1)
         if ends_low:

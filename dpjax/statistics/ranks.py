@@ -4,6 +4,7 @@ Ranks are fractions with the denominator of q, in integer arithmetic: 0.1 * n in
 rank off by one on one side leaks 1.44 epsilon.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -13,11 +14,10 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import take
-from dpjax.numerics.multiples import from_multiples
 
 Definition = Literal["linear", "lower", "continuous"]
 DEFINITIONS = ("linear", "lower", "continuous")
+_STRIDED = 8  # denominators up to which the levels of one fraction are read together
 
 
 class Ranks(NamedTuple):
@@ -107,18 +107,43 @@ class Window(NamedTuple):
         return xp.clip(rank, 0, n_max + 2 - self.width)
 
 
-def sides(
-    ordered: jax.Array, n: Any, n_max: int, ranks: Ranks, near: Window | None, down: int, up: int
-) -> tuple[jax.Array, jax.Array]:
-    """The values at the levels 0, ..., ``down`` below f(x) and 0, ..., ``up`` above, of sorted rows or of a window of them."""
-    base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
-    if near is not None:
-        base = base - near.first(n, n_max, np if isinstance(n, np.ndarray) else jnp) * np.int32(ranks.denominator)
-    step = np.int32(ranks.step)
-    return (
-        _at_rank(ordered, base - step * np.arange(down + 1, dtype=np.int32), ranks),
-        _at_rank(ordered, base + step * np.arange(up + 1, dtype=np.int32), ranks),
-    )
+class Sides(NamedTuple):
+    """Both sides of a profile, each outwards from f(x): the values at levels 0, ..., ``down`` below, then 0, ..., ``up`` above.
+
+    They are read of sorted rows, or of a ``near`` window of them.
+    """
+
+    ranks: Ranks
+    n_max: int
+    down: int
+    up: int
+    near: Window | None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many values each side has."""
+        return self.down + 1, self.up + 1
+
+    def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
+        """The sides, of rows and their counts ``(..., 1)``."""
+        return tuple(_at_rank(ordered, side, self.ranks) for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp))
+
+    def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: Any) -> None:
+        """Write the sides into ``results``, of rows that all have n records."""
+        v = self.ranks.denominator
+        for result, side in zip(results, self._numerators(n, np), strict=True):
+            # The fraction of the rank comes back every v levels: v slices, unless they are short.
+            stride = v if v <= _STRIDED else 1
+            for start in range(min(stride, side.size)):
+                result[:, start::stride] = _at_rank(ordered, side[start::stride], self.ranks)
+
+    def _numerators(self, n: Any, xp: Any) -> list[Any]:
+        """Of the ranks of each level, in ``ordered``."""
+        base = n * np.int32(self.ranks.per_record) + np.int32(self.ranks.constant)
+        if self.near is not None:
+            base = base - self.near.first(n, self.n_max, xp) * np.int32(self.ranks.denominator)
+        step = np.int32(self.ranks.step)
+        return [base + sign * step * np.arange(k + 1, dtype=np.int32) for sign, k in ((-1, self.down), (1, self.up))]
 
 
 def continuous(
@@ -158,14 +183,18 @@ def continuous(
     return side(n_max + 1 - top // ranks.denominator, ends[1], 1), side(-(-top // ranks.denominator), ends[0], -1)
 
 
-def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
-    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ..."""
+def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
+    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ...
+
+    NumPy rows come with ranks ``(k,)``, JAX rows also with ranks ``(..., k)``.
+    """
     v = np.int32(ranks.denominator)
 
-    def x(j: Any) -> jax.Array:
+    def x(j: Any) -> Any:
+        j = (np if isinstance(j, np.ndarray) else jnp).clip(j, 0, ordered.shape[-1] - 1)
         if not isinstance(j, np.ndarray):
-            return take(ordered, jnp.clip(j, 0, ordered.shape[-1] - 1))
-        j = j.clip(0, ordered.shape[-1] - 1).reshape(-1)
+            return jnp.take_along_axis(ordered, j, axis=-1)
+        j = j.reshape(-1)
         step = int(j[1] - j[0]) if j.size > 1 else 1
         if step != 0 and np.all(np.diff(j) == step):  # known ranks, one after the other: a slice costs nothing
             ascending = ordered[..., min(j[0], j[-1]) : max(j[0], j[-1]) + 1 : abs(step)]
@@ -177,7 +206,14 @@ def _at_rank(ordered: jax.Array, numerator: Any, ranks: Ranks) -> jax.Array:
     whole = numerator // v
     if isinstance(numerator, np.ndarray) and np.all(numerator == whole * v):
         return x(whole)
-    part = from_multiples(jnp.asarray(numerator - whole * v).astype(ordered.dtype), Fraction(1, ranks.denominator))
+    if isinstance(ordered, np.ndarray):
+        part = ((numerator - whole * v) / v).astype(ordered.dtype)
+        below, above = x(whole), x(whole + np.int32(1))
+        found = above - below
+        found *= part
+        found += below
+        return np.minimum(found, above, out=found)
+    part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
     below, above = x(whole), x(whole + np.int32(1))
     # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit
     # of a value depend on the padding.

@@ -19,7 +19,7 @@ import numpy as np
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.host_call import allowed, host_call
-from dpjax.statistics.ranks import Window
+from dpjax.statistics.ranks import Sides, Window
 
 _BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted
@@ -30,6 +30,7 @@ class SortedRows(NamedTuple):
 
     Attributes:
         values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them.
+        read: what was read of them instead, if anything.
         n: int32 ``(..., 1)``, like ``low`` and ``high``; a NumPy array of one number where it is public and the same for all rows.
         n_max: the number of columns.
     """
@@ -39,6 +40,7 @@ class SortedRows(NamedTuple):
     low: jax.Array
     high: jax.Array
     n_max: int
+    read: tuple[jax.Array, ...] = ()
 
     def at(self, index: jax.Array) -> jax.Array:
         """x[index]."""
@@ -57,10 +59,12 @@ def sort_rows(
     *,
     neighbors: Neighbors,
     window: Window | None = None,
+    read: Sides | None = None,
 ) -> SortedRows:
     """Clamp the records of every row, float ``(..., n_max)``, to ``[low, high]`` and sort them, all or a window of their ranks.
 
     A NaN record is absent under add/remove. Under swap, where the number of records is public, it becomes ``low``.
+    What ``read`` makes of the rows, if it is given, is returned in their place.
     """
     masks = [] if present is None else [present]
     batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
@@ -72,17 +76,16 @@ def sort_rows(
         there = masks if neighbors == "swap" else [*masks, ~jnp.isnan(records)]
         n = jnp.sum(there[0] & there[-1], axis=-1, keepdims=True, dtype=jnp.int32)
     nan_is_low = neighbors == "swap"
-    width = n_max + 2 if window is None else window.width
+    sizes = read.sizes if read is not None else (n_max + 2 if window is None else window.width,)
 
-    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> jax.Array:
+    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
         del counted  # it is as well counted again
-        result = jax.ShapeDtypeStruct((*batch, width), records.dtype)
-        found: jax.Array = host_call(_OnHost(nan_is_low, window), [result], low, high, *arrays)[0]
-        return found
+        results = [jax.ShapeDtypeStruct((*batch, size), records.dtype) for size in sizes]
+        return tuple(host_call(_OnHost(nan_is_low, window, read), results, low, high, *arrays))
 
-    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> jax.Array:
+    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
         count = n if isinstance(n, np.ndarray) else counted
-        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window)
+        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window, read=read)
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
@@ -90,7 +93,7 @@ def sort_rows(
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
     found = (fast if allowed() else device)(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
-    return SortedRows(found, n, low, high, n_max)
+    return SortedRows(found[0], n, low, high, n_max, found if read is not None else ())
 
 
 def _on_device(
@@ -102,7 +105,8 @@ def _on_device(
     *,
     nan_is_low: bool,
     window: Window | None,
-) -> jax.Array:
+    read: Sides | None,
+) -> tuple[jax.Array, ...]:
     unreadable = jnp.isnan(records)
     clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
     clamped = jnp.where(clamped == 0, 0.0, clamped)  # -0.0 becomes 0.0: sorts need not agree on their order
@@ -111,7 +115,7 @@ def _on_device(
     if window is not None:
         ranks = window.first(n, records.shape[-1], jnp) + np.arange(window.width, dtype=np.int32)
         ordered = take(ordered, jnp.broadcast_to(ranks, (*ordered.shape[:-1], window.width)))
-    return ordered
+    return (ordered,) if read is None else read(ordered, n)
 
 
 @dataclass(frozen=True)
@@ -120,19 +124,21 @@ class _OnHost:
 
     nan_is_low: bool
     window: Window | None
+    read: Sides | None
 
     def __call__(
         self, results: Sequence[np.ndarray], low: np.ndarray, high: np.ndarray, records: np.ndarray, *masks: np.ndarray
     ) -> None:
-        nan_is_low, window = self.nan_is_low, self.window
+        nan_is_low, window, read = self.nan_is_low, self.window, self.read
         n_max, rows = records.shape[-1], prod(records.shape[:-1])
         lows, highs, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, records))
         there = masks[0].reshape(rows, n_max) if masks else None
+        whole_rows = window is None and read is None
         select = window is not None and n_max >= _SELECT
-        out = results[0].reshape(rows, results[0].shape[-1])
+        outs = [result.reshape(rows, result.shape[-1]) for result in results]
 
         def work(part: slice) -> None:
-            ordered = out[part] if window is None else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            ordered = outs[0][part] if whole_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
             ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
             np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
             count = np.full(len(block), n_max, np.int32)
@@ -154,12 +160,25 @@ class _OnHost:
             if clamp or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
                 np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
                 np.minimum(block, highs[part], out=block)
-            if window is None:
+            if whole_rows:
                 return
             for number in np.unique(count):  # rows with as many records go together: mostly all of them
-                same = slice(None) if np.all(count == number) else count == number  # a slice is no copy
-                found, first = ordered[same], int(window.first(number, n_max, np))
-                out[part][same] = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
+                alike = np.all(count == number)
+                same = slice(None) if alike else np.flatnonzero(count == number)
+                found = ordered[same]
+                if window is not None:
+                    first = int(window.first(number, n_max, np))
+                    found = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
+                own = [out[part] for out in outs]
+                if read is None:
+                    own[0][same] = found
+                elif alike:
+                    read.write(own, found, number)
+                else:
+                    parts = [np.empty((len(found), size), records.dtype) for size in read.sizes]
+                    read.write(parts, found, number)
+                    for out, piece in zip(own, parts, strict=True):
+                        out[same] = piece
 
         def quiet(part: slice) -> None:
             with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread

@@ -101,7 +101,7 @@ def test_blocks_threads_and_selection_change_nothing(monkeypatch):
 
         def on_host(window=window):
             out = np.empty((40, 202 if window is None else window.width), np.float32)
-            sorting._OnHost(nan_is_low=False, window=window)([out], *bounds, x, present)
+            sorting._OnHost(nan_is_low=False, window=window, read=None)([out], *bounds, x, present)
             return out
 
         plain = on_host()
