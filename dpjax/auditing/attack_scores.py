@@ -20,7 +20,6 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing.binomial import Array, lower_limit, upper_limit
-from dpjax.auditing.black_box import check_confidence
 from dpjax.auditing.one_run import OneRunAudit, epsilon_lower_bound
 
 _FEWEST = 4  # guesses on either side: fewer show little even if all are correct
@@ -48,10 +47,6 @@ def audit_scores(
     Returns:
         :class:`OneRunAudit` with the numbers of the best pair; ``tried`` is the number of pairs.
 
-    Raises:
-        ValueError: arrays that are not ``(m,)``, scores that are NaN, coins that are not booleans, or guesses that are none, or
-            more than the canaries.
-
     Privacy:
         If the training is (epsilon, delta)-DP for each canary in or out, the bound is above epsilon with probability at most
         ``1 - confidence``, over the coins and the training. A low bound is no evidence of privacy. The canaries are not protected.
@@ -67,8 +62,7 @@ def audit_scores(
     >>> found.guesses, found.canaries, found.tried, 1 < found.epsilon < 4.4  # 4.38 at delta = 1e-5
     (124, 1000, 7, True)
     """
-    check_confidence(confidence)
-    delta = checks.concrete_fraction("delta", delta)
+    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     score, coin = _checked(scores, present)
     pairs = _halvings(coin.size) if guesses is None else [(int(most), int(least)) for most, least in guesses]
     if not pairs or any(min(pair) < 0 or not 0 < sum(pair) <= coin.size for pair in pairs):
@@ -79,8 +73,7 @@ def audit_scores(
     each = 1 - (1 - confidence) / len(pairs)
     bounds = epsilon_lower_bound(correct, made, confidence=each, canaries=coin.size, delta=delta)
     best = int(bounds.argmax())
-    found = float(bounds[best]), int(correct[best]), int(made[best])
-    return OneRunAudit(*found, coin.size, float(confidence), delta, tried=len(pairs))
+    return OneRunAudit(float(bounds[best]), int(correct[best]), int(made[best]), coin.size, confidence, delta, tried=len(pairs))
 
 
 def roc_lower_bound(
@@ -102,9 +95,6 @@ def roc_lower_bound(
     Returns:
         float64 of the shape of ``thresholds``; 0 where nothing is shown. All hold together, so the largest may be reported.
 
-    Raises:
-        ValueError: arrays that are not ``(n,)``, scores that are NaN, coins that are not booleans or all equal, or no thresholds.
-
     Privacy:
         If the training is (epsilon, delta)-DP for the canary in or out, some bound is above epsilon with probability at most
         ``1 - confidence``. A low bound is no evidence of privacy. The canary is not protected.
@@ -118,8 +108,7 @@ def roc_lower_bound(
     >>> [round(float(bound), 2) for bound in found]
     [0.82, 0.64]
     """
-    check_confidence(confidence)
-    delta = checks.concrete_fraction("delta", delta)
+    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     score, coin = _checked(scores, present)
     limits = np.asarray(thresholds, np.float64)
     if limits.ndim > 1 or limits.size == 0 or np.isnan(limits).any():
