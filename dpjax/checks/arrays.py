@@ -52,7 +52,7 @@ def host_floats(name: str, value: Any) -> np.ndarray:
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)
     elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits
-        value = np.array([_nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
+        value = np.array([nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
     return value
@@ -71,7 +71,8 @@ def refuse_frame(name: str, value: Any) -> None:
         )
 
 
-def _nearest_float(number: float) -> float:
+def nearest_float(number: Any) -> float:
+    """Return an integer or a Fraction of any size as a float, which may be infinite."""
     try:
         return float(number)
     except OverflowError:
