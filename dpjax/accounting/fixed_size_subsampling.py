@@ -29,10 +29,10 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.amplification import ORDERS, Curve, binomial_curve, zcdp_of_curve
+from dpjax.accounting.amplification import ORDERS, binomial_curve, zcdp_of_curve
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.formulas import rdp_of_bounded_range, rdp_of_pure
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, Points
 
 _MOST_DRAWS, _MOST_ORDER = 100_000, 64  # with replacement, where every k is summed
 
@@ -117,7 +117,7 @@ def _growth(mixed: float, epsilon: float, limit: float) -> float:
 
 def _curve(
     whole: Composition, pure: float, m: int, n: int, share: float, replacement: Literal["with", "without"]
-) -> tuple[Curve, float]:
+) -> tuple[Points, float]:
     """The Renyi curve, and the bound of E ((A-B)/Q)^2."""
     without = replacement == "without"
     orders = np.arange(2, (ORDERS[-1] if without else _MOST_ORDER) + 1.0)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee, points_of, promising
+from dpjax.accounting.guarantee import Guarantee, orders_of, points_of, promising
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -91,8 +91,8 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     rho = max(part.zcdp if part.delta else part.rho for part in guarantees)
     if rho < kept.rho or kept.delta:
         kept = replace(kept, zcdp=rho)
-    orders = np.array(sorted({order for part in guarantees for order, _ in part.renyi}))
-    divergences = np.max([part.rdp(orders) for part in guarantees], axis=0) if orders.size else np.zeros(0)
+    orders = orders_of(guarantees)
+    divergences = np.max([part.rdp(orders) for part in guarantees], axis=0)
     if delta or not np.any(divergences < kept.rdp(orders)):
         return promising(kept)
     return replace(kept, renyi=points_of(orders, divergences))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from math import inf, isnan
 from sys import float_info
@@ -17,6 +17,9 @@ from dpjax.display import Picture, Shown
 
 if TYPE_CHECKING:
     from dpjax.accounting.composition import Composition
+
+
+Points = tuple[tuple[float, float], ...]  # of a curve: orders and Renyi divergences
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +55,7 @@ class Guarantee(Shown):
     neighbors: str
     delta: float = 0.0
     zcdp: float = inf
-    renyi: tuple[tuple[float, float], ...] = ()
+    renyi: Points = ()
     gdp: float = inf
     sampled_gdp: tuple[float, float] = (inf, 1.0)
 
@@ -80,15 +83,9 @@ class Guarantee(Shown):
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
 
     def __str__(self) -> str:
-        promises = []
-        if self.epsilon < inf:
-            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP" if self.delta else f"{self.epsilon:g}-DP")
-        if self.bounded_range < inf:
-            promises.append(f"{self.bounded_range:g}-bounded-range")
-        if self.zcdp < inf:
-            promises.append(f"{self.zcdp:g}-zCDP")
-        if self.gdp < inf:
-            promises.append(f"{self.gdp:g}-GDP")
+        promises = [text_of(self.epsilon, self.delta)] if self.epsilon < inf else []
+        kinds = (self.bounded_range, "bounded-range"), (self.zcdp, "zCDP"), (self.gdp, "GDP")
+        promises += [f"{value:g}-{kind}" for value, kind in kinds if value < inf]
         if self.sampled_gdp[0] < inf:
             promises.append("{:g}-GDP on subsamples of probability {:g}".format(*self.sampled_gdp))
         if self.renyi:
@@ -97,19 +94,19 @@ class Guarantee(Shown):
 
     def _facts(self) -> dict[str, Any]:
         """The fields that promise something, so that the repr makes it again; of a curve, how many points it has."""
-        given = {
-            field.name: repr(getattr(self, field.name)) for field in fields(self) if getattr(self, field.name) != field.default
-        }
-        return given | ({"renyi": f"{len(self.renyi)} points"} if self.renyi else {})
+        facts = {name: repr(value) for name, value in self._given().items()}
+        return facts | ({"renyi": f"{len(self.renyi)} points"} if self.renyi else {})
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The privacy profile."""
         return {}, profile_of(self)
+
+    def _given(self) -> dict[str, Any]:
+        """The fields that are not at their defaults."""
+        return {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is promised as numbers, text and lists, which :mod:`json` takes; None stands for infinity."""
-        known = {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
-        return {name: None if value == inf else value for name, value in known.items()}
+        return {name: None if value == inf else value for name, value in self._given().items()}
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Guarantee:
@@ -135,9 +132,6 @@ class Guarantee(Shown):
 
         Args:
             curve: from orders, float64 ``(128,)``, to divergences, not below the true ones and not decreasing.
-
-        Raises:
-            ValueError: divergences that decrease or are not finite.
 
         >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
         >>> from dpjax.accounting import rdp_of_laplace
@@ -185,11 +179,7 @@ class Guarantee(Shown):
         return max(min(self.zcdp, self.bounded_range * self.bounded_range / 8, of_pure), least)
 
     def rdp(self, order: Any) -> np.ndarray:
-        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`.
-
-        Raises:
-            ValueError: an order that is not above 1.
-        """
+        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`."""
         a = np.asarray(order, np.float64)
         if not np.all(a > 1):
             raise ValueError(f"orders must be above 1, got {order}.")
@@ -227,7 +217,17 @@ def promising(guarantee: Guarantee) -> Guarantee:
     return guarantee
 
 
-def points_of(orders: np.ndarray, divergences: np.ndarray) -> tuple[tuple[float, float], ...]:
+def text_of(epsilon: float, delta: float) -> str:
+    """Return the name of (epsilon, delta)-DP."""
+    return f"({epsilon:g}, {delta:g})-DP" if delta else f"{epsilon:g}-DP"
+
+
+def orders_of(guarantees: Iterable[Guarantee]) -> np.ndarray:
+    """Return all orders of their curves, ascending, float64."""
+    return np.array(sorted({order for guarantee in guarantees for order, _ in guarantee.renyi}), np.float64)
+
+
+def points_of(orders: np.ndarray, divergences: np.ndarray) -> Points:
     """Return the pairs of a curve where it is finite, rising but for rounding."""
     known = divergences < inf
     return tuple(zip(orders[known].tolist(), np.maximum.accumulate(divergences[known]).tolist(), strict=True))

@@ -32,9 +32,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.amplification import ORDERS, Curve, binomial_curve, zcdp_of_curve
+from dpjax.accounting.amplification import ORDERS, binomial_curve, zcdp_of_curve
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, Points
 
 
 def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
@@ -160,7 +160,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     return Guarantee(most, inf if given.delta else most + least, "add_remove", p * given.delta, zcdp, curve, sampled_gdp=sampled)
 
 
-def _zcdp(whole: Composition, p: float, curve: Curve, most: float, least: float) -> float:
+def _zcdp(whole: Composition, p: float, curve: Points, most: float, least: float) -> float:
     """A rho of zCDP: the supremum over all orders of the Renyi divergence over the order.
 
     From order 2 on that is the curve's. Up to it, by Taylor's theorem, it is at most p^2 (e^(D(2)) - 1) / 2 times e^(3 l), where no
@@ -170,7 +170,7 @@ def _zcdp(whole: Composition, p: float, curve: Curve, most: float, least: float)
     return min(zcdp_of_curve(curve, near_one=near_one, limit=most), whole.rho)
 
 
-def _subsampled_curve(whole: Composition, p: float) -> Curve:
+def _subsampled_curve(whole: Composition, p: float) -> Points:
     """Pairs of an order and the bound at the top of this file, where it is finite.
 
     K = 0 and 1 count 1, so the bound is log(1 + sum over k >= 2 of P(K = k) (e^((k-1) D(k)) - 1)) / (a - 1): nothing cancels.
