@@ -80,19 +80,26 @@ def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
     >>> round(float(zcdp_of_pure(1.0)), 5)
     0.46212
     """
-    return _broadcast(formulas.zcdp_of_pure, _positive("epsilon", epsilon))
+    budget = _positive("epsilon", epsilon)
+    return budget * jnp.tanh(budget / 2)
 
 
 def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`.
-
-    References:
-        As :func:`zcdp_of_pure`.
+    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`, which see.
 
     >>> round(float(pure_of_zcdp(zcdp_of_pure(3.0))), 5)
     3.0
     """
-    return _broadcast(formulas.pure_of_zcdp, _positive("zcdp", zcdp))
+    return _pure_of_zcdp(_positive("zcdp", zcdp))
+
+
+@jax.jit
+def _pure_of_zcdp(rho: jax.Array) -> jax.Array:
+    epsilon = jnp.maximum(jnp.sqrt(2 * rho), rho)
+    for _ in range(8):  # of Newton's method, from below
+        t = jnp.tanh(epsilon / 2)
+        epsilon = epsilon - (epsilon * t - rho) / (t + epsilon / 2 * (1 - t * t))
+    return epsilon
 
 
 def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
@@ -108,10 +115,7 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
 
 
 def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp).
-
-    References:
-        As :func:`zcdp_of_bounded_range`.
+    """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp), the inverse of :func:`zcdp_of_bounded_range`, which see.
 
     >>> float(bounded_range_of_zcdp(0.5))
     2.0
@@ -142,14 +146,9 @@ def _epsilon_of_zcdp(zcdp: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
-    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1: the inverse of :func:`epsilon_of_zcdp`.
+    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1, for an epsilon that is not negative.
 
-    Args:
-        zcdp: rho.
-        epsilon: not negative.
-
-    References:
-        Canonne, Kamath and Steinke (2020), Corollary 13.
+    The inverse of :func:`epsilon_of_zcdp`, with the same references.
 
     >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
     0.017985
@@ -191,16 +190,15 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
 def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
     """Return the delta at an epsilon of a curve of Renyi divergences, at the best order.
 
+    The inverse of :func:`epsilon_of_rdp`, with the same references.
+
     Args:
-        curve: as for :func:`epsilon_of_rdp`, with the shape of ``epsilon`` in the batch.
+        curve: as there, with the shape of ``epsilon`` in the batch.
         epsilon: not negative ``(...)``.
         shape: the batch shape of the curve.
 
     Returns:
         Float of the broadcast shape, at most 1, and at least the smallest normal number of its dtype: 0 would say pure DP.
-
-    References:
-        Canonne, Kamath and Steinke (2020), Proposition 12.
 
     >>> from dpjax.accounting import rdp_of_pure
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
@@ -219,11 +217,10 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
-        epsilon: positive.
-        delta: in (0, 1).
-        conversion: ``"tight"``, the default: the best order of the Renyi divergence, delta =
-            e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the
-            published baseline used.
+        epsilon: as above.
+        delta: as above.
+        conversion: ``"tight"``: by the best order of the Renyi divergence, delta =
+            e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the published baseline used.
 
     References:
         Bun and Steinke (2016), Proposition 1.3; Canonne, Kamath and Steinke (2020), Corollary 13.
@@ -255,12 +252,12 @@ def _at_best_order(objective: Callable[[jax.Array, jax.Array], jax.Array], shape
 
 def _at_orders(formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike) -> jax.Array:
     dtype = checks.float_dtype(epsilon, order)
-    return _broadcast(formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype))
+    return _compiled(formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype))
 
 
 @partial(jax.jit, static_argnums=0)
-def _broadcast(formula: Callable[..., jax.Array], *values: jax.Array) -> jax.Array:
-    return formula(*jnp.broadcast_arrays(*values), jnp)
+def _compiled(formula: Callable[..., jax.Array], epsilon: jax.Array, order: jax.Array) -> jax.Array:
+    return formula(*jnp.broadcast_arrays(epsilon, order), jnp)
 
 
 def _positive(name: str, value: ArrayLike) -> jax.Array:

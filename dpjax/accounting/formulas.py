@@ -80,20 +80,6 @@ def rdp_of_laplace(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     return xp.where(near, xp.log1p(excess) / above, far)
 
 
-def zcdp_of_pure(epsilon: Any, xp: ModuleType) -> Any:
-    """Eps tanh(eps/2)."""
-    return epsilon * xp.tanh(epsilon / 2)
-
-
-def pure_of_zcdp(rho: Any, xp: ModuleType) -> Any:
-    """The epsilon whose randomised response is rho-zCDP: Newton's method from below."""
-    epsilon = xp.maximum(xp.sqrt(2 * rho), rho)
-    for _ in range(8):
-        t = xp.tanh(epsilon / 2)
-        epsilon = epsilon - (epsilon * t - rho) / (t + epsilon / 2 * (1 - t * t))
-    return epsilon
-
-
 def epsilon_at_order(rdp: Any, order: Any, log_above: Any, nats: Any, xp: ModuleType) -> Any:
     """What (order, rdp)-RDP gives at delta = e^-nats (Canonne, Kamath and Steinke 2020, Proposition 12)."""
     share = xp.log1p(xp.exp(-log_above))  # log(a / (a - 1))
@@ -111,16 +97,10 @@ def minus_rho_at_order(order: Any, log_above: Any, epsilon: Any, nats: Any, xp: 
 
 
 def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dtype: Any, xp: ModuleType) -> tuple[Any, Any]:
-    """Return the order a (and log(a - 1)) with about the smallest objective, of that shape.
+    """Return the order a, and log(a - 1), with about the smallest objective of both, ``(*shape, points)``.
 
     A grid that shrinks around the best point, seven times: any order is valid, so that an objective of several minima costs
     tightness and no privacy.
-
-    Args:
-        objective: of a and log(a - 1), both ``(*shape, points)``.
-        shape: of the parameters.
-        dtype: of the result.
-        xp: numpy or jax.numpy.
     """
     fractions = xp.asarray(np.linspace(-1, 1, _POINTS), dtype).reshape((1,) * len(shape) + (-1,))
     center, reach = xp.full((*shape, 1), (_LOWEST + _HIGHEST) / 2, dtype), (_HIGHEST - _LOWEST) / 2

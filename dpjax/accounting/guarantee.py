@@ -173,7 +173,7 @@ class Guarantee(Shown):
         With a delta that has no ``zcdp`` beside it, it holds except with probability ``delta``.
         """
         pure = self._pure_epsilon
-        of_pure = float(formulas.zcdp_of_pure(np.asarray(pure), np)) if pure < inf else inf
+        of_pure = pure * float(np.tanh(pure / 2))
         # The points of a curve say nothing of all orders.
         least = 0.0 if 0 in (self.zcdp, self.bounded_range, pure) else float_info.min  # a square that underflows
         return max(min(self.zcdp, self.bounded_range * self.bounded_range / 8, of_pure), least)
