@@ -162,11 +162,7 @@ class PrivacyFilter:
         return max(self._best()[0], 0.0)
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Whether there is room for it. The answer depends on costs, not on data.
-
-        Raises:
-            ValueError: another relation, or a promise that this budget cannot charge.
-        """
+        """Whether there is room for it. The answer depends on costs, not on data."""
         return self._has_room(self._ledger.costs(guarantee))
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
@@ -174,7 +170,7 @@ class PrivacyFilter:
 
         Raises:
             BudgetExceeded: there is no room for it; nothing was charged.
-            ValueError: as :meth:`allows`.
+            ValueError: as :meth:`allows`: another relation, or a promise that this budget cannot charge.
         """
         costs = self._ledger.costs(guarantee)
         if not self._has_room(costs):

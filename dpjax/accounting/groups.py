@@ -37,18 +37,15 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     size = checks.static_integer("size", size, 1, 2**53)
     if size == 1:
         return guarantee
-    epsilon, delta = size * guarantee.epsilon, guarantee.delta and guarantee.delta * _powers(guarantee.epsilon, size)
-    if delta >= 1:
-        epsilon, delta = inf, 0.0  # it promises nothing
+    epsilon, delta = size * guarantee.epsilon, guarantee.delta
+    if delta and guarantee.epsilon:  # the sum of the powers of e^epsilon, rounded up
+        delta *= expm1(epsilon) / expm1(guarantee.epsilon) * (1 + 1e-15) if epsilon < 700 else inf
+    elif delta:
+        delta *= size
+    if not (delta < 1 and epsilon < inf):  # it promises nothing
+        epsilon, delta = inf, 0.0
     bounded_range, zcdp, gdp = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
-    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta if epsilon < inf else 0.0, zcdp, gdp=gdp))
-
-
-def _powers(epsilon: float, size: int) -> float:
-    """1 + e^epsilon + ... + e^((size-1) epsilon), rounded up."""
-    if size == 1 or epsilon == 0:
-        return float(size)
-    return expm1(size * epsilon) / expm1(epsilon) * (1 + 1e-15) if size * epsilon < 700 else inf
+    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp))
 
 
 def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
@@ -66,9 +63,6 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
         epsilon beside one with a delta counts with its epsilon at the largest delta. Where a part has a curve of Renyi divergences
         and no part has a delta, the largest of the parts' at each order, too: neighbours differ in one part, so the privacy loss of
         all parts together is that of one.
-
-    Raises:
-        ValueError: none, different relations, an unknown option, swap neighbours by value, or nothing is promised together.
 
     References:
         McSherry (2009), Theorem 4.

@@ -35,7 +35,6 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
         A ``DpEvent`` that the accountant composes.
 
     Raises:
-        ImportError: dp-accounting is not installed.
         ValueError: a promise that the accountant has no event for, or more than 100,000 mechanisms for the PLD accountant.
 
     References:
@@ -66,9 +65,6 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
 def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
     """Return the ``dp_accounting.NeighboringRelation`` of what was spent; an edge more or less is one of add or remove.
 
-    Raises:
-        ImportError: dp-accounting is not installed.
-
     >>> import pytest
     >>> _ = pytest.importorskip("dp_accounting")
     >>> dp_accounting_relation(Guarantee(1.0, 1.0, "swap")).name
@@ -79,10 +75,9 @@ def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
 
 
 def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
-    if guarantee.delta and guarantee.zcdp == inf:
-        raise ValueError(f"the RDP accountant has no event for an (epsilon, delta) alone: {guarantee}.")
-    if guarantee.rho == inf:
-        raise ValueError(f"the RDP accountant has no event for a curve of Renyi divergences alone: {guarantee}.")
+    if (guarantee.delta and guarantee.zcdp == inf) or guarantee.rho == inf:
+        alone = "a curve of Renyi divergences" if guarantee.rho == inf else "an (epsilon, delta)"
+        raise ValueError(f"the RDP accountant has no event for {alone} alone: {guarantee}.")
     known = min(guarantee.zcdp, guarantee.bounded_range * guarantee.bounded_range / 8)
     # The whole curve of randomised response is smaller than that of its rho; for a tiny epsilon the accountant's would cancel.
     if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:

@@ -60,11 +60,7 @@ class PrivacyOdometer:
         checks.concrete_positive("first", self.first)
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
-        """Add a mechanism; nothing is refused.
-
-        Raises:
-            ValueError: another relation, or no promise that this odometer reads.
-        """
+        """Add a mechanism; no budget is passed, but it needs a promise that this odometer reads."""
         self._ledger.add(self._ledger.costs(guarantee, most=1e300))
 
     @property
