@@ -7,9 +7,20 @@ from sys import float_info
 
 import numpy as np
 
-from dpjax.accounting.guarantee import Points, points_of
+from dpjax import checks
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee, Points, points_of
 
 ORDERS = np.unique(np.rint(np.geomspace(2, 1e4, 128)))
+
+
+def spent_on(sample: str, spent: Guarantee | Composition, neighbors: str) -> tuple[Composition, Guarantee]:
+    """Return what runs on one sample as a composition, and as one guarantee; raise under another relation."""
+    whole = 1 * spent
+    checks.instance(f"subsampling by {sample}", whole, Composition, "a sum of guarantees, or one of them")
+    if whole.neighbors != neighbors:
+        raise ValueError(f"{sample} amplify under {neighbors} neighbors, this guarantee is under {whole.neighbors}.")
+    return whole, spent if isinstance(spent, Guarantee) else whole.guarantee()
 
 
 def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: float, most: np.ndarray | float) -> Points:

@@ -51,10 +51,8 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
 def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float) -> float:
     """Return the smallest delta such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
 
-    That of independent randomised responses, which attain it: the sum over their outcomes of (P - e^epsilon Q)_+.
-
-    Raises:
-        ValueError: also for more than two million outcomes (the product of the counts + 1): use zCDP or Renyi DP there.
+    That of independent randomised responses, which attain it: the sum over their outcomes of (P - e^epsilon Q)_+. More than two
+    million outcomes (the product of the counts + 1) are refused: use zCDP or Renyi DP there.
 
     References:
         Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for several epsilons.
