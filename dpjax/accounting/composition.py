@@ -225,12 +225,8 @@ class Composition(Shown):
                 one, count=self.count, delta=target, queries="adaptive"
             )
         if self._has_curve():
-            nats = -log(target - self.slack)
-
-            def epsilon_at(order: Any, log_above: Any) -> Any:
-                return formulas.epsilon_at_order(self.rdp(order), order, log_above, nats, np)
-
-            found["rdp"] = max(formulas.smallest_on_host(epsilon_at), 0.0)
+            least = formulas.smallest_on_host(formulas.epsilon_at_order, self.rdp, -log(target - self.slack))
+            found["rdp"] = max(least, 0.0)
         return found
 
     def best_rule_at(self, delta: float) -> tuple[str, float]:
@@ -257,11 +253,7 @@ class Composition(Shown):
         if (one := self._one_range()) is not None:
             found.append(composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive"))
         if self._has_curve():
-
-            def log_delta(order: Any, log_above: Any) -> Any:
-                return formulas.log_delta_at_order(self.rdp(order), order, log_above, target, np)
-
-            least = exp(min(formulas.smallest_on_host(log_delta), 0.0))
+            least = exp(min(formulas.smallest_on_host(formulas.log_delta_at_order, self.rdp, target), 0.0))
             found.append(self.slack + max(least, float_info.min))  # 0 would say pure DP
         return min(found)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -179,12 +179,7 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
     3.632
     """
     failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)
-    nats = -jnp.log(failure)[..., None]
-
-    def epsilon(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.epsilon_at_order(curve(order), order, log_above, nats, jnp)
-
-    return jnp.maximum(_at_best_order(epsilon, jnp.broadcast_shapes(shape, failure.shape), failure.dtype), 0.0)
+    return jnp.maximum(_at_best_order(formulas.epsilon_at_order, curve, shape, -jnp.log(failure)), 0.0)
 
 
 def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
@@ -205,11 +200,7 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
     True
     """
     target = checks.nonnegative("epsilon", epsilon, checks.float_dtype(epsilon))
-
-    def log_delta(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.log_delta_at_order(curve(order), order, log_above, target[..., None], jnp)
-
-    found = _at_best_order(log_delta, jnp.broadcast_shapes(shape, target.shape), target.dtype)
+    found = _at_best_order(formulas.log_delta_at_order, curve, shape, target)
     return jnp.maximum(jnp.exp(jnp.minimum(found, 0.0)), jnp.finfo(target.dtype).tiny)
 
 
@@ -239,15 +230,17 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
 
 @jax.jit
 def _largest_zcdp(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
-    def minus_rho(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.minus_rho_at_order(order, log_above, epsilon[..., None], nats[..., None], jnp)
-
-    return -_at_best_order(minus_rho, jnp.broadcast_shapes(epsilon.shape, nats.shape), epsilon.dtype)
+    return -_at_best_order(formulas.minus_rho_at_order, jnp.zeros_like, (), epsilon, nats)
 
 
-def _at_best_order(objective: Callable[[jax.Array, jax.Array], jax.Array], shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """The objective at the order where it is smallest; the order is constant under differentiation (it is a minimum)."""
-    order, log_above = jax.lax.stop_gradient(formulas.best_order(objective, shape, dtype, jnp))
+def _at_best_order(formula: Callable[..., jax.Array], curve: Curve, shape: tuple[int, ...], *numbers: jax.Array) -> jax.Array:
+    """A formula of a curve at the order where it is smallest; the order is constant under differentiation (it is a minimum)."""
+
+    def objective(order: jax.Array, log_above: jax.Array) -> jax.Array:
+        return formula(curve(order), order, log_above, *(number[..., None] for number in numbers), jnp)
+
+    shape = jnp.broadcast_shapes(shape, *(number.shape for number in numbers))
+    order, log_above = jax.lax.stop_gradient(formulas.best_order(objective, shape, numbers[0].dtype, jnp))
     return objective(order[..., None], log_above[..., None])[..., 0]
 
 

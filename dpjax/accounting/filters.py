@@ -142,7 +142,8 @@ class PrivacyFilter:
         if share == 0:
             self._budgets = []
         elif not self.orders:
-            self._budgets = [_rho_of(self.epsilon, share)]
+            # The zCDP that implies (epsilon, delta)-DP, at the best order, from below.
+            self._budgets = [-formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, self.epsilon, -log(share))]
         else:
             self._budgets = [_order_budget(self.epsilon, share / len(self.orders), order) for order in self.orders]
 
@@ -191,15 +192,6 @@ class PrivacyFilter:
         epsilon, _, rhos = self._ledger.totals()
         rules = zip(self._budgets, rhos, strict=True) if self._budgets else [(self.epsilon, epsilon)]
         return max((budget - used, budget, used) for budget, used in rules)
-
-
-def _rho_of(epsilon: float, delta: float) -> float:
-    """The zCDP that implies (epsilon, delta)-DP, at the best order, from below."""
-
-    def minus_rho(order: Any, log_above: Any) -> Any:
-        return formulas.minus_rho_at_order(order, log_above, epsilon, -log(delta), np)
-
-    return -formulas.smallest_on_host(minus_rho)
 
 
 def _order_budget(epsilon: float, delta: float, order: float) -> float:

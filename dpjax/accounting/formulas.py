@@ -91,9 +91,9 @@ def log_delta_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, xp: M
     return (order - 1) * (rdp - epsilon) - order * xp.log1p(xp.exp(-log_above)) - log_above
 
 
-def minus_rho_at_order(order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType) -> Any:
-    """The same solved for the rho of zCDP, rdp = order * rho, and negated: the best order makes it smallest."""
-    return (epsilon_at_order(xp.zeros_like(order), order, log_above, nats, xp) - epsilon) / order
+def minus_rho_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType) -> Any:
+    """Minus the rho of zCDP that may be added to a divergence: epsilon at rdp + order * rho. The best order makes it smallest."""
+    return (epsilon_at_order(rdp, order, log_above, nats, xp) - epsilon) / order
 
 
 def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dtype: Any, xp: ModuleType) -> tuple[Any, Any]:
@@ -112,8 +112,12 @@ def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dty
     return 1 + xp.exp(center[..., 0]), center[..., 0]
 
 
-def smallest_on_host(objective: Callable[[Any, Any], Any]) -> float:
-    """Return the objective of NumPy arrays at its :func:`best_order`; infinite if it is a number nowhere."""
+def smallest_on_host(objective: Callable[..., Any], curve: Callable[[np.ndarray], np.ndarray], *numbers: float) -> float:
+    """Return ``objective(curve(order), order, log(order - 1), *numbers)`` at its best order; infinite if it is a number nowhere."""
+
+    def at(order: np.ndarray, log_above: np.ndarray) -> np.ndarray:
+        return objective(curve(order), order, log_above, *numbers, np)
+
     with np.errstate(over="ignore", invalid="ignore"):
-        found = float(objective(*best_order(objective, (), np.float64, np)))
+        found = float(at(*best_order(at, (), np.float64, np)))
     return inf if isnan(found) else found

@@ -2,13 +2,6 @@
 
 A score says how much a record looks like one that was trained on: minus its loss, say, or the inner product of its gradient with
 the update. The library sees nothing of the training, only the scores and the coins that decided which records were in.
-
-One run (Steinke, Nasr and Jagielski 2023): guess "in" for the highest scores and "out" for the lowest, and abstain between them;
-see ``one_run.py`` for the theorem. How many guesses are best is seen only afterwards. Each of k numbers of guesses is tested with
-an error of (1 - confidence)/k, so that all k bounds hold together and the largest may be reported.
-
-Many runs: above a threshold the share of runs with the record (true positives) is at most exp(epsilon) times that of runs without
-it (false positives) plus delta, and below it the other way round. Clopper-Pearson limits of the two shares bound both ratios.
 """
 
 from __future__ import annotations
@@ -34,6 +27,10 @@ def audit_scores(
     delta: float = 0.0,
 ) -> OneRunAudit:
     """Return a lower bound on the epsilon of one training from the scores of its canaries, the best of several numbers of guesses.
+
+    The highest scores are guessed to be in and the lowest out; see ``one_run.py`` for the theorem. How many guesses are best is
+    seen only afterwards: each of k numbers is tested with an error of (1 - confidence)/k, so that all k bounds hold together and
+    the largest may be reported.
 
     Args:
         scores: real numbers ``(m,)``, one for each canary, higher for those that seem to be in: a function of what the training
@@ -81,9 +78,9 @@ def roc_lower_bound(
 ) -> Array:
     """Return a lower bound on the epsilon of a training from many runs of it, at thresholds of the score that are known before.
 
-    ``max(log((TPR - delta) / FPR), log((1 - FPR - delta) / (1 - TPR)))`` at the lower limit of the true and the upper limit of
-    the false positive rate. Thresholds of other runs, say: without any, ``lower_bound(scores[present], scores[~present])`` chooses
-    on one half of the runs and tests on the other.
+    ``max(log((TPR - delta) / FPR), log((1 - FPR - delta) / (1 - TPR)))`` at the Clopper-Pearson lower limit of the true and upper
+    limit of the false positive rate. Thresholds of other runs, say: without any, ``lower_bound(scores[present], scores[~present])``
+    chooses on one half of the runs and tests on the other.
 
     Args:
         scores: real numbers ``(n,)``, one for each run: of the same canary, higher where it seems to be in.
