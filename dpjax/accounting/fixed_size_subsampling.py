@@ -31,8 +31,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.amplification import ORDERS, binomial_curve, spent_on, zcdp_of_curve
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.formulas import rdp_of_bounded_range, rdp_of_pure
-from dpjax.accounting.guarantee import Guarantee, Points
+from dpjax.accounting.guarantee import Guarantee, Points, least_divergence
 
 _MOST_DRAWS, _MOST_ORDER = 100_000, 64  # with replacement, where every k is summed
 
@@ -133,7 +132,13 @@ def _curve(whole: Composition, pure: float, m: int, n: int, share: float, withou
 def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: float) -> np.ndarray:
     """The logarithm of m_k(j), for j = 2, 3, ..., ``(k, orders)``."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        divergences = whole.rdp(orders)[None] if k.size == 1 and k[0] == 1 else _of_groups(whole, k, orders)
+        if k.size == 1 and k[0] == 1:
+            divergences = whole.rdp(orders)[None]
+        else:  # for groups of k
+            divergences = np.zeros((k.size, orders.size))
+            for part, count in whole.parts:
+                pure = inf if part.delta else part.epsilon
+                divergences += count * least_divergence(orders, k * k * part.rho, k * part.bounded_range, k * pure)
         ratio = np.where(k * pure < 700, np.log(np.expm1(np.minimum(k * pure, 700.0))), k * pure)
         found = (orders - 1) * divergences + np.minimum(log(2), orders * ratio)
         second = divergences + np.log(-np.expm1(-divergences)) + log(4)
@@ -153,20 +158,6 @@ def _log_normal_moments(mu: np.ndarray) -> np.ndarray:
         even.append(np.log(np.maximum(np.sum(terms * (-1.0) ** i[: j + 1], axis=1), 0.0) + lost) + j * log(2))
     odd = [(below + above) / 2 for below, above in pairwise(even)]  # Cauchy and Schwarz
     return np.stack([value for pair in zip_longest(even, odd) for value in pair if value is not None], axis=1)
-
-
-def _of_groups(whole: Composition, k: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """The Renyi divergences for groups of k, ``(k, orders)``."""
-    size, orders = np.broadcast_arrays(k, orders)
-    total = np.zeros(size.shape)
-    for part, count in whole.parts:
-        found = size * size * part.rho * orders
-        if part.bounded_range < inf:
-            found = np.minimum(found, rdp_of_bounded_range(size * part.bounded_range, orders, np))
-        if part.epsilon < inf and not part.delta:
-            found = np.minimum(found, rdp_of_pure(size * part.epsilon, orders, np))
-        total += count * found
-    return total
 
 
 def _log_binomial(k: np.ndarray, m: int, n: int) -> np.ndarray:

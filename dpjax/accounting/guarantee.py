@@ -183,12 +183,7 @@ class Guarantee(Shown):
         a = np.asarray(order, np.float64)
         if not np.all(a > 1):
             raise ValueError(f"orders must be above 1, got {order}.")
-        with np.errstate(over="ignore"):
-            found = self.zcdp * a
-            if self.bounded_range < inf:
-                found = np.minimum(found, formulas.rdp_of_bounded_range(np.full_like(a, self.bounded_range), a, np))
-            if self._pure_epsilon < inf:
-                found = np.minimum(found, formulas.rdp_of_pure(np.full_like(a, self._pure_epsilon), a, np))
+        found = least_divergence(a, self.zcdp, self.bounded_range, self._pure_epsilon)
         if self.renyi:
             orders, divergences = np.array(self.renyi).T
             # (a - 1) D(a) is convex, so chords lie above it; below the first order D is at most what it is there.
@@ -220,6 +215,13 @@ def promising(guarantee: Guarantee) -> Guarantee:
 def text_of(epsilon: float, delta: float) -> str:
     """Return the name of (epsilon, delta)-DP."""
     return f"({epsilon:g}, {delta:g})-DP" if delta else f"{epsilon:g}-DP"
+
+
+def least_divergence(order: np.ndarray, zcdp: Any, bounded_range: Any, epsilon: Any) -> np.ndarray:
+    """Return the smallest Renyi divergence that rho-zCDP, a bounded range and pure DP imply together; infinite for none."""
+    a, rho, r, pure = np.broadcast_arrays(order, zcdp, bounded_range, epsilon)
+    with np.errstate(over="ignore"):
+        return np.minimum(rho * a, np.minimum(formulas.rdp_of_bounded_range(r, a, np), formulas.rdp_of_pure(pure, a, np)))
 
 
 def orders_of(guarantees: Iterable[Guarantee]) -> np.ndarray:
