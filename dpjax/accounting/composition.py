@@ -33,9 +33,6 @@ class Composition(Shown):
     Attributes:
         parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation.
 
-    Raises:
-        ValueError: no parts, or parts under different relations, which do not compose.
-
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
     >>> print(spent)

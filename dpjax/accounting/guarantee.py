@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from math import inf, isnan
+from math import inf
 from sys import float_info
 from typing import TYPE_CHECKING, Any
 
@@ -60,26 +60,26 @@ class Guarantee(Shown):
     sampled_gdp: tuple[float, float] = (inf, 1.0)
 
     def __post_init__(self) -> None:
+        given = vars(self)  # the way round a frozen field
         for name in ("epsilon", "bounded_range", "delta", "zcdp", "gdp"):
-            value = getattr(self, name)
+            value = given[name]
             if isinstance(value, (bool, str)):
                 raise TypeError(f"{name} must be a number, got {value!r}.")
-            number = float(value)  # of NumPy's narrow types, too, whose arithmetic overflows
-            if isnan(number) or number < 0 or (name == "delta" and number >= 1):
+            given[name] = float(value)  # of NumPy's narrow types, too, whose arithmetic overflows
+            if not given[name] >= 0 or (name == "delta" and given[name] >= 1):
                 raise ValueError(f"{name} must not be negative{' and below 1' if name == 'delta' else ''}, got {value}.")
-            object.__setattr__(self, name, number)
         implied = max(self.gdp * self.gdp / 2, float_info.min) if self.gdp else 0.0  # a square that underflows
-        object.__setattr__(self, "zcdp", min(self.zcdp, implied))
+        given["zcdp"] = min(self.zcdp, implied)
         points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
         orders, divergences = np.array(points).reshape(-1, 2).T
         ordered = np.all(np.diff(orders) > 0) and np.all(np.diff(divergences) >= 0)
         if not (ordered and np.all(np.isfinite(points)) and np.all(orders > 1) and np.all(divergences >= 0)):
             raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
-        object.__setattr__(self, "renyi", points)
+        given["renyi"] = points
         mu, probability = (float(number) for number in self.sampled_gdp)
         if not (mu > 0 and 0 < probability <= 1):
             raise ValueError(f"sampled_gdp must be a positive mu and a probability up to 1, got {self.sampled_gdp}.")
-        object.__setattr__(self, "sampled_gdp", (mu, probability if mu < inf else 1.0))
+        given["sampled_gdp"] = mu, probability if mu < inf else 1.0
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class Guarantee(Shown):
         """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
 
         Args:
-            curve: from orders, float64 ``(128,)``, to divergences, not below the true ones and not decreasing.
+            curve: from orders, float64 ``(128,)``, to finite divergences, not below the true ones and not decreasing.
 
         >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
         >>> from dpjax.accounting import rdp_of_laplace

@@ -18,21 +18,17 @@ _MOST_EVENTS = 100_000  # of randomised responses, each an object of its own
 
 
 def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "pld"]) -> Any:
-    """Return a ``dp_accounting.DpEvent`` for what was spent.
-
-    Of a curve of Renyi divergences (:func:`poisson_subsample`) the accountant gets the rho that the rest of the guarantee implies.
+    """Return a ``dp_accounting.DpEvent`` for what was spent, which the accountant composes.
 
     For the RDP accountant a mechanism of bounded range r is ``ZCDpEvent(r^2 / 8)``, pure DP randomised response under replacement
-    and ``ZCDpEvent(epsilon tanh(epsilon/2))`` elsewhere. For the PLD accountant pure DP is randomised response on two values,
-    which dominates every epsilon-DP mechanism; it exists under replacement only, and is repeated instead of self-composed, since
+    and ``ZCDpEvent(epsilon tanh(epsilon/2))`` elsewhere; of a curve of Renyi divergences (:func:`poisson_subsample`) it gets the
+    rho that the rest of the guarantee implies. For the PLD accountant pure DP is randomised response on two values, which
+    dominates every epsilon-DP mechanism; it exists under replacement only, and is repeated instead of self-composed, since
     release 0.6.0 ignores the count of that event.
 
     Args:
         spent: under the relation that the accountant has (:func:`dp_accounting_relation`).
         accountant: ``"rdp"`` for ``rdp.RdpAccountant``, ``"pld"`` for ``pld.PLDAccountant``.
-
-    Returns:
-        A ``DpEvent`` that the accountant composes.
 
     Raises:
         ValueError: a promise that the accountant has no event for, or more than 100,000 mechanisms for the PLD accountant.

@@ -13,12 +13,7 @@ reversed pair stands for the other order. Three facts carry everything (Zhu, Don
 * A pair that becomes (P, Q) by post-processing dominates it: so a cell of outcomes whose losses lie in [a, b] is replaced by two
   outcomes of losses a and b with the same masses of P and of Q together (the cell is got back by merging them).
 
-What each constructor starts from:
-
-    pure, approximate      randomised response, and what is beyond delta told outright: dominates every such mechanism
-    laplace, gaussian      the law one unit apart, in cells whose masses are differences of cdfs or of their complements
-    between                two probability vectors, as they are
-    bounded_range          no single pair (t, t - r) dominates; the supremum over adaptive choices of t by recursion, see there
+The constructors say which pair they start from.
 """
 
 from __future__ import annotations
@@ -101,7 +96,7 @@ class LossDistribution:
 
     @staticmethod
     def approximate(epsilon: float, delta: float) -> LossDistribution:
-        """Return what dominates every (epsilon, delta)-DP mechanism.
+        """Return what dominates every (epsilon, delta)-DP mechanism: randomised response that tells the truth outright at delta.
 
         References:
             Kairouz, Oh and Viswanath (2015), Theorem 3.1.
@@ -160,9 +155,9 @@ class LossDistribution:
     def bounded_range(bounded_range: float, *, count: int = 1, probability: float = 1.0) -> LossDistribution:
         """Return what dominates ``count`` adaptive mechanisms of that range, each on a Poisson subsample of its own.
 
-        The divergence of the worst adaptive choices (``bounded_ranges.py``) is computed from above for up to 64 mechanisms. The
-        pair with that divergence dominates 64 of them, and is composed by FFT. (That of a single one, composed k times, would be up
-        to 17 % worse in epsilon.)
+        No single pair of losses (t, t - r) dominates. The divergence of the worst adaptive choices of t (``bounded_ranges.py``) is
+        computed from above for up to 64 mechanisms. The pair with that divergence dominates 64 of them, and is composed by FFT.
+        (That of a single one, composed k times, would be up to 17 % worse in epsilon.)
 
         Args:
             bounded_range: r, of the mechanism on the subsample.

@@ -18,9 +18,7 @@ Spent = Guarantee | Composition | LossDistribution
 
 
 def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
-    """Return how many steps of one kind are (epsilon, delta)-DP together.
-
-    By doubling and bisection: the number that is returned fits, one more does not.
+    """Return how many steps of one kind are (epsilon, delta)-DP together; one more is not.
 
     Args:
         each: what one step costs; a :class:`LossDistribution` for numerical composition. On subsamples the guarantee of other than

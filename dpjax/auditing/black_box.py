@@ -37,15 +37,13 @@ class BlackBoxBound(Shown):
     Attributes:
         epsilon: float64, the lower bound; 0 where nothing is shown.
         confidence: of each row by itself, over the draws.
-        delta: the delta of the guarantee that is audited.
+        delta: of the guarantee that is audited.
         low: float64, the lower end of the interval of scores.
         high: float64, its upper end.
         inside: bool.
         forward: bool, whether the event is the likelier under P.
-        count_p: integers, how many tested draws of P are in the event.
-        count_q: the same of Q.
-        tested_p: how many draws of P were tested.
-        tested_q: the same of Q.
+        count_p: integers, how many tested draws of P are in the event; ``count_q`` of Q.
+        tested_p: how many draws of P were tested; ``tested_q`` of Q.
     """
 
     epsilon: Array
