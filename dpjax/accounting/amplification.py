@@ -7,11 +7,23 @@ from sys import float_info
 
 import numpy as np
 
+from dpjax import checks
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee, Points, points_of
+
 ORDERS = np.unique(np.rint(np.geomspace(2, 1e4, 128)))
-Curve = tuple[tuple[float, float], ...]
 
 
-def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: float, most: np.ndarray | float) -> Curve:
+def spent_on(sample: str, spent: Guarantee | Composition, neighbors: str) -> tuple[Composition, Guarantee]:
+    """Return what runs on one sample as a composition, and as one guarantee; raise under another relation."""
+    whole = 1 * spent
+    checks.instance(f"subsampling by {sample}", whole, Composition, "a sum of guarantees, or one of them")
+    if whole.neighbors != neighbors:
+        raise ValueError(f"{sample} amplify under {neighbors} neighbors, this guarantee is under {whole.neighbors}.")
+    return whole, spent if isinstance(spent, Guarantee) else whole.guarantee()
+
+
+def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: float, most: np.ndarray | float) -> Points:
     """Return pairs of an order a and log(1 + sum over k = 2..a of C(a, k) taken^k left^(a-k) e^(log_terms(k))) / (a - 1).
 
     Args:
@@ -33,12 +45,10 @@ def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: 
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         logs = ways + k * log(taken) + (order - k) * log_left + log_terms[: k.size]
         found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))  # rounded up, by what gammaln loses
-    divergences = np.maximum.accumulate(np.maximum(np.minimum(found, most), least))
-    finite = np.isfinite(divergences)
-    return tuple(zip(orders[finite].tolist(), divergences[finite].tolist(), strict=True))
+    return points_of(orders, np.maximum(np.minimum(found, most), least))
 
 
-def zcdp_of_curve(curve: Curve, *, near_one: float, limit: float) -> float:
+def zcdp_of_curve(curve: Points, *, near_one: float, limit: float) -> float:
     """Return a rho of zCDP: the supremum over all orders a of D(a) / a, from above.
 
     Args:

@@ -35,8 +35,8 @@ def epsilon_per_query(
 ) -> float:
     """Return the largest epsilon of each of ``count`` queries that together are (epsilon, delta)-DP.
 
-    By the tightest rule of :class:`Composition`, and for fixed queries of bounded range by their own theorem, solved backwards to a
-    relative error of 1e-6, from below. As arrays and with gradients, by zCDP:
+    By the tightest rule of :class:`Composition`, and for fixed queries of bounded range by :func:`bounded_range_delta`, solved
+    backwards to a relative error of 1e-6, from below. As arrays and with gradients, by zCDP:
     ``bounded_range_of_zcdp(zcdp_of(epsilon, delta=delta) / count)``, or ``pure_of_zcdp``.
 
     Args:
@@ -45,11 +45,7 @@ def epsilon_per_query(
         delta: of the whole, in [0, 1); at 0 the budget is divided evenly.
         promise: what each query promises: ``"bounded_range"`` epsilon (all exponential mechanisms of this library, piecewise
             Laplace among them), or ``"pure"`` epsilon-DP only (Laplace noise).
-        queries: ``"fixed"`` if no query, and nothing of how it is answered, depends on an answer to another one; otherwise
-            ``"adaptive"``.
-
-    References:
-        As :meth:`Composition.rules_at` and :func:`bounded_range_epsilon`.
+        queries: ``"fixed"`` or ``"adaptive"``, as for :func:`bounded_range_delta`.
 
     >>> each = epsilon_per_query(count=4, epsilon=1.0, delta=1e-6)
     >>> round(each, 3), round((4 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
@@ -87,10 +83,7 @@ def epsilon_per_query(
 
 
 def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any) -> jax.Array:
-    """Return what each of ``count`` mechanisms of bounded range gets of public budgets, given as a parameter ``epsilon``.
-
-    ``epsilon / count`` without a delta, otherwise :func:`epsilon_per_query`, for Python and NumPy numbers only.
-    """
+    """Return :func:`epsilon_per_query` of public budgets of any shape; with a delta, of Python and NumPy numbers only."""
     if checks.concrete_fraction("delta", delta) == 0:
         return checks.positive("epsilon", epsilon, dtype) / count
     if isinstance(epsilon, jax.Array):
@@ -117,8 +110,8 @@ def epsilon_for_error(
 ) -> jax.Array:
     """Return the epsilon at which the exact mean absolute error of a mechanism meets a target, for every row.
 
-    By bisection of log(epsilon): the error at the result is at most the target, and it is above it slightly below (an error need
-    not fall everywhere; then this is one of the places where it falls through the target).
+    By bisection of log(epsilon): the error at the result is at most the target, and above it just below. (Where an error does not
+    fall everywhere, this is one of the places where it falls through the target.)
 
     Args:
         profile: a profile with a ``value`` ``(...)``.
@@ -132,9 +125,6 @@ def epsilon_for_error(
 
     Privacy:
         Not private: the result depends on the data. For simulation and public data.
-
-    References:
-        The closed form of the error of a piecewise exponential distribution.
 
     >>> import dpjax
     >>> profile = dpjax.median(jnp.arange(101.0), lower=0, upper=100, neighbors="swap")
@@ -175,18 +165,15 @@ def allocate(
             depends on its own epsilon only.
         total: positive ``(...)``: the sum of the epsilons, or with ``"zcdp"`` the root of the sum of their squares, since rho is
             proportional to epsilon^2 for mechanisms of one kind.
-        queries: static, how many, at least 1.
+        queries: how many, at least 1; static, as is ``steps``.
         budget: ``"epsilon"`` (basic composition) or ``"zcdp"``.
-        steps: static, how many.
+        steps: how many.
 
     Returns:
         Epsilons ``(..., queries)``, the best split of all steps.
 
     Privacy:
         Not private where the errors are functions of the data. For simulation and public data.
-
-    References:
-        The condition of Karush, Kuhn and Tucker for a separable sum.
 
     >>> allocate(lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon, 6.0, queries=3).round(4).tolist()
     [1.0, 2.0, 3.0]
@@ -197,11 +184,8 @@ def allocate(
     whole = checks.positive("total", total, dtype)[..., None]
     root, power = (1.0, 0.5) if budget == "epsilon" else (0.5, 2 / 3)
 
-    def of(shares: jax.Array) -> jax.Array:
-        return whole * shares**root
-
     def objective(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows = jnp.sum(errors(of(shares)), axis=-1)
+        rows = jnp.sum(errors(whole * shares**root), axis=-1)
         return jnp.sum(rows), rows
 
     def step(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -213,15 +197,10 @@ def allocate(
         (_, rows), new_slope = jax.value_and_grad(objective, has_aux=True)(moved)
         better = rows < least
         reach = jnp.where(better, jnp.minimum(2 * reach, 1.0), reach / 2)  # a step that goes too far is taken back and halved
-        better = better[..., None]
-        return (
-            jnp.where(better, moved, shares),
-            jnp.minimum(rows, least),
-            jnp.where(better, new_slope, slope),
-            reach,
-        )
+        row = better[..., None]
+        return jnp.where(row, moved, shares), jnp.minimum(rows, least), jnp.where(row, new_slope, slope), reach
 
     even = jnp.full((*whole.shape[:-1], queries), 1 / queries, dtype)
     (_, rows), slope = jax.value_and_grad(objective, has_aux=True)(even)
     best = jax.lax.fori_loop(0, steps, step, (even, rows, slope, jnp.ones_like(rows)))[0]
-    return jnp.where(jnp.isnan(whole), jnp.nan, of(best))
+    return jnp.where(jnp.isnan(whole), jnp.nan, whole * best**root)

@@ -16,10 +16,11 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
-from dpjax.accounting.guarantee import Guarantee, points_of, profile_of, promising
+from dpjax.accounting.guarantee import Guarantee, Points, orders_of, points_of, profile_of, promising, text_of
 from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.display import Picture, Shown
 
+Parts = tuple[tuple[Guarantee, int], ...]
 _MOST_KINDS, _MOST_MECHANISMS = 16, 100_000  # that are composed by their losses: each kind takes transforms of its own
 
 
@@ -32,16 +33,13 @@ class Composition(Shown):
     Attributes:
         parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation.
 
-    Raises:
-        ValueError: no parts, or parts under different relations, which do not compose.
-
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
     >>> print(spent)
     101 mechanisms: 10.5-DP and 0.247459-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
     """
 
-    parts: tuple[tuple[Guarantee, int], ...]
+    parts: Parts
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -73,11 +71,10 @@ class Composition(Shown):
             left = [self]
             while left:
                 one = left.pop()
-                terms = vars(one).get("_terms")
-                if terms is None:
-                    parts += vars(one)["parts"]
-                else:
+                if terms := vars(one).get("_terms"):
                     left += reversed(terms)
+                else:
+                    parts += one.parts
             Composition.__init__(self, tuple(parts))
             vars(self).pop("_terms", None)  # after the parts are there, for other threads
             return self.parts
@@ -95,9 +92,7 @@ class Composition(Shown):
     __rmul__ = __mul__
 
     def __str__(self) -> str:
-        promises = []
-        if self.epsilon < inf:
-            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP" if self.delta else f"{self.epsilon:g}-DP")
+        promises = [text_of(self.epsilon, self.delta)] if self.epsilon < inf else []
         if self.rho < inf and not self.slack:
             promises.append(f"{self.rho:g}-zCDP")
         target = max(1e-6, 2 * self.delta)
@@ -111,8 +106,7 @@ class Composition(Shown):
         return {**numbers, "neighbors": repr(self.neighbors)}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The privacy profile, which may take seconds: rules are recursions over all mechanisms."""
-        return {}, profile_of(self)
+        return {}, profile_of(self)  # which may take seconds: rules are recursions over all mechanisms
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
@@ -157,11 +151,11 @@ class Composition(Shown):
 
         So each adds both its ends, up to its range or its epsilon on either side, but for the first, of which the least is saved.
         """
-        ends = [2 * min(guarantee.bounded_range, guarantee.epsilon if guarantee.delta == 0 else inf) for guarantee, _ in self.parts]
+        ends = [2 * min(part.bounded_range, inf if part.delta else part.epsilon) for part, _ in self.parts]
         total = _total(end * count for end, (_, count) in zip(ends, self.parts, strict=True))
         if total == inf:
             return inf
-        return total - min(end - min(end, guarantee.bounded_range) for end, (guarantee, _) in zip(ends, self.parts, strict=True))
+        return total - min(max(end - part.bounded_range, 0.0) for end, (part, _) in zip(ends, self.parts, strict=True))
 
     @property
     def rho(self) -> float:
@@ -176,7 +170,7 @@ class Composition(Shown):
     @property
     def gdp(self) -> float:
         """Mu of Gaussian DP of the whole, the root of the sum of squares; infinite if one of them does not promise it."""
-        return self._gdp(self.parts)
+        return _gdp(self.parts)
 
     def guarantee(self) -> Guarantee:
         """All as one, by what adds up: epsilon at the sum of deltas, range, zCDP if it leaves out no delta, Gaussian DP.
@@ -187,10 +181,10 @@ class Composition(Shown):
             ValueError: nothing is promised, as when the deltas add up to 1.
         """
         zcdp = inf if self.slack else self.rho
-        curve: tuple[tuple[float, float], ...] = ()
+        curve: Points = ()
         if zcdp == inf and not self.slack:
-            orders = np.array(sorted({order for guarantee, _ in self.parts for order, _ in guarantee.renyi}))
-            curve = points_of(orders, self.rdp(orders)) if orders.size else ()
+            orders = orders_of(guarantee for guarantee, _ in self.parts)
+            curve = points_of(orders, self.rdp(orders))
         # With a delta of 1 epsilon promises nothing.
         epsilon, delta = (self.epsilon, self.delta) if self.delta < 1 and self.epsilon < inf else (inf, 0.0)
         return promising(Guarantee(epsilon, self.bounded_range, self.neighbors, delta, zcdp, curve, self.gdp))
@@ -210,16 +204,15 @@ class Composition(Shown):
         """
         target = checks.concrete_delta(delta)
         found: dict[str, float] = {}
-        kept = self._log_kept()
-        if self.epsilon < inf and -expm1(kept) <= target:
+        if self.epsilon < inf and (remaining := _without(target, self.parts)) >= 0:
             found["basic"] = self.epsilon
-            remaining = -expm1(log1p(-target) - kept)  # 1 - (1 - delta) / prod(1 - delta_i)
             if remaining > 0 and self._few_outcomes():
-                pure = self._pure_parts()
-                found["optimal"] = composition_theorems.optimal_pure_epsilon(*pure, delta=remaining) if self.epsilon else 0.0
-        mu, others, kept = self._gaussian()
-        if others < inf and -expm1(kept) < target:
-            found["gaussian"] = others + epsilon_of_gdp(mu, delta=-expm1(log1p(-target) - kept))
+                found["optimal"] = (
+                    composition_theorems.optimal_pure_epsilon(*self._pure_parts(), delta=remaining) if self.epsilon else 0.0
+                )
+        mu, others, epsilon = self._gaussian
+        if epsilon < inf and (remaining := _without(target, others)) > 0:
+            found["gaussian"] = epsilon + epsilon_of_gdp(mu, delta=remaining)
         if self._losses is not None:
             found["losses"] = self._losses.epsilon_at(target)
         if self.slack >= target:
@@ -229,12 +222,8 @@ class Composition(Shown):
                 one, count=self.count, delta=target, queries="adaptive"
             )
         if self._has_curve():
-            nats = -log(target - self.slack)
-
-            def epsilon(order: Any, log_above: Any) -> Any:
-                return formulas.epsilon_at_order(self.rdp(order), order, log_above, nats, np)
-
-            found["rdp"] = max(formulas.smallest_on_host(epsilon), 0.0)
+            least = formulas.smallest_on_host(formulas.epsilon_at_order, self.rdp, -log(target - self.slack))
+            found["rdp"] = max(least, 0.0)
         return found
 
     def best_rule_at(self, delta: float) -> tuple[str, float]:
@@ -249,41 +238,33 @@ class Composition(Shown):
         """The smallest delta at ``epsilon``, which is not negative, by the same rules; at most 1."""
         target = checks.concrete_nonnegative("epsilon", epsilon)
         found = [1.0]
-        kept = self._log_kept()
         if self.epsilon <= target:
-            found.append(-expm1(kept))
+            found.append(_together(0.0, self.parts))
         elif self.epsilon < inf and self._few_outcomes():
-            pure = composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target)
-            found.append(-expm1(kept + log1p(-pure)) if pure < 1 else 1.0)
-        mu, others, kept = self._gaussian()
-        if others <= target:
-            gaussian = delta_of_gdp(mu, epsilon=target - others)
-            found.append(-expm1(kept + log1p(-gaussian)) if gaussian < 1 else 1.0)
+            found.append(_together(composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target), self.parts))
+        mu, others, other_epsilon = self._gaussian
+        if other_epsilon <= target:
+            found.append(_together(delta_of_gdp(mu, epsilon=target - other_epsilon), others))
         if self._losses is not None:
             found.append(self._losses.delta_at(target))
         if (one := self._one_range()) is not None:
             found.append(composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive"))
         if self._has_curve():
-
-            def log_delta(order: Any, log_above: Any) -> Any:
-                return formulas.log_delta_at_order(self.rdp(order), order, log_above, target, np)
-
-            found.append(
-                self.slack + max(exp(min(formulas.smallest_on_host(log_delta), 0.0)), float_info.min)
-            )  # 0 would say pure DP
+            least = exp(min(formulas.smallest_on_host(formulas.log_delta_at_order, self.rdp, target), 0.0))
+            found.append(self.slack + max(least, float_info.min))  # 0 would say pure DP
         return min(found)
 
-    def _gaussian(self) -> tuple[float, float, float]:
-        """Mu of the parts that promise it, the epsilon of the others, infinite if there is no mu, and :meth:`_log_kept` of them.
+    @cached_property
+    def _gaussian(self) -> tuple[float, Parts, float]:
+        """Mu of the parts that promise it, the other parts, and the sum of their epsilons; infinite if there is no mu.
 
         The trade-off functions of all parts compose in any order (Dong, Roth and Su 2022, Section 3.1), so that the others may as
         well come last, where they add their epsilons and deltas.
         """
         gaussian = tuple(part for part in self.parts if 0 < part[0].gdp < inf)
         others = tuple(part for part in self.parts if part[0].gdp == inf)
-        mu = self._gdp(gaussian)
-        epsilon = _total(guarantee.epsilon * count for guarantee, count in others) if 0 < mu < inf else inf
-        return mu, epsilon, _total(count * log1p(-guarantee.delta) for guarantee, count in others)
+        mu = _gdp(gaussian)
+        return mu, others, _total(part.epsilon * count for part, count in others) if 0 < mu < inf else inf
 
     @cached_property
     def _losses(self) -> LossDistribution | None:
@@ -294,14 +275,6 @@ class Composition(Shown):
         each = [_losses_of(part) for part, _ in self.parts]
         known = [losses.compose(count) for losses, (_, count) in zip(each, self.parts, strict=True) if losses is not None]
         return sum(known[1:], start=known[0]) if len(known) == len(each) else None
-
-    @staticmethod
-    def _gdp(parts: tuple[tuple[Guarantee, int], ...]) -> float:
-        return hypot(*(guarantee.gdp * sqrt(count) for guarantee, count in parts)) * (1 + 2.0**-50)
-
-    def _log_kept(self) -> float:
-        """The logarithm of the product of all 1 - delta."""
-        return _total(count * log1p(-guarantee.delta) for guarantee, count in self.parts)
 
     def _pure_parts(self) -> tuple[list[float], list[int]]:
         """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
@@ -336,6 +309,26 @@ def _losses_of(part: Guarantee) -> LossDistribution | None:
         within = 1e-3 <= mu <= 10 and probability >= 1e-6  # beyond, cells of losses are coarse, or underflow
         return LossDistribution.gaussian(mu).poisson_subsample(probability) if within else None
     return LossDistribution.approximate(part.epsilon, part.delta) if part.epsilon <= 400 else None
+
+
+def _gdp(parts: Parts) -> float:
+    """Mu of Gaussian DP of parts together, rounded up."""
+    return hypot(*(guarantee.gdp * sqrt(count) for guarantee, count in parts)) * (1 + 2.0**-50)
+
+
+def _log_kept(parts: Parts) -> float:
+    """The logarithm of the product of all 1 - delta."""
+    return _total(count * log1p(-guarantee.delta) for guarantee, count in parts)
+
+
+def _without(delta: float, parts: Parts) -> float:
+    """What the deltas of parts leave of a delta: 1 - (1 - delta) / prod(1 - delta_i)."""
+    return -expm1(log1p(-delta) - _log_kept(parts))
+
+
+def _together(delta: float, parts: Parts) -> float:
+    """A delta and those of parts: 1 - (1 - delta) prod(1 - delta_i)."""
+    return -expm1(_log_kept(parts) + log1p(-delta)) if delta < 1 else 1.0
 
 
 def _total(numbers: Iterable[float]) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.numerics.bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
+Curve = Callable[[float], float]
 MOST_OUTCOMES = 2_000_000  # of randomised responses with several epsilons
 _MOST_STEPS, _MOST_FIXED = 200, 500  # of the recursion, and of the formula for fixed queries
 _WIDEST = 500.0  # a range whose exponential is still a float; beyond, it says no more than pure DP
@@ -49,10 +51,8 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
 def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float) -> float:
     """Return the smallest delta such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
 
-    That of independent randomised responses, which attain it: the sum over their outcomes of (P - e^epsilon Q)_+.
-
-    Raises:
-        ValueError: also for more than two million outcomes (the product of the counts + 1): use zCDP or Renyi DP there.
+    That of independent randomised responses, which attain it: the sum over their outcomes of (P - e^epsilon Q)_+. More than two
+    million outcomes (the product of the counts + 1) are refused: use zCDP or Renyi DP there.
 
     References:
         Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for several epsilons.
@@ -60,7 +60,7 @@ def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsi
     >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
     0.331678
     """
-    return _excess(*_responses(epsilons, counts), checks.concrete_nonnegative("epsilon", epsilon))
+    return _responses(epsilons, counts)(checks.concrete_nonnegative("epsilon", epsilon))
 
 
 def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, delta: float) -> float:
@@ -71,9 +71,8 @@ def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, de
     >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
     4.775
     """
-    outcomes = _responses(epsilons, counts)
     most = math.fsum(epsilon * count for epsilon, count in _mechanisms(epsilons, counts))
-    return _smallest(lambda at: _excess(*outcomes, at), checks.concrete_fraction("delta", delta), most)
+    return _smallest(_responses(epsilons, counts), checks.concrete_fraction("delta", delta), most)
 
 
 def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, queries: Queries) -> float:
@@ -94,9 +93,6 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
         queries: ``"fixed"`` if no query, and nothing of how it is answered, depends on an answer to another one; ``"adaptive"``
             otherwise. There is no default: with the formula for fixed queries an adaptive pipeline promises too much.
 
-    Raises:
-        ValueError: also for a range or an epsilon that is no number of its kind.
-
     References:
         Dong, Durfee and Rogers (2020), Theorems 2 and 3.
 
@@ -104,25 +100,11 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     >>> round(bounded_range_delta(0.5, **at, queries="fixed"), 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
     (0.078, 0.0805)
     """
-    ((r, count),) = _mechanisms([bounded_range], [count])
-    checks.one_of("queries", queries, ("fixed", "adaptive"))
-    queries = queries if count <= _MOST_FIXED else "adaptive"
+    curve, losses, most = _of_ranges(bounded_range, count, queries)
     at = checks.concrete_nonnegative("epsilon", epsilon)
-    if at >= count * r:
+    if at >= most:
         return 0.0
-    if queries == "fixed":
-        return _fixed(r, count, at)
-    pure = optimal_pure_delta([r], [count], epsilon=at) if count < MOST_OUTCOMES else 1.0
-    if r > _WIDEST:
-        return pure
-    if count > _MOST_STEPS:
-        return min(LossDistribution.bounded_range(r, count=count).delta_at(at), pure)
-    g, found = _adaptive(r, count)
-    after = int(np.searchsorted(g, at))
-    share = math.expm1(at - g[after - 1]) / math.expm1(
-        g[after] - g[after - 1]
-    )  # of the chord in e^g, which lies above the function
-    return min(float(found[after - 1] + share * (found[after] - found[after - 1])), pure)
+    return min(curve(at), losses.delta_at(at) if losses else 1.0)
 
 
 def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
@@ -133,27 +115,37 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
     >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
     2.246
     """
-    ((r, count),) = _mechanisms([bounded_range], [count])
-    checks.one_of("queries", queries, ("fixed", "adaptive"))
-    queries = queries if count <= _MOST_FIXED else "adaptive"
+    curve, losses, most = _of_ranges(bounded_range, count, queries)
     target = checks.concrete_fraction("delta", delta)
     if target == 0:
-        return r * count
-    if queries == "fixed":
-        return _smallest(lambda at: _fixed(r, count, at), target, r * count)
-    pure = optimal_pure_epsilon([r], [count], delta=target) if count < MOST_OUTCOMES else r * count
+        return most
+    return min(_smallest(curve, target, most), losses.epsilon_at(target) if losses else math.inf)
+
+
+def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, LossDistribution | None, float]:
+    """Upper bounds of the delta at an epsilon, and the epsilon at which it is 0.
+
+    One bound is a function; the other, of many adaptive mechanisms, the privacy losses of what dominates them.
+    """
+    ((r, count),) = _mechanisms([bounded_range], [count])
+    checks.one_of("queries", queries, ("fixed", "adaptive"))
+    if queries == "fixed" and count <= _MOST_FIXED:
+        return partial(_fixed, r, count), None, r * count
+    pure = _responses([r], [count]) if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
-        return pure
+        return pure, None, r * count
     if count > _MOST_STEPS:
-        return min(LossDistribution.bounded_range(r, count=count).epsilon_at(target), pure)
-    g, found = _adaptive(r, count)
-    reached = np.flatnonzero((found <= target) & (g > 0))
-    if not reached.size:
-        return pure
-    last = int(reached[0])
-    before, after = found[last - 1], found[last]
-    share = (before - target) / (before - after) if before > target else 0.0  # of the chord in e^g, which lies above the function
-    return min(float(g[last - 1] + np.log1p(share * np.expm1(g[last] - g[last - 1]))), pure)
+        return pure, LossDistribution.bounded_range(r, count=count), r * count
+    g, (divergence,) = worst_divergences(r, 1.0, count, cells=max(24, min(128, 6000 // count)), orders=1)
+
+    def adaptive(epsilon: float) -> float:
+        after = int(np.searchsorted(g, epsilon))
+        low, high = divergence[after - 1], divergence[after]
+        # A chord in e^g lies above the function.
+        share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
+        return min(float(low + share * (high - low)), pure(epsilon))
+
+    return adaptive, None, r * count
 
 
 def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
@@ -176,8 +168,8 @@ def _binomial(count: int, p: float, q: float) -> np.ndarray:
         return weights / weights.sum()
 
 
-def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Privacy loss and probability of the outcomes of independent randomised responses, without those that underflow."""
+def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
+    """The delta at an epsilon of independent randomised responses, without the outcomes that underflow."""
     together: dict[float, int] = {}
     for epsilon, count in _mechanisms(epsilons, counts):
         together[epsilon] = together.get(epsilon, 0) + count
@@ -190,7 +182,7 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> tuple[np.nda
             loss = np.add.outer(loss, (count - 2 * np.arange(count + 1)) * epsilon).ravel()
         probability = np.multiply.outer(probability, _binomial(count, lie / (1 + lie), 1 / (1 + lie))).ravel()
         loss, probability = loss[probability > 0], probability[probability > 0]
-    return loss, probability
+    return partial(_excess, loss, probability)
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
@@ -208,13 +200,7 @@ def _fixed(r: float, count: int, epsilon: float) -> float:
     return best
 
 
-def _adaptive(r: float, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Upper bounds of the divergence of the worst adaptive choices, on a grid of epsilons."""
-    g, (divergence,) = worst_divergences(r, 1.0, count, cells=max(24, min(128, 6000 // count)), orders=1)
-    return g, np.minimum(divergence, 1.0)
-
-
-def _smallest(delta: Callable[[float], float], target: float, most: float) -> float:
+def _smallest(delta: Curve, target: float, most: float) -> float:
     """The smallest epsilon in [0, most] with delta(epsilon) <= target, from above."""
     if target == 0:
         return most

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -80,19 +80,26 @@ def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
     >>> round(float(zcdp_of_pure(1.0)), 5)
     0.46212
     """
-    return _broadcast(formulas.zcdp_of_pure, _positive("epsilon", epsilon))
+    budget = _positive("epsilon", epsilon)
+    return budget * jnp.tanh(budget / 2)
 
 
 def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`.
-
-    References:
-        As :func:`zcdp_of_pure`.
+    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`, which see.
 
     >>> round(float(pure_of_zcdp(zcdp_of_pure(3.0))), 5)
     3.0
     """
-    return _broadcast(formulas.pure_of_zcdp, _positive("zcdp", zcdp))
+    return _pure_of_zcdp(_positive("zcdp", zcdp))
+
+
+@jax.jit
+def _pure_of_zcdp(rho: jax.Array) -> jax.Array:
+    epsilon = jnp.maximum(jnp.sqrt(2 * rho), rho)
+    for _ in range(8):  # of Newton's method, from below
+        t = jnp.tanh(epsilon / 2)
+        epsilon = epsilon - (epsilon * t - rho) / (t + epsilon / 2 * (1 - t * t))
+    return epsilon
 
 
 def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
@@ -108,10 +115,7 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
 
 
 def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp).
-
-    References:
-        As :func:`zcdp_of_bounded_range`.
+    """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp), the inverse of :func:`zcdp_of_bounded_range`, which see.
 
     >>> float(bounded_range_of_zcdp(0.5))
     2.0
@@ -142,14 +146,9 @@ def _epsilon_of_zcdp(zcdp: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
-    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1: the inverse of :func:`epsilon_of_zcdp`.
+    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1, for an epsilon that is not negative.
 
-    Args:
-        zcdp: rho.
-        epsilon: not negative.
-
-    References:
-        Canonne, Kamath and Steinke (2020), Corollary 13.
+    The inverse of :func:`epsilon_of_zcdp`, with the same references.
 
     >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
     0.017985
@@ -180,38 +179,28 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
     3.632
     """
     failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)
-    nats = -jnp.log(failure)[..., None]
-
-    def epsilon(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.epsilon_at_order(curve(order), order, log_above, nats, jnp)
-
-    return jnp.maximum(_at_best_order(epsilon, jnp.broadcast_shapes(shape, failure.shape), failure.dtype), 0.0)
+    return jnp.maximum(_at_best_order(formulas.epsilon_at_order, curve, shape, -jnp.log(failure)), 0.0)
 
 
 def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
     """Return the delta at an epsilon of a curve of Renyi divergences, at the best order.
 
+    The inverse of :func:`epsilon_of_rdp`, with the same references.
+
     Args:
-        curve: as for :func:`epsilon_of_rdp`, with the shape of ``epsilon`` in the batch.
+        curve: as there, with the shape of ``epsilon`` in the batch.
         epsilon: not negative ``(...)``.
         shape: the batch shape of the curve.
 
     Returns:
         Float of the broadcast shape, at most 1, and at least the smallest normal number of its dtype: 0 would say pure DP.
 
-    References:
-        Canonne, Kamath and Steinke (2020), Proposition 12.
-
     >>> from dpjax.accounting import rdp_of_pure
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
     True
     """
     target = checks.nonnegative("epsilon", epsilon, checks.float_dtype(epsilon))
-
-    def log_delta(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.log_delta_at_order(curve(order), order, log_above, target[..., None], jnp)
-
-    found = _at_best_order(log_delta, jnp.broadcast_shapes(shape, target.shape), target.dtype)
+    found = _at_best_order(formulas.log_delta_at_order, curve, shape, target)
     return jnp.maximum(jnp.exp(jnp.minimum(found, 0.0)), jnp.finfo(target.dtype).tiny)
 
 
@@ -219,9 +208,9 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
-        epsilon: positive.
-        delta: in (0, 1).
-        conversion: ``"tight"``, the default: the best order of the Renyi divergence, delta =
+        epsilon: as above.
+        delta: as above.
+        conversion: ``"tight"``: by the best order of the Renyi divergence, delta =
             e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the
             published baseline used.
 
@@ -241,26 +230,28 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
 
 @jax.jit
 def _largest_zcdp(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
-    def minus_rho(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formulas.minus_rho_at_order(order, log_above, epsilon[..., None], nats[..., None], jnp)
-
-    return -_at_best_order(minus_rho, jnp.broadcast_shapes(epsilon.shape, nats.shape), epsilon.dtype)
+    return -_at_best_order(formulas.minus_rho_at_order, jnp.zeros_like, (), epsilon, nats)
 
 
-def _at_best_order(objective: Callable[[jax.Array, jax.Array], jax.Array], shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """The objective at the order where it is smallest; the order is constant under differentiation (it is a minimum)."""
-    order, log_above = jax.lax.stop_gradient(formulas.best_order(objective, shape, dtype, jnp))
+def _at_best_order(formula: Callable[..., jax.Array], curve: Curve, shape: tuple[int, ...], *numbers: jax.Array) -> jax.Array:
+    """A formula of a curve at the order where it is smallest; the order is constant under differentiation (it is a minimum)."""
+
+    def objective(order: jax.Array, log_above: jax.Array) -> jax.Array:
+        return formula(curve(order), order, log_above, *(number[..., None] for number in numbers), jnp)
+
+    shape = jnp.broadcast_shapes(shape, *(number.shape for number in numbers))
+    order, log_above = jax.lax.stop_gradient(formulas.best_order(objective, shape, numbers[0].dtype, jnp))
     return objective(order[..., None], log_above[..., None])[..., 0]
 
 
 def _at_orders(formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike) -> jax.Array:
     dtype = checks.float_dtype(epsilon, order)
-    return _broadcast(formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype))
+    return _compiled(formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype))
 
 
 @partial(jax.jit, static_argnums=0)
-def _broadcast(formula: Callable[..., jax.Array], *values: jax.Array) -> jax.Array:
-    return formula(*jnp.broadcast_arrays(*values), jnp)
+def _compiled(formula: Callable[..., jax.Array], epsilon: jax.Array, order: jax.Array) -> jax.Array:
+    return formula(*jnp.broadcast_arrays(epsilon, order), jnp)
 
 
 def _positive(name: str, value: ArrayLike) -> jax.Array:

@@ -32,6 +32,7 @@ probability above delta + failure. What holds is P[M(x') in S*] <= P[M~(x') in S
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, exp, expm1, inf, log, log1p
 from sys import float_info
 from typing import Literal
@@ -50,20 +51,19 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
         test "private": (epsilon, delta + (1 + e^epsilon) failure),   test "public": (epsilon, delta + failure)
 
     Args:
-        guarantee: that of the mechanism.
+        guarantee: that of the mechanism, with a finite epsilon here and in the other functions.
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
-        test: ``"private"``, the default, where the data say which outputs are failures, such as those of a high loss;
-            ``"public"`` for a fixed set of outputs.
+        test: ``"private"`` where the data say which outputs are failures, such as those of a high loss; ``"public"`` for a fixed
+            set of outputs.
 
     Returns:
         A :class:`Guarantee`, with neither bounded range nor zCDP.
 
     Raises:
-        ValueError: also for a guarantee without a finite epsilon, and where delta would be 1 or more.
+        ValueError: also where delta would be 1 or more.
 
     Privacy:
-        None is spent. The post claims the second guarantee for both tests; the counterexample is at
-        the top of this file.
+        None is spent. The post claims the second guarantee for both tests; the counterexample is at the top of this file.
 
     References:
         Steinke (2025), Equation 2, corrected.
@@ -76,7 +76,7 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
     beta = _checked(guarantee, failure)
     checks.one_of("test", test, ("private", "public"))
     other = exp(min(guarantee.epsilon + log(beta), 1.0)) if beta and test == "private" else 0.0  # e^epsilon failure, at most e
-    return _approximate(guarantee, guarantee.epsilon, guarantee.delta + beta + other)
+    return replace(_promised(guarantee, guarantee.epsilon, guarantee.delta + beta + other), bounded_range=inf)
 
 
 def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound = "sharp") -> Guarantee:
@@ -87,7 +87,7 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
 
     Args:
         guarantee: that of one attempt together with the outcome of its test.
-        failure: in [0, 1), a bound on the probability of a failure on every dataset.
+        failure: as for :func:`absorb_failure`.
         bound: ``"sharp"``, derived at the top of this file, or ``"published"``, Theorem 1.
 
     Returns:
@@ -95,7 +95,7 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
         above it: conditioning leaves an epsilon-bounded-range mechanism epsilon-DP.
 
     Raises:
-        ValueError: also for a guarantee without a finite epsilon, or with ``delta >= 1 - failure``.
+        ValueError: also for ``delta >= 1 - failure``.
 
     Privacy:
         None is spent. The success must be read from the output alone (a noisy estimate of the loss that is part of it, against a
@@ -112,10 +112,7 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
     1.068
     """
     beta = _checked(guarantee, failure)
-    epsilon, delta = _conditioned(guarantee, beta, bound), guarantee.delta / (1 - beta)
-    if guarantee.delta:
-        return _approximate(guarantee, epsilon, delta)
-    return Guarantee(epsilon, _range(guarantee), guarantee.neighbors)
+    return _promised(guarantee, _conditioned(guarantee, beta, bound), guarantee.delta / (1 - beta))
 
 
 def retry_until_success(
@@ -126,12 +123,12 @@ def retry_until_success(
         epsilon' as in :func:`condition_on_success`,   delta' = delta (1 - failure^m) / (1 - failure) + failure^m
 
     Args:
-        guarantee: that of one attempt together with the outcome of its test.
-        failure: in [0, 1), a bound on the probability of a failure on every dataset.
+        guarantee: as for :func:`condition_on_success`.
+        failure: as for :func:`absorb_failure`.
         attempts: m, at least 1, chosen without the data; see :func:`attempts_for`.
         fallback: ``"public"``, a value that does not depend on the data, or ``"private"``: then also the fallback's reading of the
             data is paid for, by the same delta. Only for a single attempt does it make a difference here.
-        bound: as in :func:`condition_on_success`.
+        bound: as for :func:`condition_on_success`.
 
     Returns:
         A :class:`Guarantee`. One attempt with a public fallback is post-processing and keeps that of the attempt. More of them are
@@ -144,8 +141,7 @@ def retry_until_success(
         None is spent. All attempts must be made, whatever came of the first ones.
 
     References:
-        Steinke (2025), Equation 2 and Theorem 1; the post's loop is unbounded, the argument for a fixed number of attempts is at
-        the top of this file.
+        Steinke (2025), Equation 2 and Theorem 1, for an unbounded loop; the top of this file for a fixed number of attempts.
 
     >>> print(retry_until_success(Guarantee(1.0, 1.0, "swap"), 0.1, attempts=9, fallback="public"))
     (1, 1e-09)-DP under swap neighbors
@@ -155,24 +151,14 @@ def retry_until_success(
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
-    if not beta and not guarantee.delta:
-        return Guarantee(epsilon, _range(guarantee), guarantee.neighbors)
     leftover = max(beta**count, float_info.min) if beta else 0.0  # a power that underflows is still no pure promise
-    return _approximate(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
+    return _promised(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
 
 
 def attempts_for(failure: float, *, leftover: float) -> int:
-    """Return the smallest number of attempts that all fail with probability at most ``leftover``: failure^m <= leftover.
+    """Return the smallest number of attempts that all fail with probability at most ``leftover``, in (0, 1): failure^m <= leftover.
 
-    Args:
-        failure: in [0, 1), a bound on the probability of a failure on every dataset.
-        leftover: in (0, 1).
-
-    Privacy:
-        None is spent: it reads public numbers only.
-
-    References:
-        Steinke (2025).
+    It reads public numbers only.
 
     >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6), attempts_for(0.0, leftover=0.5)
     (20, 132, 1)
@@ -182,6 +168,11 @@ def attempts_for(failure: float, *, leftover: float) -> int:
     while beta**count > leftover:
         count += 1
     return count
+
+
+def number_of_attempts(attempts: int) -> int:
+    """Return a static number of attempts, at least 1; raise where it is none."""
+    return checks.static_integer("attempts", attempts, 1, 2**53)
 
 
 def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
@@ -196,17 +187,15 @@ def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
     grown = log1p(expm1(epsilon) + delta / success) if epsilon < -log(success) else inf
     fewer = log1p((-beta * expm1(-epsilon) + delta * exp(-epsilon)) / success)
     sharp = epsilon + min(-log(success), grown, fewer)
-    return sharp if delta else min(sharp, _range(guarantee))
+    return sharp if delta else min(sharp, guarantee.bounded_range, 2 * epsilon)
 
 
-def _range(guarantee: Guarantee) -> float:
-    return min(guarantee.bounded_range, 2 * guarantee.epsilon)
-
-
-def _approximate(guarantee: Guarantee, epsilon: float, delta: float) -> Guarantee:
+def _promised(guarantee: Guarantee, epsilon: float, delta: float) -> Guarantee:
+    """(epsilon, delta)-DP; without a delta, the range is that of the attempt, or twice its epsilon."""
     if not delta < 1:
         raise ValueError(f"nothing is promised: delta would be {delta:g}.")
-    return Guarantee(epsilon, inf, guarantee.neighbors, delta=delta)
+    kept = inf if delta else min(guarantee.bounded_range, 2 * guarantee.epsilon)
+    return Guarantee(epsilon, kept, guarantee.neighbors, delta)
 
 
 def _checked(guarantee: Guarantee, failure: float) -> float:
@@ -217,8 +206,3 @@ def _checked(guarantee: Guarantee, failure: float) -> float:
     if not guarantee.delta < 1 - beta:
         raise ValueError(f"delta must be below the probability of success, got delta={guarantee.delta} and failure={failure}.")
     return beta
-
-
-def number_of_attempts(attempts: int) -> int:
-    """Return a static number of attempts, at least 1; raise where it is none."""
-    return checks.static_integer("attempts", attempts, 1, 2**53)

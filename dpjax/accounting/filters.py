@@ -40,25 +40,62 @@ class BudgetExceeded(RuntimeError):
     """A mechanism was refused: running it would pass the budget. Nothing was charged."""
 
 
-class Sums:
-    """Exact sums of costs: of epsilons, of deltas, and of rho (or divergence over order) for each rule, read as nearest floats."""
+class Ledger:
+    """The costs of mechanisms: epsilon, delta, and rho, or the Renyi divergence of each order over it; and their exact sums.
 
-    def __init__(self, exact: tuple[Any, ...] = ()) -> None:
-        self.exact = exact
-        floats = [_nearest(total) for total in exact] or [0.0, 0.0]
-        self.epsilon, self.delta, self.rhos = floats[0], floats[1], floats[2:]
+    Attributes:
+        orders: finite and above 1.
+        share: the delta that the mechanisms' own deltas leave for the rules of Renyi divergences.
+    """
 
-    def plus(self, costs: list[float]) -> Sums:
-        """Return the sums with one more cost each."""
-        terms = [cost if cost == inf else Fraction(cost) for cost in costs]
-        return Sums(tuple(a + b for a, b in zip(self.exact or [Fraction(0)] * len(terms), terms, strict=True)))
+    def __init__(self, name: str, delta: float, neighbors: str, mechanism_delta: float, orders: tuple[float, ...]) -> None:
+        checks.one_of("neighbors", neighbors, checks.RELATIONS)
+        if checks.concrete_fraction("mechanism_delta", mechanism_delta) > checks.concrete_fraction("delta", delta):
+            raise ValueError(f"mechanism_delta must be at most delta, got {mechanism_delta} and {delta}.")
+        self.orders = tuple(float(order) for order in orders)
+        if not all(1 < order < inf for order in self.orders):
+            raise ValueError(f"orders must be finite and above 1, got {orders}.")
+        self.share = (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
+        self._name, self._neighbors, self._mechanism_delta = name, neighbors, mechanism_delta
+        self._sums: list[Any] = [Fraction(0)] * (2 + max(len(self.orders), 1))
 
+    def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[float]:
+        """Return what is charged for a mechanism; infinite where it promises nothing.
 
-def _nearest(total: Any) -> float:
-    try:
-        return float(total)
-    except OverflowError:
-        return inf
+        A delta with zCDP beside it is not counted, and then its epsilon is none either.
+
+        Raises:
+            ValueError: another relation, or no cost below ``most`` of the kind that is charged.
+        """
+        if spent.neighbors != self._neighbors:
+            raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
+        whole = 1 * spent
+        epsilon = sum(
+            count * min(inf if part.delta and part.zcdp < inf else part.epsilon, part.bounded_range) for part, count in whole.parts
+        )
+        with np.errstate(over="ignore"):
+            rhos = (whole.rdp(self.orders) / np.array(self.orders)).tolist() if self.orders else [whole.rho]
+        if whole.slack and not self._mechanism_delta:
+            raise ValueError(
+                f"this {self._name} has no part for the deltas of mechanisms, and without its delta the guarantee does not promise "
+                f"anything: {spent}; set mechanism_delta."
+            )
+        kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
+        if not min(rhos if self.share else [epsilon]) < most:
+            raise ValueError(f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}.")
+        return [epsilon, whole.slack, *rhos]
+
+    def add(self, costs: list[float]) -> None:
+        """Add the costs of one mechanism."""
+        self._sums = self._with(costs)
+
+    def totals(self, costs: list[float] | None = None) -> tuple[float, float, list[float]]:
+        """Return the sums of epsilon, of delta and of the rest, as nearest floats, after costs that are not added yet."""
+        epsilon, delta, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._sums))
+        return epsilon, delta, rhos
+
+    def _with(self, costs: list[float]) -> list[Any]:
+        return [total + (cost if cost == inf else Fraction(cost)) for total, cost in zip(self._sums, costs, strict=True)]
 
 
 @dataclass
@@ -95,17 +132,18 @@ class PrivacyFilter:
     neighbors: str
     mechanism_delta: float = 0.0
     orders: tuple[float, ...] = ()
-    _sums: Sums = field(default_factory=Sums, init=False, repr=False)
+    _ledger: Ledger = field(init=False, repr=False)
     _budgets: list[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         checks.concrete_epsilon(self.epsilon)
-        self.orders = public_orders(self.orders)
-        share = delta_for_rules(self.delta, self.mechanism_delta, self.neighbors)
+        self._ledger = Ledger("budget", self.delta, self.neighbors, self.mechanism_delta, self.orders)
+        self.orders, share = self._ledger.orders, self._ledger.share
         if share == 0:
             self._budgets = []
         elif not self.orders:
-            self._budgets = [_rho_of(self.epsilon, share)]
+            # The zCDP that implies (epsilon, delta)-DP, at the best order, from below.
+            self._budgets = [-formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, self.epsilon, -log(share))]
         else:
             self._budgets = [_order_budget(self.epsilon, share / len(self.orders), order) for order in self.orders]
 
@@ -125,91 +163,35 @@ class PrivacyFilter:
         return max(self._best()[0], 0.0)
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Whether there is room for it. The answer depends on costs, not on data.
-
-        Raises:
-            ValueError: another relation, or a promise that this budget cannot charge.
-        """
-        after = self._sums.plus(self._costs(guarantee))
-        within = any(spent <= budget for spent, budget in zip(after.rhos, self._budgets, strict=False))
-        return after.delta <= self.mechanism_delta and (after.epsilon <= self.epsilon or within)
+        """Whether there is room for it. The answer depends on costs, not on data."""
+        return self._has_room(self._ledger.costs(guarantee))
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
         """Charge a mechanism, before it runs; an interactive one, before its first answer.
 
         Raises:
             BudgetExceeded: there is no room for it; nothing was charged.
-            ValueError: as :meth:`allows`.
+            ValueError: as :meth:`allows`: another relation, or a promise that this budget cannot charge.
         """
-        costs = self._costs(guarantee)
-        if not self.allows(guarantee):
+        costs = self._ledger.costs(guarantee)
+        if not self._has_room(costs):
             cost = min(costs[2:]) if self._budgets else costs[0]
             raise BudgetExceeded(
                 f"a cost of {cost:g}{f' and a delta of {costs[1]:g}' if costs[1] else ''} passes the remaining budget, "
                 f"{self.remaining:g} of {self.budget:g}."
             )
-        self._sums = self._sums.plus(costs)
+        self._ledger.add(costs)
+
+    def _has_room(self, costs: list[float]) -> bool:
+        epsilon, delta, rhos = self._ledger.totals(costs)
+        within = any(spent <= budget for spent, budget in zip(rhos, self._budgets, strict=False))
+        return delta <= self.mechanism_delta and (epsilon <= self.epsilon or within)
 
     def _best(self) -> tuple[float, float, float]:
         """What is left, the budget and what was spent, of the rule with the most left."""
-        spent = self._sums.rhos or [0.0] * len(self._budgets)
-        rules = zip(self._budgets, spent, strict=True) if self._budgets else [(self.epsilon, self._sums.epsilon)]
+        epsilon, _, rhos = self._ledger.totals()
+        rules = zip(self._budgets, rhos, strict=True) if self._budgets else [(self.epsilon, epsilon)]
         return max((budget - used, budget, used) for budget, used in rules)
-
-    def _costs(self, guarantee: Guarantee | Composition) -> list[float]:
-        costs = costs_of(guarantee, self.orders, what="budget", neighbors=self.neighbors)
-        if costs[1] and not self.mechanism_delta:
-            raise ValueError(
-                f"this budget has no part for the deltas of mechanisms, and without its delta the guarantee does not promise "
-                f"anything: {guarantee}; set mechanism_delta."
-            )
-        kind = "Renyi DP at its orders" if self.orders else "zCDP"
-        if min(costs[2:] if self._budgets else costs[:1]) == inf:
-            raise ValueError(
-                f"this budget charges {kind if self._budgets else 'pure DP'}, which the guarantee does not promise: {guarantee}."
-            )
-        return costs
-
-
-def costs_of(spent: Guarantee | Composition, orders: tuple[float, ...], *, what: str, neighbors: str) -> list[float]:
-    """Return the epsilon, the delta and the rho, or for each order the Renyi divergence over it; infinite if not promised.
-
-    A delta with zCDP beside it is not counted, and then its epsilon is none either.
-    """
-    if spent.neighbors != neighbors:
-        raise ValueError(f"this {what} is under {neighbors} neighbors, the guarantee under {spent.neighbors}.")
-    whole = 1 * spent
-    epsilon = sum(
-        count * min(inf if part.delta and part.zcdp < inf else part.epsilon, part.bounded_range) for part, count in whole.parts
-    )
-    with np.errstate(over="ignore"):
-        rhos = (whole.rdp(orders) / np.array(orders)).tolist() if orders else [whole.rho]
-    return [epsilon, whole.slack, *rhos]
-
-
-def delta_for_rules(delta: float, mechanism_delta: float, neighbors: str) -> float:
-    """Return what the mechanisms' own deltas leave of delta."""
-    checks.one_of("neighbors", neighbors, checks.RELATIONS)
-    if checks.concrete_fraction("mechanism_delta", mechanism_delta) > checks.concrete_fraction("delta", delta):
-        raise ValueError(f"mechanism_delta must be at most delta, got {mechanism_delta} and {delta}.")
-    return (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
-
-
-def public_orders(orders: tuple[float, ...]) -> tuple[float, ...]:
-    """Return finite orders above 1 as Python floats."""
-    found = tuple(float(order) for order in orders)
-    if not all(1 < order < inf for order in found):
-        raise ValueError(f"orders must be finite and above 1, got {orders}.")
-    return found
-
-
-def _rho_of(epsilon: float, delta: float) -> float:
-    """The zCDP that implies (epsilon, delta)-DP, at the best order, from below."""
-
-    def minus_rho(order: Any, log_above: Any) -> Any:
-        return formulas.minus_rho_at_order(order, log_above, epsilon, -log(delta), np)
-
-    return -formulas.smallest_on_host(minus_rho)
 
 
 def _order_budget(epsilon: float, delta: float, order: float) -> float:

@@ -29,10 +29,9 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.amplification import ORDERS, Curve, binomial_curve, zcdp_of_curve
+from dpjax.accounting.amplification import ORDERS, binomial_curve, spent_on, zcdp_of_curve
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.formulas import rdp_of_bounded_range, rdp_of_pure
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, Points, least_divergence
 
 _MOST_DRAWS, _MOST_ORDER = 100_000, 64  # with replacement, where every k is summed
 
@@ -53,7 +52,7 @@ def fixed_size_subsample(
         up to 64 with replacement, where a divergence is known; with a finite epsilon also the zCDP that both imply.
 
     Raises:
-        ValueError: also for another relation than swap, and where neither epsilon nor a Renyi divergence is known.
+        ValueError: also where neither epsilon nor a Renyi divergence is known.
 
     Privacy:
         Under swap neighbours only: the number of records is public. Who was taken stays secret. Mechanisms that see the same sample
@@ -70,23 +69,17 @@ def fixed_size_subsample(
     >>> round((1000 * step).epsilon_at(1e-5), 2)
     1.49
     """
-    whole = 1 * spent if isinstance(spent, Guarantee) else spent
-    checks.instance("fixed_size_subsample", whole, Composition, "a sum of guarantees, or one of them")
+    whole, given = spent_on("samples of a fixed size", spent, "swap")
     checks.one_of("replacement", replacement, ("with", "without"))
-    n = checks.static_integer("records", records, 1)
-    m = checks.static_integer("taken", taken, 1, n if replacement == "without" else _MOST_DRAWS)
-    if whole.neighbors != "swap":
-        raise ValueError(f"samples of a fixed size amplify under swap neighbors, this guarantee is under {whole.neighbors}.")
-    given = spent if isinstance(spent, Guarantee) else whole.guarantee()
-    if replacement == "without" and m == n:
+    n, without = checks.static_integer("records", records, 1), replacement == "without"
+    m = checks.static_integer("taken", taken, 1, n if without else _MOST_DRAWS)
+    if without and m == n:
         return given
-    share = m / n if replacement == "without" else -expm1(m * log1p(-1 / n)) if n > 1 else 1.0
+    share = m / n if without else -expm1(m * log1p(-1 / n)) if n > 1 else 1.0
     share = min(share * (1 + 2.0**-50), 1.0)
-    pure = given.epsilon if given.delta == 0 else inf
-    curve, square = ((), inf) if whole.slack else _curve(whole, pure, m, n, share, replacement)
-    repeats = 1 if replacement == "without" else m
-    epsilon = repeats * _mixed(given.epsilon, share if replacement == "without" else 1 / n)
-    growth = share if replacement == "without" else _growth(epsilon, given.epsilon, m / n)
+    curve, square = ((), inf) if whole.slack else _curve(whole, inf if given.delta else given.epsilon, m, n, share, without)
+    epsilon = _mixed(given.epsilon, share) if without else m * _mixed(given.epsilon, 1 / n)
+    growth = share if without else _growth(epsilon, given.epsilon, m / n)
     delta = given.delta and given.delta * growth * (1 + 2.0**-48)
     if not (epsilon < inf and delta < 1):
         if not curve:
@@ -115,15 +108,13 @@ def _growth(mixed: float, epsilon: float, limit: float) -> float:
     return exp(min(mixed - epsilon, 700.0)) if mixed > epsilon else 1.0
 
 
-def _curve(
-    whole: Composition, pure: float, m: int, n: int, share: float, replacement: Literal["with", "without"]
-) -> tuple[Curve, float]:
+def _curve(whole: Composition, pure: float, m: int, n: int, share: float, without: bool) -> tuple[Points, float]:
     """The Renyi curve, and the bound of E ((A-B)/Q)^2."""
-    without = replacement == "without"
     orders = np.arange(2, (ORDERS[-1] if without else _MOST_ORDER) + 1.0)
     convex, norm = np.full(orders.size, -inf), np.full(orders.size, -inf)
-    for first in range(1, 2 if without else m + 1, 1024):
-        k = np.arange(first, 2 if without else min(first + 1024, m + 1), dtype=float)[:, None]
+    most_taken = 1 if without else m
+    for first in range(1, most_taken + 1, 1024):
+        k = np.arange(first, min(first + 1024, most_taken + 1), dtype=float)[:, None]
         weights = np.zeros((1, 1)) if without else _log_binomial(k, m, n) - log(share)
         terms = _log_terms(whole, k, orders, pure)
         convex = np.logaddexp(convex, np.logaddexp.reduce(weights + terms, axis=0))
@@ -141,7 +132,13 @@ def _curve(
 def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: float) -> np.ndarray:
     """The logarithm of m_k(j), for j = 2, 3, ..., ``(k, orders)``."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        divergences = whole.rdp(orders)[None] if k.size == 1 and k[0] == 1 else _of_groups(whole, k, orders)
+        if k.size == 1 and k[0] == 1:
+            divergences = whole.rdp(orders)[None]
+        else:  # for groups of k
+            divergences = np.zeros((k.size, orders.size))
+            for part, count in whole.parts:
+                pure = inf if part.delta else part.epsilon
+                divergences += count * least_divergence(orders, k * k * part.rho, k * part.bounded_range, k * pure)
         ratio = np.where(k * pure < 700, np.log(np.expm1(np.minimum(k * pure, 700.0))), k * pure)
         found = (orders - 1) * divergences + np.minimum(log(2), orders * ratio)
         second = divergences + np.log(-np.expm1(-divergences)) + log(4)
@@ -161,20 +158,6 @@ def _log_normal_moments(mu: np.ndarray) -> np.ndarray:
         even.append(np.log(np.maximum(np.sum(terms * (-1.0) ** i[: j + 1], axis=1), 0.0) + lost) + j * log(2))
     odd = [(below + above) / 2 for below, above in pairwise(even)]  # Cauchy and Schwarz
     return np.stack([value for pair in zip_longest(even, odd) for value in pair if value is not None], axis=1)
-
-
-def _of_groups(whole: Composition, k: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """The Renyi divergences for groups of k, ``(k, orders)``."""
-    total = np.zeros(np.broadcast_shapes(k.shape, orders.shape))
-    for part, count in whole.parts:
-        found = k * k * part.rho * orders
-        size = k + 0 * orders
-        if part.bounded_range < inf:
-            found = np.minimum(found, rdp_of_bounded_range(size * part.bounded_range, orders + 0 * k, np))
-        if part.epsilon < inf and not part.delta:
-            found = np.minimum(found, rdp_of_pure(size * part.epsilon, orders + 0 * k, np))
-        total += count * found
-    return total
 
 
 def _log_binomial(k: np.ndarray, m: int, n: int) -> np.ndarray:

@@ -80,20 +80,6 @@ def rdp_of_laplace(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     return xp.where(near, xp.log1p(excess) / above, far)
 
 
-def zcdp_of_pure(epsilon: Any, xp: ModuleType) -> Any:
-    """Eps tanh(eps/2)."""
-    return epsilon * xp.tanh(epsilon / 2)
-
-
-def pure_of_zcdp(rho: Any, xp: ModuleType) -> Any:
-    """The epsilon whose randomised response is rho-zCDP: Newton's method from below."""
-    epsilon = xp.maximum(xp.sqrt(2 * rho), rho)
-    for _ in range(8):
-        t = xp.tanh(epsilon / 2)
-        epsilon = epsilon - (epsilon * t - rho) / (t + epsilon / 2 * (1 - t * t))
-    return epsilon
-
-
 def epsilon_at_order(rdp: Any, order: Any, log_above: Any, nats: Any, xp: ModuleType) -> Any:
     """What (order, rdp)-RDP gives at delta = e^-nats (Canonne, Kamath and Steinke 2020, Proposition 12)."""
     share = xp.log1p(xp.exp(-log_above))  # log(a / (a - 1))
@@ -105,22 +91,16 @@ def log_delta_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, xp: M
     return (order - 1) * (rdp - epsilon) - order * xp.log1p(xp.exp(-log_above)) - log_above
 
 
-def minus_rho_at_order(order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType) -> Any:
-    """The same solved for the rho of zCDP, rdp = order * rho, and negated: the best order makes it smallest."""
-    return (epsilon_at_order(xp.zeros_like(order), order, log_above, nats, xp) - epsilon) / order
+def minus_rho_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType) -> Any:
+    """Minus the rho of zCDP that may be added to a divergence: epsilon at rdp + order * rho. The best order makes it smallest."""
+    return (epsilon_at_order(rdp, order, log_above, nats, xp) - epsilon) / order
 
 
 def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dtype: Any, xp: ModuleType) -> tuple[Any, Any]:
-    """Return the order a (and log(a - 1)) with about the smallest objective, of that shape.
+    """Return the order a, and log(a - 1), with about the smallest objective of both, ``(*shape, points)``.
 
     A grid that shrinks around the best point, seven times: any order is valid, so that an objective of several minima costs
     tightness and no privacy.
-
-    Args:
-        objective: of a and log(a - 1), both ``(*shape, points)``.
-        shape: of the parameters.
-        dtype: of the result.
-        xp: numpy or jax.numpy.
     """
     fractions = xp.asarray(np.linspace(-1, 1, _POINTS), dtype).reshape((1,) * len(shape) + (-1,))
     center, reach = xp.full((*shape, 1), (_LOWEST + _HIGHEST) / 2, dtype), (_HIGHEST - _LOWEST) / 2
@@ -132,8 +112,12 @@ def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dty
     return 1 + xp.exp(center[..., 0]), center[..., 0]
 
 
-def smallest_on_host(objective: Callable[[Any, Any], Any]) -> float:
-    """Return the objective of NumPy arrays at its :func:`best_order`; infinite if it is a number nowhere."""
+def smallest_on_host(objective: Callable[..., Any], curve: Callable[[np.ndarray], np.ndarray], *numbers: float) -> float:
+    """Return ``objective(curve(order), order, log(order - 1), *numbers)`` at its best order; infinite if it is a number nowhere."""
+
+    def at(order: np.ndarray, log_above: np.ndarray) -> np.ndarray:
+        return objective(curve(order), order, log_above, *numbers, np)
+
     with np.errstate(over="ignore", invalid="ignore"):
-        found = float(objective(*best_order(objective, (), np.float64, np)))
+        found = float(at(*best_order(at, (), np.float64, np)))
     return inf if isnan(found) else found

@@ -24,14 +24,9 @@ _FEW_ULPS = 2.0**-50
 
 
 def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
-    """Return the smallest delta such that gdp-GDP implies (epsilon, delta)-DP.
+    """Return the smallest delta such that gdp-GDP implies (epsilon, delta)-DP, for a positive gdp (mu) and epsilon not negative.
 
-    Args:
-        gdp: mu, positive.
-        epsilon: not negative.
-
-    Returns:
-        At most 1, and at least the smallest normal float: 0 would say pure DP.
+    It is at most 1, and at least the smallest normal float: 0 would say pure DP.
 
     References:
         Balle and Wang (2018), Theorem 8; Dong, Roth and Su (2022), Corollary 2.13.
@@ -45,14 +40,9 @@ def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
 
 
 def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
-    """Return the smallest epsilon such that gdp-GDP implies (epsilon, delta)-DP: the inverse of :func:`delta_of_gdp`, from above.
+    """Return the smallest epsilon such that gdp-GDP implies (epsilon, delta)-DP, for a delta in (0, 1).
 
-    Args:
-        gdp: mu, positive.
-        delta: in (0, 1).
-
-    References:
-        As :func:`delta_of_gdp`.
+    The inverse of :func:`delta_of_gdp`, from above, with the same references.
 
     >>> round(epsilon_of_gdp(1.0, delta=1e-6), 4)  # by zCDP 5.2215
     4.8866
@@ -65,14 +55,10 @@ def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
 
 
 def gdp_of(epsilon: float, *, delta: float) -> float:
-    """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, from below.
+    """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, from below, for a positive epsilon and delta in (0, 1).
 
     The least Gaussian noise for a budget has the standard deviation ``sensitivity / gdp_of(epsilon, delta=delta)``, and for each of
     k statistics sqrt(k) times as much.
-
-    Args:
-        epsilon: positive.
-        delta: in (0, 1).
 
     References:
         Balle and Wang (2018), Algorithm 1.

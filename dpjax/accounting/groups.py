@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee, points_of, promising
+from dpjax.accounting.guarantee import Guarantee, orders_of, points_of, promising
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -37,18 +37,15 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     size = checks.static_integer("size", size, 1, 2**53)
     if size == 1:
         return guarantee
-    epsilon, delta = size * guarantee.epsilon, guarantee.delta and guarantee.delta * _powers(guarantee.epsilon, size)
-    if delta >= 1:
-        epsilon, delta = inf, 0.0  # it promises nothing
+    epsilon, delta = size * guarantee.epsilon, guarantee.delta
+    if delta and guarantee.epsilon:  # the sum of the powers of e^epsilon, rounded up
+        delta *= expm1(epsilon) / expm1(guarantee.epsilon) * (1 + 1e-15) if epsilon < 700 else inf
+    elif delta:
+        delta *= size
+    if not (delta < 1 and epsilon < inf):  # it promises nothing
+        epsilon, delta = inf, 0.0
     bounded_range, zcdp, gdp = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
-    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta if epsilon < inf else 0.0, zcdp, gdp=gdp))
-
-
-def _powers(epsilon: float, size: int) -> float:
-    """1 + e^epsilon + ... + e^((size-1) epsilon), rounded up."""
-    if size == 1 or epsilon == 0:
-        return float(size)
-    return expm1(size * epsilon) / expm1(epsilon) * (1 + 1e-15) if size * epsilon < 700 else inf
+    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp))
 
 
 def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
@@ -66,9 +63,6 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
         epsilon beside one with a delta counts with its epsilon at the largest delta. Where a part has a curve of Renyi divergences
         and no part has a delta, the largest of the parts' at each order, too: neighbours differ in one part, so the privacy loss of
         all parts together is that of one.
-
-    Raises:
-        ValueError: none, different relations, an unknown option, swap neighbours by value, or nothing is promised together.
 
     References:
         McSherry (2009), Theorem 4.
@@ -91,8 +85,8 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     rho = max(part.zcdp if part.delta else part.rho for part in guarantees)
     if rho < kept.rho or kept.delta:
         kept = replace(kept, zcdp=rho)
-    orders = np.array(sorted({order for part in guarantees for order, _ in part.renyi}))
-    divergences = np.max([part.rdp(orders) for part in guarantees], axis=0) if orders.size else np.zeros(0)
+    orders = orders_of(guarantees)
+    divergences = np.max([part.rdp(orders) for part in guarantees], axis=0)
     if delta or not np.any(divergences < kept.rdp(orders)):
         return promising(kept)
     return replace(kept, renyi=points_of(orders, divergences))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from math import inf, isnan
+from math import inf
 from sys import float_info
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,9 @@ from dpjax.display import Picture, Shown
 
 if TYPE_CHECKING:
     from dpjax.accounting.composition import Composition
+
+
+Points = tuple[tuple[float, float], ...]  # of a curve: orders and Renyi divergences
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,43 +55,37 @@ class Guarantee(Shown):
     neighbors: str
     delta: float = 0.0
     zcdp: float = inf
-    renyi: tuple[tuple[float, float], ...] = ()
+    renyi: Points = ()
     gdp: float = inf
     sampled_gdp: tuple[float, float] = (inf, 1.0)
 
     def __post_init__(self) -> None:
+        given = vars(self)  # the way round a frozen field
         for name in ("epsilon", "bounded_range", "delta", "zcdp", "gdp"):
-            value = getattr(self, name)
+            value = given[name]
             if isinstance(value, (bool, str)):
                 raise TypeError(f"{name} must be a number, got {value!r}.")
-            number = float(value)  # of NumPy's narrow types, too, whose arithmetic overflows
-            if isnan(number) or number < 0 or (name == "delta" and number >= 1):
+            given[name] = float(value)  # of NumPy's narrow types, too, whose arithmetic overflows
+            if not given[name] >= 0 or (name == "delta" and given[name] >= 1):
                 raise ValueError(f"{name} must not be negative{' and below 1' if name == 'delta' else ''}, got {value}.")
-            object.__setattr__(self, name, number)
         implied = max(self.gdp * self.gdp / 2, float_info.min) if self.gdp else 0.0  # a square that underflows
-        object.__setattr__(self, "zcdp", min(self.zcdp, implied))
+        given["zcdp"] = min(self.zcdp, implied)
         points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
         orders, divergences = np.array(points).reshape(-1, 2).T
         ordered = np.all(np.diff(orders) > 0) and np.all(np.diff(divergences) >= 0)
         if not (ordered and np.all(np.isfinite(points)) and np.all(orders > 1) and np.all(divergences >= 0)):
             raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
-        object.__setattr__(self, "renyi", points)
+        given["renyi"] = points
         mu, probability = (float(number) for number in self.sampled_gdp)
         if not (mu > 0 and 0 < probability <= 1):
             raise ValueError(f"sampled_gdp must be a positive mu and a probability up to 1, got {self.sampled_gdp}.")
-        object.__setattr__(self, "sampled_gdp", (mu, probability if mu < inf else 1.0))
+        given["sampled_gdp"] = mu, probability if mu < inf else 1.0
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
 
     def __str__(self) -> str:
-        promises = []
-        if self.epsilon < inf:
-            promises.append(f"({self.epsilon:g}, {self.delta:g})-DP" if self.delta else f"{self.epsilon:g}-DP")
-        if self.bounded_range < inf:
-            promises.append(f"{self.bounded_range:g}-bounded-range")
-        if self.zcdp < inf:
-            promises.append(f"{self.zcdp:g}-zCDP")
-        if self.gdp < inf:
-            promises.append(f"{self.gdp:g}-GDP")
+        promises = [text_of(self.epsilon, self.delta)] if self.epsilon < inf else []
+        kinds = (self.bounded_range, "bounded-range"), (self.zcdp, "zCDP"), (self.gdp, "GDP")
+        promises += [f"{value:g}-{kind}" for value, kind in kinds if value < inf]
         if self.sampled_gdp[0] < inf:
             promises.append("{:g}-GDP on subsamples of probability {:g}".format(*self.sampled_gdp))
         if self.renyi:
@@ -97,19 +94,19 @@ class Guarantee(Shown):
 
     def _facts(self) -> dict[str, Any]:
         """The fields that promise something, so that the repr makes it again; of a curve, how many points it has."""
-        given = {
-            field.name: repr(getattr(self, field.name)) for field in fields(self) if getattr(self, field.name) != field.default
-        }
-        return given | ({"renyi": f"{len(self.renyi)} points"} if self.renyi else {})
+        facts = {name: repr(value) for name, value in self._given().items()}
+        return facts | ({"renyi": f"{len(self.renyi)} points"} if self.renyi else {})
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The privacy profile."""
         return {}, profile_of(self)
+
+    def _given(self) -> dict[str, Any]:
+        """The fields that are not at their defaults."""
+        return {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is promised as numbers, text and lists, which :mod:`json` takes; None stands for infinity."""
-        known = {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
-        return {name: None if value == inf else value for name, value in known.items()}
+        return {name: None if value == inf else value for name, value in self._given().items()}
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Guarantee:
@@ -134,10 +131,7 @@ class Guarantee(Shown):
         """Return the same promises and 128 points of a curve of Renyi divergences, at orders from 1.001 to 10^4.
 
         Args:
-            curve: from orders, float64 ``(128,)``, to divergences, not below the true ones and not decreasing.
-
-        Raises:
-            ValueError: divergences that decrease or are not finite.
+            curve: from orders, float64 ``(128,)``, to finite divergences, not below the true ones and not decreasing.
 
         >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
         >>> from dpjax.accounting import rdp_of_laplace
@@ -179,26 +173,17 @@ class Guarantee(Shown):
         With a delta that has no ``zcdp`` beside it, it holds except with probability ``delta``.
         """
         pure = self._pure_epsilon
-        of_pure = float(formulas.zcdp_of_pure(np.asarray(pure), np)) if pure < inf else inf
+        of_pure = pure * float(np.tanh(pure / 2))
         # The points of a curve say nothing of all orders.
         least = 0.0 if 0 in (self.zcdp, self.bounded_range, pure) else float_info.min  # a square that underflows
         return max(min(self.zcdp, self.bounded_range * self.bounded_range / 8, of_pure), least)
 
     def rdp(self, order: Any) -> np.ndarray:
-        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`.
-
-        Raises:
-            ValueError: an order that is not above 1.
-        """
+        """The smallest Renyi divergence that follows, for orders above 1 of any shape, float64; ``delta`` as for :attr:`rho`."""
         a = np.asarray(order, np.float64)
         if not np.all(a > 1):
             raise ValueError(f"orders must be above 1, got {order}.")
-        with np.errstate(over="ignore"):
-            found = self.zcdp * a
-            if self.bounded_range < inf:
-                found = np.minimum(found, formulas.rdp_of_bounded_range(np.full_like(a, self.bounded_range), a, np))
-            if self._pure_epsilon < inf:
-                found = np.minimum(found, formulas.rdp_of_pure(np.full_like(a, self._pure_epsilon), a, np))
+        found = least_divergence(a, self.zcdp, self.bounded_range, self._pure_epsilon)
         if self.renyi:
             orders, divergences = np.array(self.renyi).T
             # (a - 1) D(a) is convex, so chords lie above it; below the first order D is at most what it is there.
@@ -227,7 +212,24 @@ def promising(guarantee: Guarantee) -> Guarantee:
     return guarantee
 
 
-def points_of(orders: np.ndarray, divergences: np.ndarray) -> tuple[tuple[float, float], ...]:
+def text_of(epsilon: float, delta: float) -> str:
+    """Return the name of (epsilon, delta)-DP."""
+    return f"({epsilon:g}, {delta:g})-DP" if delta else f"{epsilon:g}-DP"
+
+
+def least_divergence(order: np.ndarray, zcdp: Any, bounded_range: Any, epsilon: Any) -> np.ndarray:
+    """Return the smallest Renyi divergence that rho-zCDP, a bounded range and pure DP imply together; infinite for none."""
+    a, rho, r, pure = np.broadcast_arrays(order, zcdp, bounded_range, epsilon)
+    with np.errstate(over="ignore"):
+        return np.minimum(rho * a, np.minimum(formulas.rdp_of_bounded_range(r, a, np), formulas.rdp_of_pure(pure, a, np)))
+
+
+def orders_of(guarantees: Iterable[Guarantee]) -> np.ndarray:
+    """Return all orders of their curves, ascending, float64."""
+    return np.array(sorted({order for guarantee in guarantees for order, _ in guarantee.renyi}), np.float64)
+
+
+def points_of(orders: np.ndarray, divergences: np.ndarray) -> Points:
     """Return the pairs of a curve where it is finite, rising but for rounding."""
     known = divergences < inf
     return tuple(zip(orders[known].tolist(), np.maximum.accumulate(divergences[known]).tolist(), strict=True))

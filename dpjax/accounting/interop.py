@@ -18,24 +18,19 @@ _MOST_EVENTS = 100_000  # of randomised responses, each an object of its own
 
 
 def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "pld"]) -> Any:
-    """Return a ``dp_accounting.DpEvent`` for what was spent.
-
-    Of a curve of Renyi divergences (:func:`poisson_subsample`) the accountant gets the rho that the rest of the guarantee implies.
+    """Return a ``dp_accounting.DpEvent`` for what was spent, which the accountant composes.
 
     For the RDP accountant a mechanism of bounded range r is ``ZCDpEvent(r^2 / 8)``, pure DP randomised response under replacement
-    and ``ZCDpEvent(epsilon tanh(epsilon/2))`` elsewhere. For the PLD accountant pure DP is randomised response on two values,
-    which dominates every epsilon-DP mechanism; it exists under replacement only, and is repeated instead of self-composed, since
+    and ``ZCDpEvent(epsilon tanh(epsilon/2))`` elsewhere; of a curve of Renyi divergences (:func:`poisson_subsample`) it gets the
+    rho that the rest of the guarantee implies. For the PLD accountant pure DP is randomised response on two values, which
+    dominates every epsilon-DP mechanism; it exists under replacement only, and is repeated instead of self-composed, since
     release 0.6.0 ignores the count of that event.
 
     Args:
         spent: under the relation that the accountant has (:func:`dp_accounting_relation`).
         accountant: ``"rdp"`` for ``rdp.RdpAccountant``, ``"pld"`` for ``pld.PLDAccountant``.
 
-    Returns:
-        A ``DpEvent`` that the accountant composes.
-
     Raises:
-        ImportError: dp-accounting is not installed.
         ValueError: a promise that the accountant has no event for, or more than 100,000 mechanisms for the PLD accountant.
 
     References:
@@ -66,9 +61,6 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
 def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
     """Return the ``dp_accounting.NeighboringRelation`` of what was spent; an edge more or less is one of add or remove.
 
-    Raises:
-        ImportError: dp-accounting is not installed.
-
     >>> import pytest
     >>> _ = pytest.importorskip("dp_accounting")
     >>> dp_accounting_relation(Guarantee(1.0, 1.0, "swap")).name
@@ -79,10 +71,9 @@ def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
 
 
 def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
-    if guarantee.delta and guarantee.zcdp == inf:
-        raise ValueError(f"the RDP accountant has no event for an (epsilon, delta) alone: {guarantee}.")
-    if guarantee.rho == inf:
-        raise ValueError(f"the RDP accountant has no event for a curve of Renyi divergences alone: {guarantee}.")
+    if (guarantee.delta and guarantee.zcdp == inf) or guarantee.rho == inf:
+        alone = "a curve of Renyi divergences" if guarantee.rho == inf else "an (epsilon, delta)"
+        raise ValueError(f"the RDP accountant has no event for {alone} alone: {guarantee}.")
     known = min(guarantee.zcdp, guarantee.bounded_range * guarantee.bounded_range / 8)
     # The whole curve of randomised response is smaller than that of its rho; for a tiny epsilon the accountant's would cancel.
     if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:

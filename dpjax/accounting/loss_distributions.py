@@ -13,17 +13,12 @@ reversed pair stands for the other order. Three facts carry everything (Zhu, Don
 * A pair that becomes (P, Q) by post-processing dominates it: so a cell of outcomes whose losses lie in [a, b] is replaced by two
   outcomes of losses a and b with the same masses of P and of Q together (the cell is got back by merging them).
 
-What each constructor starts from:
-
-    pure, approximate      randomised response, and what is beyond delta told outright: dominates every such mechanism
-    laplace, gaussian      the law one unit apart, in cells whose masses are differences of cdfs or of their complements
-    between                two probability vectors, as they are
-    bounded_range          no single pair (t, t - r) dominates; the supremum over adaptive choices of t by recursion, see there
+The constructors say which pair they start from.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log1p
 from typing import Any
@@ -35,6 +30,9 @@ from dpjax.accounting.bounded_ranges import mixed_losses, worst_divergences
 from dpjax.accounting.numerical_composition import Product
 
 _CELLS = 4096
+_BLOCK, _CELLS_OF_RANGE = 64, 32  # mechanisms of bounded range in one recursion, and cells of their ranges
+_WIDEST = 400.0  # a sum of ranges whose exponential is still a float
+_TINY = 1e-200  # divergences below are not resolved, but added
 _UNIT = 2.0**-53
 
 
@@ -55,16 +53,14 @@ class _Pair:
     def reversed(self) -> _Pair:
         return _Pair(-self.losses, self.q, self.p, self.q_alone, self.p_alone, self.width)
 
-    def subsampled(self, probability: float) -> _Pair:
-        """((1-p) Q + p P, Q)."""
-        share = probability
+    def subsampled(self, share: float) -> _Pair:
+        """((1-p) Q + p P, Q) for a share p."""
         if share == 1:
             return self
-        mixed = (1 - share) * self.q + share * self.p
-        losses, p, q = mixed_losses(self.losses, share), mixed, self.q
+        losses, p, q = mixed_losses(self.losses, share), (1 - share) * self.q + share * self.p, self.q
         if self.q_alone:  # where P has no mass, the mixture has
-            more = log1p(-share), (1 - share) * self.q_alone, self.q_alone
-            losses, p, q = (np.append(a, b) for a, b in zip((losses, p, q), more, strict=True))
+            losses, p = np.append(losses, log1p(-share)), np.append(p, (1 - share) * self.q_alone)
+            q = np.append(q, self.q_alone)
         return _Pair(losses, p, q, share * self.p_alone, 0.0, self.width)
 
 
@@ -100,7 +96,7 @@ class LossDistribution:
 
     @staticmethod
     def approximate(epsilon: float, delta: float) -> LossDistribution:
-        """Return what dominates every (epsilon, delta)-DP mechanism.
+        """Return what dominates every (epsilon, delta)-DP mechanism: randomised response that tells the truth outright at delta.
 
         References:
             Kairouz, Oh and Viswanath (2015), Theorem 3.1.
@@ -122,9 +118,9 @@ class LossDistribution:
         edges = np.linspace(-loss, loss, _CELLS + 1)
         # Of P: half beyond its own value; in between, a loss of at most l has the probability e^((l - epsilon)/2) / 2.
         inner = np.exp((edges[:-1] - loss) / 2) * np.expm1(np.diff(edges) / 2) / 2
-        cells = _in_cells(edges, inner, inner[::-1])
-        ends = _Pair(np.array([loss, -loss]), np.array([0.5, np.exp(-loss) / 2]), np.array([np.exp(-loss) / 2, 0.5]))
-        return _one(_joined(ends, cells))
+        cells, rare = _in_cells(edges, inner, inner[::-1]), np.exp(-loss) / 2
+        losses, p = np.append([loss, -loss], cells.losses), np.append([0.5, rare], cells.p)
+        return _one(_Pair(losses, p, np.append([rare, 0.5], cells.q), width=cells.width))
 
     @staticmethod
     def gaussian(mu: float) -> LossDistribution:
@@ -134,9 +130,9 @@ class LossDistribution:
         shift = checks.concrete_epsilon(mu)
         # P has mean mu; of the place y the loss is mu y - mu^2/2. Beyond 37 standard deviations the loss is called infinite.
         places = np.linspace(-37.0, 37.0 + shift, 2 * _CELLS + 1)
-        p, q = _normal(places - shift), _normal(places)
-        cells = _in_cells(shift * (places - shift / 2), p, q)
-        return _one(_Pair(cells.losses, cells.p, cells.q, float(ndtr(-37.0)), float(ndtr(-37.0)), cells.width))
+        cells = _in_cells(shift * (places - shift / 2), _normal(places - shift), _normal(places))
+        beyond = float(ndtr(-37.0))
+        return _one(replace(cells, p_alone=beyond, q_alone=beyond))
 
     @staticmethod
     def between(p: Any, q: Any) -> LossDistribution:
@@ -145,19 +141,11 @@ class LossDistribution:
         Args:
             p: ``(n,)``, of the dataset with the individual; scaled to a sum of 1.
             q: ``(n,)``, without.
-
-        Raises:
-            ValueError: shapes that differ, negative or not finite numbers, or no mass.
         """
         first, second = (np.asarray(given, np.float64) for given in (p, q))
-        for given in (first, second):
-            if (
-                given.ndim != 1
-                or given.shape != first.shape
-                or not np.all(np.isfinite(given) & (given >= 0))
-                or not given.sum() > 0
-            ):
-                raise ValueError("between takes two vectors of probabilities of one length, with some mass each.")
+        good = all(np.all(np.isfinite(given) & (given >= 0)) and given.sum() > 0 for given in (first, second))
+        if first.ndim != 1 or first.shape != second.shape or not good:
+            raise ValueError("between takes two vectors of probabilities of one length, with some mass each.")
         first, second = first / first.sum(), second / second.sum()
         both = (first > 0) & (second > 0)
         losses = np.log(first[both] / second[both]) if both.any() else np.zeros(0)
@@ -167,13 +155,9 @@ class LossDistribution:
     def bounded_range(bounded_range: float, *, count: int = 1, probability: float = 1.0) -> LossDistribution:
         """Return what dominates ``count`` adaptive mechanisms of that range, each on a Poisson subsample of its own.
 
-        A mechanism of range r has losses in [t - r, t] for a t in [0, r], so the pair on both ends dominates it; subsampled, they
-        become a and b. But t may depend on the answers before. The worst choice has the divergence at epsilon = g
-
-            D_k(g) = max over t of  P(a) D_(k-1)(g - a) + P(b) D_(k-1)(g - b),    D_0(g) = (1 - e^g)_+,
-
-        which is computed from above for up to 64 mechanisms. The pair with the divergence D_64 dominates 64 of them, and is
-        composed by FFT. (That of a single one, composed k times, would be up to 17 % worse in epsilon.)
+        No single pair of losses (t, t - r) dominates. The divergence of the worst adaptive choices of t (``bounded_ranges.py``) is
+        computed from above for up to 64 mechanisms. The pair with that divergence dominates 64 of them, and is composed by FFT.
+        (That of a single one, composed k times, would be up to 17 % worse in epsilon.)
 
         Args:
             bounded_range: r, of the mechanism on the subsample.
@@ -202,8 +186,7 @@ class LossDistribution:
     def poisson_subsample(self, probability: float) -> LossDistribution:
         """Return the losses of the one mechanism on a Poisson subsample, in which each individual is with that probability.
 
-        Raises:
-            ValueError: more than one mechanism: subsample each, then compose. (One sample for all of them is another thing.)
+        It takes one mechanism: subsample each, then compose. (One sample for all of them is another thing.)
 
         Privacy:
             Under add/remove neighbours, with P of the dataset with the individual; who was taken stays secret.
@@ -247,9 +230,10 @@ class LossDistribution:
     @cached_property
     def _products(self) -> list[Product]:
         """Both orders."""
-        directions = [self.parts, tuple((pair.reversed(), number) for pair, number in self.parts)]
+        back = [(pair.reversed(), number) for pair, number in self.parts]
         return [
-            Product([(pair.losses, pair.p, pair.p_alone, pair.width, number) for pair, number in parts]) for parts in directions
+            Product([(pair.losses, pair.p, pair.p_alone, pair.width, number) for pair, number in parts])
+            for parts in (self.parts, back)
         ]
 
 
@@ -262,8 +246,7 @@ def _normal(places: np.ndarray) -> np.ndarray:
     from scipy.special import log_ndtr
 
     mirrored = np.where(places[:-1] + places[1:] > 0, -places[1:], places[:-1])
-    width = np.diff(places)
-    top, bottom = log_ndtr(mirrored + width), log_ndtr(mirrored)
+    top, bottom = log_ndtr(mirrored + np.diff(places)), log_ndtr(mirrored)
     return np.exp(top) * -np.expm1(bottom - top)
 
 
@@ -277,22 +260,9 @@ def _in_cells(edges: np.ndarray, p: np.ndarray, q: np.ndarray) -> _Pair:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         up_p = np.clip(-np.expm1(low - np.log(p / q)) / -np.expm1(-width) + lost / width, 0, 1)
         up_q = np.clip(np.expm1(np.log(p / q) - low) / np.expm1(width) - lost / width, 0, 1)
-    up_p, up_q = np.where(np.isnan(up_p), 1.0, up_p), np.where(np.isnan(up_q), 0.0, up_q)
-    at_p, at_q = np.zeros(edges.size), np.zeros(edges.size)
-    at_p[1:], at_q[1:] = p * up_p, q * up_q
-    at_p[:-1] += p * (1 - up_p)
-    at_q[:-1] += q * (1 - up_q)
-    return _Pair(edges, at_p * (1 + 64 * _UNIT), at_q * (1 + 64 * _UNIT), width=float(width.max()))
-
-
-def _joined(*pairs: _Pair) -> _Pair:
-    losses, p, q = (np.concatenate([getattr(pair, name) for pair in pairs]) for name in ("losses", "p", "q"))
-    alone = [sum(getattr(pair, name) for pair in pairs) for name in ("p_alone", "q_alone")]
-    return _Pair(losses, p, q, alone[0], alone[1], max(pair.width for pair in pairs))
-
-
-_BLOCK, _CELLS_OF_RANGE = 64, 32  # mechanisms of bounded range in one recursion, and cells of their ranges
-_WIDEST = 400.0  # a sum of ranges whose exponential is still a float
+    shares = (p, np.where(np.isnan(up_p), 1.0, up_p)), (q, np.where(np.isnan(up_q), 0.0, up_q))
+    at_p, at_q = ((np.append(0.0, mass * up) + np.append(mass * (1 - up), 0.0)) * (1 + 64 * _UNIT) for mass, up in shares)
+    return _Pair(edges, at_p, at_q, width=float(width.max()))
 
 
 def _worst_range(r: float, share: float, count: int) -> _Pair:
@@ -309,9 +279,6 @@ def _worst_range(r: float, share: float, count: int) -> _Pair:
     p = p * _lacking(g, p, divergence)
     q = q * _lacking(-g[::-1], q[::-1], (complement * np.exp(-g))[::-1])
     return _Pair(g, p, q, _TINY, _TINY, inf)
-
-
-_TINY = 1e-200  # divergences below are not resolved, but added
 
 
 def _lacking(g: np.ndarray, masses: np.ndarray, divergence: np.ndarray) -> float:

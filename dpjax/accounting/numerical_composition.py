@@ -65,10 +65,8 @@ class Product:
             variance += count * float(np.sum(share * (losses - np.sum(share * losses)) ** 2))
         up = np.geomspace(1e-3, 1e4, 120) / (sqrt(variance) or 1.0)
         tilts = np.concatenate([-up[::-1], [0.0], up])
-        return tilts, np.array([self._log_moment(tilt) for tilt in tilts])
-
-    def _log_moment(self, tilt: float) -> float:
-        return sum(count * _log_moment(losses, np.log(masses), tilt) for losses, masses, _, count in self.parts)
+        logs = [(losses, np.log(masses), count) for losses, masses, _, count in self.parts]
+        return tilts, np.array([sum(count * _log_moment(at, mass, tilt) for at, mass, count in logs) for tilt in tilts])
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """A lower and an upper bound of delta, at most 1; the lower one is 0 where the cells are not narrow."""
@@ -125,19 +123,14 @@ class _Window:
         first = int(np.floor(low / self.step)) - 1
         self.losses = (first + np.arange(size)) * self.step
         self.rounded = 8 * _UNIT * float(np.max(np.abs(self.losses)))
-        beyond, self.log_scale, sharpest = 0.0, 0.0, 0.0
+        self.log_scale, sharpest, lattice = 0.0, 0.0, []
         spectrum, bound, relative = np.ones(size // 2 + 1, complex), np.ones(size // 2 + 1), np.zeros(size // 2 + 1)
-        further = tilts[above][:: max(1, above.sum() // 30)]
-        tails = np.zeros(further.size)
-        lower_tilt = float(tilts[below][np.argmax(gains[below] / (tilts[below] - self.tilt))]) if below.any() else self.tilt
-        lower_tail = 0.0
         for losses, masses, _, count in product.parts:
             places, split = _on_lattice(losses, masses, self.step)
             values, logs = places * self.step, np.log(split)
             own = _log_moment(values, logs, self.tilt)
+            lattice.append((values, logs, own, count))
             self.log_scale += count * own
-            tails += [count * (_log_moment(values, logs, more) - own) for more in further]
-            lower_tail += count * (_log_moment(values, logs, lower_tilt) - own)
             tilted = np.bincount(places % size, np.exp(logs + self.tilt * values - own), size)
             off = 16 * levels * _UNIT * sqrt(size) * float(np.linalg.norm(tilted))
             transform = np.fft.rfft(tilted)
@@ -149,13 +142,20 @@ class _Window:
         self.slop = exp(min(8 * _UNIT * (sharpest + abs(self.log_scale)), 700.0))  # of exponentials, relative to each mass
         self.wrong = 2 * sqrt(2 * float(np.sum((bound * relative) ** 2)) / size) + 16 * levels * _UNIT
         self.masses = np.roll(np.fft.irfft(spectrum, size), -(first % size)).clip(0.0)
+
+        def log_tail(tilt: float, end: float) -> float:
+            """Chernoff's bound of the tilted mass beyond an end of the window, above it for a larger tilt, and below otherwise."""
+            gain = sum(count * (_log_moment(values, logs, tilt) - own) for values, logs, own, count in lattice)
+            return gain - (tilt - self.tilt) * end
+
+        outwards = tilts[below][np.argmax(gains[below] / (tilts[below] - self.tilt))] if below.any() else self.tilt
+        self.wraps, self.beyond = exp(min(log_tail(outwards, self.losses[0]), 0.0)), 0.0
         if not whole:
             end = self.losses[-1]
-            above_end = np.min(tails - (further - self.tilt) * end, initial=0.0)
-            beyond = exp(min(self.log_scale - self.tilt * end + above_end, 0.0))
-        wrapped = lower_tail - (lower_tilt - self.tilt) * self.losses[0]
-        self.wraps = exp(min(wrapped, 0.0)) + (exp(-_NATS) if not whole else 0.0)
-        self.beyond = beyond
+            further = tilts[above][:: max(1, above.sum() // 30)]
+            self.wraps += exp(-_NATS)
+            over = min((log_tail(tilt, end) for tilt in further), default=0.0)
+            self.beyond = exp(min(self.log_scale - self.tilt * end + min(over, 0.0), 0.0))
 
     def upper(self, epsilon: float) -> float:
         weights, masses = self._weights(epsilon - self.rounded)
@@ -195,11 +195,7 @@ def _on_lattice(losses: np.ndarray, masses: np.ndarray, step: float) -> tuple[np
 
 def _power(base: np.ndarray, count: int) -> np.ndarray:
     """By repeated squaring, whose rounding is known."""
-    found: np.ndarray | None = None
-    while count:
-        if count % 2:
-            found = base if found is None else found * base
-        count //= 2
-        base = base * base if count else base
-    assert found is not None
-    return found
+    if count == 1:
+        return base
+    half = _power(base * base, count // 2)
+    return half * base if count % 2 else half

@@ -16,7 +16,7 @@ from math import inf, log, pi, sqrt
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.filters import Sums, costs_of, delta_for_rules, public_orders
+from dpjax.accounting.filters import Ledger
 from dpjax.accounting.guarantee import Guarantee
 
 
@@ -52,46 +52,36 @@ class PrivacyOdometer:
     first: float = 2.0**-10
     mechanism_delta: float = 0.0
     orders: tuple[float, ...] = ()
-    _sums: Sums = field(default_factory=Sums, init=False, repr=False)
-    _share: float = field(init=False, repr=False)
+    _ledger: Ledger = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.orders = public_orders(self.orders)
-        self._share = delta_for_rules(self.delta, self.mechanism_delta, self.neighbors)
+        self._ledger = Ledger("odometer", self.delta, self.neighbors, self.mechanism_delta, self.orders)
+        self.orders = self._ledger.orders
         checks.concrete_positive("first", self.first)
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
-        """Add a mechanism; nothing is refused.
-
-        Raises:
-            ValueError: another relation, or no promise that this odometer reads.
-        """
-        costs = costs_of(guarantee, self.orders, what="odometer", neighbors=self.neighbors)
-        kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self._share else "pure DP"
-        if not min(costs[2:] if self._share else costs[:1]) < 1e300 or (costs[1] and not self.mechanism_delta):
-            raise ValueError(f"this odometer needs {kind}, which the guarantee does not promise: {guarantee}.")
-        self._sums = self._sums.plus(costs)
+        """Add a mechanism; no budget is passed, but it needs a promise that this odometer reads."""
+        self._ledger.add(self._ledger.costs(guarantee, most=1e300))
 
     @property
     def rho(self) -> float:
         """The sum of zCDP so far, or of divergence over order, at the order where it is least."""
-        return min(self._sums.rhos, default=0.0)
+        return min(self._ledger.totals()[2])
 
     @property
     def epsilon(self) -> float:
         """The bound on the privacy loss so far; 0 before anything was charged."""
-        if not self._sums.exact:
-            return 0.0
-        if self._sums.delta > self.mechanism_delta:
+        (epsilon, delta, rhos), share = self._ledger.totals(), self._ledger.share
+        if delta > self.mechanism_delta:
             return inf
-        if not self._share:
-            return self._sums.epsilon
+        if not share or epsilon == max(rhos) == 0:
+            return epsilon
         if self.orders:
-            nats = log(len(self.orders)) - log(self._share)
-            bounds = [rho * a + nats / (a - 1) for rho, a in zip(self._sums.rhos, self.orders, strict=True)]
-            return min([self._sums.epsilon, *(bound * (1 + 1e-12) for bound in bounds)])
+            nats = log(len(self.orders)) - log(share)
+            bounds = [rho * a + nats / (a - 1) for rho, a in zip(rhos, self.orders, strict=True)]
+            return min([epsilon, *(bound * (1 + 1e-12) for bound in bounds)])
         number, budget = 0, self.first
         while self.rho > budget:
             number, budget = number + 1, 2 * budget
-        nats = -log(6 * self._share / (pi * (number + 1)) ** 2)
+        nats = -log(6 * share / (pi * (number + 1)) ** 2)
         return budget + 2 * sqrt(budget * nats)

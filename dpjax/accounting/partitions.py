@@ -28,12 +28,8 @@ class PartitionFilter:
         epsilon: of the whole, positive.
         delta: of the whole, in [0, 1).
         neighbors: the relation.
-        membership: ``"by_value"`` or ``"by_position"``, as for :func:`parallel`.
-        mechanism_delta: as for :class:`PrivacyFilter`.
-        orders: as for :class:`PrivacyFilter`.
-
-    Raises:
-        ValueError: no parts, or the same twice; an unknown option, or swap neighbours by value; as :class:`PrivacyFilter`.
+        membership: ``"by_value"`` or ``"by_position"``, as for :func:`parallel`, which refuses swap neighbours by value, too.
+        mechanism_delta: as for :class:`PrivacyFilter`, like ``orders``.
 
     References:
         The top of this file.
@@ -64,11 +60,7 @@ class PartitionFilter:
         self.filters = {part: PrivacyFilter(*budget) for part in self.parts}
 
     def allows(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> bool:
-        """Whether there is room for it in all parts that it sees; ``None`` for all data.
-
-        Raises:
-            ValueError: an unknown part; as :meth:`PrivacyFilter.allows`.
-        """
+        """Whether there is room for it in all parts that it sees; ``None`` for all data."""
         return all(budget.allows(guarantee) for budget in self._seen(parts))
 
     def charge(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> None:
@@ -76,7 +68,6 @@ class PartitionFilter:
 
         Raises:
             BudgetExceeded: there is no room for it in one of them; nothing was charged.
-            ValueError: as :meth:`allows`.
         """
         seen = self._seen(parts)
         for budget in seen:

@@ -18,9 +18,7 @@ Spent = Guarantee | Composition | LossDistribution
 
 
 def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
-    """Return how many steps of one kind are (epsilon, delta)-DP together.
-
-    By doubling and bisection: the number that is returned fits, one more does not.
+    """Return how many steps of one kind are (epsilon, delta)-DP together; one more is not.
 
     Args:
         each: what one step costs; a :class:`LossDistribution` for numerical composition. On subsamples the guarantee of other than
@@ -30,10 +28,7 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
         delta: of the whole, in [0, 1).
 
     Returns:
-        The number, 0 if not even one fits.
-
-    Raises:
-        ValueError: more than 2^50 fit: a step that costs nothing.
+        The number, 0 if not even one fits. More than 2^50 raise ``ValueError``: such a step costs nothing.
 
     References:
         As :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by Subsampling" (2025) for epochs.
@@ -45,10 +40,10 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     >>> steps_within(poisson_subsample(noise, probability=0.05), epsilon=2.0, delta=1e-5)
     321
     """
-    budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
+    within = _budget(epsilon, delta)
 
     def fits(steps: int) -> bool:
-        return _epsilon(each.compose(steps) if isinstance(each, LossDistribution) else steps * each, allowed) <= budget
+        return within(each.compose(steps) if isinstance(each, LossDistribution) else steps * each)
 
     if not fits(1):
         return 0
@@ -72,37 +67,33 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
         delta: of the whole, in [0, 1).
 
     Returns:
-        An amount of noise at which the budget is met.
-
-    Raises:
-        ValueError: it is met nowhere up to 2^50, or everywhere down to 2^-50.
-
-    References:
-        As :func:`steps_within`.
+        An amount of noise, from 2^-50 to 2^50, at which the budget is met; otherwise it raises ``ValueError``.
 
     >>> def training(sigma):  # 1000 steps on 1 % of the records: 10 epochs
     ...     return 1000 * Guarantee(inf, inf, "add_remove", gdp=1 / sigma)
     >>> round(least_noise(training, epsilon=3.0, delta=1e-5), 3)
     43.974
     """
-    budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
-
-    def enough(noise: float) -> bool:
-        return _epsilon(spent(noise), allowed) <= budget
-
+    within = _budget(epsilon, delta)
     low, high = 0.5, 1.0
-    while not enough(high):
+    while not within(spent(high)):
         low, high = high, 2 * high
         if high > 2**50:
             raise ValueError(f"no noise up to 2^50 meets epsilon={epsilon} at delta={delta}.")
-    while low == high / 2 and enough(low):
+    while low == high / 2 and within(spent(low)):
         low, high = low / 2, low
         if low < 2**-50:
             raise ValueError(f"any noise down to 2^-50 meets epsilon={epsilon} at delta={delta}.")
-    return bisect_numbers(lambda noise: not enough(noise), low, high, 1e-6)[1]
+    return bisect_numbers(lambda noise: not within(spent(noise)), low, high, 1e-6)[1]
 
 
-def _epsilon(spent: Spent, delta: float) -> float:
-    if delta or isinstance(spent, LossDistribution):
-        return spent.epsilon_at(delta)
-    return spent.epsilon if spent.delta == 0 else inf
+def _budget(epsilon: float, delta: float) -> Callable[[Spent], bool]:
+    """Whether something that was spent is (epsilon, delta)-DP."""
+    budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
+
+    def within(spent: Spent) -> bool:
+        if allowed or isinstance(spent, LossDistribution):
+            return spent.epsilon_at(allowed) <= budget
+        return (inf if spent.delta else spent.epsilon) <= budget
+
+    return within

@@ -32,9 +32,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.amplification import ORDERS, Curve, binomial_curve, zcdp_of_curve
+from dpjax.accounting.amplification import ORDERS, binomial_curve, spent_on, zcdp_of_curve
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, Points
 
 
 def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
@@ -64,8 +64,7 @@ def _amplified(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
 def epsilon_before_sampling(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
     """Return the epsilon that a mechanism may have on the subsample, for the whole to be epsilon-DP: log(1 + (e^epsilon - 1)/p).
 
-    Privacy:
-        As :func:`subsampled_epsilon`.
+    The inverse of :func:`subsampled_epsilon`, under the same relation.
 
     References:
         Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equation 3.
@@ -109,8 +108,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     k draws of range epsilon on subsamples of their own cost about k p^2 epsilon^2/8 of zCDP, up to the orders that matter.
 
     Args:
-        spent: what runs on the data that it is given: a :class:`Guarantee`, or a sum of them for mechanisms that see the same
-            subsample.
+        spent: what runs on the subsample; a sum for mechanisms that see the same one.
         probability: p in (0, 1], public, with which each individual is taken.
 
     Returns:
@@ -121,14 +119,14 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         mu and the probability are kept, from which :class:`Composition` composes the privacy losses themselves.
 
     Raises:
-        ValueError: also for another relation than add/remove, or where neither epsilon nor a Renyi divergence is known.
+        ValueError: also where neither epsilon nor a Renyi divergence is known.
 
     Privacy:
-        As :func:`subsampled_epsilon`. Who was taken stays secret, and so does how many. Mechanisms that see the same subsample are
-        one mechanism: add them up before, and those on subsamples of their own afterwards.
+        Under add/remove neighbours only. Who was taken stays secret, and so does how many. Mechanisms that see the same subsample
+        are one mechanism: add them up before, and those on subsamples of their own afterwards.
 
     References:
-        As :func:`subsampled_epsilon`. For the Renyi divergences: Mironov, Talwar and Zhang (2019), "Renyi Differential Privacy of
+        Steinke (2022), Theorem 29. For the Renyi divergences: Mironov, Talwar and Zhang (2019), "Renyi Differential Privacy of
         the Sampled Gaussian Mechanism"; Zhu and Wang (2019), "Poisson Subsampled Renyi Differential Privacy".
 
     >>> noise, draw = Guarantee(inf, inf, "add_remove", zcdp=0.5), Guarantee(0.1, 0.1, "add_remove")  # a Gaussian of deviation 1
@@ -138,12 +136,8 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     >>> print(poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-6), probability=0.1))
     (0.158565, 1e-07)-DP under add_remove neighbors
     """
-    whole = 1 * spent if isinstance(spent, Guarantee) else spent
-    checks.instance("poisson_subsample", whole, Composition, "a sum of guarantees, or one of them")
-    if whole.neighbors != "add_remove":
-        raise ValueError(f"Poisson subsampling amplifies under add_remove neighbors, this guarantee is under {whole.neighbors}.")
+    whole, given = spent_on("Poisson subsamples", spent, "add_remove")
     p = checks.concrete_proportion("probability", probability)
-    given = spent if isinstance(spent, Guarantee) else whole.guarantee()
     if p == 1:
         return given
     curve = () if whole.slack else _subsampled_curve(whole, p)
@@ -160,7 +154,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     return Guarantee(most, inf if given.delta else most + least, "add_remove", p * given.delta, zcdp, curve, sampled_gdp=sampled)
 
 
-def _zcdp(whole: Composition, p: float, curve: Curve, most: float, least: float) -> float:
+def _zcdp(whole: Composition, p: float, curve: Points, most: float, least: float) -> float:
     """A rho of zCDP: the supremum over all orders of the Renyi divergence over the order.
 
     From order 2 on that is the curve's. Up to it, by Taylor's theorem, it is at most p^2 (e^(D(2)) - 1) / 2 times e^(3 l), where no
@@ -170,7 +164,7 @@ def _zcdp(whole: Composition, p: float, curve: Curve, most: float, least: float)
     return min(zcdp_of_curve(curve, near_one=near_one, limit=most), whole.rho)
 
 
-def _subsampled_curve(whole: Composition, p: float) -> Curve:
+def _subsampled_curve(whole: Composition, p: float) -> Points:
     """Pairs of an order and the bound at the top of this file, where it is finite.
 
     K = 0 and 1 count 1, so the bound is log(1 + sum over k >= 2 of P(K = k) (e^((k-1) D(k)) - 1)) / (a - 1): nothing cancels.

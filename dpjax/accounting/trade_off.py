@@ -8,7 +8,6 @@ largest of them is one: few of them cost tightness and no privacy.
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,13 +27,7 @@ def trade_off_bound(spent: Guarantee | Composition | LossDistribution, false_pos
 
     Args:
         spent: what promises it.
-        false_positive: in [0, 1], of any shape.
-
-    Returns:
-        float64 of the same shape.
-
-    Raises:
-        ValueError: a rate that is not in [0, 1].
+        false_positive: in [0, 1], of any shape, which is that of the float64 result.
 
     References:
         Dong, Roth and Su (2022), "Gaussian Differential Privacy", Propositions 3 and 6; Wasserman and Zhou (2010).
@@ -47,17 +40,13 @@ def trade_off_bound(spent: Guarantee | Composition | LossDistribution, false_pos
     a = np.asarray(false_positive, np.float64)
     if not np.all((a >= 0) & (a <= 1)):
         raise ValueError(f"false_positive must be in [0, 1], got {a}.")
-    whole: Any = spent if isinstance(spent, LossDistribution) else 1 * spent
-    own = 0.0 if isinstance(whole, LossDistribution) else whole.delta
-    most = whole.epsilon_at(own + (1 - own) * _LEAST_DELTA) if own < 1 else inf
-    epsilons = np.linspace(0.0, min(most, 700.0) if most < inf else _FURTHEST, _EPSILONS)
-    if not isinstance(whole, LossDistribution):
-        epsilons = np.append(epsilons, min(whole.epsilon, 700.0))
+    epsilon, delta, gdp = (0.0, 0.0, inf) if isinstance(spent, LossDistribution) else (spent.epsilon, spent.delta, spent.gdp)
+    most = spent.epsilon_at(delta + (1 - delta) * _LEAST_DELTA) if delta < 1 else inf
+    furthest = min(most, 700.0) if most < inf else _FURTHEST
     found = np.zeros_like(a)
-    for epsilon in epsilons.tolist():
-        kept = 1 - whole.delta_at(epsilon)
-        found = np.maximum(found, np.maximum(kept - np.exp(epsilon) * a, np.exp(-epsilon) * (kept - a)) - 1e-15)
-    gdp = inf if isinstance(whole, LossDistribution) else whole.gdp
+    for at in [*np.linspace(0.0, furthest, _EPSILONS).tolist(), min(epsilon, 700.0)]:
+        kept = 1 - spent.delta_at(at)
+        found = np.maximum(found, np.maximum(kept - np.exp(at) * a, np.exp(-at) * (kept - a)) - 1e-15)
     if gdp < inf:
         from scipy.special import ndtr, ndtri
 

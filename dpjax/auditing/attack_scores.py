@@ -2,13 +2,6 @@
 
 A score says how much a record looks like one that was trained on: minus its loss, say, or the inner product of its gradient with
 the update. The library sees nothing of the training, only the scores and the coins that decided which records were in.
-
-One run (Steinke, Nasr and Jagielski 2023): guess "in" for the highest scores and "out" for the lowest, and abstain between them;
-see ``one_run.py`` for the theorem. How many guesses are best is seen only afterwards. Each of k numbers of guesses is tested with
-an error of (1 - confidence)/k, so that all k bounds hold together and the largest may be reported.
-
-Many runs: above a threshold the share of runs with the record (true positives) is at most exp(epsilon) times that of runs without
-it (false positives) plus delta, and below it the other way round. Clopper-Pearson limits of the two shares bound both ratios.
 """
 
 from __future__ import annotations
@@ -20,7 +13,6 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing.binomial import Array, lower_limit, upper_limit
-from dpjax.auditing.black_box import check_confidence
 from dpjax.auditing.one_run import OneRunAudit, epsilon_lower_bound
 
 _FEWEST = 4  # guesses on either side: fewer show little even if all are correct
@@ -36,6 +28,10 @@ def audit_scores(
 ) -> OneRunAudit:
     """Return a lower bound on the epsilon of one training from the scores of its canaries, the best of several numbers of guesses.
 
+    The highest scores are guessed to be in and the lowest out; see ``one_run.py`` for the theorem. How many guesses are best is
+    seen only afterwards: each of k numbers is tested with an error of (1 - confidence)/k, so that all k bounds hold together and
+    the largest may be reported.
+
     Args:
         scores: real numbers ``(m,)``, one for each canary, higher for those that seem to be in: a function of what the training
             gave out (and of the canaries), computed without the coins. Of equal scores, wrong guesses are counted first.
@@ -47,10 +43,6 @@ def audit_scores(
 
     Returns:
         :class:`OneRunAudit` with the numbers of the best pair; ``tried`` is the number of pairs.
-
-    Raises:
-        ValueError: arrays that are not ``(m,)``, scores that are NaN, coins that are not booleans, or guesses that are none, or
-            more than the canaries.
 
     Privacy:
         If the training is (epsilon, delta)-DP for each canary in or out, the bound is above epsilon with probability at most
@@ -67,8 +59,7 @@ def audit_scores(
     >>> found.guesses, found.canaries, found.tried, 1 < found.epsilon < 4.4  # 4.38 at delta = 1e-5
     (124, 1000, 7, True)
     """
-    check_confidence(confidence)
-    delta = checks.concrete_fraction("delta", delta)
+    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     score, coin = _checked(scores, present)
     pairs = _halvings(coin.size) if guesses is None else [(int(most), int(least)) for most, least in guesses]
     if not pairs or any(min(pair) < 0 or not 0 < sum(pair) <= coin.size for pair in pairs):
@@ -79,8 +70,7 @@ def audit_scores(
     each = 1 - (1 - confidence) / len(pairs)
     bounds = epsilon_lower_bound(correct, made, confidence=each, canaries=coin.size, delta=delta)
     best = int(bounds.argmax())
-    found = float(bounds[best]), int(correct[best]), int(made[best])
-    return OneRunAudit(*found, coin.size, float(confidence), delta, tried=len(pairs))
+    return OneRunAudit(float(bounds[best]), int(correct[best]), int(made[best]), coin.size, confidence, delta, tried=len(pairs))
 
 
 def roc_lower_bound(
@@ -88,9 +78,9 @@ def roc_lower_bound(
 ) -> Array:
     """Return a lower bound on the epsilon of a training from many runs of it, at thresholds of the score that are known before.
 
-    ``max(log((TPR - delta) / FPR), log((1 - FPR - delta) / (1 - TPR)))`` at the lower limit of the true and the upper limit of
-    the false positive rate. Thresholds of other runs, say: without any, ``lower_bound(scores[present], scores[~present])`` chooses
-    on one half of the runs and tests on the other.
+    ``max(log((TPR - delta) / FPR), log((1 - FPR - delta) / (1 - TPR)))`` at the Clopper-Pearson lower limit of the true and upper
+    limit of the false positive rate. Thresholds of other runs, say: without any, ``lower_bound(scores[present], scores[~present])``
+    chooses on one half of the runs and tests on the other.
 
     Args:
         scores: real numbers ``(n,)``, one for each run: of the same canary, higher where it seems to be in.
@@ -101,9 +91,6 @@ def roc_lower_bound(
 
     Returns:
         float64 of the shape of ``thresholds``; 0 where nothing is shown. All hold together, so the largest may be reported.
-
-    Raises:
-        ValueError: arrays that are not ``(n,)``, scores that are NaN, coins that are not booleans or all equal, or no thresholds.
 
     Privacy:
         If the training is (epsilon, delta)-DP for the canary in or out, some bound is above epsilon with probability at most
@@ -118,8 +105,7 @@ def roc_lower_bound(
     >>> [round(float(bound), 2) for bound in found]
     [0.82, 0.64]
     """
-    check_confidence(confidence)
-    delta = checks.concrete_fraction("delta", delta)
+    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     score, coin = _checked(scores, present)
     limits = np.asarray(thresholds, np.float64)
     if limits.ndim > 1 or limits.size == 0 or np.isnan(limits).any():

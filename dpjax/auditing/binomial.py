@@ -24,10 +24,7 @@ def upper_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLik
     """
     from scipy.special import betainc
 
-    k, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
-    inside = (k > 0) & (k <= n)
-    tail = betainc(np.where(inside, k, 1.0), np.where(inside, n - k + 1, 1.0), probability)
-    return np.where(inside, tail, np.where(k <= 0, 1.0, 0.0))
+    return _tail(betainc, np.asarray(successes, np.float64), np.asarray(trials, np.float64), probability, 1.0)
 
 
 def lower_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLike) -> Array:
@@ -38,10 +35,14 @@ def lower_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLik
     """
     from scipy.special import betaincc
 
-    k, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
-    inside = (k >= 0) & (k < n)
-    tail = betaincc(np.where(inside, k + 1, 1.0), np.where(inside, n - k, 1.0), probability)
-    return np.where(inside, tail, np.where(k < 0, 0.0, 1.0))
+    return _tail(betaincc, np.asarray(successes, np.float64) + 1, np.asarray(trials, np.float64), probability, 0.0)
+
+
+def _tail(function: Callable[..., Array], k: Array, n: Array, probability: ArrayLike, at_zero: float) -> Array:
+    """The incomplete beta function of (k, n - k + 1), or its complement; ``at_zero`` for k up to 0, the other for k above n."""
+    inside = (k > 0) & (k <= n)
+    tail = function(np.where(inside, k, 1.0), np.where(inside, n - k + 1, 1.0), probability)
+    return np.where(inside, tail, np.where(k <= 0, at_zero, 1 - at_zero))
 
 
 def lower_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) -> Array:

@@ -37,15 +37,13 @@ class BlackBoxBound(Shown):
     Attributes:
         epsilon: float64, the lower bound; 0 where nothing is shown.
         confidence: of each row by itself, over the draws.
-        delta: the delta of the guarantee that is audited.
+        delta: of the guarantee that is audited.
         low: float64, the lower end of the interval of scores.
         high: float64, its upper end.
         inside: bool.
         forward: bool, whether the event is the likelier under P.
-        count_p: integers, how many tested draws of P are in the event.
-        count_q: the same of Q.
-        tested_p: how many draws of P were tested.
-        tested_q: the same of Q.
+        count_p: integers, how many tested draws of P are in the event; ``count_q`` of Q.
+        tested_p: how many draws of P were tested; ``tested_q`` of Q.
     """
 
     epsilon: Array
@@ -66,8 +64,6 @@ class BlackBoxBound(Shown):
         return shown | {"tested_p": self.tested_p, "tested_q": self.tested_q}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """What was counted in each row."""
-        del rows
         return {name: getattr(self, name) for name in ("epsilon", "low", "high", "count_p", "count_q")}, None
 
 
@@ -96,9 +92,6 @@ def lower_bound(
     Returns:
         A :class:`BlackBoxBound` of the batch shape. NaN scores count as ``+inf``: they are one more outcome.
 
-    Raises:
-        ValueError: also for fewer than two draws, different batch shapes, or a score of another shape.
-
     Privacy:
         If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is above epsilon with probability at
         most ``1 - confidence``. Among many rows some are: for a statement about all of ``rows`` together, ask for the confidence
@@ -115,26 +108,25 @@ def lower_bound(
     >>> bool(0.9 < found.epsilon < 1)
     True
     """
-    check_confidence(confidence)
-    delta = checks.concrete_fraction("delta", delta)
+    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     p, q = _scores("draws_p", draws_p, score), _scores("draws_q", draws_q, score)
     if p.shape[1:] != q.shape[1:]:
         raise ValueError(f"draws need one batch shape, got draws_p of shape {p.shape} and draws_q of shape {q.shape}.")
     batch = p.shape[1:]
-    p, q = p.reshape(len(p), -1), q.reshape(len(q), -1)
-    event = _choose(p[: len(p) // 2], q[: len(q) // 2], delta)
-    tested_p, tested_q = p[len(p) // 2 :], q[len(q) // 2 :]
-    counts, sizes = (event.count(tested_p), event.count(tested_q)), (len(tested_p), len(tested_q))
-    top, base = (np.where(event.forward, *counts), np.where(event.forward, *counts[::-1]))
-    top_of, base_of = (np.where(event.forward, *sizes), np.where(event.forward, *sizes[::-1]))
+    (first_p, tested_p), (first_q, tested_q) = (np.split(of.reshape(len(of), -1), [len(of) // 2]) for of in (p, q))
+    low, high, inside, forward = _choose(first_p, first_q, delta)
+    count_p, count_q = (np.count_nonzero(((tested >= low) & (tested <= high)) == inside, axis=0) for tested in (tested_p, tested_q))
+    size_p, size_q = len(tested_p), len(tested_q)
+    top, base = np.where(forward, count_p, count_q), np.where(forward, count_q, count_p)
+    top_of, base_of = np.where(forward, size_p, size_q), np.where(forward, size_q, size_p)
     error = (1 - confidence) / 2
     above = lower_limit(top, trials=top_of, error=error) - delta
     below = upper_limit(base, trials=base_of, error=error)
     epsilon = np.log(np.maximum(above / below, 1.0))
-    found = {"epsilon": epsilon, "count_p": counts[0], "count_q": counts[1]}
-    found |= {name: getattr(event, name) for name in ("low", "high", "inside", "forward")}
+    found = {"epsilon": epsilon, "low": low, "high": high, "inside": inside, "forward": forward}
+    found |= {"count_p": count_p, "count_q": count_q}
     arrays: dict[str, Any] = {name: array.reshape(batch) for name, array in found.items()}
-    return BlackBoxBound(confidence=float(confidence), delta=delta, tested_p=sizes[0], tested_q=sizes[1], **arrays)
+    return BlackBoxBound(confidence=confidence, delta=delta, tested_p=size_p, tested_q=size_q, **arrays)
 
 
 def log_ratio(p: Distribution, q: Distribution, *, resolution: float = 2.0**-10) -> Callable[[ArrayLike], jax.Array]:
@@ -167,12 +159,6 @@ def log_ratio(p: Distribution, q: Distribution, *, resolution: float = 2.0**-10)
     return lambda y: jnp.round((p.log_prob(y) - q.log_prob(y)) / resolution) * resolution
 
 
-def check_confidence(confidence: float) -> None:
-    """Raise unless it is strictly between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be strictly between 0 and 1, got {confidence}.")
-
-
 def _scores(name: str, draws: ArrayLike, score: Callable[[Any], Any] | None) -> Array:
     shape = np.shape(draws)
     if len(shape) == 0 or shape[0] < 2:
@@ -183,23 +169,14 @@ def _scores(name: str, draws: ArrayLike, score: Callable[[Any], Any] | None) -> 
     return np.where(np.isnan(scores), np.inf, scores)
 
 
-@dataclass(frozen=True)
-class _Event:
-    """One event a row; see :class:`BlackBoxBound`."""
+def _choose(p: Array, q: Array, delta: float) -> tuple[Array, ...]:
+    """The event of each row with the best ratio of Wilson limits, closed forms near Clopper and Pearson's; any choice is valid.
 
-    low: Array
-    high: Array
-    inside: Array
-    forward: Array
-
-    def count(self, scores: Array) -> Array:
-        return np.count_nonzero(((scores >= self.low) & (scores <= self.high)) == self.inside, axis=0)
-
-
-def _choose(p: Array, q: Array, delta: float) -> _Event:
-    """The event with the best ratio of Wilson limits, closed forms that are near Clopper and Pearson's; any choice is valid."""
+    Returns:
+        ``low``, ``high``, ``inside`` and ``forward`` of :class:`BlackBoxBound`, ``(rows,)``.
+    """
     if p.shape[1] == 0:
-        return _Event(np.empty(0), np.empty(0), np.empty(0, bool), np.empty(0, bool))
+        return np.empty(0), np.empty(0), np.empty(0, bool), np.empty(0, bool)
     pooled = np.sort(np.concatenate([p, q]), axis=0)
     share = np.concatenate([2.0 ** -np.arange(2, 2 + _TAIL), np.linspace(0, 1, _UNIFORM), 1 - 2.0 ** -np.arange(2, 2 + _TAIL)])
     ends = pooled[np.unique(np.round(share * (len(pooled) - 1)).astype(int))]
@@ -222,7 +199,7 @@ def _choose(p: Array, q: Array, delta: float) -> _Event:
         kind, event = np.divmod(flat, len(first))
         row = np.arange(at, at + flat.size)
         chosen.append((low[first[event], row], high[last[event], row], kind < 2, kind % 2 == 0))
-    return _Event(*map(np.concatenate, zip(*chosen, strict=True)))
+    return tuple(map(np.concatenate, zip(*chosen, strict=True)))
 
 
 def _counts(scores: Array, ends: Array) -> tuple[Array, Array]:

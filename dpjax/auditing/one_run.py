@@ -21,7 +21,6 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing.binomial import Array, upper_tail
-from dpjax.auditing.black_box import check_confidence
 from dpjax.auditing.segments import Distribution
 from dpjax.display import Shown
 from dpjax.random.keys import check_key
@@ -49,9 +48,6 @@ def p_value(
     Returns:
         float64 of the broadcast shape, at most 1, rounded up by at least 1e-10 of itself.
 
-    Raises:
-        ValueError: also for counts that are not integers or out of order, or a ``delta`` without ``canaries``.
-
     Privacy:
         The coins must be fair and independent, the guesses a function of the output alone, and the guarantee must hold for each
         canary present or absent: add/remove, or swap with a fixed record in its place.
@@ -62,11 +58,10 @@ def p_value(
     >>> round(float(p_value(9, 10, epsilon=0.0)), 6)
     0.010742
     """
-    v, r = _counts(correct, guesses, canaries, delta)
     at = np.asarray(epsilon, np.float64)
     if not np.all(at >= 0):
         raise ValueError(f"epsilon must not be negative, got {epsilon}.")
-    v, r, at = np.broadcast_arrays(v, r, at)
+    v, r, at = np.broadcast_arrays(*_counts(correct, guesses, canaries, delta), at)
     return _p_value(v, r, at, canaries, delta)
 
 
@@ -76,10 +71,10 @@ def epsilon_lower_bound(
     """Return the largest epsilon that the guesses refute: where the p-value reaches ``1 - confidence``, or 0.
 
     Args:
-        correct: integers ``(...)``, from 0 to ``guesses``.
-        guesses: integers that broadcast against them.
+        correct: as for :func:`p_value`, like the others.
+        guesses: integers.
         confidence: strictly between 0 and 1.
-        canaries: how many coins were tossed, at least ``guesses``; needed with ``delta``.
+        canaries: how many coins were tossed; needed with ``delta``.
         delta: in [0, 1).
 
     Returns:
@@ -97,15 +92,14 @@ def epsilon_lower_bound(
     >>> round(float(epsilon_lower_bound(90, 100)), 6)
     1.630823
     """
-    check_confidence(confidence)
+    error = 1 - checks.concrete_probability("confidence", confidence)
     v, r = np.broadcast_arrays(*_counts(correct, guesses, canaries, delta))
-    questions, back = np.unique(np.stack([v.ravel(), r.ravel()]), axis=1, return_inverse=True)
-    v_of, r_of = questions
+    (v_of, r_of), back = np.unique(np.stack([v.ravel(), r.ravel()]), axis=1, return_inverse=True)
     low, high = np.zeros(v_of.shape), np.full(v_of.shape, _LARGEST)
-    possible = _p_value(v_of, r_of, low, canaries, delta) <= 1 - confidence
+    possible = _p_value(v_of, r_of, low, canaries, delta) <= error
     for _ in range(_ITERATIONS):
         middle = (low + high) / 2
-        refuted = possible & (_p_value(v_of, r_of, middle, canaries, delta) <= 1 - confidence)
+        refuted = possible & (_p_value(v_of, r_of, middle, canaries, delta) <= error)
         low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
     return low[back.reshape(-1)].reshape(v.shape)
 
@@ -168,9 +162,6 @@ def audit_in_one_run(
     Returns:
         :class:`OneRunAudit`.
 
-    Raises:
-        ValueError: also for distributions that are not both of one shape ``(m,)``.
-
     Privacy:
         Rows are disjoint parts of one dataset, so the whole run is epsilon-DP in each canary if every row's mechanism is (parallel
         composition), and the bound is above epsilon with probability at most ``1 - confidence``. It looks at both distributions:
@@ -187,8 +178,7 @@ def audit_in_one_run(
     >>> 0.9 < found.epsilon < 1
     True
     """
-    check_confidence(confidence)
-    delta = checks.concrete_fraction("delta", delta)
+    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     shape, other = with_canary.batch_shape, without_canary.batch_shape
     if len(shape) != 1 or other != shape:
         raise ValueError(f"distributions need one batch shape (m,), got {shape} with the canary and {other} without it.")
@@ -196,7 +186,7 @@ def audit_in_one_run(
     guesses = checks.static_integer("guesses", guesses, 1, canaries, must=f"an integer from 1 to the {canaries} canaries")
     correct = int(correct_guesses(check_key(key), with_canary, without_canary, guesses))
     bound = epsilon_lower_bound(correct, guesses, confidence=confidence, canaries=canaries, delta=delta)
-    return OneRunAudit(float(bound), correct, guesses, canaries, float(confidence), delta)
+    return OneRunAudit(float(bound), correct, guesses, canaries, confidence, delta)
 
 
 def correct_guesses(key: jax.Array, with_canary: Distribution, without_canary: Distribution, guesses: int) -> jax.Array:

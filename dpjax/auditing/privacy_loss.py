@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal
 
 import jax
@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing import segments
-from dpjax.auditing.segments import Distribution, Segments
+from dpjax.auditing.segments import Distribution, Segments, of_candidates, of_lines
 from dpjax.batch import span
 from dpjax.display import Picture, Shown
 from dpjax.distributions.finite import Finite
@@ -63,8 +62,6 @@ class PrivacyLoss(Shown):
         return shown | {name: span(getattr(self, name)) for name in numbers}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The losses of each pair."""
-        del rows
         return {name.replace("_", " "): getattr(self, name) for name in ("epsilon", "forward", "backward", "bounded_range")}, None
 
     @property
@@ -80,27 +77,32 @@ class PrivacyLoss(Shown):
     @property
     def epsilon(self) -> jax.Array:
         """The least epsilon of pure differential privacy, sup abs(log p/q), of shape ``batch_shape``; inf on unequal supports."""
-        return jnp.maximum(*suprema(self.segments))
+        return supremum(self, direction="both")
 
     @property
     def forward(self) -> jax.Array:
         """Sup log p/q, which is the Renyi divergence of infinite order, of shape ``batch_shape``."""
-        return suprema(self.segments)[0]
+        return supremum(self, direction="forward")
 
     @property
     def backward(self) -> jax.Array:
         """Sup log q/p, of shape ``batch_shape``."""
-        return suprema(self.segments)[1]
+        return supremum(self, direction="backward")
 
     @property
     def bounded_range(self) -> jax.Array:
         """Sup log p/q minus inf log p/q (Durfee and Rogers 2019), of shape ``batch_shape``."""
-        return sum(suprema(self.segments))
+        return self.forward + self.backward
 
     def reverse(self) -> PrivacyLoss:
         """Return the loss of Q against P."""
         s = self.segments
         return PrivacyLoss(Segments(s.log_q, s.log_p, s.slope_q, s.slope_p, -s.loss_start, -s.loss_end, s.length, s.wide))
+
+    def _sides(self, direction: Direction) -> list[PrivacyLoss]:
+        """Return this loss, the reverse one, or both, as ``direction`` says."""
+        checks.one_of("direction", direction, ("both", "forward", "backward"))
+        return ([] if direction == "backward" else [self]) + ([] if direction == "forward" else [self.reverse()])
 
     def delta(self, epsilon: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """The least delta of (epsilon, delta)-differential privacy: the integral of max(p - e^epsilon q, 0).
@@ -112,8 +114,9 @@ class PrivacyLoss(Shown):
         Returns:
             Float of the broadcast shape; at epsilon 0, the total variation distance.
         """
-        at = self._points("epsilon", checks.nonnegative("epsilon", epsilon, self.dtype))
-        return delta_of_loss(self, at, direction=_direction(direction))
+        at = checks.nonnegative("epsilon", epsilon, self.dtype)
+        fits(self.batch_shape, epsilon=at.shape)
+        return delta_of_loss(self, at, direction=direction)
 
     def epsilon_at(self, delta: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """The least epsilon of (epsilon, delta)-differential privacy, the inverse of :meth:`delta`.
@@ -128,8 +131,9 @@ class PrivacyLoss(Shown):
         Returns:
             Float of the broadcast shape; inf where one distribution has more than ``delta`` outside the support of the other.
         """
-        at = self._points("delta", checks.probability("delta", delta, self.dtype, below=1.0))
-        return _epsilon_at(self, at, direction=_direction(direction))
+        at = checks.probability("delta", delta, self.dtype, below=1.0)
+        fits(self.batch_shape, delta=at.shape)
+        return _epsilon_at(self, at, direction=direction)
 
     def renyi(self, order: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """The Renyi divergence log(integral of p^order q^(1 - order)) / (order - 1), accurate to rounding over order - 1.
@@ -144,16 +148,13 @@ class PrivacyLoss(Shown):
         References:
             Mironov (2017), Definition 3.
         """
-        at = self._points("order", checks.above_one("order", order, self.dtype))
-        return _renyi(self, at - 1, direction=_direction(direction))
+        at = checks.above_one("order", order, self.dtype)
+        fits(self.batch_shape, order=at.shape)
+        return _renyi(self, at - 1, direction=direction)
 
     def kl(self, *, direction: Direction = "both") -> jax.Array:
         """The Kullback-Leibler divergence E[log p/q], the Renyi divergence of order 1, of shape ``batch_shape``."""
-        return _kl(self, direction=_direction(direction))
-
-    def _points(self, name: str, array: jax.Array) -> jax.Array:
-        fits(self.batch_shape, **{name: array.shape})
-        return array
+        return _kl(self, direction=direction)
 
 
 def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None = None) -> PrivacyLoss:
@@ -194,46 +195,31 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
     except ValueError:
         raise ValueError(f"the batch shapes {p.batch_shape} of p and {q.batch_shape} of q do not broadcast.") from None
     width = checks.nonnegative("resolution", 16 * jnp.finfo(p.dtype).eps if resolution is None else resolution, p.dtype)
-    if isinstance(p, PiecewiseExponential) and isinstance(q, PiecewiseExponential):
-        return PrivacyLoss(_of_lines(p, q, width))
-    if isinstance(p, Finite) and isinstance(q, Finite) and p.values.shape[-1] != q.values.shape[-1]:
-        raise ValueError(f"p and q need the same candidates, got {p.values.shape[-1]} and {q.values.shape[-1]} of them.")
-    return PrivacyLoss(_of_candidates(p, q))
-
-
-_of_lines, _of_candidates = jax.jit(segments.of_lines), jax.jit(segments.of_candidates)
-
-
-def _direction(direction: str) -> str:
-    return checks.one_of("direction", direction, ("both", "forward", "backward"))
-
-
-@jax.jit
-def suprema(s: Segments) -> tuple[jax.Array, jax.Array]:
-    """The suprema of log p/q and of log q/p, which are below 0 by rounding only."""
-    nowhere = ~s.wide | (s.log_p == -jnp.inf) & (s.log_q == -jnp.inf)
-    forward = jnp.max(jnp.where(nowhere, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1)
-    backward = jnp.max(jnp.where(nowhere, -jnp.inf, -jnp.minimum(s.loss_start, s.loss_end)), axis=-1)
-    return jnp.maximum(forward, 0.0), jnp.maximum(backward, 0.0)
+    return PrivacyLoss(of_lines(p, q, width) if lines else of_candidates(p, q))
 
 
 def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """A function of segments (and numbers), compiled for a loss and one of its directions; for both, the larger."""
 
     @partial(jax.jit, static_argnames=("direction",))
-    def call(loss: PrivacyLoss, *at: jax.Array, direction: str) -> jax.Array:
-        if direction == "forward":
-            return function(loss.segments, *at)
-        backward = function(loss.reverse().segments, *at)
-        return backward if direction == "backward" else jnp.maximum(function(loss.segments, *at), backward)
+    def call(loss: PrivacyLoss, *at: jax.Array, direction: Direction) -> jax.Array:
+        return reduce(jnp.maximum, [function(side.segments, *at) for side in loss._sides(direction)])
 
     return call
+
+
+@_directed
+def supremum(s: Segments) -> jax.Array:
+    """The supremum of log p/q, which is below 0 by rounding only."""
+    nowhere = ~s.wide | (s.log_p == -jnp.inf) & (s.log_q == -jnp.inf)
+    return jnp.maximum(jnp.max(jnp.where(nowhere, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1), 0.0)
 
 
 def _change(s: Segments) -> jax.Array:
     """The change of the loss over a unit of t, 0 where one of the distributions has no mass."""
     both = (s.log_p > -jnp.inf) & (s.log_q > -jnp.inf)
-    within = jnp.where(both & (s.length < jnp.inf), s.loss_end, 0.0) - jnp.where(both & (s.length < jnp.inf), s.loss_start, 0.0)
+    finite = both & (s.length < jnp.inf)
+    within = jnp.where(finite, s.loss_end, 0.0) - jnp.where(finite, s.loss_start, 0.0)
     return jnp.where(both & (s.length == jnp.inf), s.slope_p - s.slope_q, within)
 
 
@@ -263,10 +249,9 @@ def delta_of_loss(s: Segments, epsilon: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("direction",))
-def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: str) -> jax.Array:
+def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: Direction) -> jax.Array:
     fixed = jax.lax.stop_gradient(loss)
-    forward, backward = suprema(fixed.segments)
-    top = {"forward": forward, "backward": backward, "both": jnp.maximum(forward, backward)}[direction]
+    top = supremum(fixed, direction=direction)
     top = jnp.broadcast_to(top, jnp.broadcast_shapes(top.shape, delta.shape))
     # The bracket is one of log(1 + epsilon): relative for a large epsilon, absolute for a small one.
     reach = jnp.log1p(jnp.where(jnp.isinf(top), jnp.sqrt(jnp.finfo(delta.dtype).max), top))
@@ -281,13 +266,8 @@ def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: str) -> jax.Arra
     at = jax.lax.stop_gradient(jnp.where(inner, epsilon, 0.0))
     value, slope = jax.jvp(lambda e: delta_of_loss(loss, e, direction=direction), (at,), (jnp.ones_like(at),))
     slope = jax.lax.stop_gradient(jnp.where(inner & (slope < 0), slope, 1.0))
-    step = (_without_value(delta) - _without_value(value)) / slope
+    step = ((delta - jax.lax.stop_gradient(delta)) - (value - jax.lax.stop_gradient(value))) / slope
     return jnp.where(jnp.isnan(delta) | jnp.isnan(top), jnp.nan, jax.lax.stop_gradient(epsilon) + jnp.where(inner, step, 0.0))
-
-
-def _without_value(x: jax.Array) -> jax.Array:
-    """Zero, with the derivative of ``x``."""
-    return x - jax.lax.stop_gradient(x)
 
 
 @_directed

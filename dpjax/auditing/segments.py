@@ -11,6 +11,7 @@ good where both densities are below the smallest float, and integer costs cancel
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -51,6 +52,7 @@ class _Costs(NamedTuple):
     log_normalizer: jax.Array  # (..., 1)
 
 
+@jax.jit
 def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.Array) -> Segments:
     """Cut two distributions on the line at all their edges; intervals up to ``resolution`` times the largest edge are not wide."""
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
@@ -70,8 +72,11 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
     return _segments(costs_p, costs_q, exists, wide, log_unit, length, resolution)
 
 
+@jax.jit
 def of_candidates(p: Finite, q: Finite) -> Segments:
     """Take each candidate for a segment; a row is NaN where the values of a possible candidate differ."""
+    if p.values.shape[-1] != q.values.shape[-1]:
+        raise ValueError(f"p and q need the same candidates, got {p.values.shape[-1]} and {q.values.shape[-1]} of them.")
     costs_p, costs_q = _on_candidates(p), _on_candidates(q)
     other = jnp.any((costs_p.there | costs_q.there) & (p.values != q.values), axis=-1, keepdims=True)
     costs_p = costs_p._replace(log_normalizer=jnp.where(other, jnp.nan, costs_p.log_normalizer))
@@ -92,40 +97,23 @@ def _on_candidates(distribution: Finite) -> _Costs:
 def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Array, end: jax.Array, endless: jax.Array) -> _Costs:
     """A distribution on segments from ``start`` to ``end``; ``own`` are those of the points between them that are its edges."""
     lowered = _lowered(distribution)
-    lines = _lines(lowered)
+    edges, zero, one = lowered.edges, jnp.zeros((), lowered.dtype), jnp.ones((1,), lowered.dtype)
+    tails = lowered.tails or Tails(zero, zero, zero, zero)
+    lower, upper, width = tails.lower_scale[..., None], tails.upper_scale[..., None], jnp.diff(edges)
+    # The cost as lines: the lower tail, the pieces, the upper tail. Over a distance of ``run`` it changes by ``rise``.
+    lines = (
+        concatenate(lower > 0, jnp.ones(width.shape[-1:], bool), upper > 0),
+        concatenate(edges[..., :1], edges[..., :-1], edges[..., -1:]),
+        concatenate(tails.lower_cost[..., None], lowered.cost_left, tails.upper_cost[..., None]),
+        concatenate(*(jnp.where(run > 0, run, 1.0) for run in (lower, width, upper))),
+        concatenate(-one, lowered.cost_right - lowered.cost_left, one),
+    )
     # How many of its edges are at or below the start. Where edges tie, the last segment alone has a width, and sees them all.
     index = concatenate(jnp.zeros_like(own[..., :1], jnp.int32), jnp.cumsum(own.astype(jnp.int32), axis=-1))
-    here = _Lines(*(take(field, index) for field in lines))
-    at_start, at_end = here.cost_at(start), here.cost_at(end)
-    rise = jnp.where(endless, jnp.abs(here.rise) / here.run, at_end - at_start)
-    return _Costs(here.there, at_start, at_end, rise, distribution.rate[..., None], lowered.log_normalizer()[..., None])
-
-
-class _Lines(NamedTuple):
-    """The cost of a distribution as lines: the lower tail, the pieces, the upper tail; fields ``(..., m + 2)``."""
-
-    there: jax.Array
-    origin: jax.Array
-    cost: jax.Array  # at the origin
-    run: jax.Array  # the distance in y over which the cost changes by rise
-    rise: jax.Array
-
-    def cost_at(self, y: jax.Array) -> jax.Array:
-        return self.cost + self.rise * ((y - self.origin) / self.run)
-
-
-def _lines(distribution: PiecewiseExponential) -> _Lines:
-    edges, zero = distribution.edges, jnp.zeros((), distribution.dtype)
-    tails = distribution.tails or Tails(zero, zero, zero, zero)
-    lower, upper, width = tails.lower_scale[..., None], tails.upper_scale[..., None], jnp.diff(edges)
-    one = jnp.ones((1,), edges.dtype)
-    return _Lines(
-        there=concatenate(lower > 0, jnp.ones(width.shape[-1:], bool), upper > 0),
-        origin=concatenate(edges[..., :1], edges[..., :-1], edges[..., -1:]),
-        cost=concatenate(tails.lower_cost[..., None], distribution.cost_left, tails.upper_cost[..., None]),
-        run=concatenate(*(jnp.where(run > 0, run, 1.0) for run in (lower, width, upper))),
-        rise=concatenate(-one, distribution.cost_right - distribution.cost_left, one),
-    )
+    there, origin, cost, run, rise = (take(field, index) for field in lines)
+    at_start, at_end = (cost + rise * ((y - origin) / run) for y in (start, end))
+    slope = jnp.where(endless, jnp.abs(rise) / run, at_end - at_start)
+    return _Costs(there, at_start, at_end, slope, distribution.rate[..., None], lowered.log_normalizer()[..., None])
 
 
 def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
@@ -140,7 +128,7 @@ def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
     if tails is not None:
         tails = Tails(tails.lower_cost - least, tails.lower_scale, tails.upper_cost - least, tails.upper_scale)
     cost_left, cost_right = cost_left - least[..., None], cost_right - least[..., None]
-    return PiecewiseExponential(distribution.edges, cost_left, cost_right, distribution.rate, tails, center=distribution.center)
+    return replace(distribution, cost_left=cost_left, cost_right=cost_right, tails=tails)
 
 
 def _segments(

@@ -10,12 +10,14 @@ against P, also for a negative epsilon.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.privacy_loss import Direction, PrivacyLoss, delta_of_loss, suprema
+from dpjax.auditing.privacy_loss import Direction, PrivacyLoss, delta_of_loss
 from dpjax.numerics.batching import fits
 from dpjax.numerics.bisection import bisect
 
@@ -33,9 +35,6 @@ def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direct
     Returns:
         Float of the broadcast shape, accurate to 64 units in the last place of 1, and as the deltas of the loss are.
 
-    Raises:
-        ValueError: a rate that is not in (0, 1), or an unknown direction.
-
     Privacy:
         None: as :func:`privacy_loss`.
 
@@ -48,20 +47,16 @@ def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direct
     >>> round(float(trade_off(loss, 0.05)), 4)  # 1 - e * 0.05
     0.8641
     """
-    checks.one_of("direction", direction, ("both", "forward", "backward"))
     rate = checks.probability("false_positive", false_positive, loss.dtype, below=1.0)
     fits(loss.batch_shape, false_positive=rate.shape)
-    if direction == "both":
-        return jnp.minimum(_trade_off(loss, rate), _trade_off(loss.reverse(), rate))
-    return _trade_off(loss if direction == "forward" else loss.reverse(), rate)
+    return reduce(jnp.minimum, [_trade_off(side, rate) for side in loss._sides(direction)])
 
 
 @jax.jit
 def _trade_off(loss: PrivacyLoss, rate: jax.Array) -> jax.Array:
-    forward, backward = suprema(loss.segments)
-    shape = jnp.broadcast_shapes(forward.shape, rate.shape)
-    low = -jnp.minimum(forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))  # below, the bound is at most t
-    high = jnp.minimum(backward, -jnp.log(rate))  # beyond 1/a the bound is negative
+    shape = jnp.broadcast_shapes(loss.batch_shape, rate.shape)
+    low = -jnp.minimum(loss.forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))  # below, the bound is at most t
+    high = jnp.minimum(loss.backward, -jnp.log(rate))  # beyond 1/a the bound is negative
 
     def bound(at: jax.Array) -> jax.Array:
         return 1 - delta_of_loss(loss, at, direction="backward") - jnp.exp(at) * rate

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -104,9 +104,6 @@ def worst_neighbor(
     Returns:
         A :class:`WorstNeighbor`. Its score is NaN if that of any neighbour is, and -inf if there is no neighbour.
 
-    Raises:
-        ValueError: also for an ``x`` that is not ``(n,)`` and a ``distribution_of`` with other batch axes.
-
     Privacy:
         None: the result is a function of the private records, exactly. For tests, for simulated and for public data.
 
@@ -127,11 +124,11 @@ def worst_neighbor(
     refine, chunk_size = checks.static_integer("refine", refine, 0), checks.static_integer("chunk_size", chunk_size, 1)
     if records.ndim != 1 or (there is not None and there.ndim != 1):
         raise ValueError(f"worst_neighbor takes one dataset of shape (n,), got {records.shape}: the search is itself a batch.")
-    bounds = checks.bounds(lower, upper, records.dtype)
-    if bounds[0].ndim or bounds[1].ndim:
+    low, high = (np.asarray(bound) for bound in checks.bounds(lower, upper, records.dtype))
+    if low.ndim or high.ndim:
         raise ValueError("lower and upper of worst_neighbor are scalars: it takes one dataset.")
-    data, present = _dataset(np.asarray(records), None if there is None else np.asarray(there), np.asarray(bounds[0]), neighbors)
-    data = np.clip(data, *(np.asarray(bound) for bound in bounds))
+    data, present = _dataset(np.asarray(records), None if there is None else np.asarray(there), low, neighbors)
+    data = np.clip(data, low, high)
     own = _distribution_of(None if present is None else present[None], data[None], distribution_of)
     if not isinstance(own, (PiecewiseExponential, Finite)):
         raise TypeError(f"distribution_of must return a PiecewiseExponential or a Finite, got {type(own).__name__}.")
@@ -139,7 +136,7 @@ def worst_neighbor(
         raise ValueError(f"distribution_of must return one distribution for each row of x: of 1 row it made {own.batch_shape}.")
     evaluate = partial(_evaluate, data, present, own, distribution_of=distribution_of, objective=objective, resolution=resolution)
     here = np.arange(data.size) if present is None else np.flatnonzero(present)
-    grid = _grid(data[here], own, values, *(np.asarray(bound) for bound in bounds))
+    grid = _grid(data[here], own, values, low, high)
 
     # A change is a place and the value that it takes, NaN where the record goes.
     gone = here if neighbors == "add_remove" else here[:0]
@@ -147,30 +144,24 @@ def worst_neighbor(
     places = np.concatenate([gone, np.repeat(changed, grid.size)]).astype(np.int32)
     entries = np.concatenate([np.full(gone.size, np.nan), np.tile(grid, changed.size)]).astype(data.dtype)
     scores = _scores(evaluate, places, entries, chunk_size)
-    best = _Change(np.int32(0), data.dtype.type(np.nan), data.dtype.type(-np.inf))  # for no record to swap
-    if places.size:
-        top = int(_rank(scores).argmax())
-        best = _Change(places[top], entries[top], scores[top])
+    found = [(places, entries, scores)]
     if changed.size and grid.size and refine:
         table = scores[gone.size :].reshape(changed.size, grid.size)
-        better = _refined(lambda p, e: _scores(evaluate, p, e, chunk_size), changed, grid, table, refine)
-        best = better if _rank(better.score) > _rank(best.score) else best
-    _, loss = evaluate(np.full(chunk_size, best.place), np.full(chunk_size, best.entry))
-    at, stays = np.arange(data.size) == best.place, not np.isnan(best.entry)
+        found.append(_refined(partial(_scores, evaluate, chunk_size=chunk_size), changed, grid, table, refine))
+    found.append((np.zeros(1, np.int32), np.full(1, np.nan, data.dtype), np.full(1, -np.inf, data.dtype)))  # for no record to swap
+    places, entries, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    best = _rank(scores).argmax()
+    place, entry = places[best], entries[best]
+    _, loss = evaluate(np.full(chunk_size, place), np.full(chunk_size, entry))
+    at, stays = np.arange(data.size) == place, not np.isnan(entry)
     return WorstNeighbor(
-        score=jnp.asarray(best.score),
+        score=jnp.asarray(scores[best]),
         loss=loss,
-        place=jnp.asarray(best.place),
-        value=jnp.asarray(best.entry),
-        x=jnp.asarray(np.where(at & stays, best.entry, data)),
+        place=jnp.asarray(place),
+        value=jnp.asarray(entry),
+        x=jnp.asarray(np.where(at & stays, entry, data)),
         mask=None if present is None else jnp.asarray(np.where(at, stays, present)),
     )
-
-
-class _Change(NamedTuple):
-    place: Any
-    entry: Any
-    score: Any
 
 
 def _dataset(
@@ -210,24 +201,27 @@ def _scores(evaluate: Evaluate, places: np.ndarray, entries: np.ndarray, chunk_s
 
 def _refined(
     score: Callable[[np.ndarray, np.ndarray], np.ndarray], changed: np.ndarray, grid: np.ndarray, table: np.ndarray, rounds: int
-) -> _Change:
-    """Look around the best values, each at the best of its places, in the gaps to its neighbours on the grid."""
-    best = _rank(table).max(axis=0)
-    order = np.argsort(-best, kind="stable")[:_STARTS]
-    place = changed[_rank(table).argmax(axis=0)[order]].astype(np.int32)
-    entry, found = grid[order], best[order]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Look around the best values, each at the best of its places, in the gaps to its neighbours on the grid.
+
+    Returns:
+        Places, values and scores of the best changes found.
+    """
+    ranks = _rank(table)
+    order = np.argsort(-ranks.max(axis=0), kind="stable")[:_STARTS]
+    row = ranks.argmax(axis=0)[order]
+    place, entry, found = changed[row].astype(np.int32), grid[order], table[row, order]
     low, high = grid[np.maximum(order - 1, 0)], grid[np.minimum(order + 1, grid.size - 1)]
     fractions = np.linspace(0, 1, _POINTS).astype(grid.dtype)
     for _ in range(rounds):
         tried = low[:, None] + (high - low)[:, None] * fractions
-        scores = _rank(score(np.repeat(place, fractions.size), tried.ravel())).reshape(tried.shape)
-        top = scores.argmax(axis=1)[:, None]
-        at, to = np.take_along_axis(tried, top, axis=1)[:, 0], np.take_along_axis(scores, top, axis=1)[:, 0]
-        entry, found = np.where(to > found, at, entry), np.maximum(found, to)
+        scores = score(np.repeat(place, fractions.size), tried.ravel()).reshape(tried.shape)
+        top = np.arange(order.size), _rank(scores).argmax(axis=1)
+        better = _rank(scores[top]) > _rank(found)
+        entry, found = np.where(better, tried[top], entry), np.where(better, scores[top], found)
         step = (high - low) / (_POINTS - 1)
         low, high = np.maximum(entry - step, low), np.minimum(entry + step, high)
-    top = int(found.argmax())
-    return _Change(place[top], entry[top], found[top])
+    return place, entry, found
 
 
 def _rank(score: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from dpjax.checks.arrays import (
     float_array,
     float_dtype,
     host_floats,
+    nearest_float,
     nonnegative,
     positive,
     probability,

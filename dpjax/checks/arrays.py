@@ -1,5 +1,6 @@
 """Data and public parameters as arrays; see :mod:`dpjax.checks` for the tiers."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -52,18 +53,14 @@ def host_floats(name: str, value: Any) -> np.ndarray:
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)
     elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits
-        value = np.array([_nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
+        value = np.array([nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
     return value
 
 
 def refuse_frame(name: str, value: Any) -> None:
-    """Raise for a data frame or a table, whose rows would count as datasets.
-
-    Raises:
-        TypeError: if it is one.
-    """
+    """Raise ``TypeError`` for a data frame or a table, whose rows would count as datasets."""
     if hasattr(value, "columns"):
         raise TypeError(
             f"{name} is a {type(value).__name__}, whose rows would be taken for datasets: give one of its columns, as an array, or "
@@ -71,7 +68,8 @@ def refuse_frame(name: str, value: Any) -> None:
         )
 
 
-def _nearest_float(number: float) -> float:
+def nearest_float(number: Any) -> float:
+    """Return an integer or a Fraction of any size as a float, which may be infinite."""
     try:
         return float(number)
     except OverflowError:
@@ -158,9 +156,7 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
     if any(isinstance(value, jax.Array) for value in public):
         arrays = [jnp.asarray(value).astype(dtype) for value in public]
         value = rest(jnp, *arrays)
-        good = (value > 0) & (value < jnp.inf)
-        for array in arrays:
-            good = good & jnp.isfinite(array)
+        good = functools.reduce(jnp.logical_and, map(jnp.isfinite, arrays), (value > 0) & (value < jnp.inf))
         return jnp.where(good, value, jnp.nan)
     with np.errstate(all="ignore"):
         concrete = rest(np, *(np.asarray(value, np.float64) for value in public))
@@ -176,9 +172,8 @@ def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> j
             raise TypeError(kind)
         array = value.astype(dtype)
         return jnp.where(test(array, jnp), array, jnp.nan)
-    given = np.asarray(value)
     try:
-        given = host_floats(name, given)
+        given = host_floats(name, np.asarray(value))
     except TypeError:
         raise TypeError(kind) from None
     with np.errstate(over="ignore", under="ignore"):

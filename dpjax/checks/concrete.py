@@ -43,9 +43,7 @@ def concrete_proportion(name: str, value: float) -> float:
 
 
 def _number(name: str, value: float, must: str, holds: Callable[[float], bool]) -> float:
-    if isinstance(value, (bool, str)):
-        raise TypeError(f"{name} must be a number, got {value!r}.")
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (bool, str, list, tuple)):
         raise TypeError(f"{name} must be one number, got {value!r}.")
     try:
         number = float(value)

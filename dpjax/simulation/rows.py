@@ -46,20 +46,17 @@ class Rows(NamedTuple):
         """Run a function on every device's own rows, jitted; without replication checks, which forbid the library's loops."""
         return jax.jit(jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
 
-    def first_here(self) -> jax.Array:
-        """Inside :meth:`map`: the number of the device's first row."""
-        return jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(self.each) + jnp.uint32(self.first)
-
     def draw(self, key: jax.Array, distribution: Any, shape: tuple[int, ...]) -> jax.Array:
         """Inside :meth:`map`: draws of the device's rows from its part of :func:`evaluate`, ``shape + batch_shape``."""
+        first = jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(self.each) + jnp.uint32(self.first)
         distribution = jax.tree.map(lambda leaf: leaf[0], distribution)
         if hasattr(distribution, "_sample"):
-            return distribution._sample(key, shape, self.first_here())
+            return distribution._sample(key, shape, first)
 
         def one(row: Any, number: jax.Array) -> jax.Array:
             return row.sample(jax.random.fold_in(key, number), shape)
 
-        numbers = self.first_here() + jnp.arange(self.each, dtype=jnp.uint32)
+        numbers = first + jnp.arange(self.each, dtype=jnp.uint32)
         return jnp.squeeze(jax.vmap(one, out_axes=len(shape))(distribution, numbers), len(shape) + 1)
 
 
@@ -74,8 +71,8 @@ def sharded_sample(
 ) -> jax.Array:
     """Draw from the distribution of every row, each device its own rows; bitwise the same on any number of devices.
 
-    The draws are those of ``distribution_fn(data).sample(key, shape)``. Under plain ``jit`` with sharded inputs XLA may give the
-    same draws, but moves rows between devices on the way. Here each device sorts and samples its own.
+    The draws are those of ``distribution_fn(data).sample(key, shape)``. Under plain ``jit`` with sharded inputs XLA moves rows
+    between devices on the way; here each device sorts and samples its own.
 
     Args:
         key: a scalar typed threefry key.
@@ -83,7 +80,7 @@ def sharded_sample(
         data: a pytree of arrays with a common leading axis of rows.
         shape: the shape of the draws from each row, an integer or several.
         devices: as in :func:`dpjax.simulate`.
-        first_row: as in :func:`dpjax.simulate`: each process passes its own rows and gets their draws.
+        first_row: as there; each process passes its own rows and gets their draws.
 
     Returns:
         Float of shape ``shape + batch_shape``, one array over the devices.

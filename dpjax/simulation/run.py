@@ -69,8 +69,8 @@ def simulate(
     Where the distribution has what you want in closed form (``mean_abs_error``, ``quantile``), that is exact and cheaper.
 
     The numbers depend on the key, on ``chunk`` and on the kind of device, and not on how many devices there are, bitwise. (With a
-    ``statistic`` that takes logarithms, exponentials or sums, whose last bits XLA rounds by the shape of the array, they may
-    differ in the last place.) Draw j of chunk i is draw j of ``distribution.sample(jax.random.fold_in(key, i), (chunk,))``.
+    ``statistic`` that takes logarithms, exponentials or sums, they may differ in the last place, which XLA rounds by the shape of
+    the array.) Draw j of chunk i is draw j of ``distribution.sample(jax.random.fold_in(key, i), (chunk,))``.
 
     Args:
         key: a scalar typed threefry key.

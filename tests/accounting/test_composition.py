@@ -166,5 +166,5 @@ def test_narrow_types_and_extreme_ranges():
     many = composition.optimal_pure_delta([1e-3], [10**6], epsilon=5.0)
     assert many == pytest.approx(5.793345416e-7, rel=1e-9)  # 30 digits, computed apart
     for bad in ("0.5", True):
-        with pytest.raises(TypeError, match="must be a number"):
+        with pytest.raises(TypeError, match="must be one number"):
             composition.bounded_range_epsilon(bad, count=2, delta=0.0, queries="fixed")

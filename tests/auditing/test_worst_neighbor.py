@@ -178,3 +178,14 @@ def test_what_does_not_fit_is_named():
         worst_neighbor(x, lambda x, mask: jnp.mean(x), neighbors="swap", **RANGE)
     with pytest.warns(DeprecationWarning, match="law_of is now distribution_of"), pytest.raises(ValueError, match="refine"):
         worst_neighbor(x, law_of=swap_distribution, neighbors="swap", refine=-1, **RANGE)
+
+
+def test_a_refined_value_without_a_distribution_is_not_hidden():
+    """All values of the grid have one, those between have none."""
+
+    def distribution_of(x, mask):
+        return laplace(jnp.mean(x, axis=-1), jnp.where(jnp.all(x == jnp.round(x), axis=-1), 1.0, jnp.nan), sensitivity=1.0)
+
+    given = {"neighbors": "swap", "values": [0.0, 2.0, 4.0], "chunk_size": 32, "lower": 0, "upper": 4}
+    assert float(worst_neighbor(np.array([1.0, 3.0]), distribution_of, refine=0, **given).score) == 1.5
+    assert np.isnan(worst_neighbor(np.array([1.0, 3.0]), distribution_of, refine=1, **given).score)
