@@ -16,7 +16,7 @@ from tests.support.statistics import assert_follows, assert_rejected
 
 README = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
 (RECIPE,) = (block for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL) if "lax.scan" in block)
-SCALE, RUNS = "dpjax.Log(lower=1e-2, upper=1e2)", 4
+SCALE, RUNS = "dpjax.Log(lower=1e-2, upper=1e2)", 32
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,13 @@ def trained(recipe, **changes):
 
 @pytest.mark.slow
 def test_200_steps_learn_and_the_linear_scale_does_not(recipe):
+    """Most runs learn. A single run may draw a far norm in some step, in one of ten runs by enough for a mean error above 0.5."""
     losses, errors, _ = trained(recipe)
-    assert (losses < 0.65).all()  # of log(2) at the start, and 0.45 at best
-    assert (errors < 0.5).all()
+    assert np.mean(losses < 0.65) > 0.8  # of log(2) at the start, and 0.45 at best
+    assert errors.mean() < 0.3
     bad_losses, bad_errors, _ = trained(recipe, scale=Linear(lower=0.0, upper=100.0))
-    assert (bad_errors > 10 * errors).all()
-    assert (bad_losses > log(2)).all()
+    assert bad_errors.mean() > 20 * errors.mean()
+    assert np.mean(bad_losses > log(2)) > 0.8
 
 
 @pytest.mark.slow
