@@ -19,8 +19,7 @@ import jax.numpy as jnp
 
 from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import broadcast_rows, by_chunks, concatenate, in_memory, some_rows, take
-from dpjax.numerics.powers import log2_floor, power_of_two
-from dpjax.numerics.sums import LANES, folded_sum, pairwise_sum
+from dpjax.numerics.sums import LANES, pairwise_sum
 
 _CHUNK = 64 * LANES
 _BLOCK = 2**18  # pieces that are worked on together: they and their temporaries stay in the cache
@@ -155,40 +154,19 @@ class Line(NamedTuple):
     def weights(self) -> tuple[Base, list[jax.Array]]:
         """The weights of each side's pieces, and of the tails if there are any, ``(*batch, k)``: each row from its own base.
 
-        Almost all rows can be weighed from cost 0, with one product for each piece. Rows with all their mass far above it (long
-        ties, a large epsilon) or in tiny pieces are weighed from a base of their own. A base only changes powers of two, and each
-        row decides for itself.
+        The heaviest is about 1, whatever the costs, the rate and the widths are.
         """
-        if not self.pieces:
-            none = jnp.zeros((*self.batch, 1), jnp.int32)
-            base, weights = self.weights_from_own_base(none > 0, none)
-            return base, self.parts(weights)
-        tables = self.parts(self.heights.from_zero())
-
-        def products() -> list[jax.Array]:
-            return [jnp.abs(width * table) for width, table in zip(self.widths(), tables, strict=True)]
-
-        total = broadcast_rows(functools.reduce(jnp.add, map(folded_sum, products())), self.batch)
-        fits, powers = (
-            _fits(total),
-            -log2_floor(total),
-        )  # they then add up to about 1: their products with lengths must not overflow
-
-        def from_zero() -> tuple[Base, jax.Array]:
-            return Base.zero(powers, total.dtype), concatenate(*products()) * power_of_two(powers, total.dtype)
-
-        base, weights = jax.lax.cond(jnp.all(fits), from_zero, lambda: self.weights_from_own_base(fits, powers))
-        return base, self.parts(weights)
-
-    def weights_from_own_base(self, fits: jax.Array, powers: jax.Array) -> tuple[Base, jax.Array]:
-        """The weights of all slots; those of rows that fit from cost 0, times ``2**powers``."""
         widths = concatenate(*self.widths())
-        zero, own = Base.zero(powers, self.rate.dtype), self.heights.base(widths)
-        base = jax.tree.map(lambda zero, own: jnp.where(fits, zero, own), zero, own)
-        return base, broadcast_rows(self.heights.weight(widths, base), self.batch)
+        base = self.heights.base(widths)
+        known = jnp.all(base.cost != jnp.inf)  # true, which the compiler does not know
+        return base, self.parts(in_memory(known, lambda: broadcast_rows(self.heights.weight(widths, base), self.batch)))
 
     def lanes(self) -> tuple[Base, jax.Array, jax.Array | None, jax.Array]:
         """The weights added up by lanes: slot i of a side is number i // 32 of lane i % 32. They have no gradient.
+
+        Almost all rows can be weighed from cost 0, with one product for each piece and nothing stored. Where a row has all its mass
+        far above it (long ties, a large epsilon) or in tiny pieces, all are weighed again, each from a base of its own. A base only
+        changes powers of two, and with them no draw.
 
         Returns:
             What they are relative to; the lanes of the lower and of the upper side, ``(*batch, 64)``; the weights of the tails,
@@ -204,12 +182,11 @@ class Line(NamedTuple):
             return [concatenate(*sides), *tails]
 
         def again(_: Any) -> Any:
-            def compute(line: Line, fits: jax.Array) -> Any:
-                base, weights = line.weights_from_own_base(fits, jnp.zeros(fits.shape, jnp.int32))
-                lower, upper, *tails = line.parts(weights)
+            def compute(line: Line) -> Any:
+                base, (lower, upper, *tails) = line.weights()
                 return base, joined([_lanes(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
 
-            return *line.by_rows(compute, fits), jnp.array(True)
+            return *line.by_rows(compute), jnp.array(True)
 
         plain = joined(
             [from_zero(*both) for both in zip(line.sides, tables[:2], strict=True)],
@@ -218,7 +195,7 @@ class Line(NamedTuple):
         plain = [broadcast_rows(part, self.batch) for part in plain]
         fits = _fits(functools.reduce(jnp.add, map(pairwise_sum, plain)))
         # A loop of no turn or one: a condition would copy what it hands through.
-        start = (Base.zero(jnp.zeros(fits.shape, jnp.int32), self.rate.dtype), plain, jnp.all(fits))
+        start = (Base.zero(fits.shape, self.rate.dtype), plain, jnp.all(fits))
         base, (lanes, *tails), done = jax.lax.while_loop(lambda state: ~state[2], again, start)
         return base, lanes, tails[0] if tails else None, done
 

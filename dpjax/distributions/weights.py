@@ -88,6 +88,6 @@ class Base(NamedTuple):
     log_unit: jax.Array
 
     @staticmethod
-    def zero(powers: jax.Array, dtype: Any) -> "Base":
-        """Count from cost 0, and multiply weights by ``2**powers``."""
-        return Base(jnp.zeros(powers.shape, dtype), powers, -log(2) * powers.astype(dtype))
+    def zero(shape: tuple[int, ...], dtype: Any) -> "Base":
+        """Count from cost 0."""
+        return Base(jnp.zeros(shape, dtype), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, dtype))

@@ -57,7 +57,7 @@ def test_weights_vanish_far_below_the_base():
     assert float(weights[2] / weights[1]) == pytest.approx(np.exp(-1.0), rel=1e-6)
     assert 0.5 <= float(weights[1]) <= 4
     assert (
-        heights.weight(widths, Base.zero(jnp.zeros(1, jnp.int32), jnp.float32))[1:] == 0
+        heights.weight(widths, Base.zero((1,), jnp.float32))[1:] == 0
     ).all()  # the control: counted from cost 0 nothing is left
     assert (widths * heights.from_zero() == 0).all()
 
@@ -65,6 +65,6 @@ def test_weights_vanish_far_below_the_base():
 def test_a_nan_stays_visible():
     for cost, decay, rate in ((np.nan, 0.0, 1.0), (1.0, 0.0, np.nan), (1.0, np.nan, 1.0)):
         heights = Heights.of(jnp.float32([cost]), jnp.float32([decay]), jnp.float32([rate]))
-        assert bool(jnp.isnan(heights.weight(jnp.ones(1), Base.zero(jnp.zeros(1, jnp.int32), jnp.float32)))[0])
+        assert bool(jnp.isnan(heights.weight(jnp.ones(1), Base.zero((1,), jnp.float32)))[0])
         assert bool(jnp.isnan(heights.weight(jnp.ones(1), heights.base(jnp.ones(1))))[0])
         assert bool(jnp.isnan(heights.from_zero()[0]))
