@@ -241,25 +241,25 @@ def _on_a_grid(
     for row in range(rows):
         for number, epsilon in enumerate(epsilons):
             options = dict(own, neighbors=neighbors, epsilon=epsilon)
-            law = exact.exact_distribution(released, records[row, : count[row]], **options)
-            values = law.values
-            below = np.cumsum(law.pmf(values))
+            distribution = exact.exact_distribution(released, records[row, : count[row]], **options)
+            values = distribution.values
+            below = np.cumsum(distribution.pmf(values))
             below /= below[-1]
-            value[row] = _value(released, records[row, : count[row]], law)
+            value[row] = _value(released, records[row, : count[row]], distribution)
             drawn[:, number, row] = values[np.searchsorted(below, generator.random(draws), side="right")]
-            bars[0][number, row] = law.mean_abs_error(value[row])
+            bars[0][number, row] = distribution.mean_abs_error(value[row])
             for end, share in zip(bars[1:], (0.025, 0.975), strict=True):
                 end[number, row] = values[np.searchsorted(below, share)]
     return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, ranges_of(mechanism)) for epsilon in epsilons])
 
 
-def _value(released: Callable[..., exact.Release], records: np.ndarray, law: exact.GridDistribution) -> float:
+def _value(released: Callable[..., exact.Release], records: np.ndarray, distribution: exact.GridDistribution) -> float:
     """The statistic itself: what the distribution is around, but for a maximum and a sum, which it stays below."""
-    values = law.values
+    values = distribution.values
     if released not in SHIFTED:
-        return float(values[law.profile.upper[0]])
-    there, step = records[~np.isnan(records)], law.resolution
-    if law.grid is None:
+        return float(values[distribution.profile.upper[0]])
+    there, step = records[~np.isnan(records)], distribution.resolution
+    if distribution.grid is None:
         there = np.rint(there * step.denominator / step.numerator) * step.numerator / step.denominator
     found = np.sum(np.maximum(there, 0)) if released is exact.nonnegative_sum else np.max(there, initial=-np.inf)
     return float(np.clip(found, values[0], values[-1]))

@@ -10,7 +10,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.interval_bound import plan_of, planned_levels
 from dpjax.release.grid import Multiples
-from dpjax.release.joint_quantiles import draw_quantiles, law_of
+from dpjax.release.joint_quantiles import draw_quantiles, parameters_of
 from dpjax.release.records import Records
 from dpjax.release.result import Release
 from dpjax.release.tables import exact_epsilon
@@ -97,6 +97,8 @@ def confidence_interval(
     n = checks.static_integer("n", n, 1, records.size)
     plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
     levels, found = planned_levels(plan, level_of(q), n, records.size, checks.concrete_fraction("coverage", coverage))
-    law = law_of(levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms, records.size, "ranks")
-    drawn = draw_quantiles(law, records, None, epsilon, draws)
+    parameters = parameters_of(
+        levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms, records.size, "ranks"
+    )
+    drawn = draw_quantiles(parameters, records, None, epsilon, draws)
     return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, found)

@@ -11,7 +11,7 @@ from math import factorial, prod
 from typing import NamedTuple
 
 from dpjax.release.exact import Bits, choose
-from dpjax.release.rank_chains import Law
+from dpjax.release.rank_chains import Parameters
 from dpjax.release.tables import exponential
 
 _BITS = 256
@@ -33,24 +33,26 @@ class _Undecided(Exception):
 Weights = list[tuple[int, int]]  # lower and upper ends
 
 
-def exact_runs(law: Law, widths: Sequence[int], count: int, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Run]:
+def exact_runs(
+    parameters: Parameters, widths: Sequence[int], count: int, numbers: Sequence[int], uniforms: Sequence[Bits]
+) -> list[Run]:
     """Draw the runs of all quantiles, from the last one down, from the widths of slots in pieces and the terms N, ascending.
 
     The uniforms are that of the term, and then in turn of a slot and of the run in it.
     """
     bits = _BITS
     middle = min(numbers, key=lambda number: abs(number - (count - 1)))
-    while Row(law, widths, count, bits).total(middle)[0].bit_length() < _LEADING:
+    while Row(parameters, widths, count, bits).total(middle)[0].bit_length() < _LEADING:
         bits *= 2
     while True:
         try:
-            return _runs(Row(law, widths, count, bits), numbers, uniforms)
+            return _runs(Row(parameters, widths, count, bits), numbers, uniforms)
         except _Undecided:
             bits *= 2
 
 
 def _runs(row: Row, numbers: Sequence[int], uniforms: Sequence[Bits]) -> list[Run]:
-    m = row.law.quantiles
+    m = row.parameters.quantiles
     term = _choose(row.terms(numbers), uniforms[0])
     if term == len(numbers):
         return [Run(-1, 0, m)]
@@ -78,9 +80,9 @@ def _choose(weights: Weights, uniform: Bits) -> int:
 class _Side:
     """Products of numbers below 1, times 2^bits, rounded down or up."""
 
-    def __init__(self, law: Law, bits: int, up: bool) -> None:
+    def __init__(self, parameters: Parameters, bits: int, up: bool) -> None:
         self.bits, self.up, self._known = bits, up, dict[int, int]()
-        found = exponential(law.unit, bits + 16)
+        found = exponential(parameters.unit, bits + 16)
         self._powers = [self._rounded(found.high if up else found.low, found.scale - bits)]
 
     def _rounded(self, number: int, drop: int) -> int:
@@ -107,34 +109,38 @@ class _Side:
 class Row:
     """The slots of one row that are not empty, and weights to so many bits."""
 
-    def __init__(self, law: Law, widths: Sequence[int], count: int, bits: int) -> None:
-        self.law, self.count, self.bits = law, count, bits
+    def __init__(self, parameters: Parameters, widths: Sequence[int], count: int, bits: int) -> None:
+        self.parameters, self.count, self.bits = parameters, count, bits
         self.slots = [j for j, width in enumerate(widths) if width > 0]
-        self.places = [law.whole * j for j in self.slots]
-        self.sides = _Side(law, bits, False), _Side(law, bits, True)
+        self.places = [parameters.whole * j for j in self.slots]
+        self.sides = _Side(parameters, bits, False), _Side(parameters, bits, True)
         # Of 1, ..., m quantiles in each slot, times (cut m!)^c: integers.
-        self.volumes = [[self._volume(widths[j], c) for j in self.slots] for c in range(1, law.quantiles + 1)]
+        self.volumes = [[self._volume(widths[j], c) for j in self.slots] for c in range(1, parameters.quantiles + 1)]
 
     def _volume(self, width: int, c: int) -> int:
-        return prod(range(width, width + c * self.law.cut, self.law.cut)) * factorial(self.law.quantiles) ** c // factorial(c)
+        return (
+            prod(range(width, width + c * self.parameters.cut, self.parameters.cut))
+            * factorial(self.parameters.quantiles) ** c
+            // factorial(c)
+        )
 
     def total(self, number: int) -> tuple[int, int]:
         """The weight of the term N; of a term that is the only one, up to a factor."""
         chain = _Chain(self, number)
-        moved = 0 if self.law.reach is None else chain.moved
-        low, high = map(sum, zip(*chain.slots(self.law.quantiles, len(self.slots)), strict=True))
+        moved = 0 if self.parameters.reach is None else chain.moved
+        low, high = map(sum, zip(*chain.slots(self.parameters.quantiles, len(self.slots)), strict=True))
         down, up = self.sides
         return down.times(low, down.decay(moved)), up.times(high, up.decay(moved))
 
     def terms(self, numbers: Sequence[int]) -> Weights:
         """The weights of all terms and, last, of the flat one."""
-        if self.law.reach is None:
+        if self.parameters.reach is None:
             return [(1, 1)]
-        return [*(self.total(number) for number in numbers), self._flat(self.law.reach)]
+        return [*(self.total(number) for number in numbers), self._flat(self.parameters.reach)]
 
     def _flat(self, reach: int) -> tuple[int, int]:
-        law, one, rank = self.law, 1 << self.bits, 2 * self.law.whole
-        volume = 2 * self._volume(law.size * law.cut, law.quantiles) << self.bits
+        parameters, one, rank = self.parameters, 1 << self.bits, 2 * self.parameters.whole
+        volume = 2 * self._volume(parameters.size * parameters.cut, parameters.quantiles) << self.bits
         (far_low, low), (far_high, high) = ((side.decay(rank * (reach + 1)), side.decay(rank)) for side in self.sides)
         return volume * far_low // (one - low), -(-volume * far_high // (one - high))
 
@@ -143,9 +149,9 @@ class _Chain:
     """The weights of one term, without a factor e^(-unit moved), lower and upper ends."""
 
     def __init__(self, row: Row, number: int) -> None:
-        self.row, law, places = row, row.law, row.places
-        first, last = law.targets(number, row.count)
-        steps = law.steps(number)[1:-1]
+        self.row, parameters, places = row, row.parameters, row.places
+        first, last = parameters.targets(number, row.count)
+        steps = parameters.steps(number)[1:-1]
         self.steps = [min(max(step, 0), places[-1] - places[0]) for step in steps]
         starts, ends = ([abs(place - target) for place in places] for target in (first, last))
         self.moved = min(starts) + min(ends) + sum(abs(step) - inner for step, inner in zip(steps, self.steps, strict=True))
@@ -182,7 +188,7 @@ def _on_top(row: Row, side: _Side, before: list[list[int]], steps: Sequence[int]
 def _forward(row: Row, side: _Side, starts: list[int], steps: list[int]) -> tuple[list[list[int]], list[list[int]]]:
     """before[0], ..., before[m-1] and after[1], ..., after[m]."""
     before, after = [[side.decay(away) for away in starts]], list[list[int]]()
-    for k in range(row.law.quantiles):
+    for k in range(row.parameters.quantiles):
         after.append([sum(_on_top(row, side, before, steps, k + 1, slot)) for slot in range(len(row.places))])
         if k < len(steps):
             before.append(_advance(side, row.places, after[k], steps[k]))

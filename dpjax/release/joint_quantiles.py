@@ -23,7 +23,7 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
 from dpjax.release.grid import Floats, grid_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
-from dpjax.release.rank_chains import Law
+from dpjax.release.rank_chains import Parameters
 from dpjax.release.records import Records
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.sampler import Draw
@@ -114,8 +114,8 @@ def joint_quantiles(
             "take dpjax.release.recursive_quantiles, or a coarser resolution."
         )
     far = default_reach(levels, exact, size, records.size) if reach is None else checks.static_integer("reach", reach, 0)
-    law = law_of(levels, exact, neighbors, size, public is not None, far, terms, records.size)
-    return draw_quantiles(law, records, public, epsilon, draws)
+    parameters = parameters_of(levels, exact, neighbors, size, public is not None, far, terms, records.size)
+    return draw_quantiles(parameters, records, public, epsilon, draws)
 
 
 def _public_sizes(n: Any, records: Records) -> np.ndarray:
@@ -152,7 +152,7 @@ def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_ma
     return ceil(Fraction((m + 1) * log(size) + m * log(n_max + 1) + SLACK) / (epsilon / 2))
 
 
-def law_of(
+def parameters_of(
     levels: Sequence[Fraction],
     epsilon: Fraction,
     neighbors: Neighbors,
@@ -162,7 +162,7 @@ def law_of(
     terms: int,
     n_max: int,
     aims: Aims | None = None,
-) -> Law:
+) -> Parameters:
     """The public part of the distribution on a grid of so many numbers, for rows of up to ``n_max`` records."""
     terms = checks.static_integer("terms", terms, 2)
     whole, m, rate = level_parts(tuple(levels))[1], len(levels), epsilon / 2
@@ -173,23 +173,23 @@ def law_of(
     elif m == 1 and not size_is_public:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
         rate /= 2 * max(levels[0], 1 - levels[0])
     aims, cut = aims or aims_of(neighbors, m, size_is_public, True), 1 << max(n_max - 1, 0).bit_length()
-    return Law(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
+    return Parameters(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
 
 
-def draw_quantiles(law: Law, records: Records, public: np.ndarray | None, epsilon: float, draws: int) -> Release:
+def draw_quantiles(parameters: Parameters, records: Records, public: np.ndarray | None, epsilon: float, draws: int) -> Release:
     """Draw all quantiles of all rows; ``public`` are numbers of records, int64 ``(rows,)``."""
-    number, rows, m = checks.static_integer("draws", draws, 1), prod(records.batch), law.quantiles
+    number, rows, m = checks.static_integer("draws", draws, 1), prod(records.batch), parameters.quantiles
     slots = 2 * records.size + 1
-    if law.whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
+    if parameters.whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
         raise ValueError(
-            f"qs have the common denominator {law.whole}, too large for exact ranks: give short decimals or Fractions such as "
-            "Fraction(1, 3)."
+            f"qs have the common denominator {parameters.whole}, too large for exact ranks: give short decimals or Fractions "
+            "such as Fraction(1, 3)."
         )
 
     def sampler(start: int, stop: int) -> Sampler:
-        found = slots_of(*records.read(slice(start, stop)), law)
+        found = slots_of(*records.read(slice(start, stop)), parameters)
         sizes = found.records if public is None else public[start:stop]
-        return Sampler(law, found, sizes - 1)
+        return Sampler(parameters, found, sizes - 1)
 
     def on_device(here: Sampler, words: Any) -> Draw:
         return here.draw(np.asarray(words))

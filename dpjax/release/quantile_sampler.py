@@ -12,7 +12,7 @@ import numpy as np
 
 from dpjax.release.exact import Bits, More
 from dpjax.release.exact_chains import exact_runs
-from dpjax.release.rank_chains import Chain, Law, arrays_of, choose, errors, forward, from_target, kernel, scaled_exponential
+from dpjax.release.rank_chains import Chain, Parameters, arrays_of, choose, errors, forward, from_target, kernel, scaled_exponential
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import own_weight
 from dpjax.release.words import places
@@ -29,7 +29,7 @@ class Slots(NamedTuple):
 
     Attributes:
         left: the first number of each slot, int64 ``(R, 2 n + 1)``.
-        width: how many numbers it has, in pieces of ``law.cut``: of whole numbers, or fewer.
+        width: how many numbers it has, in pieces of ``parameters.cut``: of whole numbers, or fewer.
         records: how many there are, ``(R,)``.
     """
 
@@ -38,26 +38,26 @@ class Slots(NamedTuple):
     records: np.ndarray
 
 
-def slots_of(cells: np.ndarray, present: np.ndarray, law: Law) -> Slots:
+def slots_of(cells: np.ndarray, present: np.ndarray, parameters: Parameters) -> Slots:
     """The slots of records ``(R, n)``; "Ties" at the head of ``dpjax/mechanisms/joint_quantiles.py`` says what each record has."""
     rows, n = cells.shape
-    x = np.sort(np.where(present, cells, law.size).astype(np.int64), axis=-1)
+    x = np.sort(np.where(present, cells, parameters.size).astype(np.int64), axis=-1)
     count, i = np.sum(present, axis=-1), np.arange(1, n + 1)
-    edges = np.pad(x, [(0, 0), (1, 1)], constant_values=[(0, 0), (-1, law.size)])
+    edges = np.pad(x, [(0, 0), (1, 1)], constant_values=[(0, 0), (-1, parameters.size)])
     gap = np.diff(edges, axis=-1) - 1
     left, width = np.zeros((2, rows, 2 * n + 1), np.int64)
-    left[:, ::2], width[:, ::2] = edges[:, :-1] + 1, np.maximum(gap, 0) * law.cut
+    left[:, ::2], width[:, ::2] = edges[:, :-1] + 1, np.maximum(gap, 0) * parameters.cut
     new = gap >= 0
     first = np.maximum.accumulate(np.where(new[:, :-1], i, 0), axis=-1)
     last = np.minimum.accumulate(np.where(new[:, 1:] | (i == count[:, None]), i, n)[:, ::-1], axis=-1)[:, ::-1]
     equal = np.maximum(last - first + 1, 1)
     whole = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
-    part = law.cut // np.where(i - first < 2 * (equal - whole), 2 * whole, whole)
+    part = parameters.cut // np.where(i - first < 2 * (equal - whole), 2 * whole, whole)
     left[:, 1::2], width[:, 1::2] = x, np.where(i <= count[:, None], part, 0)
     return Slots(left, width, count)
 
 
-def without_far(law: Law, slots: Slots, middle: np.ndarray) -> tuple[Slots, np.ndarray, float]:
+def without_far(parameters: Parameters, slots: Slots, middle: np.ndarray) -> tuple[Slots, np.ndarray, float]:
     """The slots near the quantiles, ``middle`` without the far records, and log2 of the least probability that can be trusted.
 
     ``dpjax/sensitivity/far_records.py`` says which records are far. All tuples have the volume (size cut / scale)^m at most. Those
@@ -65,12 +65,12 @@ def without_far(law: Law, slots: Slots, middle: np.ndarray) -> tuple[Slots, np.n
     the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one.
     A path chooses a term, and for each quantile a slot and whether it is in the run of the next one.
     """
-    m, rate = law.quantiles, float(2 * law.whole * law.unit)
-    terms, spacing = (1, 1) if law.reach is None else (2 * law.reach // law.spacing + 1, law.spacing)
+    m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
+    terms, spacing = (1, 1) if parameters.reach is None else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
     least = -(_RARE + log2(terms) + m * log2(2 * slots.width.shape[-1]))
-    volume = m * log(law.size * law.cut) + lgamma(m + 1) + log(terms) + (_FAR - least) * log(2)
-    off = np.abs(middle - (slots.records - 1)) if law.reach is None else spacing
-    far = far_records(law.levels, slots.records, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
+    volume = m * log(parameters.size * parameters.cut) + lgamma(m + 1) + log(terms) + (_FAR - least) * log(2)
+    off = np.abs(middle - (slots.records - 1)) if parameters.reach is None else spacing
+    far = far_records(parameters.levels, slots.records, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
     removed = np.sum([number for _, number in far], axis=0)
     if not np.any(removed):
         return slots, middle, -np.inf
@@ -89,24 +89,24 @@ class Sampler:
     """Draws from some rows.
 
     Args:
-        law: what is public.
+        parameters: what is public.
         slots: of the rows.
         middle: n - 1 of each row, of a public n where there is one, int64 ``(R,)``.
         bits: of each uniform that are looked at before it is left to integers, at most 53.
     """
 
-    def __init__(self, law: Law, slots: Slots, middle: np.ndarray, bits: int = 53) -> None:
-        self.law, self.bits, self._all = law, bits, (slots, middle)
-        self.slots, self.middle, self._least = slots, middle, _ = without_far(law, slots, middle)
-        self.numbers = sorted({number for each in set(middle.tolist()) for number in law.numbers(each)})
+    def __init__(self, parameters: Parameters, slots: Slots, middle: np.ndarray, bits: int = 53) -> None:
+        self.parameters, self.bits, self._all = parameters, bits, (slots, middle)
+        self.slots, self.middle, self._least = slots, middle, _ = without_far(parameters, slots, middle)
+        self.numbers = sorted({number for each in set(middle.tolist()) for number in parameters.numbers(each)})
         self._size = self.slots.width.shape[-1]
-        relative, self._lost = errors(law, slots.width.shape[-1])
+        relative, self._lost = errors(parameters, slots.width.shape[-1])
         self._error = relative + 2.0**-bits + 2.0 ** (1 - _FAR)
         self._memory = np.empty(0)
 
     def draw(self, words: np.ndarray) -> Draw:
         """Draw from every row by uint32 words ``(6 m + 2, draws, R)``: numbers ``(draws, R, m)``, and which draws are certain."""
-        (draws, rows), m = words.shape[1:], self.law.quantiles
+        (draws, rows), m = words.shape[1:], self.parameters.quantiles
         lanes = words.reshape(len(words), -1)
         high, low = (lanes[start::2].astype(np.uint64) for start in (0, 1))
         leading = ((high << np.uint64(32)) | low) >> np.uint64(64 - self.bits)
@@ -117,13 +117,13 @@ class Sampler:
             for i, number in enumerate(self.numbers):
                 lane = np.flatnonzero(term == i)
                 some = np.unique(row[lane])
-                for part in _parts(some, self._size * arrays_of(self.law)):
+                for part in _parts(some, self._size * arrays_of(self.parameters)):
                     mine = lane[np.isin(row[lane], part)]
                     slot[mine], first[mine], certain, rest = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
                     sure[mine] &= certain & (path[mine] + rest >= self._least)
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
-        cut = self.law.cut
-        width = np.where(slot < 0, self.law.size * cut, self.slots.width[row[:, None], slot])
+        cut = self.parameters.cut
+        width = np.where(slot < 0, self.parameters.size * cut, self.slots.width[row[:, None], slot])
         # Places are of whole numbers where a slot has them: the parts of one have less weight than an earlier quantile.
         each = np.where(width < cut, 1, cut)
         width, weight = width // each, cut // each
@@ -139,12 +139,12 @@ class Sampler:
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """The same draw from one row in integers."""
         slots, middle = self._all
-        m, cut, width = self.law.quantiles, self.law.cut, slots.width[row].tolist()
+        m, cut, width = self.parameters.quantiles, self.parameters.cut, slots.width[row].tolist()
         uniforms = [Bits(words[2 * role : 2 * role + 2], role, more) for role in range(3 * m + 1)]
-        numbers = list(self.law.numbers(int(middle[row])))
+        numbers = list(self.parameters.numbers(int(middle[row])))
         cells = [0] * m
-        for run in exact_runs(self.law, width, int(slots.records[row]), numbers, uniforms):
-            left, size = (0, self.law.size * cut) if run.slot < 0 else (int(slots.left[row, run.slot]), width[run.slot])
+        for run in exact_runs(self.parameters, width, int(slots.records[row]), numbers, uniforms):
+            left, size = (0, self.parameters.size * cut) if run.slot < 0 else (int(slots.left[row, run.slot]), width[run.slot])
             each = cut if size >= cut else 1
             size, weight = size // each, cut // each
             for k in range(run.first, run.last):
@@ -155,18 +155,18 @@ class Sampler:
 
     def _widths(self, part: np.ndarray) -> np.ndarray:
         """The widths of some rows, ``(J, rows)``, as parts of the scale."""
-        return self.slots.width[part].T / self.law.scale
+        return self.slots.width[part].T / self.parameters.scale
 
     def _chain(self, number: int, part: np.ndarray) -> Chain:
         """The chains of one term and some rows, until the next ones are computed."""
-        needed = arrays_of(self.law) * self._size * len(part)
+        needed = arrays_of(self.parameters) * self._size * len(part)
         if self._memory.size < needed:
             self._memory = np.empty(needed)
-        return forward(self.law, number, self._widths(part), self._memory)
+        return forward(self.parameters, number, self._widths(part), self._memory)
 
     def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, ...]:
         """Numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
-        if self.law.reach is None:
+        if self.parameters.reach is None:
             return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
         weights, lost = self._terms
         found, sure, share = np.zeros(len(row), np.int64), np.zeros(len(row), bool), np.zeros(len(row))
@@ -177,19 +177,22 @@ class Sampler:
     @cached_property
     def _terms(self) -> tuple[np.ndarray, np.ndarray]:
         """The weights of all terms and the flat one, ``(R, T + 1)``, and how much of them can be lost, ``(R,)``."""
-        law, reach, shape = self.law, self.law.reach or 0, (len(self.middle), len(self.numbers) + 1)
+        parameters, reach, shape = self.parameters, self.parameters.reach or 0, (len(self.middle), len(self.numbers) + 1)
         mantissa, scale, lost = np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape)
         for i, number in enumerate(self.numbers):
-            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), self._size * arrays_of(law)):
+            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), self._size * arrays_of(parameters)):
                 chain = self._chain(number, part)
                 ends, moved = self._ends(number, part)
-                factor, power = np.array([scaled_exponential(law.unit * (chain.moved + away)) for away in moved]).T
+                factor, power = np.array([scaled_exponential(parameters.unit * (chain.moved + away)) for away in moved]).T
                 mantissa[part, i], scale[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends) * factor, power
                 lost[part, i] = self._lost
-        rate = 2 * law.whole * law.unit
+        rate = 2 * parameters.whole * parameters.unit
         far, power = scaled_exponential(rate * (reach + 1))
         rest = own_weight(rate, 80)
-        volume = Fraction(comb(law.size + law.quantiles - 1, law.quantiles) * law.cut**law.quantiles, law.scale**law.quantiles)
+        volume = Fraction(
+            comb(parameters.size + parameters.quantiles - 1, parameters.quantiles) * parameters.cut**parameters.quantiles,
+            parameters.scale**parameters.quantiles,
+        )
         flat = 2 * Fraction(far) * Fraction(rest.low, 2**rest.scale) / rate * volume
         shift = flat.numerator.bit_length() - flat.denominator.bit_length()
         mantissa[:, -1], scale[:, -1] = float(flat / Fraction(2) ** shift), power + shift
@@ -201,7 +204,7 @@ class Sampler:
     def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, list[int]]:
         """The weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
         counts, own = np.unique(self.slots.records[part], return_inverse=True)
-        ends = [from_target(self.law, self.law.targets(number, count)[1], self._size) for count in counts.tolist()]
+        ends = [from_target(self.parameters, self.parameters.targets(number, count)[1], self._size) for count in counts.tolist()]
         return np.stack([end for end, _ in ends], axis=-1)[:, own], [ends[i][1] for i in own]
 
     def _draw_runs(self, number: int, part: np.ndarray, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -209,9 +212,9 @@ class Sampler:
 
         Also which draws are certain, and log2 of the probability of their path.
         """
-        law, m, slots = self.law, self.law.quantiles, self._size
+        parameters, m, slots = self.parameters, self.parameters.quantiles, self._size
         chain, ends, width = self._chain(number, part), self._ends(number, part)[0], self._widths(part)
-        near = np.array([kernel(law, number, k + 1, slots) for k in range(m - 1)])
+        near = np.array([kernel(parameters, number, k + 1, slots) for k in range(m - 1)])
         found, firsts = np.zeros((2, len(row), m), np.int64)
         sure, path, column = np.ones(len(row), bool), np.zeros(len(row)), np.arange(m)
         for lane in _parts(np.arange(len(row)), slots):
@@ -227,7 +230,11 @@ class Sampler:
                 here = width[j, own]
                 for i in reversed(range(m)):
                     c = k - i
-                    grown = coefficient * ((here + c * law.cut / law.scale) / (c + 1)) * chain.stays[i] if i < m - 1 else 0.0
+                    grown = (
+                        coefficient * ((here + c * parameters.cut / parameters.scale) / (c + 1)) * chain.stays[i]
+                        if i < m - 1
+                        else 0.0
+                    )
                     coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0.0))
                     on_top[:, i] = coefficient * chain.before[i, j, own]
                 first, sure_first, share_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)

@@ -34,7 +34,7 @@ from dpjax.sensitivity.sorted_records import Aims, rank_steps
 _TILE = 2**13  # numbers that stay in the cache
 
 
-class Law(NamedTuple):
+class Parameters(NamedTuple):
     """What is public of the distribution of m quantiles; slots are at multiples of ``whole``, ranks at those of 2 ``whole``.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Step(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The weights of one term for R rows, without a factor e^(-unit moved); those of k quantiles times ``law.scale`` ^ -k.
+    """The weights of one term for R rows, without a factor e^(-unit moved); those of k quantiles times ``parameters.scale`` ^ -k.
 
     Attributes:
         before: before[0], ..., before[m-1], float64 ``(m, J, R)``.
@@ -130,41 +130,41 @@ def _exponential(x: Fraction) -> float:
         return float(np.ldexp(*scaled_exponential(x)))
 
 
-def from_target(law: Law, target: int, slots: int) -> tuple[np.ndarray, int]:
+def from_target(parameters: Parameters, target: int, slots: int) -> tuple[np.ndarray, int]:
     """The weights e^(-unit |whole j - target|) of all slots, without a factor e^(-unit moved), and that integer."""
-    last = law.whole * (slots - 1)
+    last = parameters.whole * (slots - 1)
     moved = max(-target, target - last, 0)
     peak = min(max(target, 0), last)
-    away = np.abs(law.whole * np.arange(slots) - peak)
-    below, above = (_exponential(law.unit * rest) for rest in (peak % law.whole, -peak % law.whole))
-    rest = np.where(law.whole * np.arange(slots) <= peak, below, above)
-    return decays(law.unit * law.whole, slots + 1)[away // law.whole] * rest, moved
+    away = np.abs(parameters.whole * np.arange(slots) - peak)
+    below, above = (_exponential(parameters.unit * rest) for rest in (peak % parameters.whole, -peak % parameters.whole))
+    rest = np.where(parameters.whole * np.arange(slots) <= peak, below, above)
+    return decays(parameters.unit * parameters.whole, slots + 1)[away // parameters.whole] * rest, moved
 
 
-def _step(law: Law, number: int, k: int, slots: int) -> _Step:
-    length, whole = law.steps(number)[k], law.whole
+def _step(parameters: Parameters, number: int, k: int, slots: int) -> _Step:
+    length, whole = parameters.steps(number)[k], parameters.whole
     if length < 0:
-        return _Step(0, 0.0, _exponential(law.unit * whole), 1.0, -length)
+        return _Step(0, 0.0, _exponential(parameters.unit * whole), 1.0, -length)
     window = min(length // whole, slots)
     moved, part = (length // whole - window) * whole, length % whole
-    inside, below, stay = (_exponential(law.unit * rest) for rest in (part, whole - part, part + whole * window))
+    inside, below, stay = (_exponential(parameters.unit * rest) for rest in (part, whole - part, part + whole * window))
     return _Step(window, inside, below, stay, moved)
 
 
-def arrays_of(law: Law) -> int:
+def arrays_of(parameters: Parameters) -> int:
     """How many numbers the memory for :func:`forward` has for each slot of each row."""
-    return 2 * law.quantiles + 6
+    return 2 * parameters.quantiles + 6
 
 
-def forward(law: Law, number: int, width: np.ndarray, memory: np.ndarray) -> Chain:
-    """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``, as parts of ``law.scale``.
+def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.ndarray) -> Chain:
+    """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``, as parts of ``parameters.scale``.
 
     They are in ``memory``, which has room for all arrays: new ones for each term would take as long as the sums.
     """
     slots, rows = width.shape
-    m, decay = law.quantiles, decays(law.unit * law.whole, slots + 1)
-    start, moved = from_target(law, law.targets(number, 0)[0], slots)
-    steps = [_step(law, number, k, slots) for k in range(1, m)]
+    m, decay = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1)
+    start, moved = from_target(parameters, parameters.targets(number, 0)[0], slots)
+    steps = [_step(parameters, number, k, slots) for k in range(1, m)]
     before, after = memory[: 2 * m * width.size].reshape(2, m, slots, rows)
     rest = memory[2 * m * width.size :]
     before[0] = start[:, None]
@@ -176,7 +176,7 @@ def forward(law: Law, number: int, width: np.ndarray, memory: np.ndarray) -> Cha
             found[:] = before[0, some]
             for i in range(1, k + 1):
                 c = k + 1 - i
-                np.add(here, c * law.cut / law.scale, out=spent)
+                np.add(here, c * parameters.cut / parameters.scale, out=spent)
                 spent *= steps[i - 1].stay / (c + 1)
                 found *= spent
                 found += before[i, some]
@@ -231,19 +231,19 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
         out[near:] += after[: slots - near] * (decay[step.window - near] * step.inside)
 
 
-def kernel(law: Law, number: int, k: int, slots: int) -> np.ndarray:
+def kernel(parameters: Parameters, number: int, k: int, slots: int) -> np.ndarray:
     """The kernel of the step to quantile k + 1, at the distances -J, ..., J of slots; 0 where they do not ascend."""
-    step, decay = _step(law, number, k, slots), decays(law.unit * law.whole, slots + 1)
+    step, decay = _step(parameters, number, k, slots), decays(parameters.unit * parameters.whole, slots + 1)
     away = np.arange(1, slots + 1)
     near = np.where(away <= step.window, step.inside, step.below)
     found = near * decay[np.where(away <= step.window, step.window - away, away - step.window - 1)]
     return np.concatenate([np.zeros(slots + 1), found])
 
 
-def errors(law: Law, slots: int) -> tuple[float, float]:
+def errors(parameters: Parameters, slots: int) -> tuple[float, float]:
     """How far any weight or running sum of weights is off: by rounding, as a part of itself, and by underflow."""
-    longest = (law.quantiles + 1) * (6 * slots + 6 * law.quantiles + 64)
-    return 2.0**-53 * longest, 2.0 ** (law.quantiles - 1067) * (slots + law.quantiles)
+    longest = (parameters.quantiles + 1) * (6 * slots + 6 * parameters.quantiles + 64)
+    return 2.0**-53 * longest, 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
 
 
 def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

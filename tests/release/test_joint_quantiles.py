@@ -14,7 +14,7 @@ import dpjax
 from dpjax import release
 from dpjax.release import quantile_sampler
 from dpjax.release.exact_chains import Row, _Chain
-from dpjax.release.joint_quantiles import default_reach, law_of
+from dpjax.release.joint_quantiles import default_reach, parameters_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
 from dpjax.sensitivity.far_records import far_records
@@ -102,7 +102,7 @@ def drawn_probabilities(x, law, middle, flat=True):
 def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5):
     exact = [Fraction(q) for q in levels]
     reach = default_reach(exact, Fraction(epsilon), size, n_max) if reach is None else reach
-    return law_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, n_max)
+    return parameters_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, n_max)
 
 
 @pytest.mark.parametrize(("neighbors", "n"), [("add_remove", None), ("add_remove", 7), ("swap", None)])
@@ -167,7 +167,7 @@ def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=53):
 
 
 def words_for(rng, sampler, draws):
-    words = 6 * sampler.law.quantiles + 2
+    words = 6 * sampler.parameters.quantiles + 2
     return rng.integers(0, 2**32, (words, draws, len(sampler.middle)), dtype=np.uint32)
 
 
@@ -237,10 +237,10 @@ def test_weights_are_right_up_to_the_bounds():
     for epsilon in (Fraction(1, 100), 30):
         sampler = a_sampler(rng, 2, 20, 10**6, epsilon, levels=["0.01", "0.3", "0.31", "0.9"])
         weights, lost = sampler._terms
-        relative = errors(sampler.law, 41)[0]
+        relative = errors(sampler.parameters, 41)[0]
         for row in range(2):
-            numbers = list(sampler.law.numbers(int(sampler.middle[row])))
-            integers = Row(sampler.law, sampler.slots.width[row].tolist(), int(sampler.slots.records[row]), 1024)
+            numbers = list(sampler.parameters.numbers(int(sampler.middle[row])))
+            integers = Row(sampler.parameters, sampler.slots.width[row].tolist(), int(sampler.slots.records[row]), 1024)
             exact = [low for low, _ in integers.terms(numbers)]
             mine = [*(weights[row, sampler.numbers.index(number)] for number in numbers), weights[row, -1]]
             largest = int(np.argmax(mine))
@@ -345,7 +345,7 @@ def test_many_equal_records_do_not_make_it_uniform():
     hours[:, : n // 2] = 40
 
     def flat(reach):
-        law = law_of(levels, Fraction(1), "add_remove", size, False, reach, 8, n)
+        law = parameters_of(levels, Fraction(1), "add_remove", size, False, reach, 8, n)
         slots = slots_of(hours, np.ones((1, n), bool), law)
         (weights,), _ = Sampler(law, slots, slots.records - 1)._terms
         return weights[-1] / np.sum(weights)
@@ -369,7 +369,7 @@ def log_totals(sampler):
     found = []
     for row, number in enumerate(sampler.middle):
         chain, (ends, moved) = sampler._chain(int(number), np.array([row])), sampler._ends(int(number), np.array([row]))
-        found.append(np.log(np.sum(chain.after[-1] * ends)) - float(sampler.law.unit) * (chain.moved + moved[0]))
+        found.append(np.log(np.sum(chain.after[-1] * ends)) - float(sampler.parameters.unit) * (chain.moved + moved[0]))
     return found
 
 
@@ -378,7 +378,7 @@ def log_totals(sampler):
 def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeypatch):
     levels, epsilon, sizes = tuple(map(Fraction, LEVELS)), Fraction(4), [6000, 8001]
     rng = np.random.default_rng(4)
-    law = law_of(levels, epsilon, neighbors, cells, False, 32, 65, max(sizes))
+    law = parameters_of(levels, epsilon, neighbors, cells, False, 32, 65, max(sizes))
     x = np.sort(rng.integers(0, cells, (2, max(sizes))), axis=-1)
     present = np.arange(max(sizes)) < np.array(sizes)[:, None]
     slots, words = slots_of(x, present, law), rng.integers(0, 2**32, (6 * len(levels) + 2, 300, 2), np.uint32)
@@ -403,7 +403,7 @@ def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeyp
 
 
 def test_draws_of_improbable_paths_are_left_to_integers(monkeypatch):
-    law = law_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, 9000)
+    law = parameters_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, 9000)
     x = np.sort(np.random.default_rng(4).integers(0, 12, (1, 9000)), axis=-1)
     slots, words = slots_of(x, np.ones((1, 9000), bool), law), np.random.default_rng(5).integers(0, 2**32, (20, 300, 1), np.uint32)
     sampler = Sampler(law, slots, slots.records - 1)
