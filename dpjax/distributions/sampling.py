@@ -234,14 +234,16 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        for_piece, for_place = (fold_in_range(rows, step, first, stream) for stream in (_SLOT, _PLACE))
+        # A product of words that are computed on the way has no vector code.
+        for_piece = in_memory(table.rounds >= 0, lambda: fold_in_range(rows, step, first, _SLOT))
         index = table.choose(for_piece)
         above = index >= center
         slot = jnp.where(above, index - np.int32(center), np.int32(center - 1) - index)
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
         chosen = Chosen(above, slot, slot >= sizes if tails else None, exists)
         at = jnp.clip(index - np.int32(first_piece), 0, np.int32(line.pieces - 1))
-        return slot, _place(for_place, line, chosen, jax.tree.map(lambda part: take(part, at), pieces))
+        own = jax.tree.map(lambda part: take(part, at), pieces)
+        return slot, _place(fold_in_range(rows, step, first, _PLACE), line, chosen, own)
 
     if step == draws:
         return chunk(jnp.int32(0))

@@ -96,8 +96,10 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.
     flat = decay.total < jnp.finfo(jnp.result_type(decay.total)).eps
     x = p * decay.lost
     high = x < -0.5
-    rest = jnp.where(high, complement + jnp.abs(p * decay.kept), 1.0)  # abs(): no compiler fuses the product into the sum
-    log_rest = jnp.where(high, jnp.log(rest), jnp.log1p(jnp.where(high, 0.0, x)))
+    low = jnp.where(high, 0.0, x)
+    rest = jnp.where(high, complement + jnp.abs(p * decay.kept), 1 + low)  # abs(): no compiler fuses the product into the sum
+    # log1p with a single logarithm: to first order, which is exact here, what 1 + x has lost by rounding.
+    log_rest = jnp.log(rest) + jnp.where(high, 0.0, (low - (rest - 1)) / rest)
     return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, decay.total), 1.0))
 
 
