@@ -97,7 +97,7 @@ def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
         ],
         "recursive": np.abs(dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth).swapaxes(0, 1),
     }
-    singles = [dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs]
+    singles = output.of_one_shape([dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs])
     found = {
         "population": name,
         "quantiles": len(qs),
