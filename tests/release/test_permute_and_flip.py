@@ -147,6 +147,23 @@ def words_for(rng, profile):
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 2.0**-30, 0.05, 64.0])
+def test_far_groups_never_win(epsilon):
+    """In exact arithmetic of all groups; and few are near."""
+    rng = np.random.default_rng(3)
+    profile = tied_profile(rng, 60, 4, 2**29, 4)
+    words = words_for(rng, profile)
+    words[:, ::2] = rng.choice(EXTREME, words[:, ::2].shape)
+    groups = groups_of(profile)
+    near = ~far(epsilon, groups, words)
+    for row in range(60):
+        costs, widths = groups.level[row].tolist(), groups.width[row].tolist()
+        every = [i for i, width in enumerate(widths) if width > 0]
+        exact, _ = exact_winner(Fraction(epsilon) / 2, costs, widths, words[:, row].tolist(), every, more=more)
+        assert near[row, exact]
+    assert 1 <= near.sum(axis=1).mean() < 2
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0**-30, 0.05, 64.0])
 def test_the_bounds_never_leave_out_the_winner(epsilon):
     rng = np.random.default_rng(0)
     for size in (3, 40, 2**29):
