@@ -6,6 +6,9 @@ median it is two pieces of equal width and slope, together one with a cost of 2.
 under both relations); ``naive_gumbel`` takes the pieces of the profile as they are (2 (n + 1) under add/remove).
 """
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +39,7 @@ def library_from_raw(case: Case) -> Built:
 # --- what a JAX user writes today ---
 
 
-def naive_gumbel(key: jax.Array, edges: jax.Array, levels: jax.Array, center: int, epsilon: float) -> jax.Array:
+def naive_gumbel(key: jax.Array, edges: jax.Array, levels: jax.Array, center: int, epsilon: float | jax.Array) -> jax.Array:
     """One draw from each row: Gumbel-max over all pieces, then a truncated exponential inside the chosen one."""
     key_piece, key_place = jax.random.split(key)
     widths = jnp.diff(edges, axis=-1)
@@ -52,20 +55,32 @@ def naive_draws(draws: int | None = None, epsilon_factor: float = 1.0):
     """``naive_gumbel`` on the profile's values; ``epsilon_factor`` other than 1 makes it wrong on purpose."""
 
     def build(case: Case) -> Built:
-        profile = case.profile(jnp.asarray(case.sorted_data))
-        edges = jnp.concatenate([jnp.flip(profile.lower, -1), profile.upper[..., 1:]], axis=-1)
-        levels = jnp.concatenate([jnp.flip(profile.lower_levels[:-1]), profile.upper_levels[:-1]])
-        center = profile.lower.shape[-1] - 1
-
-        def one(key: jax.Array, edges: jax.Array, levels: jax.Array) -> jax.Array:
-            return naive_gumbel(key, edges, levels, center, case.epsilon * epsilon_factor)
-
-        def many(key: jax.Array, edges: jax.Array, levels: jax.Array) -> jax.Array:
-            return jax.lax.map(lambda key: one(key, edges, levels), jax.random.split(key, draws))
-
-        return harness.build_jax(one if draws is None else many, edges, levels, units=case.rows * (draws or 1))
+        edges, levels, center = pieces(case)
+        epsilon = np.float32(case.epsilon * epsilon_factor)
+        return harness.build_jax(_naive(center, draws), edges, levels, epsilon, units=case.rows * (draws or 1))
 
     return build
+
+
+def pieces(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
+    """The edges and the levels of the profile's pieces, and where its center is among the edges."""
+    profile = jax.tree.map(np.asarray, case.profile(jnp.asarray(case.sorted_data)))
+    edges = np.concatenate([np.flip(profile.lower, -1), profile.upper[..., 1:]], axis=-1)
+    levels = np.concatenate([np.flip(profile.lower_levels[:-1]), profile.upper_levels[:-1]])
+    return edges, levels, profile.lower.shape[-1] - 1
+
+
+@functools.cache
+def _naive(center: int, draws: int | None) -> Callable:
+    """One function for every epsilon: the control is the program that is timed."""
+
+    def one(key: jax.Array, edges: jax.Array, levels: jax.Array, epsilon: jax.Array) -> jax.Array:
+        return naive_gumbel(key, edges, levels, center, epsilon)
+
+    def many(key: jax.Array, edges: jax.Array, levels: jax.Array, epsilon: jax.Array) -> jax.Array:
+        return jax.lax.map(lambda key: one(key, edges, levels, epsilon), jax.random.split(key, draws))
+
+    return one if draws is None else many
 
 
 def control(build, relation: str) -> Contestant:

@@ -24,6 +24,7 @@ import harness
 from harness import Case, Worker, row
 
 DEVICES = (1, 2, 4, 8)
+QUICK_DEVICES = (1, 8)
 
 
 def sharded(distribution, rows: int, devices: int):
@@ -94,7 +95,7 @@ def same_draws(one: Worker, eight: Worker, args: argparse.Namespace, relation: s
 
 def weak_scaling(one: Worker, eight: Worker, args: argparse.Namespace, relation: str, repeats: int) -> list[dict]:
     rows = []
-    for devices in DEVICES:
+    for devices in QUICK_DEVICES if args.quick else DEVICES:
         number = args.rows // DEVICES[-1] * devices
         request = {"rows": number, "points": args.points, "draws": [args.draws], "relation": relation, "hash": False}
         compiled = eight.ask(devices=devices, seed=0, **request)

@@ -196,10 +196,7 @@ def compilation(case: Case, repeats: int) -> list[dict]:
     x = jnp.asarray(case.sorted_data)
     distribution = case.distribution(x)
     key = jax.random.key(0)
-    profile = case.profile(x)
-    edges = jnp.concatenate([jnp.flip(profile.lower, -1), profile.upper[..., 1:]], axis=-1)
-    levels = jnp.concatenate([jnp.flip(profile.lower_levels[:-1]), profile.upper_levels[:-1]])
-    center = profile.lower.shape[-1] - 1
+    edges, levels, center = contestants.pieces(case)
     work = {
         "naive jitted Gumbel-max": (lambda key, e, lv: contestants.naive_gumbel(key, e, lv, center, 1.0), key, edges, levels),
         "one draw": (lambda key, x: case.distribution(x).sample(key), key, x),
@@ -234,8 +231,8 @@ def compilation(case: Case, repeats: int) -> list[dict]:
     return rows
 
 
-def command(points: int) -> list[dict]:
-    """The command line on a file, twice, with a compilation cache of its own."""
+def command(points: int, names: tuple[str, ...]) -> list[dict]:
+    """The command line on a file, once for each name, with a compilation cache of its own."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "records.csv")
         values = np.random.default_rng(0).normal(10, 3, points)
@@ -245,7 +242,7 @@ def command(points: int) -> list[dict]:
         environment = os.environ | {"XDG_CACHE_HOME": folder, "JAX_PLATFORMS": "cpu"}
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         rows = []
-        for name in ("first call", "second call", "third call"):
+        for name in names:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(line, check=True, env=environment, stdout=subprocess.DEVNULL)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -305,12 +302,13 @@ def main() -> None:
         if "many" in args.cases:
             for draws in args.draws:
                 turns = repeats if draws < 10**5 else min(repeats, 5)
-                for epsilon in (1.0, 0.02) if draws < 10**5 else (1.0,):
+                for epsilon in (1.0, 0.02) if draws < 10**5 and not args.quick else (1.0,):
                     rows += many(Case(min(args.rows, 100), args.points, relation, epsilon=epsilon), draws, turns)
         if "compile" in args.cases:
             rows += compilation(case, 1 if args.quick else min(repeats, 3))
     if "command" in args.cases:
-        rows += command(200 if args.quick else 20_000)
+        calls = ("first call", "second call", "third call")
+        rows += command(200, calls[:2]) if args.quick else command(20_000, calls)
     harness.finish("one_jit", args, rows, [])
 
 

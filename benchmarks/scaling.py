@@ -86,8 +86,8 @@ def sweeps(quick: bool) -> dict[str, list[tuple[str, int, int, int]]]:
     """Kind of call, datasets, points and draws (0 for a single one), growing along one of them."""
     if quick:
         return {
-            "datasets": [("sample", rows, 101, 0) for rows in (16, 64, 256)],
-            "draws": [("sample", 4, 101, draws) for draws in (100, 400, 1600)],
+            "datasets": [("sample", rows, 101, 0) for rows in (16, 256)],
+            "draws": [("sample", 4, 101, draws) for draws in (100, 1600)],
         }
     return {
         "datasets": [("sample", rows, 1001, 0) for rows in (16, 64, 256, 1024, 4096)],
@@ -184,7 +184,10 @@ def device_rows(args: argparse.Namespace, repeats: int) -> list[dict]:
     """The weak scaling of devices.py, with the model that only the total work counts."""
     one, eight = devices.worker(1), devices.worker(devices.DEVICES[-1])
     settings = argparse.Namespace(
-        rows=16 if args.quick else 64, points=101 if args.quick else 1001, draws=100 if args.quick else 10_000
+        rows=16 if args.quick else 64,
+        points=101 if args.quick else 1001,
+        draws=100 if args.quick else 10_000,
+        quick=args.quick,
     )
     rows = devices.weak_scaling(one, eight, settings, args.relation, repeats)
     one.close()
@@ -220,7 +223,8 @@ def plot(points: list[dict[str, Any]], on_devices: list[dict], path: str) -> str
             axis.loglog(x, [point.get(f"predicted_{measured}", math.nan) for point in here], "-", label="model")
             axis.set(xlabel=name, ylabel=label)
     sharded = [line for line in on_devices if line.get("ratio")]
-    axes[0, -1].semilogx(list(devices.DEVICES), [line["ratio"] for line in sharded], "o", base=2, label="measured")
+    numbers = devices.QUICK_DEVICES if len(sharded) == len(devices.QUICK_DEVICES) else devices.DEVICES
+    axes[0, -1].semilogx(list(numbers), [line["ratio"] for line in sharded], "o", base=2, label="measured")
     axes[0, -1].axhline(1.0, label="model")
     axes[0, -1].set(xlabel="virtual devices", ylabel="time / same work unsharded", ylim=(0, None))
     axes[1, -1].axis("off")

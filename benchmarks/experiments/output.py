@@ -8,6 +8,9 @@ import pathlib
 import platform
 from typing import Any
 
+import jax
+import numpy as np
+
 VERSIONS = ("dpjax", "jax", "jaxlib", "numpy")
 
 
@@ -64,3 +67,18 @@ def pyplot() -> Any:
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def of_one_shape(distributions: list[Any]) -> list[Any]:
+    """Piecewise distributions with pieces without width behind the ends of the shorter ones: one program describes them all."""
+
+    def is_side(part: Any) -> bool:
+        return hasattr(part, "values")
+
+    def longer(side: Any) -> Any:
+        more = length - side.values.shape[-1]
+        return jax.tree.map(lambda part: np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, more)], mode="edge"), side)
+
+    parts = [part for one in distributions for part in jax.tree.leaves(one, is_leaf=is_side)]
+    length = max(side.values.shape[-1] for side in parts if is_side(side))
+    return [jax.tree.map(lambda part: longer(part) if is_side(part) else part, one, is_leaf=is_side) for one in distributions]

@@ -15,6 +15,7 @@ Hours worked have ties, half of them are 40, and a resolution of 1. JointExp has
 random within half an hour, and its draws are rounded.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -41,15 +42,11 @@ def population(name: str) -> np.ndarray:
 def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, upper: float, draws: int, seed: int) -> np.ndarray:
     """Draws ``(draws, m)`` of JointExp under add/remove: utility minus the sum of |n_k - n p_k|, of sensitivity 2 (1 - min p)."""
     generator, n, m = np.random.default_rng(seed), len(x), len(levels)
-    share = np.diff([0.0, *levels, 1.0])
+    share = np.diff([0.0, *levels, 1.0]).round(12)  # equal ones are equal
     rate = epsilon / (4 * (1 - share.min()))
     edges = np.concatenate([[lower], np.sort(np.clip(x, lower, upper)), [upper]])
     width, number = np.diff(edges) / (upper - lower), np.arange(n + 1)
-    distance = number[:, None] - number  # [to, from]
-
-    def step(k: int) -> np.ndarray:  # of quantile k + 1, from an interval further down
-        return np.where(distance > 0, np.exp(-rate * np.abs(distance - n * share[k])), 0.0)
-
+    steps = [_step(n, rate, float(one)) for one in share]  # of quantile k + 1, from an interval further down
     end = np.exp(-rate * np.abs(n - number - n * share[m]))
     before, after, scale = [np.exp(-rate * np.abs(number - n * share[0]))], [], [0.0]
     for k in range(1, m + 1):
@@ -60,7 +57,7 @@ def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, 
         parts = [before[k - c] * runs[c] * np.exp(scale[k - c] - scale[k - 1]) for c in range(1, k + 1)]
         after.append(parts)
         if k < m:
-            whole = step(k) @ np.sum(parts, axis=0)
+            whole = steps[k] @ np.sum(parts, axis=0)
             before.append(whole / whole.max())
             scale.append(scale[k - 1] + np.log(whole.max()))
 
@@ -68,17 +65,24 @@ def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, 
         return int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
 
     found = np.empty((draws, m))
-    kernels = [step(k) for k in range(1, m)]
+    sums = [np.sum(parts, axis=0) for parts in after]
     for draw in found:
-        k, interval = m, pick(np.sum(after[m - 1], axis=0) * end)
+        k, interval = m, pick(sums[m - 1] * end)
         while True:
             size = pick(np.array([part[interval] for part in after[k - 1]])) + 1
             draw[k - size : k] = edges[interval] + width[interval] * (upper - lower) * generator.random(size)
             k -= size
             if k == 0:
                 break
-            interval = pick(np.sum(after[k - 1], axis=0) * kernels[k - 1][interval])
+            interval = pick(sums[k - 1] * steps[k][interval])
     return np.sort(found, axis=1)
+
+
+@lru_cache(maxsize=2)  # a matrix has a million numbers
+def _step(n: int, rate: float, share: float) -> np.ndarray:
+    """What it weighs that a quantile lies in one interval and the next in another, ``[to, from]``."""
+    distance = np.arange(n + 1)[:, None] - np.arange(n + 1)
+    return np.where(distance > 0, np.exp(-rate * np.abs(distance - n * share)), 0.0)
 
 
 def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
@@ -97,7 +101,7 @@ def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
         ],
         "recursive": np.abs(dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth).swapaxes(0, 1),
     }
-    singles = [dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs]
+    singles = output.of_one_shape([dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs])
     found = {
         "population": name,
         "quantiles": len(qs),

@@ -20,6 +20,7 @@ conversion from concentrated privacy that was tried; the small error at epsilon 
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from math import log
 from typing import Any
 
@@ -66,30 +67,41 @@ def errors(family: Family, epsilon: float) -> dict[str, np.ndarray]:
 
     lower, midpoint, swap = median("add_remove", "lower"), median("add_remove", "linear"), median("swap", "lower")
     local = dpjax.local_sensitivity(family.data, neighbors="add_remove", definition="lower", **bounds)
-    distributions = {
+    exact = {
         REFERENCE: (dpjax.duff(lower, epsilon), lower),
         "PLM": (dpjax.piecewise_laplace(lower, epsilon), lower),
         "PLM midpoint": (dpjax.piecewise_laplace(midpoint, epsilon), midpoint),
         "INV swap": (dpjax.inverse_sensitivity(swap, epsilon), swap),
         "PLM swap": (dpjax.piecewise_laplace(swap, epsilon), swap),
+    }
+    alike = output.of_one_shape([distribution for distribution, _ in exact.values()])
+    distributions = {
+        **{name: (one, profile) for (name, (_, profile)), one in zip(exact.items(), alike, strict=True)},
         "Cauchy published": (dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published"), lower),
         "Laplace published": (tuned_laplace(local, epsilon), lower),
         "LLN published": (tuned_laplace_log_normal(local, epsilon), lower),
     }
-    beta = dpjax.optimal_beta(epsilon, noise="cauchy")
-    distributions["Cauchy valid"] = dpjax.smooth_cauchy(local.smooth(beta), epsilon), lower
-    beta = dpjax.optimal_beta(epsilon, noise="laplace", delta=DELTA)
-    distributions["Laplace valid"] = dpjax.smooth_laplace(local.smooth(beta), epsilon, delta=DELTA), lower
-    beta, zcdp = (
-        dpjax.optimal_beta(epsilon, noise="laplace_log_normal", delta=DELTA),
-        dpjax.accounting.zcdp_of(epsilon, delta=DELTA),
-    )
-    sigma = dpjax.optimal_sigma(zcdp, beta=beta)
-    distributions["LLN valid"] = dpjax.smooth_laplace_log_normal(local.smooth(beta), zcdp, sigma=sigma), lower
+    public = public_numbers()[epsilon]
+    distributions["Cauchy valid"] = dpjax.smooth_cauchy(local.smooth(public["cauchy"]), epsilon), lower
+    distributions["Laplace valid"] = dpjax.smooth_laplace(local.smooth(public["laplace"]), epsilon, delta=DELTA), lower
+    smooth = local.smooth(public["laplace_log_normal"])
+    distributions["LLN valid"] = dpjax.smooth_laplace_log_normal(smooth, public["zcdp"], sigma=public["sigma"]), lower
     return {
         name: np.asarray(Clamped.of(distribution, **bounds).mean_abs_error(profile.value))
         for name, (distribution, profile) in distributions.items()
     }
+
+
+@cache
+def public_numbers() -> dict[float, dict[str, np.ndarray]]:
+    """For each epsilon the beta of each kind of noise, rho, and the sigma of Laplace-log-normal noise."""
+    epsilon = np.array(EPSILONS)
+    delta = {"cauchy": {}, "laplace": {"delta": DELTA}, "laplace_log_normal": {"delta": DELTA}}
+    found = {noise: dpjax.optimal_beta(epsilon, noise=noise, **more) for noise, more in delta.items()}
+    found["zcdp"] = dpjax.accounting.zcdp_of(epsilon, delta=DELTA)
+    found["sigma"] = dpjax.optimal_sigma(found["zcdp"], beta=found["laplace_log_normal"])
+    numbers = {name: np.asarray(values) for name, values in found.items()}
+    return {one: {name: values[i] for name, values in numbers.items()} for i, one in enumerate(EPSILONS)}
 
 
 def tuned_laplace(local: dpjax.LocalSensitivity, epsilon: float) -> Any:

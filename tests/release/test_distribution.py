@@ -148,14 +148,25 @@ def every_dataset(neighbors):
     return blocks
 
 
-def exhaustive_audit(statistic, neighbors, epsilon, pmf=log_pmf):
-    loss = spread = 0.0
+@cache
+def every_profile(statistic, neighbors):
+    """Of all these datasets: the different profiles, which of them each dataset has, and the pairs of neighbours."""
+    blocks = []
     for cells, present, pairs in every_dataset(neighbors):
         if statistic == "second" and cells.shape[-1] < 2:
             continue
         profile = profiles_of(cells, present, statistic, neighbors)
-        numbers = np.arange(profile.upper.max() + 1)
-        found = np.stack([pmf(IntegerProfile(*sides), epsilon, numbers) for sides in zip(*profile, strict=True)])
+        both, of_row = np.unique(np.concatenate(profile, axis=-1), axis=0, return_inverse=True)
+        sides = np.split(both, [profile.lower.shape[-1]], axis=-1)
+        blocks.append(([IntegerProfile(*one) for one in zip(*sides, strict=True)], of_row.ravel(), pairs))
+    return blocks
+
+
+def exhaustive_audit(statistic, neighbors, epsilon, pmf=log_pmf):
+    loss = spread = 0.0
+    for profiles, of_row, pairs in every_profile(statistic, neighbors):
+        numbers = np.arange(max(one.upper.max() for one in profiles) + 1)
+        found = np.stack([pmf(one, epsilon, numbers) for one in profiles])[of_row]
         worst = worst_of(found, pairs, epsilon)
         loss, spread = max(loss, worst[0]), max(spread, worst[1])
     return loss, spread
