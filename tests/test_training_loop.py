@@ -40,7 +40,7 @@ def recipe():
     return found
 
 
-def trained(recipe, runs=RUNS, **changes):
+def trained(recipe, **changes):
     """The runs of a recipe in which some of the numbers are others: their losses and the draws' mean errors."""
     changed = recipe | changes
     step = type(recipe["step"])(recipe["step"].__code__, changed)
@@ -51,7 +51,7 @@ def trained(recipe, runs=RUNS, **changes):
         loss = jax.vmap(recipe["loss"], (None, 0, 0))(weights, recipe["inputs"], recipe["labels"])
         return jnp.mean(loss), jnp.mean(jnp.abs(clips - medians)), weights
 
-    return [np.array(part) for part in zip(*(train(key) for key in jax.random.split(jax.random.key(1), runs)), strict=True)]
+    return [np.array(part) for part in zip(*(train(key) for key in jax.random.split(jax.random.key(1), RUNS)), strict=True)]
 
 
 @pytest.mark.slow
@@ -60,8 +60,7 @@ def test_200_steps_learn_and_the_linear_scale_does_not(recipe):
     losses, errors, _ = trained(recipe)
     assert np.mean(losses < 0.65) > 0.8  # of log(2) at the start, and 0.45 at best
     assert errors.mean() < 0.3
-    # Of the control, 97 % of 32 runs end above log(2), and each error is above 5: half as many runs show it with a chance of 0.998.
-    bad_losses, bad_errors, _ = trained(recipe, runs=RUNS // 2, scale=Linear(lower=0.0, upper=100.0))
+    bad_losses, bad_errors, _ = trained(recipe, scale=Linear(lower=0.0, upper=100.0))
     assert bad_errors.mean() > 20 * errors.mean()
     assert np.mean(bad_losses > log(2)) > 0.8
 

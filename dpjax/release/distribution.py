@@ -25,6 +25,8 @@ from dpjax.display import Picture, Shown
 from dpjax.release.grid import Floats, Multiples
 from dpjax.release.integer_profiles import IntegerProfile
 
+_NODES, _PARTS = np.polynomial.legendre.leggauss(20)
+
 Mechanism = Literal["piecewise_laplace", "permute_and_flip"]
 
 
@@ -163,10 +165,9 @@ def log_shares(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray
     total = np.bincount(level, weights=widths)
     accepted = np.exp(-rate * (levels - levels[0]))
     # Panels between powers of two, from 1 / number of candidates on: in each the integrand is smooth.
-    nodes, parts = np.polynomial.legendre.leggauss(20)
     ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
-    t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * nodes).ravel() / 2
-    parts = (np.diff(ends)[:, None] * parts).ravel() / 2
+    t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * _NODES).ravel() / 2
+    parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2
     misses = np.log1p(-np.outer(t, accepted))
     integral = parts @ np.exp((misses @ total)[:, None] - misses)
     return np.log(widths) + (np.log(integral) - rate * (levels - levels[0]))[level]
