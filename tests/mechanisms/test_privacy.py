@@ -32,7 +32,7 @@ from dpjax import (
 from dpjax.distributions.sides import Side
 from dpjax.mechanisms.line import distribution_on_line
 from tests.support import oracle
-from tests.support.audit import Audit, audit, one_sided_limits, padded
+from tests.support.audit import Audit, audit, audit_pairs, padded
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -180,16 +180,6 @@ def pairs_of_radii(rng, count):
         floor = radii[..., level - 1].max(axis=-1, keepdims=True)
         radii[..., level] = floor + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2))
     return values, radii
-
-
-def audit_pairs(distribution):
-    """The audit of rows 2i against 2i+1."""
-    limits = one_sided_limits(distribution)
-    limits = limits.reshape(limits.shape[0] // 2, 2, -1)
-    with np.errstate(invalid="ignore"):
-        ratio = limits[:, 0] - limits[:, 1]
-    ratio = np.where(np.isneginf(limits).all(axis=1), 0.0, ratio)
-    return Audit(float(np.abs(ratio).max()), float((ratio.max(axis=-1) - ratio.min(axis=-1)).max()))
 
 
 @pytest.mark.parametrize(
