@@ -5,6 +5,7 @@ ends are where a supremum can be.
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -121,13 +122,9 @@ def _log_densities(distribution, points):
     return distribution.log_prob(points)
 
 
-def audit(distribution, datasets, neighbors, grid):
-    """Audit a distribution whose last axis is one row for each dataset; further axes in front are audited side by side.
-
-    ``datasets`` are sorted tuples, closed under the relation apart from their size.
-    """
-    limits = one_sided_limits(distribution)
-    limits = limits.reshape(*limits.shape[:-2], -1)
+@cache
+def neighbouring_rows(datasets, neighbors, grid):
+    """Rows of all pairs of neighbours, each once: ``(2, pairs)``."""
     index = {data: row for row, data in enumerate(datasets)}
     pairs = [
         (row, index[other])
@@ -135,7 +132,17 @@ def audit(distribution, datasets, neighbors, grid):
         for other in oracle.neighbours_of(data, neighbors, grid)
         if other in index and index[other] > row
     ]
-    first, second = np.array(pairs).T
+    return np.array(pairs).T
+
+
+def audit(distribution, datasets, neighbors, grid):
+    """Audit a distribution whose last axis is one row for each dataset; further axes in front are audited side by side.
+
+    ``datasets`` are sorted tuples, closed under the relation apart from their size.
+    """
+    limits = one_sided_limits(distribution)
+    limits = limits.reshape(*limits.shape[:-2], -1)
+    first, second = neighbouring_rows(tuple(datasets), neighbors, tuple(grid))
     one, other = limits[..., first, :], limits[..., second, :]
     with np.errstate(invalid="ignore"):
         ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)
