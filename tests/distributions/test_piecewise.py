@@ -1,7 +1,7 @@
 """Closed forms of PiecewiseExponential against quadrature, in float64 and float32."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from dpjax import PiecewiseExponential, Tails, from_radii, laplace, piecewise_laplace
+from dpjax.distributions.sides import Side
 from tests.support.distributions import of_one_size
 from tests.support.oracle import Distribution
 
 ROWS, PIECES = 120, 11
 
 
-def random_distributions(seed=0, ties=True):
+@cache
+def random_fields(ties):
     """A batch of distributions with arbitrary edges and costs (rising, falling, flat; many ties in half the rows), and oracles."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     edges, left, right, rates, oracles = [], [], [], [], []
     for row in range(ROWS):
         grid = np.linspace(-3, 5, 6 if ties and row % 2 else 97)
@@ -29,19 +31,27 @@ def random_distributions(seed=0, ties=True):
         for values, value in ((edges, edge), (left, a), (right, b), (rates, rate)):
             values.append(value)
         oracles.append(Distribution(list(zip(edge[:-1], edge[1:], a, b, strict=True)), rate))
-    fields = [np.array(values) for values in (edges, left, right, rates)]
-    return PiecewiseExponential(*map(jnp.asarray, fields), center=5), oracles, fields
+    return [np.array(values) for values in (edges, left, right, rates)], oracles
+
+
+def distribution_of(fields, dtype=np.float64):
+    """Made of NumPy: each field would be sliced by a program otherwise."""
+    edges, left, right, rate = (np.asarray(field, dtype) for field in fields)
+    lower = Side(*(np.flip(field[..., :end], -1) for field, end in ((edges, 6), (right, 5), (left, 5))))
+    distribution = PiecewiseExponential.from_sides(lower, Side(edges[..., 5:], left[..., 5:], right[..., 5:]), rate)
+    return jax.tree.map(jnp.asarray, distribution)
 
 
 def random_distribution(row):
-    _, oracles, fields = random_distributions(ties=False)
-    return PiecewiseExponential(*(jnp.asarray(field[row]) for field in fields), center=5), oracles[row]
+    return distribution_of([field[row] for field in random_fields(ties=False)[0]])
 
 
 @pytest.mark.slow
 def test_closed_forms_agree_with_quadrature(x64):
-    distribution, exact, _ = random_distributions()
+    fields, exact = random_fields(ties=True)
     points = np.random.default_rng(1).uniform(-3.5, 6, (7, ROWS))
+    p = np.broadcast_to(np.linspace(0.001, 0.999, 23)[:, None], (23, ROWS))
+    distribution = distribution_of(fields)
     close = {"rtol": 1e-10, "atol": 1e-12}
 
     def each(function, where=points):
@@ -63,39 +73,38 @@ def test_closed_forms_agree_with_quadrature(x64):
     np.testing.assert_allclose(distribution.mean_squared_error(points), squares, **close)
     entropies = [-oracle.expectation(np.vectorize(oracle.log_prob)) for oracle in exact]
     np.testing.assert_allclose(distribution.entropy(), entropies, rtol=1e-9, atol=1e-9)
-    p = np.broadcast_to(np.linspace(0.001, 0.999, 23)[:, None], (23, ROWS))
     np.testing.assert_allclose(each(Distribution.cdf, np.asarray(distribution.quantile(p))), p, rtol=1e-9, atol=1e-12)
-    low, high = distribution.interval(0.9)
-    np.testing.assert_allclose(each(Distribution.cdf, np.array([low, high])), [[0.05] * ROWS, [0.95] * ROWS], rtol=1e-9)
+    np.testing.assert_allclose(
+        each(Distribution.cdf, np.array(distribution.interval(0.9))), [[0.05] * ROWS, [0.95] * ROWS], rtol=1e-9
+    )
 
 
 @pytest.mark.slow
 def test_float32_stays_within_its_rounding_of_float64(x64):
-    distribution, _, _ = random_distributions()
-    small = jax.tree.map(lambda a: a.astype(jnp.float32), distribution)
-    points = np.random.default_rng(2).uniform(-3.5, 6, (5, ROWS))
+    points = np.random.default_rng(2).uniform(-3.5, 6, (7, ROWS))
+    distributions = (distribution_of(random_fields(ties=True)[0], dtype) for dtype in (np.float32, np.float64))
+    single, double = ((one.cdf(points), one.mean(), one.mean_abs_error(points), one.variance()) for one in distributions)
     # A sum of 11 masses, each with a rounding of its edges (relative to their magnitude of 5, against widths of 1/12 at least).
     unit = float(np.finfo(np.float32).eps)
-    assert small.cdf(points).dtype == jnp.float32
-    np.testing.assert_allclose(small.cdf(points), distribution.cdf(points), atol=5 * 12 * 11 * unit)
-    np.testing.assert_allclose(small.mean(), distribution.mean(), atol=8 * 5 * 12 * 11 * unit)
-    np.testing.assert_allclose(small.mean_abs_error(points), distribution.mean_abs_error(points), atol=8 * 5 * 12 * 11 * unit)
-    np.testing.assert_allclose(small.variance(), distribution.variance(), atol=64 * 5 * 12 * 11 * unit)
+    assert single[0].dtype == jnp.float32
+    for found, expected, factor in zip(single, double, (1, 8, 8, 64), strict=True):
+        np.testing.assert_allclose(found, expected, atol=factor * 5 * 12 * 11 * unit)
 
 
 @pytest.mark.slow
 def test_ends_of_the_support(x64):
-    distribution, _ = random_distribution(3)
-    bottom, top = float(distribution.edges[0]), float(distribution.edges[-1])
-    assert float(distribution.cdf(bottom)) == 0
-    assert float(distribution.cdf(top)) == 1
-    assert float(distribution.quantile(0.0)) == bottom
-    assert float(distribution.quantile(1.0)) == top
-    assert np.isfinite(distribution.log_prob(np.array([bottom, top]))).all()
-    assert np.isneginf(distribution.log_prob(np.array([bottom - 1e-9, top + 1e-9]))).all()
-    assert np.isnan(distribution.quantile(np.array([-0.1, 1.1, np.nan]))).all()
-    assert np.isnan(distribution.log_prob(np.nan))
-    assert np.isnan(distribution.cdf(np.nan))
+    edges = random_fields(ties=False)[0][0][3]
+    bottom, top = edges[0], edges[-1]
+    known = jax.jit(lambda one, y, p: (one.cdf(y), one.log_prob(y), one.quantile(p)))
+    points, levels = np.array([bottom, top, bottom - 1e-9, top + 1e-9, np.nan]), np.array([0.0, 1.0, -0.1, 1.1, np.nan])
+    cdf, log_prob, quantile = map(np.asarray, known(random_distribution(3), points, levels))
+    assert cdf[:2].tolist() == [0, 1]
+    assert quantile[:2].tolist() == [bottom, top]
+    assert np.isfinite(log_prob[:2]).all()
+    assert np.isneginf(log_prob[2:4]).all()
+    assert np.isnan(quantile[2:]).all()
+    assert np.isnan(log_prob[4])
+    assert np.isnan(cdf[4])
 
 
 def tailed(lower_scale=2.0, upper_scale=0.5):
@@ -120,8 +129,10 @@ def test_tails_agree_with_long_pieces(scales, x64):
     points = np.array([-20.0, -3.0, -0.1, 0.5, 1.0, 2.9, 3.2, 6.0])
     inside = points[(points >= segments[0][0]) & (points < segments[-1][1])]
     np.testing.assert_allclose(distribution.log_normalizer(), exact.log_normalizer, **close)
-    np.testing.assert_allclose(distribution.log_prob(inside), [exact.log_prob(y) for y in inside], **close)
-    np.testing.assert_allclose(distribution.cdf(points), [exact.cdf(y) for y in points], **close)
+    log_prob = np.asarray(distribution.log_prob(points))[np.isin(points, inside)]
+    np.testing.assert_allclose(log_prob, [exact.log_prob(y) for y in inside], **close)
+    cdf = np.asarray(distribution.cdf(points))
+    np.testing.assert_allclose(cdf, [exact.cdf(y) for y in points], **close)
     np.testing.assert_allclose(distribution.survival(points), [1 - exact.cdf(y) for y in points], rtol=1e-9, atol=1e-12)
     mean = exact.expectation(lambda y: y)
     np.testing.assert_allclose(distribution.mean(), mean, **close)
@@ -129,13 +140,11 @@ def test_tails_agree_with_long_pieces(scales, x64):
     errors = [exact.expectation(lambda y, c=c: abs(y - c), [c]) for c in points]
     np.testing.assert_allclose(distribution.mean_abs_error(points), errors, **close)
     np.testing.assert_allclose(distribution.entropy(), -exact.expectation(np.vectorize(exact.log_prob)), rtol=1e-9)
-    p = np.array([1e-9, 0.001, 0.2, 0.5, 0.8, 0.999, 1 - 1e-9])
+    p = np.array([1e-9, 0.001, 0.2, 0.5, 0.8, 0.9, 0.999, 1 - 1e-9])  # as many as points
     np.testing.assert_allclose(distribution.cdf(distribution.quantile(p)), p, rtol=1e-9, atol=1e-15)
     cut = distribution.restrict(-1.0, 3.5)
-    mass = distribution.cdf(3.5) - distribution.cdf(-1.0)
-    np.testing.assert_allclose(
-        cut.cdf(points), np.clip((distribution.cdf(points) - distribution.cdf(-1.0)) / mass, 0, 1), rtol=1e-12, atol=1e-15
-    )
+    at_low, at_high = np.asarray(distribution.cdf(np.repeat([-1.0, 3.5], 4)))[[0, -1]]
+    np.testing.assert_allclose(cut.cdf(points), np.clip((cdf - at_low) / (at_high - at_low), 0, 1), rtol=1e-12, atol=1e-15)
     assert cut.tails is None
 
 
@@ -183,15 +192,20 @@ def test_an_empty_batch_has_empty_results():
 
 @pytest.mark.slow
 def test_restrict_conditions_the_distribution(x64):
-    distribution, _ = random_distribution(11)
-    low, high = distribution.quantile(np.array([0.2, 0.7])).tolist()
-    cut = distribution.restrict(low, high)
-    points = np.linspace(low, high, 7)
-    np.testing.assert_allclose(cut.cdf(points), (np.asarray(distribution.cdf(points)) - 0.2) / 0.5, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(
-        cut.log_prob(points[1:-1]), np.asarray(distribution.log_prob(points[1:-1])) - np.log(0.5), rtol=1e-10
-    )
-    assert np.isnan(distribution.restrict(90.0, 91.0).mean())
+    distribution = random_distribution(11)
+
+    @jax.jit
+    def known(distribution):
+        low, high = distribution.quantile(np.array([0.2, 0.7]))
+        cut = distribution.restrict(low, high)
+        points = jnp.linspace(low, high, 7)
+        nothing = distribution.restrict(90.0, 91.0).mean()
+        return nothing, [(one.cdf(points), one.log_prob(points)) for one in (cut, distribution)]
+
+    nothing, ((cdf, log_prob), (whole_cdf, whole_log_prob)) = jax.tree.map(np.asarray, known(distribution))
+    np.testing.assert_allclose(cdf, (whole_cdf - 0.2) / 0.5, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(log_prob[1:-1], whole_log_prob[1:-1] - np.log(0.5), rtol=1e-10)
+    assert np.isnan(nothing)
 
 
 @pytest.mark.slow
@@ -205,9 +219,9 @@ def test_reflection_is_an_involution(x64):
 
 @pytest.mark.slow
 def test_batches_broadcast_and_a_sweep_shares_its_pieces():
-    edges = jnp.sort(jax.random.normal(jax.random.key(0), (5, 8)))
-    cost = jnp.abs(jnp.arange(7.0) - 3)
-    rate = jnp.array([0.5, 1.0, 2.0])[:, None]
+    edges = np.sort(np.random.default_rng(0).normal(size=(5, 8))).astype(np.float32)
+    cost = np.abs(np.arange(7, dtype=np.float32) - 3)
+    rate = np.array([0.5, 1.0, 2.0], np.float32)[:, None]
     distribution = PiecewiseExponential(edges, cost, cost, rate, center=3)
     assert distribution.batch_shape == (3, 5)
 
@@ -222,13 +236,13 @@ def test_batches_broadcast_and_a_sweep_shares_its_pieces():
         moments = [getattr(distribution, method)() for method in ("mean", "variance", "entropy", "log_normalizer")]
         return moments, [getattr(distribution, method)(points) for method in ("cdf", "log_prob", "survival", "mean_abs_error")]
 
-    points = jnp.linspace(-1.0, 1.0, 5)
+    points = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
     one = PiecewiseExponential(edges[2], cost, cost, rate[1, 0], center=3)
     batch, alone = known(distribution, points), known(one, points[2])
     for found, expected, rtol in zip(batch, alone, (1e-6, 2e-6), strict=True):
         for a, b in zip(found, expected, strict=True):
             assert a.shape == (3, 5)
-            np.testing.assert_allclose(a[1, 2], b, rtol=rtol)
+            np.testing.assert_allclose(np.asarray(a)[1, 2], b, rtol=rtol)
 
 
 @pytest.mark.slow
@@ -265,7 +279,7 @@ def test_shapes_that_do_not_fit_are_refused():
 )
 def test_gradients_by_rate_agree_with_finite_differences(method, x64):
     """Also where all costs are so high that weights are counted from the lowest of them, as in long ties."""
-    distribution, _ = random_distribution(17)
+    distribution = random_distribution(17)
 
     @jax.jit
     @partial(jax.value_and_grad, argnums=0)

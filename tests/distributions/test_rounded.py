@@ -1,5 +1,6 @@
 """Distributions on a grid: closed forms against plain sums, golden numbers, and the same probabilities as an exact release."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import jax
@@ -10,7 +11,9 @@ import pytest
 import dpjax
 from dpjax import release
 from tests.support import statistics
+from tests.support.distributions import of_one_size
 
+ROWS = 6
 GRID = {"lower": 0, "upper": 4, "resolution": 1, "definition": "lower"}
 GOLDEN = {  # BEYOND the papers: exact rational arithmetic over all neighbours, apart from this library
     ("inverse_sensitivity", "swap", (1, 2, 2, 2, 4)): [0.074989389501765, 0.123636601548377, 0.554100805853104, 0.123636601548377],
@@ -39,6 +42,18 @@ GOLDEN = {  # BEYOND the papers: exact rational arithmetic over all neighbours, 
 }
 
 
+def of_size(distribution):
+    """One program for all numbers of levels; one distribution becomes as many equal rows as other tests have."""
+    return replace(distribution, line=of_one_size(distribution.line, batch=distribution.batch_shape or (ROWS,)))
+
+
+def probabilities(distribution, values):
+    """Of values ``(values, rows)``, by one program for all numbers of values."""
+    values = np.asarray(values)
+    padded = np.pad(values, (0, -values.size % 64), mode="edge")
+    return np.asarray(distribution.prob(padded[:, None]))[: values.size]
+
+
 def of_records(mechanism, x, epsilon, **options):
     return getattr(dpjax, mechanism)(dpjax.median(jnp.asarray(x, float), **options), epsilon)
 
@@ -48,8 +63,9 @@ def test_golden_numbers_of_single_values(neighbors, x64):
     for (name, relation, x), expected in GOLDEN.items():
         if relation == neighbors:
             distribution = of_records(name, x, 1.0, neighbors=neighbors, **GRID)
-            np.testing.assert_allclose(distribution.prob(jnp.arange(4.0)), expected, rtol=0, atol=2e-15)
-            np.testing.assert_allclose(distribution.prob(jnp.asarray(4.0)), 1 - np.sum(expected), rtol=1e-13)
+            prob = probabilities(of_size(distribution), np.arange(5.0))
+            np.testing.assert_allclose(prob[:4, 0], expected, rtol=0, atol=2e-15)
+            np.testing.assert_allclose(prob[4, 0], 1 - np.sum(expected), rtol=1e-13)
 
 
 @pytest.mark.parametrize("mechanism", ["piecewise_laplace", pytest.param("inverse_sensitivity", marks=pytest.mark.slow)])
@@ -57,42 +73,48 @@ def test_closed_forms_are_sums_over_the_values(mechanism, x64):
     x = np.array([[0.1, 0.3, 0.3, 0.3, 0.7, 0.9], [-0.4, 0.0, 0.6, 0.6, 1.4, 1.5], [0.2] * 6])
     options = {"lower": -0.5, "upper": 1.5, "neighbors": "add_remove", "resolution": 0.1, "definition": "linear"}
     distribution = of_records(mechanism, x, np.array([0.2, 1.0, 4.0]), **options)
-    values = np.arange(-10, 31) / 20
-    mass = np.asarray(distribution.prob(values[:, None])).T
+    values, between = np.arange(-10, 31) / 20, np.array([-0.6, 0.324, 1.51])
+    centers = np.array([-0.7, -0.5, 0.0, 0.3, 0.325, 0.35, 0.38, 1.5, 2.0])
+    levels = np.array([0.0, 0.01, 0.3, 0.6, 0.999, 1.0])
+    points = np.concatenate([values, between, [0.301, np.nan]])
+    cdf, survival, log_prob = (np.asarray(getattr(distribution, name)(points[:, None])) for name in ("cdf", "survival", "log_prob"))
+    prob = np.asarray(distribution.prob(points[:, None]))
+    mass = prob[: values.size].T
     np.testing.assert_allclose(mass.sum(-1), 1, rtol=1e-13)
     mean = mass @ values
     np.testing.assert_allclose(distribution.mean(), mean, rtol=1e-12)
     variance = np.sum(mass * (values - mean[:, None]) ** 2, -1)
     np.testing.assert_allclose(distribution.variance(), variance, rtol=1e-9, atol=1e-14)  # a difference of numbers below 1
     np.testing.assert_allclose(distribution.entropy(), -np.sum(mass * np.log(mass), -1), rtol=1e-11, atol=1e-14)
-    for center in (-0.7, -0.5, 0.0, 0.3, 0.325, 0.35, 0.38, 1.5, 2.0):
-        np.testing.assert_allclose(distribution.mean_abs_error(center), mass @ np.abs(values - center), rtol=1e-11)
-    np.testing.assert_allclose(distribution.cdf(values[:, None]).T, np.cumsum(mass, -1), rtol=1e-12)
-    np.testing.assert_allclose(distribution.survival(values[:-1, None]).T, np.cumsum(mass[:, ::-1], -1)[:, -2::-1], rtol=1e-11)
-    between = np.array([-0.6, 0.324, 1.51])
+    for center, error in zip(centers, np.asarray(distribution.mean_abs_error(centers[:, None])), strict=True):
+        np.testing.assert_allclose(error, mass @ np.abs(values - center), rtol=1e-11)
+    np.testing.assert_allclose(cdf[: values.size].T, np.cumsum(mass, -1), rtol=1e-12)
+    np.testing.assert_allclose(survival[: values.size - 1].T, np.cumsum(mass[:, ::-1], -1)[:, -2::-1], rtol=1e-11)
     expected = [[np.sum(row[values <= y]) for row in mass] for y in between]
-    np.testing.assert_allclose(distribution.cdf(between[:, None]), expected, rtol=1e-12)
-    for p in (0.0, 0.01, 0.3, 0.6, 0.999, 1.0):
+    np.testing.assert_allclose(cdf[values.size : -2], expected, rtol=1e-12)
+    for p, quantile in zip(levels, np.asarray(distribution.quantile(levels[:, None])), strict=True):
         smallest = [values[np.argmax(np.cumsum(row) >= min(p, 1 - 1e-12))] if p > 0 else values[0] for row in mass]
         if p < 1:
-            np.testing.assert_allclose(distribution.quantile(p), smallest, atol=1e-12)
-        assert np.all(np.abs(np.asarray(distribution.quantile(p)) * 20 % 1) < 1e-9)
-    assert np.all(np.isneginf(distribution.log_prob(0.301)))
-    assert np.all(np.isnan(distribution.log_prob(jnp.nan)))
+            np.testing.assert_allclose(quantile, smallest, atol=1e-12)
+        assert np.all(np.abs(quantile * 20 % 1) < 1e-9)
+    assert np.all(np.isneginf(log_prob[-2]))
+    assert np.all(np.isnan(log_prob[-1]))
 
 
 @pytest.mark.parametrize("shape", [(40, 1000), pytest.param((1000, 40), marks=pytest.mark.slow)])
 def test_draws_have_the_probabilities(shape):
     """Few and many draws a row, in float32."""
-    x = jnp.asarray([1.0, 3, 3, 3, 4, 5, 5, 9])
+    x = np.array([1.0, 3, 3, 3, 4, 5, 5, 9], np.float32)
     options = {"lower": 0, "upper": 10, "neighbors": "swap", "resolution": 1, "definition": "linear"}
-    profile = dpjax.median(jnp.broadcast_to(x, (shape[0], 8)), **options)
+    profile = dpjax.median(np.broadcast_to(x, (shape[0], 8)), **options)
     distribution = dpjax.piecewise_laplace(profile, 0.8)
     draws = np.asarray(distribution.sample(jax.random.key(0), (shape[1],)))
     values = np.arange(21) / 2
     counts = np.bincount((draws.ravel() * 2).astype(int), minlength=21)
     assert set(np.unique(draws)) <= set(values)
-    mass = np.asarray(distribution.prob(values[:, None])[:, 0], np.float64)
+    first = replace(distribution, line=jax.tree.map(np.asarray, distribution.line))
+    first = jax.tree.map(lambda leaf: leaf[:1] if leaf.shape[:1] == shape[:1] else leaf, first)
+    mass = probabilities(first, np.float32(values))[:, 0].astype(np.float64)
     statistics.assert_counts_follow(counts, mass / mass.sum())
     statistics.assert_counts_rejected(counts, np.roll(mass, 1) / mass.sum())
 
@@ -106,23 +128,18 @@ def test_simulation_and_release_are_one_distribution(resolution, neighbors, x64)
     options = {name: float(bound) for name, bound in bounds.items()} | {"neighbors": neighbors, "resolution": resolution}
     generator = np.random.default_rng(3)
     for q, definition in ((0.5, "linear"), *([] if resolution == 1 else [(0.5, "lower"), (0.9, "lower"), (0.25, "linear")])):
-        rows = np.round((generator.integers(-5, 8, (6, 9)) + generator.uniform(-0.4, 0.4, (6, 9))) * step, 7)
+        rows = np.round((generator.integers(-5, 8, (ROWS, 9)) + generator.uniform(-0.4, 0.4, (ROWS, 9))) * step, 7)
         rows[0], rows[1, :6] = rows[0, 0], rows[1, 0]
         profile = dpjax.quantile(jnp.asarray(rows), q, definition=definition, **options)
-        distribution = dpjax.piecewise_laplace(profile, 1.3)
+        distribution = of_size(dpjax.piecewise_laplace(profile, 1.3))
+        at, exact = float(np.asarray(profile.value)[2]), {}
         for i, row in enumerate(rows):
-            exact = release.exact_distribution(release.quantile, row.tolist(), q, definition=definition, epsilon=1.3, **options)
-            simulated = np.asarray(distribution.prob(exact.values[:, None]))[:, i]
-            np.testing.assert_allclose(simulated, exact.pmf(exact.values), rtol=1e-12)
-            np.testing.assert_allclose(exact.pmf(exact.values).sum(), 1, rtol=1e-12)
-        at = float(profile.value[2])
-        np.testing.assert_allclose(
-            distribution.mean_abs_error(at)[2],
-            release.exact_distribution(release.quantile, rows[2], q, definition=definition, epsilon=1.3, **options).mean_abs_error(
-                at
-            ),
-            rtol=1e-12,
-        )
+            exact[i] = release.exact_distribution(release.quantile, row.tolist(), q, definition=definition, epsilon=1.3, **options)
+            simulated = probabilities(distribution, exact[i].values)[:, i]
+            np.testing.assert_allclose(simulated, exact[i].pmf(exact[i].values), rtol=1e-12)
+            np.testing.assert_allclose(exact[i].pmf(exact[i].values).sum(), 1, rtol=1e-12)
+        error = np.asarray(distribution.mean_abs_error(at))[2]
+        np.testing.assert_allclose(error, exact[2].mean_abs_error(at), rtol=1e-12)
 
 
 PERSONS = [0, 0, 1, 2, 2, 2, 3, 4, 4]
@@ -145,16 +162,16 @@ ALIKE = {
 @pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.slow) for name in list(ALIKE)[:4]), "sum", "mean"])
 def test_every_statistic_is_simulated_as_it_is_released(name, x64):
     simulate, exactly, given = ALIKE[name]
-    rows = np.random.default_rng(5).integers(-4, 9, (5, 9)) / 2 + 0.1
+    rows = np.random.default_rng(5).integers(-4, 9, (ROWS, 9)) / 2 + 0.1
     rows[0] = 3.1
     bounds = {key: value for key, value in given.items() if key in ("lower", "upper")}
     profile = simulate(jnp.asarray(rows), resolution=1, **bounds)
-    distribution = dpjax.piecewise_laplace(profile, 1.3)
+    distribution = of_size(dpjax.piecewise_laplace(profile, 1.3))
     options = {**given, "epsilon": 1.3, "neighbors": "swap" if name in ("sum", "mean") else "add_remove"}
     for i, row in enumerate(rows):
         records = np.rint(row).astype(int) if name == "distinct_count" else row
         exact = release.exact_distribution(exactly, records, **options, **({} if name == "distinct_count" else {"resolution": 1}))
-        simulated = np.asarray(distribution.prob(exact.values[:, None]))[:, i]
+        simulated = probabilities(distribution, exact.values)[:, i]
         np.testing.assert_allclose(simulated, exact.pmf(exact.values), rtol=1e-12)
         assert exact.pmf(exact.values).sum() == pytest.approx(1)
     assert profile.resolution == exact.resolution == (Fraction(1, 9) if name == "mean" else 1)

@@ -22,7 +22,8 @@ DATA = np.random.default_rng(0).normal(size=(4, 15)).round(1)
 @pytest.mark.parametrize(("resolution", "truncate"), [(None, None), pytest.param("0.1", 3, marks=pytest.mark.slow)])
 def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
     given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "count": np.array([15, 6, 1, 14])}
-    drawn = independent_quantiles(quantiles(DATA, LEVELS, **given), 3.0, truncate=truncate)
+    asked = quantiles(DATA, LEVELS, **given)
+    drawn = jax.jit(lambda asked: independent_quantiles(asked, 3.0, truncate=truncate))(asked)
     for number, q in enumerate(LEVELS):
         wanted = piecewise_laplace(quantile(DATA, q, truncate=truncate, **given), 1.0)
         found, wanted = (d.line if isinstance(d, Rounded) else d for d in (drawn.unsorted, wanted))
@@ -32,7 +33,12 @@ def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
             np.testing.assert_array_equal(values[:, k:], values[:, -1:] + np.zeros_like(values[:, k:]))  # pieces without width
             costs = np.broadcast_to(one.cost_far, (4, 3, one.size))[:, number, :k]
             np.testing.assert_array_equal(costs, np.broadcast_to(other.cost_far, (4, k)))
-    assert float(found.rate.ravel()[0]) == float(wanted.rate) == 0.5
+    assert float(np.ravel(found.rate)[0]) == float(wanted.rate) == 0.5
+
+
+@jax.jit
+def _unsorted(asked, epsilon):
+    return independent_quantiles(asked, epsilon).unsorted
 
 
 def log_probabilities(neighbors, epsilon, **options):
@@ -40,7 +46,12 @@ def log_probabilities(neighbors, epsilon, **options):
     datasets = oracle.all_datasets({"add_remove": (0, 1, 2, 3), "swap": (4,)}[neighbors], GRID)
     x, count = padded(datasets, 4)
     asked = quantiles(x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, count=count)
-    each = independent_quantiles(asked, epsilon, **options).unsorted.log_prob(np.array(GRID)[:, None, None])
+    unsorted = (
+        _unsorted(asked, np.float64(epsilon))
+        if not options.get("delta")
+        else independent_quantiles(asked, epsilon, **options).unsorted
+    )
+    each = unsorted.log_prob(np.array(GRID)[:, None, None])
     tuples = np.array(list(itertools.product(range(4), repeat=3)))
     return datasets, np.asarray(each)[tuples, :, np.arange(3)].sum(axis=1).T
 
@@ -82,12 +93,12 @@ def test_draws_are_sorted_and_follow_their_law():
 def test_a_row_s_draws_are_its_own_and_bad_rows_are_nan():
     rows = np.stack([DATA[0], np.full(15, np.nan), np.full(15, np.inf)])
     asked = quantiles(rows, LEVELS, lower=-2, upper=2, neighbors="add_remove")
-    sample = jax.jit(lambda drawn: drawn.sample(jax.random.key(0), 3))
-    many = np.asarray(sample(independent_quantiles(asked, jnp.array([1.0, 1.0, jnp.nan]))))
+    sample = jax.jit(lambda asked, epsilon: independent_quantiles(asked, epsilon).sample(jax.random.key(0), 3))
+    many = np.asarray(sample(asked, jnp.array([1.0, 1.0, jnp.nan])))
     assert np.isfinite(many[:, :2]).all()
     assert np.isnan(many[:, 2]).all()
     alone = quantiles(rows[:1], LEVELS, lower=-2, upper=2, neighbors="add_remove")
-    np.testing.assert_array_equal(many[:, :1], sample(independent_quantiles(alone, 1.0)))
+    np.testing.assert_array_equal(many[:, :1], sample(alone, jnp.array([1.0])))
 
 
 def test_guarantees():

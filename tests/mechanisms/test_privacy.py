@@ -7,7 +7,7 @@ improved); and every deliberate mistake must be caught.
 import itertools
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +32,8 @@ from dpjax import (
 from dpjax.distributions.sides import Side
 from dpjax.mechanisms.line import distribution_on_line
 from tests.support import oracle
-from tests.support.audit import Audit, audit, one_sided_limits, padded
+from tests.support.audit import Audit, audit, audit_pairs, neighbouring_rows, padded
+from tests.support.distributions import of_one_size
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -145,16 +146,19 @@ def test_unbounded_laplace_has_the_loss_epsilon_and_twice_the_range(neighbors, x
         assert result.range == pytest.approx(2 * epsilon, rel=ROUNDING)
 
 
+@cache
+def midpoint_median(data):
+    return oracle.quantile(data, Fraction(1, 2), "linear", LOW, HIGH)
+
+
+@cache
+def local_sensitivity(data):
+    return max(abs(midpoint_median(data) - midpoint_median(other)) for other in oracle.neighbours_of(data, "swap", GRID))
+
+
 def local_sensitivities(data, levels):
     """The largest local sensitivity of the midpoint median within 0, 1, ... swaps, by breadth-first search."""
-
-    def f(d):
-        return oracle.quantile(d, Fraction(1, 2), "linear", LOW, HIGH)
-
-    def local(d):
-        return max(abs(f(d) - f(other)) for other in oracle.neighbours_of(d, "swap", GRID))
-
-    return oracle.reachable(data, levels, local, "swap", GRID)[0]
+    return oracle.reachable(data, levels, local_sensitivity, "swap", GRID)[0]
 
 
 def radii_distribution(radii, epsilon, mechanism, **options):
@@ -180,16 +184,6 @@ def pairs_of_radii(rng, count):
         floor = radii[..., level - 1].max(axis=-1, keepdims=True)
         radii[..., level] = floor + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2))
     return values, radii
-
-
-def audit_pairs(distribution):
-    """The audit of rows 2i against 2i+1."""
-    limits = one_sided_limits(distribution)
-    limits = limits.reshape(limits.shape[0] // 2, 2, -1)
-    with np.errstate(invalid="ignore"):
-        ratio = limits[:, 0] - limits[:, 1]
-    ratio = np.where(np.isneginf(limits).all(axis=1), 0.0, ratio)
-    return Audit(float(np.abs(ratio).max()), float((ratio.max(axis=-1) - ratio.min(axis=-1)).max()))
 
 
 @pytest.mark.parametrize(
@@ -362,17 +356,10 @@ ON_CELLS = {
 
 def loss_on_cells(distribution, datasets, neighbors):
     """The largest log-ratio of the probability of a value over all neighbours, and the largest range."""
-    points = jnp.arange(0, 49) / 2
+    distribution, points = replace(distribution, line=of_one_size(distribution.line)), np.arange(49) / 2
     logs = np.asarray(distribution.log_prob(points.reshape(-1, *(1,) * len(distribution.batch_shape))), np.float64)
     logs = np.moveaxis(logs, 0, -1)
-    index = {data: row for row, data in enumerate(datasets)}
-    pairs = [
-        (row, index[other])
-        for data, row in index.items()
-        for other in oracle.neighbours_of(data, neighbors, CELLS)
-        if index.get(other, -1) > row
-    ]
-    first, second = np.array(pairs).T
+    first, second = neighbouring_rows(tuple(datasets), neighbors, CELLS)
     one, other = logs[..., first, :], logs[..., second, :]
     np.testing.assert_array_equal(np.isneginf(one), np.isneginf(other))
     with np.errstate(invalid="ignore"):

@@ -74,6 +74,11 @@ def tuples_of(levels):
 
 def log_probabilities(levels, neighbors, truncate=None):
     """Of every tuple for every dataset: ``(epsilons, datasets, tuples)``."""
+    return _log_probabilities(tuple(levels), neighbors, truncate)
+
+
+@functools.cache
+def _log_probabilities(levels, neighbors, truncate):
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     x, count = padded(datasets, 4)
     asked = quantiles(x, levels, lower=0, upper=3, neighbors=neighbors, resolution=1, count=count)
@@ -83,6 +88,11 @@ def log_probabilities(levels, neighbors, truncate=None):
 
 
 def pairs(datasets, neighbors):
+    return _pairs(tuple(datasets), neighbors)
+
+
+@functools.cache
+def _pairs(datasets, neighbors):
     index = {data: row for row, data in enumerate(datasets)}
     found = [(row, index[o]) for data, row in index.items() for o in oracle.neighbours_of(data, neighbors, GRID) if o in index]
     return np.array(found).T

@@ -10,7 +10,7 @@ from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.sensitivity import profile as profile_file
 from dpjax.sensitivity.radii import from_local_sensitivity, from_radii
 from tests.support import oracle
-from tests.support.audit import Audit, audit, one_sided_limits
+from tests.support.audit import audit, audit_pairs
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -112,17 +112,6 @@ def uneven_pairs(rng, count, step):
         sides.append(np.diff(np.stack(ends, axis=-1), axis=-1))
         assert np.abs(ends[-1][:, 0] - ends[-1][:, 1]).max() <= step
     return values, *sides
-
-
-def audit_pairs(distribution):
-    """The audit of rows 2i against 2i+1."""
-    limits = one_sided_limits(distribution)
-    limits = limits.reshape(limits.shape[0] // 2, 2, -1)
-    with np.errstate(invalid="ignore"):
-        ratio = limits[:, 0] - limits[:, 1]
-    ratio = np.where(np.isneginf(limits).all(axis=1), 0.0, ratio)
-    forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
-    return Audit(float(np.abs(ratio).max()), float((forward + backward).max()))
 
 
 UNEVEN = [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax import from_local_sensitivity, from_radii, inverse_sensitivity, laplace, median, piecewise_laplace
+from tests.support.distributions import of_one_size
 
 X = jnp.array([0.5, 1.0, 1.5, 3.0, 4.0, 6.5, 7.0])
 
@@ -28,18 +29,18 @@ def test_truncation_jumps_to_the_bound():
 @pytest.mark.slow
 def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
     """Steps of 2 from 4 (level 1) to the bound at 10: the cost rises by 1 for every 2."""
-    linear = piecewise_laplace(profile().truncate(1, step=2.0), 1.0)
-    pieces = piecewise_laplace(profile().truncate(1, step=2.0, num_steps=3), 1.0)
-    y = np.array([3.5, 4.5, 7.3, 9.9])
-    above = [
-        (distribution.cdf(y) - distribution.cdf(3.0)) / distribution.survival(3.0) for distribution in (linear, pieces)
-    ]  # three steps of 2 end at 10 exactly
+    linear = of_one_size(piecewise_laplace(profile().truncate(1, step=2.0), 1.0))
+    pieces = of_one_size(piecewise_laplace(profile().truncate(1, step=2.0, num_steps=3), 1.0))
+    y = np.array([3.0, 3.5, 4.5, 7.3, 9.9, 0.0, 10.0])
+    cdf, survival = ([np.asarray(getattr(one, name)(y)) for one in (linear, pieces)] for name in ("cdf", "survival"))
+    above = [(below - below[0])[1:5] / rest[0] for below, rest in zip(cdf, survival, strict=True)]  # three steps end at 10 exactly
     np.testing.assert_allclose(above[0], above[1], atol=1e-6)
-    np.testing.assert_allclose(linear.log_prob(7.0) - linear.log_prob(9.0), 0.5, atol=1e-5)
-    stepwise = inverse_sensitivity(profile().truncate(1, step=2.0, num_steps=3), 1.0)
-    np.testing.assert_allclose(stepwise.log_prob(5.0) - stepwise.log_prob(6.5), 0.5, atol=1e-5)
-    assert float(linear.cdf(10.0)) == 1
-    assert float(linear.cdf(0.0)) == 0
+    at = np.array([7.0, 9.0, 5.0, 6.5])
+    stepwise = of_one_size(inverse_sensitivity(profile().truncate(1, step=2.0, num_steps=3), 1.0))
+    fall, stepwise_fall = (-np.diff(np.asarray(one.log_prob(at))) for one in (linear, stepwise))
+    np.testing.assert_allclose(fall[0], 0.5, atol=1e-5)
+    np.testing.assert_allclose(stepwise_fall[2], 0.5, atol=1e-5)
+    assert cdf[0][5:].tolist() == [0, 1]
 
 
 @pytest.mark.slow
@@ -97,19 +98,21 @@ def test_constant_radii_are_the_laplace_distribution(x64):
     y = np.linspace(-9.0, 12.0, 43)
     for count in (1, 7):
         radii = np.full(count, 1.5)
-        line = piecewise_laplace(from_radii(2.0, radii, neighbors="swap", step=1.5), 0.8)
-        doubled = laplace(2.0, 0.4, sensitivity=1.5)  # scale 2 * 1.5 / 0.8
+        line = of_one_size(piecewise_laplace(from_radii(2.0, radii, neighbors="swap", step=1.5), 0.8))
+        doubled = of_one_size(laplace(2.0, 0.4, sensitivity=1.5))  # scale 2 * 1.5 / 0.8
         np.testing.assert_allclose(line.log_prob(y), doubled.log_prob(y), rtol=0, atol=1e-12)
         np.testing.assert_allclose(line.cdf(y), doubled.cdf(y), rtol=0, atol=1e-12)
-        bounded = laplace(2.0, 0.8, sensitivity=1.5, lower=-3.0, upper=10.0)
-        distribution = piecewise_laplace(from_radii(2.0, radii, neighbors="swap", lower=-3.0, upper=10.0, step=1.5), 0.8)
+        bounded = of_one_size(laplace(2.0, 0.8, sensitivity=1.5, lower=-3.0, upper=10.0))
+        profile = from_radii(2.0, radii, neighbors="swap", lower=-3.0, upper=10.0, step=1.5)
+        distribution = of_one_size(piecewise_laplace(profile, 0.8))
         np.testing.assert_allclose(distribution.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
         np.testing.assert_allclose(distribution.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12)
         inside = (y > -3) & (y < 10)
-        np.testing.assert_allclose(distribution.log_prob(y)[inside], bounded.log_prob(y)[inside], rtol=0, atol=1e-12)
+        found, wanted = (np.asarray(one.log_prob(y)) for one in (distribution, bounded))
+        np.testing.assert_allclose(found[inside], wanted[inside], rtol=0, atol=1e-12)
     # The control: the scale that leaks is another distribution.
-    leaking = laplace(2.0, 0.8, sensitivity=1.5).restrict(-3.0, 10.0)
-    assert abs(leaking.cdf(0.0) - bounded.cdf(0.0)) > 0.01
+    leaking = of_one_size(laplace(2.0, 0.8, sensitivity=1.5).restrict(-3.0, 10.0))
+    assert np.abs(np.asarray(leaking.cdf(y)) - np.asarray(bounded.cdf(y)))[y == 0] > 0.01
 
 
 @pytest.mark.slow
@@ -142,7 +145,7 @@ def test_a_bad_jax_step_makes_its_own_row_nan(step):
     rows = jnp.array([[1.0, 2, 3, 4, 5], [1, 8, 8, 9, 9]])
     cut = median(rows, lower=0, upper=20, neighbors="swap").truncate(1, step=jnp.array([step, 20.0]))
     radii = from_radii(5.0, [1.0], radii_below=[1.0], neighbors="swap", lower=0, upper=10, step=jnp.array([step, 10.0]))
-    for distribution in (piecewise_laplace(cut, 1.0), piecewise_laplace(radii, 1.0)):
+    for distribution in (of_one_size(piecewise_laplace(made, 1.0), batch=(2,)) for made in (cut, radii)):
         for result in (distribution.mean(), distribution.cdf(4.0), distribution.sample(jax.random.key(0))):
             assert np.isnan(result).tolist() == [True, False]
 

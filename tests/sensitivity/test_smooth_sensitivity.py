@@ -128,11 +128,11 @@ def test_bounds_from_profiles_are_smooth_too(neighbors, searched, x64):
         (order_statistic(x, 2, **given).truncate(1), lambda d: d[1] if len(d) > 1 else HIGH),
     ):
         found = local_sensitivity_bound(profile)
-        exact = at_distance_by_search(statistic, neighbors, datasets)
+        exact, at_distance = at_distance_by_search(statistic, neighbors, datasets), np.asarray(found.at_distance)
         for row, wanted in enumerate(exact):
-            reach = found.at_distance[row][np.minimum(np.arange(len(wanted)), found.at_distance.shape[-1] - 1)]
-            assert (np.asarray(reach) >= wanted - 1e-12).all()
-        bound = found.smooth(BETAS[:, None]).bound
+            reach = at_distance[row][np.minimum(np.arange(len(wanted)), at_distance.shape[-1] - 1)]
+            assert (reach >= wanted - 1e-12).all()
+        bound = np.asarray(found.smooth(BETAS[:, None]).bound)
         assert max(smoothness(bound[i], datasets, neighbors) / beta for i, beta in enumerate(BETAS)) <= 1 + 1e-12
     with pytest.raises(ValueError, match="integer levels"):
         local_sensitivity_bound(median(jnp.ones(3), lower=0, upper=2, neighbors="swap").truncate(1, step=1.0))

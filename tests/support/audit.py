@@ -5,6 +5,7 @@ ends are where a supremum can be.
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -54,14 +55,35 @@ def one_sided_limits(distribution):
     return np.stack([at_a - half_step, at_b + half_step], axis=-1)
 
 
+def audit_pairs(distribution):
+    """The audit of rows 2i against 2i+1, by their one-sided limits at the breakpoints of the two."""
+    rows = len(np.broadcast_to(0, distribution.batch_shape))
+    edges = [np.asarray(side.values, np.float64) for side in (distribution.lower, distribution.upper)]
+    edges = np.concatenate([np.broadcast_to(values, (rows, values.shape[-1])) for values in edges], axis=-1)
+    edges = np.sort(edges.reshape(rows // 2, -1), axis=-1)
+    if distribution.tails is not None:
+        edges = np.concatenate([edges[:, :1] - 50.0, edges, edges[:, -1:] + 50.0], axis=-1)
+    left, right = edges[:, :-1], edges[:, 1:]
+    wide = (right - left) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
+    points = np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4], axis=-1)
+    values = log_densities(distribution, np.repeat(points, 2, axis=0).T)
+    at_a, at_b = np.split(values.reshape(rows // 2, 2, -1), 2, axis=-1)
+    with np.errstate(invalid="ignore"):
+        half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
+        limits = np.stack([at_a - half_step, at_b + half_step], axis=-1)
+        ratio = limits[:, 0] - limits[:, 1]
+    ratio = np.where(np.isneginf(limits).all(axis=1) | ~wide[..., None], 0.0, ratio).reshape(rows // 2, -1)
+    return Audit(float(np.abs(ratio).max()), float((ratio.max(axis=-1) - ratio.min(axis=-1)).max()))
+
+
 def log_densities(distribution, points):
-    """``distribution.log_prob`` of every row at every point: float64 ``(..., points)``.
+    """``distribution.log_prob`` of every row at every point, or at its own of ``(points, *batch)``: float64 ``(..., points)``.
 
     Each call has the same shape, so that those of different shapes share a program: rows and points repeat, and pieces without
     width are appended at the far end of each side, as the library pads its profiles itself.
     """
     batch = distribution.batch_shape
-    rows, count = -(-math.prod(batch) // ROWS) * ROWS, points.size
+    rows, count = -(-math.prod(batch) // ROWS) * ROWS, len(points)
 
     def flat(values, size):
         values = np.asarray(values)
@@ -81,18 +103,36 @@ def log_densities(distribution, points):
     whole = PiecewiseExponential.from_sides(
         *sides, one(distribution.rate), None if distribution.tails is None else jax.tree.map(one, distribution.tails)
     )
-    points = np.pad(points, (0, -count % POINTS), mode="edge").astype(distribution.dtype)
-    found = np.empty((rows, points.size))
+    own = points.ndim > 1
+    points = points.reshape(count, -1)
+    points = np.pad(points, [(0, -count % POINTS), (0, rows - points.shape[1] if own else 0)], mode="edge").astype(
+        distribution.dtype
+    )
+    found = np.empty((rows, len(points)))
     for row in range(0, rows, ROWS):
         some = jax.tree.map(lambda values, row=row: values[row : row + ROWS], whole)
-        for at in range(0, points.size, POINTS):
-            found[row : row + ROWS, at : at + POINTS] = np.asarray(_log_densities(some, points[at : at + POINTS])).T
+        at_rows = points[:, row : row + ROWS] if own else points
+        for at in range(0, len(points), POINTS):
+            found[row : row + ROWS, at : at + POINTS] = np.asarray(_log_densities(some, at_rows[at : at + POINTS])).T
     return found[: math.prod(batch), :count].reshape(*batch, count)
 
 
 @jax.jit
 def _log_densities(distribution, points):
-    return distribution.log_prob(points[:, None])
+    return distribution.log_prob(points)
+
+
+@cache
+def neighbouring_rows(datasets, neighbors, grid):
+    """Rows of all pairs of neighbours, each once: ``(2, pairs)``."""
+    index = {data: row for row, data in enumerate(datasets)}
+    pairs = [
+        (row, index[other])
+        for data, row in index.items()
+        for other in oracle.neighbours_of(data, neighbors, grid)
+        if other in index and index[other] > row
+    ]
+    return np.array(pairs).T
 
 
 def audit(distribution, datasets, neighbors, grid):
@@ -102,14 +142,7 @@ def audit(distribution, datasets, neighbors, grid):
     """
     limits = one_sided_limits(distribution)
     limits = limits.reshape(*limits.shape[:-2], -1)
-    index = {data: row for row, data in enumerate(datasets)}
-    pairs = [
-        (row, index[other])
-        for data, row in index.items()
-        for other in oracle.neighbours_of(data, neighbors, grid)
-        if other in index and index[other] > row
-    ]
-    first, second = np.array(pairs).T
+    first, second = neighbouring_rows(tuple(datasets), neighbors, tuple(grid))
     one, other = limits[..., first, :], limits[..., second, :]
     with np.errstate(invalid="ignore"):
         ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)

@@ -9,7 +9,7 @@ import numpy as np
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum
 from tests.support import oracle
-from tests.support.audit import padded
+from tests.support.audit import neighbouring_rows, padded
 
 GRID = (0.0, 1.0, 4.0, 5.0)
 TOP = 7.0  # the upper bound of every range: above some values of f and below others
@@ -45,15 +45,7 @@ def down_sensitivity_of(name, datasets=None, n_max=N_MAX):
 
 def neighbouring(datasets=None, neighbors="add_remove", grid=GRID):
     """Rows of all neighbouring pairs."""
-    datasets = DATASETS if datasets is None else datasets
-    index = {data: row for row, data in enumerate(datasets)}
-    pairs = [
-        (row, index[other])
-        for data, row in index.items()
-        for other in oracle.neighbours_of(data, neighbors, grid)
-        if other in index and index[other] > row
-    ]
-    return np.array(pairs).T
+    return neighbouring_rows(tuple(DATASETS if datasets is None else datasets), neighbors, tuple(grid))
 
 
 _log_probabilities = jax.jit(lambda distribution: distribution.log_probabilities())
