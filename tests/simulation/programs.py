@@ -63,29 +63,33 @@ def run(data, draws=3500, distribution=distribution, **options):
 def devices():
     """Digests of draws and estimates on 1, 2 and 8 devices, sharded here, placed for plain jit, and not sharded.
 
-    Fewer rows than devices and one draw of each, rows that do not divide, rows that do: only there can plain jit have them on every
-    device. Estimates are of private medians where rows do not divide, of plain noise elsewhere. Medians are estimated on all
+    Draws are of fewer rows than devices, which do not divide, and of rows that do: only there can plain jit have them on every
+    device. Estimates are of private medians where more rows do not divide, of plain noise elsewhere. Medians are estimated on all
     devices by a mesh only: the programs are those of the default, with which the others compare it.
     """
     one, two, mesh = jax.devices()[:1], jax.devices()[:2], jax.make_mesh((2, 4), ("i", "j"))
-    found = devices_of(11, (2, 100), distribution, distribution, (one, two, mesh))
-    found |= devices_of(3, (), one_each, plain_noise, (one, two, None, mesh))
-    found |= devices_of(16, (40,), distribution, plain_noise, (one, two, None, mesh))
+    found = {"11 rows, estimate": estimates_of(11, distribution, (one, two, mesh))}
+    for rows, shape, drawn in ((3, (2, 100), distribution), (16, (), one_each)):
+        found[f"{rows} rows, plain {shape}"] = draws_of(rows, shape, drawn)
+        found[f"{rows} rows, estimate"] = estimates_of(rows, plain_noise, (one, two, None, mesh))
     return found | {"devices": len(jax.devices())}
 
 
-def devices_of(rows, shape, drawn, estimated, chosen):
+def draws_of(rows, shape, distribution):
     everything, key = data(rows), jax.random.key(KEY)
-    plain = jax.jit(lambda key, data: drawn(data).sample(key, shape))
+    plain = jax.jit(lambda key, data: distribution(data).sample(key, shape))
     digests = [sha(plain(key, everything))]
     for count in (1, 2, 8):
-        some = jax.devices()[:count]
-        digests.append(sha(sharded_sample(key, drawn, everything, shape=shape, devices=some)))
+        chosen = jax.devices()[:count]
+        digests.append(sha(sharded_sample(key, distribution, everything, shape=shape, devices=chosen)))
         if rows % count == 0 and count > 1:  # on one device it is the first
-            rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(some), ("i",)), jax.P("i"))  # automatic axes
+            rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(chosen), ("i",)), jax.P("i"))  # automatic axes
             digests.append(sha(plain(key, jax.device_put(everything, rows_on))))
-    estimates = [estimate_sha(run(everything, distribution=estimated, devices=some)) for some in chosen]
-    return {f"{rows} rows, plain {shape}": digests, f"{rows} rows, estimate": estimates}
+    return digests
+
+
+def estimates_of(rows, distribution, chosen):
+    return [estimate_sha(run(data(rows), distribution=distribution, devices=devices)) for devices in chosen]
 
 
 @jax.tree_util.register_dataclass
@@ -152,7 +156,7 @@ def process(address, number, count):
     mine = jax.tree.map(lambda leaf: leaf[bounds[int(number)] : bounds[int(number) + 1]], everything)
     estimate = run(mine)
     noise = [run(mine, distribution=plain_noise, first_row=first) for first in (None, int(bounds[int(number)]))]
-    draws = sharded_sample(jax.random.key(KEY), distribution, mine, shape=(3,))
+    draws = sharded_sample(jax.random.key(KEY), plain_noise, mine, shape=(3,))
     jax.distributed.shutdown()
     return {
         "rows": len(mine["x"]),
@@ -175,11 +179,12 @@ def killed(path, at):
 
 
 def stress(rows, columns, repeats):
-    """Sort big rows on every device, many times."""
+    """Sort big rows on every device, many times; what is drawn, in next to no time, shows all that was sorted."""
     x = np.random.default_rng(0).normal(size=(int(rows), int(columns))).astype(np.float32)
 
-    def distribution(x):  # one function, so that it is compiled once
-        return piecewise_laplace(median(x, lower=-4, upper=4, neighbors="swap"), 1.0)
+    def distribution(x):
+        profile = median(x, lower=-4, upper=4, neighbors="swap")
+        return Plain(jnp.sum(profile.upper, axis=-1) - jnp.sum(profile.lower, axis=-1))
 
     found = {sha(sharded_sample(jax.random.key(1), distribution, x)) for _ in range(int(repeats))}
     return {"different": len(found)}

@@ -72,7 +72,7 @@ def test_two_processes_give_the_numbers_of_one():
     assert all(part["same"] for part in found)
     np.testing.assert_array_equal(np.concatenate([part["mean"] for part in found]), alone().mean)
     np.testing.assert_array_equal(np.concatenate([part["counts"] for part in found]), alone().counts)
-    draws = jax.jit(lambda key, data: programs.distribution(data).sample(key, (3,)))(jax.random.key(programs.KEY), programs.data())
+    draws = jax.jit(lambda key, data: programs.plain_noise(data).sample(key, (3,)))(jax.random.key(programs.KEY), programs.data())
     joined = np.concatenate([np.asarray(part["draws"], np.float32) for part in found], axis=1)
     np.testing.assert_array_equal(joined, draws)
 
