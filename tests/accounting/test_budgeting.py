@@ -1,5 +1,6 @@
 """Budgets the other way: an epsilon for k queries, for an error, and the split over queries."""
 
+from functools import cache
 from math import inf
 
 import jax
@@ -74,17 +75,20 @@ def test_epsilon_for_error():
             epsilon_for_error(profile, dpjax.piecewise_laplace, change.pop("target"), **change)
 
 
+@cache
+def errors_of_columns():
+    """Of medians of columns of different spread, a function of their epsilons that is compiled once."""
+    spread = np.array([0.1, 1.0, 4.0, 10.0])
+    x = (spread[:, None] * np.random.default_rng(1).normal(size=(4, 101))).astype(np.float32)
+    profile = dpjax.median(x, lower=-50, upper=50, neighbors="add_remove")
+    return jax.jit(lambda epsilon: dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", ["epsilon", "zcdp"])
 def test_allocation_of_exact_errors(budget):
     """Medians of columns of different spread: better than an even split, and no shift of budget between two improves it."""
-    spread = np.array([0.1, 1.0, 4.0, 10.0])
-    x = (spread[:, None] * np.random.default_rng(1).normal(size=(4, 101))).astype(np.float32)
-    profile = dpjax.median(x, lower=-50, upper=50, neighbors="add_remove")
-
-    @jax.jit
-    def errors(epsilon):
-        return dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value)
+    errors = errors_of_columns()
 
     def of(share):
         return 2.0 * share ** (1.0 if budget == "epsilon" else 0.5)
