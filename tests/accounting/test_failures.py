@@ -46,9 +46,10 @@ def hockey_stick(p, q, epsilon):
 
 
 def guarantees(function, failures, **options):
-    """Epsilon and delta of a guarantee at each failure probability."""
-    found = [function(failure=float(failure), **options) for failure in failures]
-    return np.array([g.epsilon for g in found]), np.array([g.delta for g in found])
+    """Epsilon and delta of a guarantee at each failure probability; many acceptance vectors have the same."""
+    different, which = np.unique(failures, return_inverse=True)
+    found = [function(failure=float(failure), **options) for failure in different]
+    return np.array([g.epsilon for g in found])[which], np.array([g.delta for g in found])[which]
 
 
 def conditioned(p, q):

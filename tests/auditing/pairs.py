@@ -6,7 +6,8 @@ from math import comb
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import exponential, laplace, median, permute_and_flip, piecewise_laplace
+from dpjax import PiecewiseExponential, exponential, laplace, median, permute_and_flip, piecewise_laplace
+from dpjax.distributions.sides import Side
 from dpjax.statistics.mode import candidate_counts
 
 EPSILON = 1.0
@@ -19,6 +20,28 @@ def binomial(trials, probability):
     """The probabilities of 0..trials successes, for up to a thousand trials."""
     k = np.arange(trials + 1)
     return np.array([float(comb(trials, int(i))) for i in k]) * probability**k * (1 - probability) ** (trials - k)
+
+
+PIECES = 16
+
+
+def of_one_shape(distribution):
+    """A piecewise distribution without tails as one of 16 pieces a side, so that all share their programs.
+
+    Pieces without width are appended at both ends, as the library pads its profiles itself.
+    """
+    if not isinstance(distribution, PiecewiseExponential) or distribution.tails is not None:
+        return distribution
+
+    def flat(values, size):
+        values = np.asarray(values)
+        return np.pad(np.broadcast_to(values, (2, values.shape[-1])), [(0, 0), (0, size - values.shape[-1])], mode="edge")
+
+    sides = [
+        Side(flat(side.values, PIECES + 1), flat(side.cost_near, PIECES), flat(side.cost_far, PIECES))
+        for side in (distribution.lower, distribution.upper)
+    ]
+    return PiecewiseExponential.from_sides(*sides, np.broadcast_to(np.asarray(distribution.rate), (2,)))
 
 
 def row(distribution, index, batch=()):

@@ -11,7 +11,7 @@ import pytest
 from dpjax import laplace
 from dpjax.auditing.binomial import lower_limit, upper_limit, upper_tail
 from dpjax.auditing.black_box import log_ratio, lower_bound
-from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial
+from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial, of_one_shape
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 
 
 def draws_of(distribution):
-    draws = distribution.sample(jax.random.key(7), (DRAWS,))
+    draws = np.asarray(of_one_shape(distribution).sample(jax.random.key(7), (DRAWS,)))
     return draws[:, 0], draws[:, 1]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from dpjax import Finite
 from dpjax.auditing.one_run import audit_in_one_run, correct_guesses, epsilon_lower_bound, p_value
-from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial, row
+from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial, of_one_shape, row
 from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -181,6 +181,7 @@ def test_the_number_of_correct_guesses_of_many_runs():
 
 
 def audit_of(distribution, guesses=2000, canaries=40_000):
+    distribution = of_one_shape(distribution)
     with_canary, without_canary = (row(distribution, index, (canaries,)) for index in (0, 1))
     return audit_in_one_run(jax.random.key(2), with_canary, without_canary, guesses=guesses, confidence=SURE).epsilon
 

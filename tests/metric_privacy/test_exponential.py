@@ -119,18 +119,19 @@ def test_points_sweeps_and_hostile_counts(x64):
     dense, lazy = (make(points, epsilon=3.0) for make in (from_points, point_metric))
     np.testing.assert_allclose(selection_scale(weights, lazy), selection_scale(weights, dense), rtol=1e-12)
     x = np.random.default_rng(5).poisson(2, (7, 50)).astype(float)
-    sweep = linear_selection(x, dense * np.array([0.5, 1.0])[:, None], weights=weights)
+    budgets = dense * np.array([0.5, 1.0])[:, None]
+    sweep = linear_selection(x, budgets, weights=weights)
     assert sweep.batch_shape == (2, 7)
     np.testing.assert_allclose(
-        sweep.log_probabilities()[1], linear_selection(x, lazy, weights=weights).log_probabilities(), rtol=1e-9
+        np.asarray(sweep.log_probabilities())[1], linear_selection(x, lazy, weights=weights).log_probabilities(), rtol=1e-9
     )
     bad = x.copy()
     bad[:, :4] = [np.nan, -3.0, np.inf, -np.inf]
     zero = x.copy()
     zero[:, :4] = 0
     np.testing.assert_array_equal(
-        linear_selection(bad, dense, weights=weights).probabilities(),
-        linear_selection(zero, dense, weights=weights).probabilities(),
+        linear_selection(bad, budgets, weights=weights).log_probabilities(),
+        linear_selection(zero, budgets, weights=weights).log_probabilities(),
     )
     slope = jax.grad(lambda e: linear_selection(x[0], dense * e, weights=weights).mean())(1.0)
     assert np.isfinite(slope)

@@ -52,8 +52,8 @@ def test_marginals_without_the_triangle_inequality_stay_within_the_budgets(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "absolute", "maximum"])
 def test_the_transformed_universe_fits_its_budgets(loss, x64):
-    rng = np.random.default_rng(3)
-    values, budgets = instances.queries(20, "real", rng), instances.metrics(20, "plain", rng) * 0.1
+    rng = np.random.default_rng(3)  # as many universes as in test_preprocessing.py, for the same programs
+    values, budgets = instances.queries(21, "real", rng), instances.metrics(21, "plain", rng) * 0.1
     n, metric = 20.0, from_budgets(budgets)
     fit = fit_statistics(values, metric, num_records=n, loss=loss)
     assert (np.asarray(fit.objective) <= np.asarray(fit.closed_form)).all()
@@ -64,7 +64,7 @@ def test_the_transformed_universe_fits_its_budgets(loss, x64):
     mapped = n * np.asarray(fit.queries) / c[:, :, None]  # q(u')
     moved = np.abs(mapped[:, :, :, None] - mapped[:, :, None, :]).sum(1)
     assert (moved <= n * budgets * (1 + 1e-9) + 1e-9).all()
-    histogram = rng.multinomial(20, np.ones(instances.N) / instances.N, 20)
+    histogram = rng.multinomial(20, np.ones(instances.N) / instances.N, 21)
     distribution = metric_laplace(histogram, fit.queries, metric, scales=fit.scales)
     answers = (mapped * histogram[:, None]).sum(-1) / n
     np.testing.assert_allclose(distribution.mean(), c * answers, rtol=1e-9)

@@ -49,6 +49,11 @@ def test_one_query_comes_near_the_best_largest_error(x64):
     assert ratio.max() < 1.2
     assert np.median(ratio) < 1.02
     assert (np.asarray(fit.objective) < 0.7 * np.asarray(fit.closed_form)).any()
+    # A number of records that is none spoils itself only.
+    bad = np.arange(30) == 7
+    n = jnp.asarray(np.where(bad, -1.0, n))
+    spoilt = fit_queries(values, from_budgets(budgets), num_records=n, loss="maximum", failure=0.1)
+    np.testing.assert_array_equal(np.isnan(spoilt.objective), bad)
 
 
 @pytest.mark.slow
@@ -148,5 +153,3 @@ def test_bad_arguments():
         fit_queries([[0.0, 1.0]], metric.with_absence(1.0), num_records=1.0)
     with pytest.raises(TypeError, match="takes a Metric"):
         fit_queries([[0.0, 1.0]], np.eye(2), num_records=1.0)
-    three = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
-    assert jnp.isnan(fit_queries([[0.0, 1.0, 2.0]], three, num_records=jnp.asarray(-1.0), loss="maximum").objective)

@@ -257,18 +257,22 @@ def test_the_certificate_and_an_independent_solver(objective, x64):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_derivatives_agree_with_finite_differences(strategy, x64):
     rng = np.random.default_rng(3)
-    metric = from_points(rng.uniform(0, 10, (6, 2)), epsilon=1.0)
-    values, direction = (jnp.asarray(rng.uniform(size=(3, 6))) for _ in range(2))
+    metric = from_points(rng.uniform(0, 10, (2, 1, 6, 2)), epsilon=1.0)
+    values, direction = rng.uniform(size=(2, 3, 6))
+    h = 1e-6
+    at = values + np.array([0.0, h, -h, 2 * h, -2 * h])[:, None, None] * direction  # shapes as in the next test
+    scales = np.asarray(noise_scales(at, metric, strategy=strategy))
+    one = Metric(metric.budgets[0, 0])
+    by_queries, by_epsilon = derivatives(values, 1.0, one, strategy=strategy)
+    along = np.sum(np.asarray(by_queries) * direction, axis=(-2, -1))
+    np.testing.assert_allclose(along, (scales[0, 1] - scales[0, 2]) / (2 * h), rtol=1e-6)
+    np.testing.assert_allclose(np.sum(by_epsilon), -np.sum(scales[0, 0]), rtol=1e-6)
 
-    def scales(t, epsilon):
-        return noise_scales(values + t * direction, metric * epsilon, strategy=strategy)
 
-    h, one = 1e-6, jnp.float64(1.0)
-    central = (scales(h, one) - scales(-h, one)) / (2 * h)
-    along = jnp.sum(jax.jacrev(lambda q: noise_scales(q, metric, strategy=strategy))(values) * direction[None], axis=(-2, -1))
-    np.testing.assert_allclose(along, central, rtol=1e-6)
-    by_epsilon = jax.grad(lambda e: jnp.sum(scales(0.0, e)))(one)
-    np.testing.assert_allclose(by_epsilon, -jnp.sum(scales(0.0, one)), rtol=1e-6)
+@functools.partial(jax.jit, static_argnames="strategy")
+def derivatives(values, epsilon, metric, strategy):
+    """Of each scale by the values of queries and by a factor of the budgets."""
+    return jax.jacrev(lambda q, e: noise_scales(q, metric * e, strategy=strategy), argnums=(0, 1))(values, epsilon)
 
 
 @pytest.mark.slow
@@ -291,19 +295,18 @@ def test_blocks_of_rows_and_coordinates_give_the_same(x64, monkeypatch):
     points, values = rng.uniform(0, 10, (41, 2)), rng.uniform(size=(3, 41))
     dense, sparse = from_points(points, epsilon=0.3), point_metric(points, epsilon=0.3)
     whole = {name: noise_scales(values, dense, strategy=name) for name in STRATEGIES}
-    monkeypatch.setattr(loads, "BLOCK_CELLS", 3 * 41 * 7)  # blocks of seven rows, the last of which overlaps
-    jax.clear_caches()
+    # Blocks of seven rows, the last of which overlaps. No other test has 41 elements: what is traced here is traced in blocks.
+    monkeypatch.setattr(loads, "BLOCK_CELLS", 3 * 41 * 7)
     for name, expected in whole.items():
         np.testing.assert_allclose(noise_scales(values, sparse, strategy=name), expected, rtol=1e-10)
     np.testing.assert_allclose(single_query_scale(values[0], sparse), single_query_scale(values[0], dense), rtol=1e-12)
-    jax.clear_caches()
 
 
 @pytest.mark.slow
 def test_vmap_is_the_batch_and_metrics_broadcast(x64):
     rng = np.random.default_rng(6)
     metric = from_points(rng.uniform(0, 10, (2, 1, 6, 2)), epsilon=1.0)
-    values = jnp.asarray(rng.uniform(size=(5, 3, 6)))
+    values = rng.uniform(size=(5, 3, 6))
     for name in STRATEGIES:
         both = noise_scales(values, metric, strategy=name)
         assert both.shape == (2, 5, 3)
@@ -336,24 +339,24 @@ def test_the_optimum_for_coordinates_is_that_of_the_matrix(x64):
     slots = min(4 * 2 + 24, 15) + 2
     plain = point_metric(points, epsilon=0.5)
     known = {
-        "null record": plain.with_absence(random.uniform(0.1, 1.0, 6)),
-        "budgets": plain * np.array([1.0, 2.0]),
         "weights": point_metric(np.broadcast_to(points, (slots, 6, 2)), epsilon=0.5, weights=random.uniform(size=(slots, 2))),
         "shared points": point_metric(points, epsilon=0.5, weights=random.uniform(size=(slots, 2))),
         "thresholds": smooth_threshold(point_metric(points, epsilon=1.0), epsilon=0.5, threshold=np.array([0.1, 0.3, 0.9])),
-        "all": (plain * np.array([[1.0], [2.0]])).with_absence(random.uniform(0.1, 1.0, (2, 3, 6))),
+        "budgets, null record": (plain * np.array([[1.0], [2.0]])).with_absence(random.uniform(0.1, 1.0, (2, 3, 6))),
     }
-    dense = {name: metric.dense() for name, metric in known.items()}
-    one_by_one = ["budgets", "weights", "shared points", "thresholds"]  # their matrices fit into one batch
-    matrices = np.concatenate([np.asarray(dense[name].budgets) for name in one_by_one])
-    together = np.asarray(optimal_scales(values, from_budgets(matrices)).scales)
-    ends = np.cumsum([len(dense[name].budgets) for name in one_by_one])
-    wanted = dict(zip(one_by_one, np.split(together, ends[:-1]), strict=True))
+    dense = {name: np.asarray(metric.dense().budgets) for name, metric in known.items()}
+    wanted = {}
+    for size, neighbors in ((6, "swap"), (7, "add_remove")):  # all matrices of one size are one batch
+        some = {name: budgets for name, budgets in dense.items() if budgets.shape[-1] == size}
+        together = Metric(jnp.asarray(np.concatenate([budgets.reshape(-1, size, size) for budgets in some.values()])), neighbors)
+        scales = np.asarray(optimal_scales(values, together).scales)
+        for name, budgets in some.items():
+            count = budgets.size // size**2
+            wanted[name], scales = scales[:count].reshape(*budgets.shape[:-2], 2), scales[count:]
     for name, metric in known.items():
         found = optimal_scales(values, metric)
-        expected = wanted[name] if name in wanted else optimal_scales(values, dense[name]).scales
-        assert found.scales.shape == np.shape(expected), name
-        np.testing.assert_allclose(found.scales, expected, rtol=1e-6, err_msg=name)
+        assert found.scales.shape == wanted[name].shape, name
+        np.testing.assert_allclose(found.scales, wanted[name], rtol=1e-6, err_msg=name)
         assert np.max(found.gap) < 1e-9, name
 
 

@@ -127,7 +127,7 @@ def test_shapes_and_hostile_counts(x64):
     assert y.shape == (50, 2, len(ROWS), 3)
     assert (y.sum(-1) == M).all()
     infeasible = LipschitzQueries(jnp.asarray(QUERIES), jnp.asarray(jnp.inf))
-    assert np.isnan(small_db(ROWS[0], infeasible, size=M).probabilities()).all()
+    assert np.isnan(small_db(bad, infeasible, size=M).probabilities()).all()
 
 
 @pytest.mark.slow

@@ -156,10 +156,10 @@ def test_large_numbers_of_numpy_become_floats_and_do_not_wrap_around():
 
     np.testing.assert_array_equal(sharded_sample(KEY, distribution, large), distribution(large).sample(KEY))
     too_large = np.array([[1e300, 1.0, 2.0]])  # no warning either
-    assert (np.asarray(sharded_sample(KEY, distribution, too_large)) >= 0).all()
+    assert np.isposinf(sharded_sample(KEY, lambda x: Plain(x[:, 0]), too_large)).all()
     small = {"x": np.ones((2, 3)), "count": np.array([1, 2])}
     seen = []
-    sharded_sample(KEY, lambda data: seen.append(data["count"].dtype) or distribution(data["x"]), small)
+    sharded_sample(KEY, lambda data: seen.append(data["count"].dtype) or Plain(data["x"]), small)
     assert seen[0] == np.int32  # a count stays a whole number
 
 
@@ -332,20 +332,18 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "names",
-    [["dtype"], pytest.param(["platform", "dpjax version", "jax version", "numpy version"], marks=pytest.mark.slow)],
-)
-def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(names, tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(tmp_path, monkeypatch):
     def go(name):
         return simulate(KEY, Plain, MEANS, draws=20, chunk=10, checkpoint=tmp_path / name)
 
-    for name in names:
-        with monkeypatch.context() as patch:
-            patch.setattr(run, "fingerprint", lambda *arguments, name=name: fingerprint(*arguments) | {name: "other"})
-            go(name)
-        with pytest.raises(ValueError, match=rf"what differs: {name} \(saved other, now"):
-            go(name)
+    names = ["dtype", "platform", "dpjax version", "jax version", "numpy version"]
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "fingerprint", lambda *arguments: fingerprint(*arguments) | dict.fromkeys(names, "other"))
+        go("facts")
+    with pytest.raises(ValueError, match="what differs: ") as refused:
+        go("facts")
+    assert all(f"{name} (saved other, now" in str(refused.value) for name in names)
+    assert str(refused.value).count("(saved ") == len(names)
     with monkeypatch.context() as patch:
         patch.setattr(run, "digest", lambda summary: "other")
         go("rounding")
