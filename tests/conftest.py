@@ -17,6 +17,7 @@ if "XLA_FLAGS" not in os.environ:  # for pytest's workers and the processes that
     # The other processor has a worker of its own: no program is split for several threads, which is work of its own.
     os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1" + " --xla_cpu_use_fusion_emitters=false" * older
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads wait for each other where every processor has a worker
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads which line an operation of a program comes from
 UNOPTIMIZED = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
 

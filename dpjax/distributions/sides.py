@@ -157,7 +157,7 @@ class Line(NamedTuple):
         The heaviest is about 1, whatever the costs, the rate and the widths are.
         """
         widths = concatenate(*self.widths())
-        base = self.heights.base(widths)
+        base = jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(widths))
         known = jnp.all(base.cost != jnp.inf)  # true, which the compiler does not know
         return base, self.parts(in_memory(known, lambda: broadcast_rows(self.heights.weight(widths, base), self.batch)))
 
