@@ -18,10 +18,10 @@ def profile():
 
 
 PROGRAMS = {
-    "one draw": (lambda key, d: d.sample(key), 1900),
-    "many draws": (lambda key, d: d.sample(key, (1000,)), 1850),
-    "mean absolute error": (lambda key, d: d.mean_abs_error(0.0), 1250),
-    "interval": (lambda key, d: d.interval(0.95), 1100),
+    "one draw": (lambda key, d: d.sample(key), 1850),
+    "many draws": (lambda key, d: d.sample(key, (1000,)), 1700),
+    "mean absolute error": (lambda key, d: d.mean_abs_error(0.0), 1100),
+    "interval": (lambda key, d: d.interval(0.95), 950),
 }
 
 
@@ -37,4 +37,4 @@ def test_programs_are_small(name, profile):
 @pytest.mark.slow
 def test_plain_laplace_noise_does_not_carry_the_pieces():
     found = operations(lambda key: dpjax.laplace(jnp.zeros(8), 1.0, sensitivity=1.0).sample(key), jax.random.key(0))
-    assert found <= 1400, found
+    assert found <= 1300, found
