@@ -35,6 +35,7 @@ from dpjax.checks.static import (
     NEIGHBORS,
     RELATIONS,
     Neighbors,
+    Relation,
     Resolution,
     exact,
     instance,

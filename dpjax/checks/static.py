@@ -13,7 +13,8 @@ from jax.typing import ArrayLike
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Neighbors = Literal["add_remove", "swap", "edge"]
+Neighbors = Literal["add_remove", "swap"]
+Relation = Literal["add_remove", "swap", "edge"]
 Resolution = float | Fraction | str
 NEIGHBORS = ("add_remove", "swap")  # of a table of records
 RELATIONS = (*NEIGHBORS, "edge")  # and of a graph

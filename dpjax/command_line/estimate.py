@@ -129,7 +129,7 @@ def _rows(
                 spoiled = asked.resolution is None and share[k] >= TIED_SHARE and tied[k] > 1
                 answer = Row(
                     column=table.columns[column],
-                    group=", ".join(table.labels[group]) if asked.by else None,
+                    group=table.labels[group] if asked.by else None,
                     quantile=q,
                     present=int(table.sizes[group]) - missing,
                     missing=missing,

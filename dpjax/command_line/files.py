@@ -82,8 +82,7 @@ def texts(source: Source, *, strict: bool) -> Iterator[str]:
             try:
                 text = rest + decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                message = f"{source.name} is not {source.encoding.upper()} text (byte {read - pending + error.start + 1})"
-                raise UserError(f"{message}: give its --encoding, such as latin-1 or utf-16.") from error
+                raise not_text(source, f"byte {read - pending + error.start + 1}") from error
             text = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if read == 0 else text
             read += len(block)
             end = text.rfind("\n") + 1 if block else len(text)
@@ -92,6 +91,12 @@ def texts(source: Source, *, strict: bool) -> Iterator[str]:
                 yield text[:end] if text[end - 1] == "\n" else text[:end] + "\n"
             if not block:
                 return
+
+
+def not_text(source: Source, where: str) -> UserError:
+    """Return what to say of bytes that are no text."""
+    message = f"{source.name} is not {source.encoding.upper()} text ({where})"
+    return UserError(f"{message}: give its --encoding, such as latin-1 or utf-16.")
 
 
 def _decoder(source: Source, strict: bool) -> codecs.IncrementalDecoder:

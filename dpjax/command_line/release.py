@@ -13,7 +13,7 @@ from dpjax.command_line.errors import UserError
 from dpjax.command_line.estimate import bounds_of, one_for_each
 from dpjax.command_line.kept import Counted, Table
 from dpjax.command_line.table import check_public, near_of, read_records, source_of
-from dpjax.command_line.text import aligned, as_json, promised, report, rounded_up, versions, wrapped
+from dpjax.command_line.text import aligned, as_json, group_as_json, group_as_text, promised, report, rounded_up, versions, wrapped
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release import exact_distribution, joint_quantiles, quantile
 from dpjax.release.grid import Multiples
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     """One quantile of a column and a group, ``(draws,)``; the noisy size of a group that was found."""
 
     column: str
-    group: str | None
+    group: tuple[str, ...] | None
     quantile: Fraction
     epsilon: float
     released: np.ndarray
@@ -69,7 +69,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
     rows = [
-        Row(column, ", ".join(label) if asked.by else None, q, epsilon, found[column, epsilon, group][:, k], size)
+        Row(column, label if asked.by else None, q, epsilon, found[column, epsilon, group][:, k], size)
         for column in asked.column
         for group, label in enumerate(table.labels)
         for size in [None if sizes is None else int(sizes[group])]
@@ -188,7 +188,7 @@ def _text(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     table = aligned(
         {
             "column": [row.column for row in rows],
-            "group": [row.group or "(empty)" for row in rows] if asked.by else None,
+            "group": [group_as_text(row.group) for row in rows] if asked.by else None,
             "noisy_size": [str(row.noisy_size) for row in rows] if asked.private else None,
             "quantile": [f"{float(row.quantile):g}" for row in rows] if len(asked.quantile) > 1 else None,
             "epsilon": [promised(row.epsilon) for row in rows] if len(asked.epsilon) > 1 else None,
@@ -224,7 +224,7 @@ def _json(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         **versions(),
         "rows": [
             {name: value for name, value in row._asdict().items() if name != "noisy_size" or value is not None}
-            | {"quantile": float(row.quantile)}
+            | {"group": group_as_json(row.group, asked.by), "quantile": float(row.quantile)}
             for row in rows
         ],
     }

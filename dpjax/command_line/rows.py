@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 
 from dpjax.accounting import Guarantee
-from dpjax.command_line.text import SIMULATION, aligned, as_json, plain, promised, rounded_up, versions, words_of, wrapped
+from dpjax.command_line.text import (
+    SIMULATION,
+    aligned,
+    as_json,
+    group_as_json,
+    group_as_text,
+    plain,
+    promised,
+    rounded_up,
+    versions,
+    words_of,
+    wrapped,
+)
 from dpjax.statistics.ties import words_of_ties
 
 
@@ -21,6 +33,7 @@ class Row:
     """One distribution: a column, a group (None without grouping), a mechanism and an epsilon.
 
     Attributes:
+        group: its label in each column of groups.
         quantile: which one.
         present: records of the group that have a value.
         missing: records of the group that have none.
@@ -36,7 +49,7 @@ class Row:
     """
 
     column: str
-    group: str | None
+    group: tuple[str, ...] | None
     quantile: Fraction
     present: int
     missing: int
@@ -64,7 +77,11 @@ def json_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         **{name: getattr(asked, name) for name in ("neighbors", "definition", "seed")},
         "resolution": None if asked.resolution is None else str(asked.resolution),
         **versions(),
-        "rows": [_fields(row) | {"guarantee": plain(row.guarantee) | _total(row, asked.draws)} for row in rows],
+        "rows": [
+            _fields(row)
+            | {"group": group_as_json(row.group, asked.by), "guarantee": plain(row.guarantee) | _total(row, asked.draws)}
+            for row in rows
+        ],
     }
     return as_json(answer)
 
@@ -93,6 +110,10 @@ def text_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     def fixed(row: Row, value: float | np.floating) -> str:
         return f"{float(value):.{digits[row.column]}f}"
 
+    def error(row: Row, value: float | np.floating) -> str:
+        small = 0 < value < 0.5 * 10 ** -digits[row.column]  # it is not 0
+        return f"{float(value):.2g}" if small else fixed(row, value)
+
     def point(row: Row, value: float | np.floating) -> str:
         if asked.resolution is None or row.mechanism == "laplace":
             return fixed(row, value)
@@ -101,7 +122,7 @@ def text_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
     table = aligned(
         {
             "column": [row.column for row in rows] if several else None,
-            "group": [row.group or "(empty)" for row in rows] if asked.by else None,
+            "group": [group_as_text(row.group) for row in rows] if asked.by else None,
             "quantile": [f"{float(row.quantile):g}" for row in rows] if len(asked.quantile) > 1 else None,
             "present": [str(row.present) for row in rows],
             "missing": [str(row.missing) for row in rows] if any(row.missing for row in rows) else None,
@@ -110,8 +131,8 @@ def text_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
             "epsilon": [promised(row.epsilon) for row in rows],
             "value": [point(row, row.value) for row in rows],
             "first draw" if many else "draw": [point(row, row.draws[0]) for row in rows],
-            "mean |error|": [fixed(row, row.mean_abs_error) for row in rows],
-            "measured": [fixed(row, row.measured_error) for row in rows] if many else None,
+            "mean |error|": [error(row, row.mean_abs_error) for row in rows],
+            "measured": [error(row, row.measured_error) for row in rows] if many else None,
             "95 % interval": [f"[{point(row, row.interval95[0])}, {point(row, row.interval95[1])}]" for row in rows],
             "tied": [f"{100 * row.tied_share:.0f} %" for row in rows] if asked.resolution is not None else None,
             "": ["*" if row.tied else "" for row in rows] if any(row.tied for row in rows) else None,

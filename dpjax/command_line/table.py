@@ -13,7 +13,7 @@ import numpy as np
 
 from dpjax.command_line.cells import Block, Cell, cells_of, split_by_line, split_strictly
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.files import Source, texts
+from dpjax.command_line.files import Source, not_text, texts
 from dpjax.command_line.kept import Counted, Keeper, Listed, Near, Table
 from dpjax.command_line.parser import DELIMITERS
 from dpjax.statistics.grouping import codes_of, natural_order
@@ -116,7 +116,10 @@ def _header(source: Source, asked: Sequence[str]) -> tuple[list[int], Iterator[s
     if not first:
         raise UserError(f"{source.name} is empty.")
     line, _, rest = first.partition("\n")
-    return _places(source, cells_of(line, source.delimiter), asked), chain([rest] if rest else [], blocks)
+    names = cells_of(line, source.delimiter)
+    if "\N{REPLACEMENT CHARACTER}" in line and not set(asked) <= set(names):
+        raise not_text(source, "in its first line")
+    return _places(source, names, asked), chain([rest] if rest else [], blocks)
 
 
 def _places(source: Source, names: list[str], asked: Sequence[str]) -> list[int]:

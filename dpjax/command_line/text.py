@@ -38,7 +38,7 @@ def report(
     """Return what a command prints: its text, or JSON, or, with a file for them, where the rows are now.
 
     ``record`` gives the fields of a row for CSV, with a line for each of the ``draws``; ``header`` are their names, where there may
-    be no row.
+    be no row. A group by several columns takes a field for each of them.
     """
     if asked.output is None:
         return (as_object if asked.json else as_text)(rows, asked)
@@ -47,13 +47,40 @@ def report(
             if asked.output.lower().endswith(".json"):
                 file.write(as_object(rows, asked) + "\n")
             else:
-                lines = [line for row in rows for line in _by_draw(record(row))]
-                writer = csv.DictWriter(file, list(lines[0]) if lines else header, lineterminator="\n")
+                lines = [line for row in rows for line in _by_draw(_labelled(record(row), asked.by))]
+                names = lines[0] if lines else _labelled(dict.fromkeys(header) | {"group": asked.by}, asked.by)
+                writer = csv.DictWriter(file, list(names), lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(lines)
     except OSError as error:
         raise UserError(f"cannot write {asked.output}: {error.strerror}.") from error
     return f"Wrote {asked.output}."
+
+
+def group_as_text(label: tuple[str, ...] | None) -> str:
+    """Return what a table calls a group."""
+    return ", ".join(label or ()) or "(empty)"
+
+
+def group_as_json(label: tuple[str, ...] | None, by: Sequence[str]) -> Any:
+    """Return the label of a group by one column, or an object with the label in each of several.
+
+    >>> group_as_json(("north",), ["region"]), group_as_json(("north", "f"), ["region", "sex"])
+    ('north', {'region': 'north', 'sex': 'f'})
+    """
+    return None if label is None else label[0] if len(by) == 1 else dict(zip(by, label, strict=True))
+
+
+def _labelled(fields: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
+    """The fields, with one for each of several columns of groups in the place of "group"."""
+    label = group_as_json(fields["group"], by)
+    if len(by) < 2:
+        return fields | {"group": label}
+    others = {*fields, "draw", "drawn"} - {"group"}
+    parts = {f"group_{name}" if name in others else name: part for name, part in label.items()}
+    names = list(fields)
+    at = names.index("group")
+    return {name: fields[name] for name in names[:at]} | parts | {name: fields[name] for name in names[at + 1 :]}
 
 
 def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:

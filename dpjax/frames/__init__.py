@@ -23,3 +23,7 @@ from dpjax.frames.simulate import simulate
 from dpjax.frames.tables import FrameResult
 
 __all__ = ["FrameResult", "PrivateGroups", "release", "simulate"]
+
+
+def __dir__() -> list[str]:
+    return __all__

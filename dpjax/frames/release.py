@@ -77,7 +77,10 @@ def release(
     released = released_as(statistic)
     if released is None:
         there = ", ".join(known.__name__ for known in RELEASED)
-        raise TypeError(f"statistic must be one of these functions of dpjax.release: {there}; got {statistic!r}.")
+        raise TypeError(
+            f"statistic must be one of these functions of dpjax.release: {there}; got {statistic!r}. Histograms and other results "
+            "that are arrays are made by the functions themselves, of a column as an array: dpjax.release.histogram(column, ...)."
+        )
     relation = {} if released is exact.count else {"neighbors": neighbors}
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")

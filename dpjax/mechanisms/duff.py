@@ -85,7 +85,10 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
 
 def _check(statistic: SensitivityProfile | CandidateScores) -> None:
     if not isinstance(statistic, (SensitivityProfile, CandidateScores)):
-        raise TypeError(f"duff takes a SensitivityProfile or CandidateScores, got {type(statistic).__name__}.")
+        raise TypeError(
+            "duff takes a SensitivityProfile (from dpjax.median, dpjax.mean, ...) or CandidateScores (from dpjax.mode), got "
+            f"{type(statistic).__name__}."
+        )
     if statistic.neighbors not in ("add_remove", "edge"):
         instead = "exponential" if isinstance(statistic, CandidateScores) else "inverse_sensitivity"
         raise ValueError(f"duff is for add_remove and edge neighbors, this statistic for {statistic.neighbors}: use {instead}.")

@@ -93,7 +93,7 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
     >>> print(guarantee(asked, 1.0))
     1-DP and 1-bounded-range and 0.03125-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles")
+    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on how many there are")
     m = len(asked.levels)
     each = epsilon_per_query(count=m, epsilon=epsilon, delta=delta, queries="fixed")
     return Guarantee(epsilon, m * each if delta else epsilon, asked.neighbors, delta, m * each * each / 8)

@@ -26,6 +26,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
+from dpjax.mechanisms.relations import relation_of
 from dpjax.mechanisms.shifted_inverse import Candidates, finite_range, num_candidates_over, removals
 from dpjax.numerics.sums import pad
 from dpjax.sensitivity.down import DownSensitivity
@@ -141,7 +142,9 @@ def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | No
     return shift if noise == "laplace" else sqrt(shift)
 
 
-def guarantee(down: DownSensitivity, *, num_candidates: int, epsilon: float | None = None, zcdp: float | None = None) -> Guarantee:
+def guarantee(
+    down: DownSensitivity | str, *, num_candidates: int, epsilon: float | None = None, zcdp: float | None = None
+) -> Guarantee:
     """Return what one draw of :func:`noisy_binary_search` costs.
 
     >>> import jax.numpy as jnp
@@ -153,4 +156,4 @@ def guarantee(down: DownSensitivity, *, num_candidates: int, epsilon: float | No
     0.5-zCDP under add_remove neighbors
     """
     noise, budget = noise_of(epsilon, zcdp)
-    return guarantee_of(noise, budget, rounds=max(search_rounds(num_candidates), 1), neighbors=down.neighbors)
+    return guarantee_of(noise, budget, rounds=max(search_rounds(num_candidates), 1), neighbors=relation_of(down))

@@ -140,7 +140,7 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
     >>> print(guarantee(asked, 1.0))
     1-DP and 1.5-bounded-range and 0.0625-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles")
+    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on how many there are")
     depths = len(asked.levels).bit_length()
     each = epsilon_per_query(count=depths, epsilon=epsilon, delta=delta)
     # Where the losses of a draw lie depends on the draws before it, so their ranges do not add up. Both ends do.

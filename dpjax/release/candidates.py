@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from dpjax import checks
-from dpjax.checks import Neighbors, Resolution
+from dpjax.checks import Neighbors, Relation, Resolution
 from dpjax.release.distribution import Pieces
 from dpjax.release.exact import More, exact_choice
 from dpjax.release.grid import Multiples, as_integers, as_reals, clip_integers
@@ -78,7 +78,7 @@ def release_choice(
     sensitivity: int | Fraction,
     lower: int,
     upper: int,
-    neighbors: Literal["add_remove", "swap", "edge"],
+    neighbors: Relation,
     mechanism: ChoiceMechanism = "exponential",
     draws: int = 1,
 ) -> Release:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from dpjax import checks
 from dpjax.batch import Batch
-from dpjax.checks import Neighbors
+from dpjax.checks import Relation
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.profile import SensitivityProfile, extend, from_sides
 
@@ -67,7 +67,7 @@ class DownSensitivity(Batch):
         return self.values[..., -1]
 
     @property
-    def neighbors(self) -> Neighbors:
+    def neighbors(self) -> Relation:
         """The relation of the guarantees, one person more or less; they also hold for one person replaced."""
         return "add_remove"
 

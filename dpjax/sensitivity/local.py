@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
-from dpjax.checks import Neighbors
+from dpjax.checks import Relation
 from dpjax.numerics.sums import LANES
 from dpjax.sensitivity.profile import SensitivityProfile, extend
 
@@ -39,7 +39,7 @@ class SmoothSensitivity(Batch):
     beta: jax.Array | np.ndarray
     lower: jax.Array
     upper: jax.Array
-    neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
+    neighbors: Relation = field(default="add_remove", metadata={"static": True})
 
     _parameters = ("beta",)
 
@@ -70,7 +70,7 @@ class LocalSensitivity(Batch):
     at_distance: jax.Array
     lower: jax.Array
     upper: jax.Array
-    neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
+    neighbors: Relation = field(default="add_remove", metadata={"static": True})
 
     _event_axes = ("at_distance",)
 

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
-from dpjax.checks import Neighbors
+from dpjax.checks import Relation
 from dpjax.display import Picture
 from dpjax.numerics.batching import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
@@ -65,7 +65,7 @@ class SensitivityProfile(Batch):
     lower_levels: jax.Array
     step: jax.Array | None = None
     bounds: tuple[jax.Array, jax.Array] | None = None
-    neighbors: Neighbors = field(default="add_remove", metadata={"static": True})
+    neighbors: Relation = field(default="add_remove", metadata={"static": True})
     interpolable: bool = field(default=True, metadata={"static": True})
     integer_levels: bool = field(default=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, metadata={"static": True})
@@ -210,7 +210,7 @@ def from_sides(
     upper: jax.Array,
     lower: jax.Array,
     *,
-    neighbors: Neighbors,
+    neighbors: Relation,
     step: jax.Array | None = None,
     interpolable: bool = True,
 ) -> SensitivityProfile:

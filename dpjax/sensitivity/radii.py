@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.checks import Neighbors
+from dpjax.checks import Relation
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides, jump
 
@@ -17,7 +17,7 @@ def from_radii(
     value: ArrayLike,
     radii: ArrayLike,
     *,
-    neighbors: Neighbors,
+    neighbors: Relation,
     radii_below: ArrayLike | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
@@ -100,7 +100,7 @@ def from_local_sensitivity(
     value: ArrayLike,
     local_sensitivity_at: Callable[[int], ArrayLike] | ArrayLike,
     *,
-    neighbors: Neighbors,
+    neighbors: Relation,
     num_levels: int | None = None,
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
-from dpjax.checks import Neighbors
+from dpjax.checks import Relation
 from dpjax.display import Picture
 
 
@@ -42,7 +42,7 @@ class CandidateScores(Batch):
     scores: jax.Array
     candidates: jax.Array
     sensitivity: jax.Array | float = 1.0
-    neighbors: Neighbors = field(kw_only=True, metadata={"static": True})
+    neighbors: Relation = field(kw_only=True, metadata={"static": True})
 
     _event_axes = ("scores", "candidates")
     _parameters = ("sensitivity",)
@@ -64,7 +64,7 @@ class CandidateScores(Batch):
         return jnp.broadcast_shapes(self.scores.shape[:-1], self.candidates.shape[:-1], jnp.shape(self.sensitivity))
 
 
-def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Neighbors) -> CandidateScores:
+def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Relation) -> CandidateScores:
     """Return the scores of the inverse sensitivity mechanism on a finite range: minus how many individuals must change.
 
         score(y) = -distance(y);  for the value itself, at distance 0, the least distance of all others, less 1

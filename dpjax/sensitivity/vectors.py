@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
-from dpjax.checks import Neighbors
+from dpjax.checks import Relation
 from dpjax.numerics.batching import concatenate, fits
 
 
@@ -33,12 +33,12 @@ class VectorProfile(Batch):
     radii: jax.Array
     step: jax.Array
     p: float = field(metadata={"static": True})
-    neighbors: Neighbors = field(metadata={"static": True})
+    neighbors: Relation = field(metadata={"static": True})
 
     _event_axes = ("value", "radii")
 
 
-def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: ArrayLike, neighbors: Neighbors) -> VectorProfile:
+def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: ArrayLike, neighbors: Relation) -> VectorProfile:
     """Return the profile of a statistic with several components, from its radius bounding functions R_1, R_2, and so on.
 
     Args:

@@ -255,7 +255,7 @@ def test_several_quantiles_are_joint_ones(run, answer, write):
     command = ("quantile", file, "--column", "x", "--by", "h", "g", "--quantile", 0.75, 0.25, *bounds, "--seed", 3)
     rows, outcome = answer(*command)["rows"], run(*command)
     assert [(row["group"], row["epsilon"], row["quantile"]) for row in rows] == [
-        (group, epsilon, q) for group in ("u, a", "u, b") for epsilon in (1, 4) for q in (0.25, 0.75)
+        ({"h": "u", "g": group}, epsilon, q) for group in "ab" for epsilon in (1, 4) for q in (0.25, 0.75)
     ]
     records = np.full((2, 64), np.nan)
     records[:, :30] = np.arange(60).reshape(30, 2).T % 13

@@ -248,11 +248,12 @@ def test_columns_quantiles_groups_and_epsilons_in_one_call(capsys, tmp_path):
     code, out, _ = run(capsys, path, *columns, *several, "--output", str(target))
     assert (code, out) == (0, f"Wrote {target}.\n")
     lines = target.read_text().splitlines()
-    assert lines[:2] == ["column,group,quantile,epsilon,draw,drawn", 'age,"s, m",0.25,64.0,1,51.0']
+    assert lines[:2] == ["column,region,sex,quantile,epsilon,draw,drawn", "age,s,m,0.25,64.0,1,51.0"]
     assert len(lines) == 17
     code, out, _ = run(capsys, path, *columns, *several, "--output", str(tmp_path / "found.json"))
     answer = json.loads((tmp_path / "found.json").read_text())
     assert (answer["epsilon_of_all"], answer["delta"], len(answer["rows"])) == (192.0, 0.0, 16)
+    assert answer["rows"][0]["group"] == {"region": "s", "sex": "m"}
     assert run(capsys, path, *columns, *several, "--output", str(tmp_path / "no" / "found.csv"))[0] == 2
 
 
@@ -294,6 +295,7 @@ def test_a_dry_run_reads_what_is_public_only(capsys, tmp_path):
         ("age,region\n1,2\n".encode("utf-16"), "give --encoding utf-16"),
         (b"PAR1\0\0", "is a Parquet file"),
         (b"\x7fELF\0\0\0\n", "is binary"),
+        (b"\x80\x91\xff\x07,region\n1,2\n", "data.csv is not UTF-8 text (in its first line): give its --encoding"),
     ],
 )
 def test_a_file_that_is_something_else(capsys, tmp_path, content, message):

@@ -1,5 +1,6 @@
 """The text: which columns it has, what it says of ties, missing cells, groups and privacy; and that JSON says the same."""
 
+import csv
 import re
 from fractions import Fraction
 
@@ -178,3 +179,23 @@ def test_draws_on_a_resolution_have_its_decimals(run, ten):
         draw = rows[mechanism].split()[4]
         assert (len(draw.partition(".")[2]) == 2) == (mechanism != "laplace")
     assert "tied: the share of the records that equal the statistic." in lines
+
+
+@pytest.mark.slow
+def test_an_error_that_is_not_zero_is_not_printed_as_zero(run, answer, ten):
+    command = ("median", ten([5] * 10), *TEN, "--resolution", 1, "--epsilon", 5, "--seed", 1)
+    (line,), (row,) = re.findall(r" \S*e-\S+ ", run(*command).out), answer(*command)["rows"]
+    assert 0 < row["mean_abs_error"] < 1e-9
+    assert float(line) == pytest.approx(row["mean_abs_error"], rel=0.1)
+
+
+@pytest.mark.slow
+def test_a_group_by_several_columns_takes_one_for_each(run, answer, write, tmp_path):
+    file = write("draw,region,x\n" + "".join(f"{'ab'[i % 2]},u,{i}\n" for i in range(10)))
+    command = ("median", file, "--column", "x", "--by", "region", "draw", *TEN, "--seed", 3)
+    run(*command, "--output", tmp_path / "found.csv")
+    lines = list(csv.DictReader((tmp_path / "found.csv").read_text().splitlines()))
+    assert list(lines[0])[:4] == ["column", "region", "group_draw", "quantile"]  # draw is the number of a draw
+    assert [(line["region"], line["group_draw"], line["draw"]) for line in lines] == [("u", "a", "1"), ("u", "b", "1")]
+    assert [row["group"] for row in answer(*command)["rows"]] == [{"region": "u", "draw": part} for part in "ab"]
+    assert [row["group"] for row in run(*command).table] == ["u, a", "u, b"]

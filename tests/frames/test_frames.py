@@ -242,6 +242,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
         ({"neighbors": "swap"}, "by needs neighbors='add_remove'"),
         ({"statistic": dpjax.variance}, "statistic must be one of these functions of dpjax.release: median, quantile"),
+        ({"statistic": release.histogram}, "Histograms and other results that are arrays are made by"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"lower": 0.5}, "multiple"),
         ({"frame": [[1.0]]}, "frame must be of pandas, Polars or PyArrow, or a DuckDB relation, got list"),

@@ -1,6 +1,7 @@
 """Every guarantee is asked for in the same way: first what says the relation, then the budget; the words of 0.2 work until 0.3."""
 
 import inspect
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +36,29 @@ def test_a_relation_by_its_name_is_enough(name):
         guarantee("replace", 0.5, **BY_NAME[name])
     with pytest.raises(TypeError, match="takes first what the mechanism takes first"):
         guarantee(0.5, 0.5, **BY_NAME[name])
+
+
+def test_a_search_takes_a_relation_by_its_name():
+    guarantee, budget = mechanisms.noisy_binary_search.guarantee, {"num_candidates": 100, "epsilon": 1.0}
+    down = dpjax.maximum(jnp.arange(9.0), lower=0, upper=99)
+    assert guarantee("add_remove", **budget) == guarantee(down, **budget)
+    with pytest.raises(TypeError, match="takes first what the mechanism takes first"):
+        guarantee(1.0, **budget)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("independent_quantiles", "SortedRecords (from dpjax.quantiles: what it costs"),
+        ("recursive_quantiles", "SortedRecords (from dpjax.quantiles: what it costs"),
+        ("private_quantiles", "SortedRecords (from dpjax.quantiles: what it costs"),
+        ("private_cdf", "SortedRecords (from dpjax.quantiles: what it costs"),
+        ("duff", "SensitivityProfile (from dpjax.median"),
+    ],
+)
+def test_where_a_name_is_not_enough_the_message_says_what_is(name, instead):
+    with pytest.raises(TypeError, match=f"takes a {re.escape(instead)}.*got str"):
+        getattr(mechanisms, name).guarantee("add_remove", 1.0)
 
 
 def test_the_older_form_warns():
