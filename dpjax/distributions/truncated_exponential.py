@@ -98,7 +98,7 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.
     high = x < -0.5
     low = jnp.where(high, 0.0, x)
     rest = jnp.where(high, complement + jnp.abs(p * decay.kept), 1 + low)  # abs(): no compiler fuses the product into the sum
-    # log1p with a single logarithm: to first order, which is exact here, what 1 + x has lost by rounding.
+    # log1p with a single logarithm: to first order, which is enough, what 1 + x has lost by rounding.
     log_rest = jnp.log(rest) + jnp.where(high, 0.0, (low - (rest - 1)) / rest)
     return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, decay.total), 1.0))
 
