@@ -132,7 +132,7 @@ def test_what_it_refuses_and_its_guarantee():
     for rho in (0.5, jnp.float32(0.0)):
         with pytest.raises(ValueError, match="beside candidates"):
             duff(scores, 1.0, rho=rho)
-    with pytest.raises(TypeError, match="SensitivityProfile .*or CandidateScores"):
+    with pytest.raises(TypeError, match=r"SensitivityProfile .*or CandidateScores"):
         duff(x, 1.0)
     profile = median(x, lower=0, upper=3, neighbors="add_remove", definition="lower")
     assert guarantee(profile, 0.5) == guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "add_remove")
