@@ -23,7 +23,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.selection import Table, choose, gumbel_max, race
+from dpjax.distributions.selection import Table, gumbel_max, race
 from dpjax.distributions.sides import Ends, Line
 from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import in_memory, take
@@ -118,10 +118,13 @@ def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
 
 
 def _from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Without pieces: choose one of two tails."""
+    """Without pieces: choose one of two tails, the lighter one where a uniform is below its share."""
     weights = line.without_gradient().weights()[1][2]
-    upper = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SLOT)) == 1
-    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), pairwise_sum(weights) > 0)
+    below, above = weights[..., :1], weights[..., 1:]
+    share = jnp.minimum(below, above) / (below + above)
+    lighter = uniform_from_words(fold_in_range(rows, draws, stream=_SLOT), weights.dtype).value < share
+    upper = lighter == (above < below)
+    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), below + above > 0)
     return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, None)
 
 
