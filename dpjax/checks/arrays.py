@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,12 +25,17 @@ def float_array(name: str, value: Any) -> jax.Array:
             # 1e300 becomes inf in float32, a signaling NaN a quiet one, without a warning that depends on the data.
             with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(jnp.result_type(float))
-    array = jnp.asarray(value)
+    array = value if isinstance(value, jax.Array) else on_device(value)
     if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_:
         return array.astype(jnp.result_type(float))
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
     return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+
+
+def on_device(value: np.ndarray) -> jax.Array:
+    """Return NumPy numbers as a JAX array; ``jnp.asarray`` compiles a program for each new shape in some versions of JAX."""
+    return jax.device_put(value)
 
 
 def float_dtype(*values: Any) -> Any:
@@ -80,23 +86,23 @@ def codes(given: jax.Array | np.ndarray) -> jax.Array:
     """Return integers as int32, and -1 for those that are negative or do not fit: they must not wrap around into the range."""
     xp: Any = jnp if isinstance(given, jax.Array) else np
     held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
-    return jnp.asarray(xp.where(held, given.astype(np.int32), np.int32(-1)))
+    found = xp.where(held, given.astype(np.int32), np.int32(-1))
+    return found if isinstance(found, jax.Array) else on_device(found)
 
 
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public parameter that must be finite and above zero (see the tiers above)."""
-    least = float(np.finfo(dtype).tiny)  # XLA takes a smaller one for zero
-    return _checked(name, value, dtype, "finite and positive", lambda v, xp: xp.isfinite(v) & (v >= least))
+    return _checked(name, value, dtype, "finite and positive")
 
 
 def nonnegative(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public parameter that must be finite and not below zero (see the tiers above)."""
-    return _checked(name, value, dtype, "finite and not negative", lambda v, xp: xp.isfinite(v) & (v >= 0))
+    return _checked(name, value, dtype, "finite and not negative")
 
 
 def finite(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public parameter that must be finite (see the tiers above)."""
-    return _checked(name, value, dtype, "finite", lambda v, xp: xp.isfinite(v))
+    return _checked(name, value, dtype, "finite")
 
 
 def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
@@ -111,13 +117,12 @@ def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax
 
 def proportion(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public probability above 0 and at most 1."""
-    least = float(np.finfo(dtype).tiny)  # XLA takes a smaller one for zero
-    return _checked(name, value, dtype, "above 0 and at most 1", lambda v, xp: (v >= least) & (v <= 1))
+    return _checked(name, value, dtype, "above 0 and at most 1")
 
 
 def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
     """Return a public parameter that must be finite and above 1, such as the order of a Renyi divergence."""
-    return _checked(name, value, dtype, "finite and above 1", lambda v, xp: xp.isfinite(v) & (v > 1))
+    return _checked(name, value, dtype, "finite and above 1")
 
 
 def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
@@ -137,6 +142,12 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
                 raise ValueError(
                     f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got lower={lower}, upper={upper}."
                 )
+        return low, high
+    return _apart(low, high, most)
+
+
+@partial(jax.jit, inline=True, static_argnames="most")
+def _apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax.Array]:
     ok = (high - low >= 1 / most) & (high - low <= most)
     return jnp.where(ok, low, jnp.nan), jnp.where(ok, high, jnp.nan)
 
@@ -162,22 +173,38 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
         concrete = rest(np, *(np.asarray(value, np.float64) for value in public))
     if not np.all((concrete > 0) & np.isfinite(concrete)):
         raise ValueError(message.format(*public, concrete))
-    return jnp.asarray(concrete, dtype)
+    with np.errstate(all="ignore"):
+        return on_device(np.asarray(concrete, dtype))
 
 
-def _checked(name: str, value: ArrayLike, dtype: Any, must: str, test: Any) -> jax.Array:
+# What is asked of a public parameter, for NumPy or JAX arrays. XLA takes a number below the smallest normal one for zero.
+_MUST: dict[str, Callable[[Any, Any], Any]] = {
+    "finite": lambda v, xp: xp.isfinite(v),
+    "finite and not negative": lambda v, xp: xp.isfinite(v) & (v >= 0),
+    "finite and positive": lambda v, xp: xp.isfinite(v) & (v >= np.finfo(v.dtype).tiny),
+    "finite and above 1": lambda v, xp: xp.isfinite(v) & (v > 1),
+    "above 0 and at most 1": lambda v, xp: (v >= np.finfo(v.dtype).tiny) & (v <= 1),
+}
+
+
+def _checked(name: str, value: ArrayLike, dtype: Any, must: str) -> jax.Array:
     kind = f"{name} must be a real number or an array of them, got {value!r}."
     if isinstance(value, jax.Array):
         if jnp.issubdtype(value.dtype, jnp.complexfloating):
             raise TypeError(kind)
-        array = value.astype(dtype)
-        return jnp.where(test(array, jnp), array, jnp.nan)
+        return _or_nan(value, jnp.dtype(dtype), must)
     try:
         given = host_floats(name, np.asarray(value))
     except TypeError:
         raise TypeError(kind) from None
     with np.errstate(over="ignore", under="ignore"):
         concrete = given.astype(np.float64).astype(dtype)
-    if not np.all(test(concrete, np)):
+    if not np.all(_MUST[must](concrete, np)):
         raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
-    return jnp.asarray(concrete)
+    return on_device(concrete)
+
+
+@partial(jax.jit, inline=True, static_argnames=("dtype", "must"))
+def _or_nan(value: jax.Array, dtype: Any, must: str) -> jax.Array:
+    array = value.astype(dtype)
+    return jnp.where(_MUST[must](array, jnp), array, jnp.nan)

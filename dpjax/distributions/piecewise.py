@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -69,12 +70,15 @@ class PiecewiseExponential(Distribution):
     0.3333
     """
 
+    @partial(jax.jit, inline=True)
     def _edges(self) -> jax.Array:
         return concatenate(jnp.flip(self.lower.values, -1), self.upper.values[..., 1:])
 
+    @partial(jax.jit, inline=True)
     def _cost_left(self) -> jax.Array:
         return concatenate(jnp.flip(self.lower.cost_far, -1), self.upper.cost_near)
 
+    @partial(jax.jit, inline=True)
     def _cost_right(self) -> jax.Array:
         return concatenate(jnp.flip(self.lower.cost_near, -1), self.upper.cost_far)
 

@@ -7,6 +7,7 @@ where the closed form cancels (small s), the Taylor series is summed instead. It
 """
 
 from fractions import Fraction
+from functools import partial
 from math import comb, factorial
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ def _bernoulli_ratios(count: int) -> list[float]:
 _BERNOULLI = _bernoulli_ratios(_TERMS)
 
 
+@partial(jax.jit, inline=True)
 def log_mass_fraction(s: jax.Array) -> jax.Array:
     """Return log phi0(s), phi0(s) = (1 - e^-s) / s: the log of the mass relative to a flat piece at the near end's height."""
     small = s < 1e-3  # the series' first term left out is s^4 / 2880
@@ -35,6 +37,7 @@ def log_mass_fraction(s: jax.Array) -> jax.Array:
     return jnp.where(small, s * (s / 24 - 0.5), jnp.log(-jnp.expm1(-safe) / safe))
 
 
+@partial(jax.jit, inline=True)
 def mass_fraction(s: jax.Array) -> jax.Array:
     """Return phi0(s) = (1 - e^-s) / s, the mass relative to a flat piece at the near end's height."""
     flat = s <= 0
@@ -67,6 +70,7 @@ def variance_fraction(s: jax.Array) -> jax.Array:
     return jnp.where(small, series, closed)
 
 
+@partial(jax.jit, inline=True)
 def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
     """Return the mass within ``r`` of the near end, (1 - e^-sr) / (1 - e^-s)."""
     flat = s < jnp.finfo(jnp.result_type(s)).eps  # r to relative error s/2
@@ -82,11 +86,13 @@ class Decay(NamedTuple):
     lost: jax.Array
 
     @staticmethod
+    @partial(jax.jit, inline=True)
     def of(s: jax.Array) -> "Decay":
         """Take the two exponentials."""
         return Decay(s, jnp.exp(-s), jnp.expm1(-s))
 
 
+@partial(jax.jit, inline=True)
 def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.Array:
     """Return the r whose mass from the near end is ``p``, given ``complement`` = 1 - p at full relative precision.
 
@@ -103,6 +109,7 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.
     return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, decay.total), 1.0))
 
 
+@partial(jax.jit, inline=True)
 def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
     """Return the log of the integral of e^(slope t) over [0, length]; ``length`` may be infinite, and then so may be the result."""
     endless = length == jnp.inf
@@ -114,6 +121,7 @@ def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
     return jnp.where(endless, jnp.where(slope < 0, -jnp.log(steep), jnp.where(slope >= 0, jnp.inf, slope)), value)
 
 
+@partial(jax.jit, inline=True)
 def mean_position(slope: jax.Array, length: jax.Array) -> jax.Array:
     """Return the mean of t under the density proportional to e^(slope t) on [0, length]; infinite ``length`` needs slope < 0."""
     endless = length == jnp.inf

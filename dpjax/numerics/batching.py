@@ -1,6 +1,10 @@
-"""Batch axes: all but the last one (or, for parameters, all)."""
+"""Batch axes: all but the last one (or, for parameters, all).
+
+Helpers are compiled as one program where they are called outside ``jit``, and belong to the caller's program inside it.
+"""
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -9,17 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 
 
+@partial(jax.jit, inline=True)
 def concatenate(*arrays: jax.Array) -> jax.Array:
     """Join arrays along the last axis after broadcasting their leading axes (of any rank) against each other."""
     batch = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
     return jnp.concatenate([broadcast_rows(array, batch) for array in arrays], axis=-1)
 
 
+@partial(jax.jit, inline=True, static_argnames="batch")
 def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     """Broadcast the leading axes to ``batch`` and leave the last axis as it is."""
     return jnp.broadcast_to(array, (*batch, array.shape[-1]))
 
 
+@partial(jax.jit, inline=True, static_argnames="size")
 def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, size: int | None = None) -> jax.Array:
     """Return ``array[..., index]``, for an array that broadcasts to ``(*batch, k)`` and indices ``(*batch, j)`` in ``0..k-1``.
 

@@ -1,6 +1,7 @@
 """Keys: which ones are accepted, and one key for each row of a batch."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -95,6 +96,7 @@ def fold_in_streams(keys: Words, size: int, streams: Sequence[int], first: Array
     return [Words(words.high[..., number, :], words.low[..., number, :]) for number in range(len(streams))]
 
 
+@partial(jax.jit, inline=True, static_argnames="size")
 def fold_in_range(keys: Words, size: int, first: ArrayLike = 0, stream: ArrayLike = 0) -> Words:
     """Fold ``first, ..., first + size - 1`` into each key, on a new last axis: the words of the variates of these numbers.
 

@@ -6,6 +6,7 @@ each of the two rounded on its own, so neither is ever 0 and a logarithm of the 
 never happen, and a private distribution would lose its tail.
 """
 
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
     return Words(drawn.high.reshape(shape), drawn.low.reshape(shape))
 
 
+@partial(jax.jit, inline=True, static_argnames="dtype")
 def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
     """Turn pairs of words into pairs (u, 1-u) with u = (W + 1/2) / 2^64.
 
@@ -82,6 +84,7 @@ def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
     return UniformPair(fraction(words.high, words.low), fraction(~words.high, ~words.low))
 
 
+@partial(jax.jit, inline=True)
 def exponential_from_uniform(pair: UniformPair) -> jax.Array:
     """Return ``-log(u)``, a standard exponential variate at full relative precision at both ends.
 
@@ -95,6 +98,7 @@ def exponential_from_uniform(pair: UniformPair) -> jax.Array:
     return jnp.where(pair.value <= pair.complement, -jnp.log(small), -jnp.log1p(-small))
 
 
+@partial(jax.jit, inline=True)
 def gumbel_from_uniform(pair: UniformPair) -> jax.Array:
     """Return ``-log(-log(u))``, a standard Gumbel variate whose upper tail reaches 45 nats.
 

@@ -90,6 +90,7 @@ class SensitivityProfile(Batch):
         return self.upper[..., 0]
 
     @property
+    @partial(jax.jit, inline=True)
     def depth(self) -> jax.Array:
         """How many individuals must change to move f(x): the least l >= 1 with U(l) > f(x) or L(l) < f(x), float ``(...)``.
 
@@ -219,6 +220,7 @@ def from_sides(
     return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable)
 
 
+@partial(jax.jit, inline=True, static_argnames="sign")
 def jump(values: jax.Array, bounds: tuple[jax.Array, jax.Array], sign: int) -> jax.Array:
     """Let the next level of a side reach its bound, and clamp values beyond the bounds.
 
@@ -229,6 +231,7 @@ def jump(values: jax.Array, bounds: tuple[jax.Array, jax.Array], sign: int) -> j
     return concatenate(jnp.clip(values, low, high), high if sign > 0 else low)
 
 
+@partial(jax.jit, inline=True)
 def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> jax.Array:
     """Move values inwards so that no level is further out than an inner one and the signed steps in between."""
     path, outwards = step[..., None] * levels, jnp.sign(step[..., None])
@@ -238,6 +241,7 @@ def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> ja
     return jnp.where(ahead > least, outwards * least + path, values)
 
 
+@partial(jax.jit, inline=True, static_argnames=("k", "sign"))
 def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.Array, jax.Array]:
     """Replace every level of a side by min(level, k)."""
     near, rise = levels[..., :-1], jnp.diff(levels)
@@ -249,6 +253,7 @@ def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.A
     return concatenate(values[..., :1], far, values[..., -1:]), jnp.minimum(concatenate(levels, levels[..., -1:]), k)
 
 
+@partial(jax.jit, inline=True, static_argnames="count")
 def _add_levels(levels: jax.Array, count: int) -> jax.Array:
     return concatenate(levels, levels[..., -1:] + jnp.arange(1, count + 1, dtype=levels.dtype))
 

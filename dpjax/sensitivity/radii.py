@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -87,13 +88,18 @@ def from_radii(
         above = below = jnp.minimum(above, size[..., None])
 
     def side(increments: jax.Array, sign: int) -> jax.Array:
-        distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
-        values = concatenate(center[..., None], center[..., None] + sign * distance)
+        values = _add_up(center, increments, sign)
         # The jump clamps f(x) itself too, and only after the radii are added.
         return jump(values, bounds, sign) if size is None and bounds is not None else values
 
     found = from_sides(side(above, 1), side(below, -1), neighbors=neighbors, step=size)
     return found if size is None else replace(found, bounds=bounds)
+
+
+@partial(jax.jit, inline=True)
+def _add_up(center: jax.Array, increments: jax.Array, sign: int) -> jax.Array:
+    distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
+    return concatenate(center[..., None], center[..., None] + sign * distance)
 
 
 def from_local_sensitivity(

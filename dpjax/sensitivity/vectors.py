@@ -73,8 +73,8 @@ def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: Arr
     fits(center.shape[:-1], radii=increments.shape[:-1], step=size.shape)
     # R_K <= R_{K+1} = step; the minimum with a constant keeps Definition 5.1.
     distance = jnp.cumsum(jnp.minimum(jnp.maximum(increments, 0.0), size[..., None]), axis=-1)
-    radii = concatenate(jnp.zeros((1,), center.dtype), distance)
-    return VectorProfile(center, radii, size, p=checks.static_number("p", p, 1, inf), neighbors=neighbors)
+    outwards = concatenate(jnp.zeros((1,), center.dtype), distance)
+    return VectorProfile(center, outwards, size, p=checks.static_number("p", p, 1, inf), neighbors=neighbors)
 
 
 def vectors(name: str, value: ArrayLike) -> jax.Array:

@@ -7,6 +7,7 @@ randomness comes from its number in the whole batch: the same key gives the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -42,22 +43,51 @@ class Rows(NamedTuple):
         """How many rows a device holds."""
         return -(-self.here // self.mesh.size)
 
-    def map(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
-        """Run a function on every device's own rows, jitted; without replication checks, which forbid the library's loops."""
-        return jax.jit(jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
+    def map(self, function: Callable[..., Any], in_specs: Any, out_specs: Any, *static: Any) -> Any:
+        """What runs ``function(*static, *arrays)`` on every device's own rows, jitted.
 
-    def draw(self, key: jax.Array, distribution: Any, shape: tuple[int, ...]) -> jax.Array:
-        """Inside :meth:`map`: draws of the device's rows from its part of :func:`evaluate`, ``shape + batch_shape``."""
-        first = jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(self.each) + jnp.uint32(self.first)
-        distribution = jax.tree.map(lambda leaf: leaf[0], distribution)
-        if hasattr(distribution, "_sample"):
-            return distribution._sample(key, shape, first)
+        The same function, with the same functions and equal other values as ``static``, is not compiled again for equal shapes.
+        """
+        return _program(function, tuple(_Same(s) if callable(s) else s for s in static), self.mesh, in_specs, out_specs)
 
-        def one(row: Any, number: jax.Array) -> jax.Array:
-            return row.sample(jax.random.fold_in(key, number), shape)
+    def sampler(self, shape: tuple[int, ...]) -> Any:
+        """What draws from the rows' distributions as :func:`evaluate` returns them, by a key: ``shape + batch_shape``."""
+        spec = PartitionSpec(*[None] * len(shape), AXIS)
+        return self.map(_draw, (PartitionSpec(), PartitionSpec(AXIS)), spec, self.each, self.first, shape)
 
-        numbers = first + jnp.arange(self.each, dtype=jnp.uint32)
-        return jnp.squeeze(jax.vmap(one, out_axes=len(shape))(distribution, numbers), len(shape) + 1)
+
+class _Same:
+    """A function, equal to itself alone: objects that are called may have no hash."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __hash__(self) -> int:
+        return id(self.function)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.function is other.function
+
+
+@lru_cache(maxsize=32)  # it keeps its functions, and what they hold, alive
+def _program(function: Callable[..., Any], static: tuple[Any, ...], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+    """Without replication checks, which forbid the library's loops."""
+    own = partial(function, *(s.function if isinstance(s, _Same) else s for s in static))
+    return jax.jit(jax.shard_map(own, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
+
+
+def _draw(each: int, first: int, shape: tuple[int, ...], key: jax.Array, distribution: Any) -> jax.Array:
+    """Draws of a device's rows."""
+    start = jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(each) + jnp.uint32(first)
+    distribution = jax.tree.map(lambda leaf: leaf[0], distribution)
+    if hasattr(distribution, "_sample"):
+        return distribution._sample(key, shape, start)
+
+    def one(row: Any, number: jax.Array) -> jax.Array:
+        return row.sample(jax.random.fold_in(key, number), shape)
+
+    numbers = start + jnp.arange(each, dtype=jnp.uint32)
+    return jnp.squeeze(jax.vmap(one, out_axes=len(shape))(distribution, numbers), len(shape) + 1)
 
 
 def sharded_sample(
@@ -103,9 +133,7 @@ def sharded_sample(
     key, shape = check_key(key), draws_shape(shape)
     rows, data = place(data, devices, first_row)
     distribution, _ = evaluate(rows, distribution_fn, data)
-    spec = PartitionSpec(*[None] * len(shape), AXIS)
-    sample = rows.map(lambda key, own: rows.draw(key, own, shape), (PartitionSpec(), PartitionSpec(AXIS)), spec)
-    draws: jax.Array = sample(key, distribution)
+    draws: jax.Array = rows.sampler(shape)(key, distribution)
     return draws if draws.shape[len(shape)] == rows.here else jax.lax.slice_in_dim(draws, 0, rows.here, axis=len(shape))
 
 
@@ -179,26 +207,27 @@ def evaluate(rows: Rows, distribution_fn: DistributionFn, data: Any) -> tuple[An
         without the library's hook ``_sample(key, shape, first)`` is evaluated a row at a time, on a second new axis.
         How many values a row has: the product of the batch axes after the rows.
     """
-
-    def own(data: Any) -> Any:
-        distribution = distribution_fn(data)
-        if not (hasattr(distribution, "sample") and hasattr(distribution, "batch_shape")):
-            raise TypeError(
-                "distribution_fn must return a distribution, with sample(key, shape) and batch_shape, "
-                f"got {type(distribution).__name__}."
-            )
-        batch = distribution.batch_shape
-        if batch[:1] != (rows.each,):
-            raise ValueError(
-                f"the batch of the distribution must start with the rows of data: distribution_fn got {rows.each} rows and "
-                f"returned a distribution of batch shape {batch}. For a sweep, put the parameters on later axes."
-            )
-        if not hasattr(distribution, "_sample"):
-            distribution = jax.vmap(lambda row: distribution_fn(jax.tree.map(lambda leaf: leaf[None], row)))(data)
-        return jax.tree.map(lambda leaf: leaf[None], distribution)
-
-    distribution = rows.map(own, PartitionSpec(AXIS), PartitionSpec(AXIS))(data)
+    distribution = rows.map(_evaluate, PartitionSpec(AXIS), PartitionSpec(AXIS), distribution_fn, rows.each)(data)
     new_axes = 1 if hasattr(distribution, "_sample") else 2
     part = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[new_axes:], leaf.dtype), distribution)
     batch = jax.eval_shape(lambda part: jnp.zeros(part.batch_shape[1:]), part).shape
     return distribution, int(np.prod(batch))
+
+
+def _evaluate(distribution_fn: DistributionFn, each: int, data: Any) -> Any:
+    """The distribution of a device's rows."""
+    distribution = distribution_fn(data)
+    if not (hasattr(distribution, "sample") and hasattr(distribution, "batch_shape")):
+        raise TypeError(
+            "distribution_fn must return a distribution, with sample(key, shape) and batch_shape, "
+            f"got {type(distribution).__name__}."
+        )
+    batch = distribution.batch_shape
+    if batch[:1] != (each,):
+        raise ValueError(
+            f"the batch of the distribution must start with the rows of data: distribution_fn got {each} rows and "
+            f"returned a distribution of batch shape {batch}. For a sweep, put the parameters on later axes."
+        )
+    if not hasattr(distribution, "_sample"):
+        distribution = jax.vmap(lambda row: distribution_fn(jax.tree.map(lambda leaf: leaf[None], row)))(data)
+    return jax.tree.map(lambda leaf: leaf[None], distribution)

@@ -75,9 +75,10 @@ def simulate(
     Args:
         key: a scalar typed threefry key.
         distribution_fn: from rows of ``data`` to a distribution whose batch shape starts with them: ``(rows, ...)``. It is traced
-            and compiled once a call, for the rows of one device, so it must treat rows independently. Any distribution of this
-            library will do, and any other pytree with ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled a
-            row at a time under ``jax.vmap``, row r with ``fold_in(key, r)``, and its numbers are as exact as its own rounding.
+            for the rows of one device, so it must treat rows independently; and, like a function under ``jax.jit``, once for equal
+            shapes: name a function that you call with again. Any distribution of this library will do, and any other pytree with
+            ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled a row at a time under ``jax.vmap``, row r with
+            ``fold_in(key, r)``, and its numbers are as exact as its own rounding.
         data: a pytree of arrays with a common leading axis of rows. On several processes (``jax.distributed``), each passes its own
             rows and gets their estimates; nothing but the numbers of rows is exchanged.
         draws: how many from each row; any number.
@@ -155,23 +156,28 @@ def _chunks(
     chunk: int,
 ) -> tuple[Chunks, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct, np.ndarray | None]:
     """Return what draws and summarises a chunk by its number, the shapes of its draws and of a summary, and the bins' edges."""
-
     # Two programs: in one, XLA's CPU compiler repeats the draws in every sum that takes them, and may not come to an end.
-    def draws_of(key: jax.Array, number: jax.Array, distribution: Any) -> jax.Array:
-        return rows.draw(jax.random.fold_in(key, number), distribution, (chunk,))
-
-    def summary_of(draws: jax.Array, keep: jax.Array, data: Any) -> ChunkSummary:
-        values = draws if statistic is None else _values(statistic(draws, data), draws)
-        return summarize(values, keep, None if edges is None else jnp.asarray(edges))
-
-    shared, by_row, drawn = PartitionSpec(), PartitionSpec(AXIS), PartitionSpec(None, AXIS)
-    sample = rows.map(draws_of, (shared, shared, by_row), drawn)
-    summary = rows.map(summary_of, (drawn, shared, by_row), by_row)
-    draws = sample.eval_shape(key, np.uint32(0), distribution)
+    sample = rows.sampler((chunk,))
+    draws = sample.eval_shape(key, distribution)
     edges = None if bins is None else _edges(bins, draws.dtype)
+    drawn, by_row = PartitionSpec(None, AXIS), PartitionSpec(AXIS)
+    static = statistic, None if edges is None else tuple(edges.tolist())
+    summary = rows.map(_summary, (drawn, PartitionSpec(), by_row), by_row, *static)
     placed = jax.ShapeDtypeStruct(draws.shape, draws.dtype, sharding=NamedSharding(rows.mesh, drawn))  # as the draws will be
     found = summary.eval_shape(placed, np.int32(0), data).minimum
-    return lambda number, keep: summary(sample(key, np.uint32(number), distribution), np.int32(keep), data), draws, found, edges
+
+    def run(number: int, keep: int) -> ChunkSummary:
+        return summary(sample(jax.random.fold_in(key, np.uint32(number)), distribution), np.int32(keep), data)
+
+    return run, draws, found, edges
+
+
+def _summary(
+    statistic: Statistic | None, edges: tuple[float, ...] | None, draws: jax.Array, keep: jax.Array, data: Any
+) -> ChunkSummary:
+    """Of the draws of one device's rows."""
+    values = draws if statistic is None else _values(statistic(draws, data), draws)
+    return summarize(values, keep, None if edges is None else jnp.asarray(edges, draws.dtype))
 
 
 def _values(found: Any, draws: jax.Array) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import jax
@@ -40,8 +41,14 @@ def presence(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None
         # A narrow count (uint8) would not hold every position, a wide one need not fit into int32.
         xp: Any = jnp if isinstance(number, jax.Array) else np
         clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
-        return jnp.arange(records.shape[-1], dtype=jnp.int32) < clamped[..., None]
+        return _first(clamped, records.shape[-1])
     return None
+
+
+@partial(jax.jit, inline=True, static_argnames="size")
+def _first(count: jax.Array, size: int) -> jax.Array:
+    """Mark the first ``count`` of ``size`` columns."""
+    return jnp.arange(size, dtype=jnp.int32) < count[..., None]
 
 
 def bounded_records(
@@ -71,6 +78,7 @@ def bounded_records(
             raise ValueError(f"bounds too large to add {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
         if not np.all(smallest > tiny):
             raise ValueError(f"bounds too close for {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
+        return records, present, low, high
     most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n)
     fits = jnp.isfinite(most) & (smallest > tiny)
     return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)

@@ -173,7 +173,7 @@ def test_one_draw_has_no_standard_error():
     assert np.isnan(simulate(KEY, Plain, MEANS, draws=1, chunk=4).standard_error).all()
 
 
-def test_distribution_and_statistic_are_traced_once_a_run_and_progress_is_told():
+def test_distribution_and_statistic_are_traced_once_for_equal_shapes_and_progress_is_told():
     traces = []
 
     def distribution(x):
@@ -189,6 +189,11 @@ def test_distribution_and_statistic_are_traced_once_a_run_and_progress_is_told()
     assert traces == ["distribution", "statistic"]
     assert estimate.mean.shape == (3, 2)
     assert [(p.done, p.total) for p in seen] == [(100, 250), (200, 250), (250, 250)]
+    other = simulate(jax.random.key(1), distribution, MEANS + 1, draws=150, chunk=100, statistic=statistic)
+    assert traces == ["distribution", "statistic"]
+    assert (other.mean[:, 0] != estimate.mean[:, 0]).any()
+    simulate(KEY, distribution, MEANS, draws=10, chunk=5, statistic=lambda y, x: statistic(y, x))
+    assert traces == ["distribution", "statistic", "statistic"]
     assert all(isinstance(p, Progress) and p.seconds >= 0 for p in seen)
 
 
