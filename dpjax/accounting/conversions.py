@@ -223,14 +223,16 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     checks.one_of("conversion", conversion, ("tight", "classical"))
     dtype = checks.float_dtype(epsilon, delta)
     budget, failure = checks.positive("epsilon", epsilon, dtype), checks.probability("delta", delta, dtype, below=1.0)
-    nats = -jnp.log(failure)
-    classical = jnp.square(budget / (jnp.sqrt(nats + budget) + jnp.sqrt(nats)))
-    return classical if conversion == "classical" else jnp.maximum(classical, _largest_zcdp(budget, nats))
+    return _largest_zcdp(budget, failure, conversion == "tight")
 
 
-@jax.jit
-def _largest_zcdp(epsilon: jax.Array, nats: jax.Array) -> jax.Array:
-    return -_at_best_order(formulas.minus_rho_at_order, jnp.zeros_like, (), epsilon, nats)
+@partial(jax.jit, static_argnames="tight")
+def _largest_zcdp(epsilon: jax.Array, delta: jax.Array, tight: bool) -> jax.Array:
+    nats = -jnp.log(delta)
+    classical = jnp.square(epsilon / (jnp.sqrt(nats + epsilon) + jnp.sqrt(nats)))
+    if not tight:
+        return classical
+    return jnp.maximum(classical, -_at_best_order(formulas.minus_rho_at_order, jnp.zeros_like, (), epsilon, nats))
 
 
 def _at_best_order(formula: Callable[..., jax.Array], curve: Curve, shape: tuple[int, ...], *numbers: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ Arguments of all functions, public numbers; the result has the broadcast batch s
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import jax
@@ -84,7 +85,11 @@ def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
     [6.0, 4.2103, 3.6667]
     """
     checks.one_of("norm", norm, _ORDERS)
-    c, share, largest = _shares(scales)
+    return _mean_noise(*_shares(scales), norm)
+
+
+@partial(jax.jit, static_argnames="norm")
+def _mean_noise(c: jax.Array, share: jax.Array, largest: jax.Array, norm: NoiseNorm) -> jax.Array:
     if norm == "sum":
         return jnp.sum(c, axis=-1)
     # Panels from 2^-16 to 2^10 of the largest scale: the densities of small scales are steep near 0.
@@ -133,14 +138,20 @@ def sum_tail(scales: ArrayLike, *, failure: ArrayLike) -> TailBound:
     4.744
     """
     c, share, largest = _shares(scales)
-    k, chance = float(c.shape[-1]), checks.proportion("failure", failure, c.dtype)
+    chance = checks.proportion("failure", failure, c.dtype)
     chance = jnp.broadcast_to(chance, jnp.broadcast_shapes(largest.shape, chance.shape))
+    return TailBound(_sum_threshold(c, share, largest, chance), chance)
+
+
+@jax.jit
+def _sum_threshold(c: jax.Array, share: jax.Array, largest: jax.Array, chance: jax.Array) -> jax.Array:
+    k = float(c.shape[-1])
     s = jnp.asarray(np.concatenate([np.geomspace(1e-3, 0.5, 100), 1 - np.geomspace(0.5, 1e-3, 100)]), c.dtype)
     whole = -jnp.sum(jnp.log1p(-s * share[..., None]), axis=-2)  # (..., 200)
     chernoff = jnp.min((whole - jnp.log(chance)[..., None]) / s, axis=-1)
     top = jnp.full_like(chance, 2 * k + 2 * 104)  # Chernoff's at s = 1/2, for the smallest floats
     _, gamma = bisect(lambda t: jax.scipy.special.gammaincc(jnp.asarray(k, c.dtype), t) > chance, jnp.zeros_like(top), top, 50)
-    return TailBound(largest * jnp.minimum(chernoff, gamma), chance)
+    return largest * jnp.minimum(chernoff, gamma)
 
 
 def theorem_2_sum(

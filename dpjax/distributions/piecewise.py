@@ -108,10 +108,9 @@ class PiecewiseExponential(Distribution):
                 f"{edges.shape}, {cost_left.shape} and {cost_right.shape}."
             )
         center = checks.static_integer("center", center, 0, edges.shape[-1] - 1)
-        self.lower: Side = Side(
-            jnp.flip(edges[..., : center + 1], -1), jnp.flip(cost_right[..., :center], -1), jnp.flip(cost_left[..., :center], -1)
-        )
-        self.upper: Side = Side(edges[..., center:], cost_left[..., center:], cost_right[..., center:])
+        self.lower: Side
+        self.upper: Side
+        self.lower, self.upper = _sides(edges, cost_left, cost_right, center)
         self.rate, self.tails = rate, tails
 
     @classmethod
@@ -278,6 +277,14 @@ def _restrict(distribution: PiecewiseExponential, low: jax.Array, high: jax.Arra
     low, high = (jnp.broadcast_to(end, batch)[..., None] for end in (low, high))
     cut = [_clip(side, low, high) for side in sides]
     return PiecewiseExponential.from_sides(cut[0], cut[1], jnp.broadcast_to(distribution.rate, batch))
+
+
+@partial(jax.jit, inline=True, static_argnames="center")
+def _sides(edges: jax.Array, cost_left: jax.Array, cost_right: jax.Array, center: int) -> tuple[Side, Side]:
+    below = edges[..., : center + 1], cost_right[..., :center], cost_left[..., :center]
+    return Side(*(jnp.flip(part, -1) for part in below)), Side(
+        edges[..., center:], cost_left[..., center:], cost_right[..., center:]
+    )
 
 
 def _tail_as_piece(side: Side, batch: tuple[int, ...], bound: jax.Array, sign: int, cost: jax.Array, scale: jax.Array) -> Side:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -103,6 +104,7 @@ class VectorDistribution(Batch):
         return checks.float_array(name, value).astype(self.dtype)
 
 
+@partial(jax.jit, inline=True, static_argnames="p")
 def norm(vectors: jax.Array, p: float) -> jax.Array:
     """The L_p norm over the last axis, for p from 1 to infinity, without overflow of powers.
 

@@ -137,7 +137,12 @@ def above_threshold(
     level = checks.finite("threshold", threshold, asked.dtype)
     unit = checks.positive("sensitivity", sensitivity, asked.dtype)
     below = _TAIL + (2 if checks.one_of("changes", changes, ("any", "one_direction")) == "any" else 1)
-    rate = jnp.minimum(checks.positive("epsilon", epsilon, asked.dtype), 2.0**60) / (below * unit)
+    return _distribution(asked, level, unit, checks.positive("epsilon", epsilon, asked.dtype), below)
+
+
+@partial(jax.jit, static_argnames="below")
+def _distribution(asked: jax.Array, level: jax.Array, unit: jax.Array, epsilon: jax.Array, below: int) -> AboveThreshold:
+    rate = jnp.minimum(epsilon, 2.0**60) / (below * unit)
     absent = asked == -jnp.inf
     gaps = jnp.where(absent, 0.0, asked) - level[..., None]
     weight = jnp.where(absent, -jnp.inf, jnp.clip(rate[..., None] * gaps, -_FAR, _FAR))

@@ -10,6 +10,7 @@ log log(1/U) - exponent, is the same draw from the same uniforms, because -log l
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -44,6 +45,7 @@ def exponential(
         McSherry and Talwar (2007); Gillenwater and Munoz Medina, Definition 7 and Algorithm 1.
 
     >>> import jax.numpy as jnp
+    import numpy as np
     >>> distribution = exponential(jnp.array([0.0, 2.0]), 1.0, sensitivity=1.0)
     >>> bool(jnp.isclose(distribution.prob(1.0) / distribution.prob(0.0), jnp.exp(1.0)))
     True
@@ -55,8 +57,12 @@ def exponential(
 def rate_of_scores(scores: CandidateScores, epsilon: ArrayLike) -> jax.Array:
     """The rate epsilon / (2 sensitivity), finite: the best candidate's 0 times infinity would be NaN."""
     sensitivity = checks.positive("sensitivity", scores.sensitivity, scores.dtype)
-    rate = checks.positive("epsilon", epsilon, scores.dtype) / (2 * sensitivity)
-    return jnp.minimum(rate, float(jnp.finfo(scores.dtype).max))
+    return _rate(checks.positive("epsilon", epsilon, scores.dtype), sensitivity)
+
+
+@jax.jit
+def _rate(epsilon: jax.Array, sensitivity: jax.Array) -> jax.Array:
+    return jnp.minimum(epsilon / (2 * sensitivity), float(jnp.finfo(epsilon.dtype).max))
 
 
 def candidate_scores(
@@ -75,7 +81,7 @@ def candidate_scores(
         array = checks.float_array("scores", scores)
         if array.ndim == 0 or array.shape[-1] == 0:
             raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
-        labels = jnp.arange(array.shape[-1]) if candidates is None else checks.float_array("candidates", candidates)
+        labels = checks.float_array("candidates", np.arange(array.shape[-1]) if candidates is None else candidates)
         scale = checks.positive("sensitivity", sensitivity, array.dtype)
         # No distribution reads the relation; guarantee() asks for it.
         found = CandidateScores(array, labels.astype(array.dtype), scale, neighbors="add_remove")

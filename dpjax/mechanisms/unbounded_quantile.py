@@ -126,8 +126,13 @@ def unbounded_quantile(
     gaps = _gaps(grid, records, present, share, neighbors)
     fits(gaps.shape[:-1], epsilon=rate.shape, overshoot=more.shape)
     scale = log(base) / more
+    return _distribution(grid, gaps, rate, scale, largest, below)
+
+
+@partial(jax.jit, static_argnames=("largest", "below"))
+def _distribution(grid: jax.Array, gaps: jax.Array, rate: jax.Array, scale: jax.Array, largest: float, below: float) -> Finite:
     cost = _cost(gaps, jnp.minimum(rate, 2.0**60) / largest, scale, below, float(_TAIL))
-    return Finite(grid, jnp.where(jnp.isnan(grid[..., -1:]), jnp.nan, cost), jnp.ones((), records.dtype))
+    return Finite(grid, jnp.where(jnp.isnan(grid[..., -1:]), jnp.nan, cost), jnp.ones((), grid.dtype))
 
 
 def _powers(q: Fraction, neighbors: Neighbors) -> tuple[float, float]:

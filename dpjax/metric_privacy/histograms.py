@@ -48,6 +48,11 @@ def counts_of(x: ArrayLike, dtype: Any, size: int) -> DoubleFloat:
     counts = exact_numbers("x", x, dtype)
     if counts.high.shape[-1:] != (size,):
         raise ValueError(f"x must count {size} elements on its last axis, got shape {counts.high.shape}.")
+    return _clipped(counts)
+
+
+@jax.jit
+def _clipped(counts: DoubleFloat) -> DoubleFloat:
     there = (counts.high > 0) & (counts.high < jnp.inf)
     least = (counts.high < MOST_RECORDS) | ((counts.high == MOST_RECORDS) & (counts.low <= 0))
     return DoubleFloat(

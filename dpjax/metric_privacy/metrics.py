@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Any, Literal, TypeVar
 
@@ -226,8 +227,13 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
     [[0.0, 0.5], [0.5, 0.0]]
     """
     size = checks.static_integer("size", size, 1)
-    rate = checks.positive("epsilon", epsilon, checks.float_array("epsilon", epsilon).dtype)[..., None, None]
-    return Metric(jnp.where(jnp.eye(size, dtype=bool) & ~jnp.isnan(rate), 0.0, rate))
+    return Metric(_equal_budgets(size, checks.positive("epsilon", epsilon, checks.float_array("epsilon", epsilon).dtype)))
+
+
+@partial(jax.jit, static_argnames="size")
+def _equal_budgets(size: int, epsilon: jax.Array) -> jax.Array:
+    rate = epsilon[..., None, None]
+    return jnp.where(jnp.eye(size, dtype=bool) & ~jnp.isnan(rate), 0.0, rate)
 
 
 def fold_rows(

@@ -120,7 +120,7 @@ def split(exact: np.ndarray, dtype: Any) -> DoubleFloat:
     with np.errstate(over="ignore", invalid="ignore"):
         high = exact.astype(dtype)
         low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
-    return DoubleFloat(jnp.asarray(high), jnp.asarray(low))
+    return DoubleFloat(jax.device_put(high), jax.device_put(low))
 
 
 def single(array: jax.Array) -> DoubleFloat:

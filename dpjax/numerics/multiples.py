@@ -1,22 +1,26 @@
 """Numbers on a public grid: the multiples of a resolution, counted as integers that a float holds exactly."""
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 
+@partial(jax.jit, inline=True, static_argnames="resolution")
 def to_multiples(x: jax.Array, resolution: Fraction) -> jax.Array:
     """The number of the multiple that is nearest to x, of two the even one."""
     return jnp.round(_times(x, resolution.denominator, resolution.numerator))
 
 
+@partial(jax.jit, inline=True, static_argnames="resolution")
 def from_multiples(number: jax.Array, resolution: Fraction) -> jax.Array:
     """The multiple of this number, rounded once: 29 hundredths are the float that is written 0.29."""
     return _times(number, resolution.numerator, resolution.denominator)
 
 
+@partial(jax.jit, inline=True, static_argnames="resolution")
 def multiple_from(x: jax.Array, resolution: Fraction) -> jax.Array:
     """The smallest multiple that is not below x, up to rounding."""
     number = to_multiples(x, resolution)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -89,6 +90,7 @@ class Parts(NamedTuple):
     lower: jax.Array
     upper: jax.Array
 
+    @partial(jax.jit, inline=True, static_argnames="reading")
     def profile(self, ranks: Ranks, reading: Reading) -> SensitivityProfile:
         """The sensitivity profile of one quantile of each part under add/remove, or under swap for ranks that say so.
 
@@ -111,6 +113,7 @@ class Parts(NamedTuple):
             sides.append(jnp.concatenate([values, bound[..., None]], axis=-1) if reading.ends[end] else values)
         return from_sides(sides[1], sides[0], neighbors="add_remove")
 
+    @partial(jax.jit, inline=True)
     def split(self, at: jax.Array, ranks: Ranks) -> jax.Array:
         """The rank, in the row, of the last record that goes to the left when each part is split at a point ``(..., p)``.
 

@@ -85,6 +85,7 @@ class SensitivityProfile(Batch):
         return {"value": few.value, "depth": few.depth, **ends}, Picture(x, y, "value", "individuals who change")
 
     @property
+    @partial(jax.jit, inline=True)
     def value(self) -> jax.Array:
         """The statistic itself, f(x), of shape ``batch_shape``. It is not private."""
         return self.upper[..., 0]
@@ -109,6 +110,7 @@ class SensitivityProfile(Batch):
         return jnp.floor(jnp.minimum(level, most)) + 1
 
     @property
+    @partial(jax.jit, inline=True)
     def support(self) -> tuple[jax.Array, jax.Array] | None:
         """The range of the output, the same for neighbouring datasets, or None where it is the whole line."""
         if self.bounds is not None:
@@ -216,8 +218,13 @@ def from_sides(
     interpolable: bool = True,
 ) -> SensitivityProfile:
     """Return a profile with the levels 0, 1, 2, ... on both sides."""
-    upper_levels, lower_levels = (jnp.arange(side.shape[-1], dtype=side.dtype) for side in (upper, lower))
+    upper_levels, lower_levels = _counted((upper.shape[-1], lower.shape[-1]), upper.dtype)
     return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable)
+
+
+@partial(jax.jit, inline=True, static_argnames=("sizes", "dtype"))
+def _counted(sizes: tuple[int, ...], dtype: Any) -> list[jax.Array]:
+    return [jnp.arange(size, dtype=dtype) for size in sizes]
 
 
 @partial(jax.jit, inline=True, static_argnames="sign")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import lcm
 from typing import Any, Literal
@@ -62,6 +63,7 @@ class SortedRecords(Batch):
         return table, Picture(x, y, "value", "share of records up to it")
 
     @property
+    @partial(jax.jit, inline=True)
     def value(self) -> jax.Array:
         """The quantiles themselves, not private, ``(..., m)``.
 

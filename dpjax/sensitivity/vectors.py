@@ -72,9 +72,13 @@ def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: Arr
     size = checks.positive("step", step, center.dtype)
     fits(center.shape[:-1], radii=increments.shape[:-1], step=size.shape)
     # R_K <= R_{K+1} = step; the minimum with a constant keeps Definition 5.1.
+    return VectorProfile(center, _outwards(increments, size), size, p=checks.static_number("p", p, 1, inf), neighbors=neighbors)
+
+
+@jax.jit
+def _outwards(increments: jax.Array, size: jax.Array) -> jax.Array:
     distance = jnp.cumsum(jnp.minimum(jnp.maximum(increments, 0.0), size[..., None]), axis=-1)
-    outwards = concatenate(jnp.zeros((1,), center.dtype), distance)
-    return VectorProfile(center, outwards, size, p=checks.static_number("p", p, 1, inf), neighbors=neighbors)
+    return concatenate(jnp.zeros((1,), increments.dtype), distance)
 
 
 def vectors(name: str, value: ArrayLike) -> jax.Array:

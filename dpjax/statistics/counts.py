@@ -1,6 +1,8 @@
 """How many records there are, and how many in each bin: one individual more or less changes one of these counts by 1."""
 
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,8 +45,7 @@ def count(x: ArrayLike, *, count: ArrayLike | None = None, mask: ArrayLike | Non
     (0.462, 0.851)
     """
     records, present = present_records(x, count=count, mask=mask)
-    there = ~jnp.isnan(records) if present is None else present & ~jnp.isnan(records)
-    return _counted(jnp.sum(there, axis=-1, dtype=jnp.int32), records)
+    return _counted(_there(records, present), records)
 
 
 def histogram(
@@ -93,20 +94,27 @@ def histogram(
     given = None if isinstance(edges, jax.Array) else np.asarray(edges, np.float64).astype(records.dtype)
     if ends.ndim != 1 or ends.size < 2 or (given is not None and not np.all(np.diff(given) > 0)):
         raise ValueError(f"edges must be two or more increasing numbers, got {edges}.")
-    there = records if present is None else jnp.where(present, records, jnp.nan)
-    return _counted(jnp.where(jnp.all(jnp.diff(ends) > 0), _in_bins(there, ends), -1), records)
+    return _counted(_in_bins(records, present, ends), records)
 
 
 @jax.jit
-def _in_bins(records: jax.Array, edges: jax.Array) -> jax.Array:
-    """How many records are in each bin, int32 ``(..., bins)``."""
+def _there(records: jax.Array, present: jax.Array | None) -> jax.Array:
+    """How many records there are, int32 ``(...)``."""
+    there = ~jnp.isnan(records) if present is None else present & ~jnp.isnan(records)
+    return jnp.sum(there, axis=-1, dtype=jnp.int32)
+
+
+@jax.jit
+def _in_bins(records: jax.Array, present: jax.Array | None, edges: jax.Array) -> jax.Array:
+    """How many records are in each bin, int32 ``(..., bins)``; -1 where the edges do not increase."""
+    there = records if present is None else jnp.where(present, records, jnp.nan)
 
     def count(row: jax.Array) -> jax.Array:
         place = jnp.searchsorted(edges, row, side="right")  # 0 below all bins; beyond the last edge, which NaN is, it is dropped
         place = jnp.where(row == edges[-1], edges.size - 1, place)
         return jnp.zeros(edges.shape, jnp.int32).at[place].add(1, mode="drop")[1:]
 
-    return jnp.vectorize(count, signature="(n)->(b)")(records)
+    return jnp.where(jnp.all(jnp.diff(edges) > 0), jnp.vectorize(count, signature="(n)->(b)")(there), -1)
 
 
 def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
@@ -114,6 +122,10 @@ def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
     dtype = records.dtype
     if records.shape[-1] > most_multiples(dtype):
         raise ValueError(f"{dtype} counts to {most_multiples(dtype)} only: x has {records.shape[-1]} columns. Count in float64.")
-    value = jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None]
-    level = jnp.zeros((1,), dtype)
-    return SensitivityProfile(value, value, level, level, step=jnp.ones((), dtype), neighbors="add_remove", resolution=Fraction(1))
+    value, level, step = _as_profile(number, dtype)
+    return SensitivityProfile(value, value, level, level, step=step, neighbors="add_remove", resolution=Fraction(1))
+
+
+@partial(jax.jit, inline=True, static_argnames="dtype")
+def _as_profile(number: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None], jnp.zeros((1,), dtype), jnp.ones((), dtype)

@@ -105,9 +105,7 @@ def candidate_counts(
     """
     counts, labels = _read(x, candidates, neighbors, resolution, count, mask)
     sensitivity = jnp.asarray(0.5 if neighbors == "add_remove" else 1.0, labels.dtype)
-    return CandidateScores(
-        _sound(counts - jnp.max(counts, axis=-1, keepdims=True), labels), labels, sensitivity, neighbors=neighbors
-    )
+    return CandidateScores(_below_most(counts, labels), labels, sensitivity, neighbors=neighbors)
 
 
 def _read(
@@ -159,6 +157,11 @@ def _mode_scores(counts: jax.Array, labels: jax.Array, neighbors: Neighbors) -> 
         return _sound(counts - largest + jnp.where(counts == largest, lead, 0), labels)
     swaps = jnp.vectorize(_swaps, signature="(k)->(k)")(counts)
     return _sound(jnp.where(counts == largest, lead // 2, -swaps), labels)
+
+
+@jax.jit
+def _below_most(counts: jax.Array, labels: jax.Array) -> jax.Array:
+    return _sound(counts - jnp.max(counts, axis=-1, keepdims=True), labels)
 
 
 def _sound(scores: jax.Array, labels: jax.Array) -> jax.Array:
