@@ -45,7 +45,6 @@ def exponential(
         McSherry and Talwar (2007); Gillenwater and Munoz Medina, Definition 7 and Algorithm 1.
 
     >>> import jax.numpy as jnp
-    import numpy as np
     >>> distribution = exponential(jnp.array([0.0, 2.0]), 1.0, sensitivity=1.0)
     >>> bool(jnp.isclose(distribution.prob(1.0) / distribution.prob(0.0), jnp.exp(1.0)))
     True
