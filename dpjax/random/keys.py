@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dpjax.numerics.batching import in_memory
 from dpjax.numerics.two_words import Words
 from dpjax.random.threefry import threefry
 
@@ -75,12 +76,19 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0)
 
 
 def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> Words:
-    """Return the data of :func:`row_keys`."""
+    """Return the data of :func:`row_keys`, kept in memory: each draw of a row would otherwise compute its key again."""
     data = jax.random.key_data(key)
     keys = Words(data[..., 0], data[..., 1])
-    for axis, size in enumerate(batch_shape[key.ndim :], start=key.ndim):
-        keys = fold_in_range(keys, size, first if axis == 0 else 0)
-    return keys
+
+    def fold() -> Words:
+        found = keys
+        for axis, size in enumerate(batch_shape[key.ndim :], start=key.ndim):
+            found = fold_in_range(found, size, first if axis == 0 else 0)
+        return found
+
+    if key.ndim or not batch_shape:
+        return fold()
+    return in_memory((keys.high | 1) > 0, fold)
 
 
 def fold_in(keys: Words, index: jax.Array) -> Words:
