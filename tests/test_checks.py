@@ -113,3 +113,13 @@ def test_a_masked_array_would_lose_its_mask():
         dpjax.median(masked, lower=0, upper=99, neighbors="add_remove")
     filled = dpjax.median(masked.filled(np.nan), lower=0, upper=99, neighbors="add_remove")
     assert float(filled.value) == float(dpjax.median([1.0, 2.0], lower=0, upper=99, neighbors="add_remove").value)
+
+
+@pytest.mark.parametrize("take", [checks.float_array, lambda name, value: checks.finite(name, value, np.float32)])
+def test_what_is_written_to_an_array_later_changes_nothing(take):
+    memory = np.ones(2000, np.float32)
+    start = -memory.ctypes.data // 4 % 16  # JAX shares memory that starts at a multiple of 64 bytes
+    x = memory[start : start + 1001]
+    taken = take("x", x)
+    x[:] = 5
+    assert (np.asarray(taken) == 1).all()

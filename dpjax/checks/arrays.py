@@ -1,8 +1,7 @@
 """Data and public parameters as arrays; see :mod:`dpjax.checks` for the tiers."""
 
-import functools
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -34,8 +33,8 @@ def float_array(name: str, value: Any) -> jax.Array:
 
 
 def on_device(value: np.ndarray) -> jax.Array:
-    """Return NumPy numbers as a JAX array; ``jnp.asarray`` compiles a program for each new shape in some versions of JAX."""
-    return jax.device_put(value)
+    """Return a copy of NumPy numbers as a JAX array; ``jnp.asarray`` compiles a program for each new shape in some versions."""
+    return jax.device_put(np.array(value))  # which may share the memory of what it is given
 
 
 def float_dtype(*values: Any) -> Any:
@@ -167,7 +166,7 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
     if any(isinstance(value, jax.Array) for value in public):
         arrays = [jnp.asarray(value).astype(dtype) for value in public]
         value = rest(jnp, *arrays)
-        good = functools.reduce(jnp.logical_and, map(jnp.isfinite, arrays), (value > 0) & (value < jnp.inf))
+        good = reduce(jnp.logical_and, map(jnp.isfinite, arrays), (value > 0) & (value < jnp.inf))
         return jnp.where(good, value, jnp.nan)
     with np.errstate(all="ignore"):
         concrete = rest(np, *(np.asarray(value, np.float64) for value in public))
