@@ -237,9 +237,7 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        # A product of words that are computed on the way has no vector code.
-        for_piece = in_memory(table.rounds >= 0, lambda: fold_in_range(rows, step, first, _SLOT))
-        index = table.choose(for_piece)
+        index = table.choose(partial(fold_in_range, rows, step, first, _SLOT))
         above = index >= center
         slot = jnp.where(above, index - np.int32(center), np.int32(center - 1) - index)
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))

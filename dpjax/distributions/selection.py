@@ -6,6 +6,7 @@ of one slot. Every probability is right to 2^-61 and a few units in the last pla
 even reach a slot of 2^-24 behind a large one.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.numerics import sums, two_words
-from dpjax.numerics.batching import take
+from dpjax.numerics.batching import in_memory, take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import pairwise_sum
@@ -94,11 +95,12 @@ class Table(NamedTuple):
         rounds = 32 - jax.lax.clz(jnp.max(guide[..., 1:] - guide[..., :-1], initial=0))
         return Table(ends, guide, rounds)
 
-    def choose(self, words: Words) -> jax.Array:
-        """Choose a slot for each draw, int32 ``(..., draws)``, by 64 uniform bits of the same shape."""
+    def choose(self, bits: Callable[[], Words]) -> jax.Array:
+        """Choose a slot for each draw, int32 ``(..., draws)``, by the 64 uniform bits that ``bits`` computes, of the same shape."""
         last = self.ends.high.shape[-1] - 1
         total = Words(self.ends.high[..., -1:], self.ends.low[..., -1:])
-        target = two_words.upper_product(words, total)
+        # In memory: a product of words that are computed on the way would compute them again, and has no vector code.
+        target = two_words.upper_product(in_memory(self.rounds >= 0, bits), total)
         start = take(self.guide, _bucket(target, total))
 
         def step(number: jax.Array, slot: jax.Array) -> jax.Array:
