@@ -93,13 +93,22 @@ def release_statistic(
 def draw_piecewise_laplace(
     epsilon: Fraction, profile: Callable[[int, int], IntegerProfile], levels: int, rows: int, draws: int
 ) -> np.ndarray:
-    """Draw numbers ``(draws, rows)`` from ``profile(first, last)`` of some rows, which have so many levels."""
-    tables = public_tables(epsilon, levels=levels)
+    """Draw numbers ``(draws, rows)`` from ``profile(first, last)`` of some rows, which have so many levels.
+
+    On the device they are a round number, by last values that are repeated, which has no mass: datasets of about the same size
+    share a program.
+    """
+    step = max(32, 1 << max(levels.bit_length() - 4, 0))
+    width = -(-levels // step) * step
+    tables = public_tables(epsilon, levels=width)
+
+    def widened(side: np.ndarray) -> np.ndarray:
+        return np.pad(side, [(0, 0), (0, width + 1 - side.shape[-1])], mode="edge")
 
     def on_device(here: IntegerProfile, words: Any) -> Draw:
-        return certified_draw(tables, *here, words)
+        return certified_draw(tables, *map(widened, here), words)
 
     def on_host(here: IntegerProfile, row: int, words: list[int], more: More) -> int:
         return exact_draw(epsilon, here.lower[row].tolist(), here.upper[row].tolist(), words, more=more)
 
-    return draw_lanes(rows, draws, 2 * levels, WORDS, profile, on_device, on_host)
+    return draw_lanes(rows, draws, 2 * width, WORDS, profile, on_device, on_host)

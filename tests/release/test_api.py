@@ -242,6 +242,16 @@ def test_data_never_raise_nor_change_a_shape_or_a_program(neighbors, monkeypatch
     assert all(trace == traces[0] for trace in traces)
 
 
+def test_datasets_of_about_the_same_size_share_a_program(monkeypatch):
+    shapes = []
+    device = drawing.certified_draw
+    monkeypatch.setattr(drawing, "certified_draw", lambda *args: shapes.append(jax.tree.map(np.shape, args)) or device(*args))
+    for n in (20, 31, 33):
+        found = release.median(np.linspace(10, 30, n), epsilon=64.0, **BOUNDS, neighbors="swap")
+        assert np.abs(found.values - 20).max() <= 1  # the wide program has the values of the narrow one
+    assert shapes[0] == shapes[1] != shapes[2]
+
+
 @pytest.mark.slow
 def test_absent_records_wherever_they_stand():
     """Padding first, last or in between, by NaN, mask or n_max: the same distribution; with the same entropy, the same draws."""
