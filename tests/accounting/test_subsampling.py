@@ -233,7 +233,10 @@ def test_zcdp_by_subsampling(epsilon, p):
     assert poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=1.0).rho == epsilon**2 / 8
 
 
-@pytest.mark.parametrize(("sigma", "p", "count"), [(1.0, 0.01, 1), (1.0, 0.01, 120), (4.0, 0.5, 50), (0.5, 0.1, 5)])
+@pytest.mark.parametrize(
+    ("sigma", "p", "count"),
+    [(1.0, 0.01, 1), (4.0, 0.5, 50), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1.0, 0.01, 120), (0.5, 0.1, 5)))],
+)
 def test_gaussian_noise_by_its_losses(sigma, p, count):
     """As Google's accountant has it, and not by a mu or a probability that is 2 % off; Renyi divergences are far above."""
     library = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="the extra accounting is not installed")

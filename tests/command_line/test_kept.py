@@ -51,7 +51,7 @@ def table_of(keep, columns, codes, size, labels):
 
 
 @pytest.mark.parametrize("small", [0, 150, 2**20])
-@pytest.mark.parametrize("size", [1, 7, 999, 5000])
+@pytest.mark.parametrize("size", [7, 5000, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 999))])
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_the_same_records_however_a_file_is_cut(monkeypatch, size, neighbors, small):
     monkeypatch.setattr(kept, "_SMALL", small)  # of which the second is between numbers of a group
@@ -175,8 +175,8 @@ def test_a_release_draws_what_it_draws_from_all_records(run, monkeypatch, fixed_
 @pytest.mark.parametrize(
     ("resolution", "neighbors"),
     [
-        ("0.1", "add_remove"),
         (None, "swap"),
+        pytest.param("0.1", "add_remove", marks=pytest.mark.slow),
         pytest.param("0.1", "swap", marks=pytest.mark.slow),
         pytest.param(None, "add_remove", marks=pytest.mark.slow),
     ],
@@ -228,7 +228,7 @@ def bytes_of_a_line(write, keep):
     return (peaks[1] - peaks[0]) / 90_000
 
 
-@pytest.mark.parametrize("small", [0, 2**20])
+@pytest.mark.parametrize("small", [pytest.param(0, marks=pytest.mark.slow), 2**20])
 def test_memory_of_counts_does_not_grow_with_the_lines(write, monkeypatch, small):
     monkeypatch.setattr("dpjax.command_line.files._BLOCK", 2**14)
     monkeypatch.setattr(kept, "_SMALL", small)

@@ -41,7 +41,9 @@ def test_golden_numbers(d, p, x64):
         assert np.all(abs(log_z + log_volume(d, 2.0) - log_volume(d, p) - np.array([one["logZ"] for one in wanted])) > 0.1)
 
 
-@pytest.mark.parametrize(("dtype", "d"), [(np.float32, 1000), (np.float64, 2), (np.float64, 1000)])
+@pytest.mark.parametrize(
+    ("dtype", "d"), [(np.float32, 1000), (np.float64, 2), pytest.param(np.float64, 1000, marks=pytest.mark.slow)]
+)
 def test_the_norm_of_the_k_norm_mechanism_is_a_gamma_variate(dtype, d, x64):
     noise, eps = k_norm(np.zeros(d, dtype), 2.0, sensitivity=3.0, p=1.7), np.finfo(dtype).eps
     r = 1.5 * d + 1.5 * d**0.5 * np.array([-1.4, -0.5, 0.0, 2.0, 9.0], dtype)
@@ -69,7 +71,7 @@ def test_one_dimension_is_the_line(x64):
     np.testing.assert_allclose(noise.log_prob(y), np.sum(stats.laplace.logpdf(y, 1, 2 / 0.7), axis=-1), rtol=1e-13)
 
 
-@pytest.mark.parametrize("p", [1.0, pytest.param(1.6, marks=pytest.mark.slow), 2.0, inf])
+@pytest.mark.parametrize("p", [1.0, 2.0, *(pytest.param(p, marks=pytest.mark.slow) for p in (1.6, inf))])
 def test_draws_have_their_radius_and_their_direction(p):
     """The norm by its quadrature in another way, and |u_1|^p of the cone measure, Beta(1/p, (d-1)/p); the two are independent."""
     d, count = 3, 20_000

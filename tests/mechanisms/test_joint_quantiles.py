@@ -275,7 +275,12 @@ def test_draws_do_not_depend_on_padding_and_further_rows(known):
     np.testing.assert_array_equal(draw(np.pad(x, ((0, 0), (0, 9))), count, epsilon), together)
 
 
-@pytest.mark.parametrize("options", [{"epsilon": 1.0, "n": 10**8}, {"epsilon": 1e9}, {"epsilon": 1e9, "n": 0}, {"epsilon": 1e-6}])
+FURTHER = {"epsilon": 1e9, "n": 0}, {"epsilon": 1e-6}
+
+
+@pytest.mark.parametrize(
+    "options", [{"epsilon": 1.0, "n": 10**8}, {"epsilon": 1e9}, *(pytest.param(more, marks=pytest.mark.slow) for more in FURTHER)]
+)
 def test_in_float32_no_size_or_epsilon_is_rounded_away(options):
     rows = np.array([[1, 2, 3, 4, 5, np.nan], [1, 2, 3, 4, 5, 6]], np.float32)
     asked = dpjax.quantiles(rows, ["0.25", "0.75"], lower=0, upper=10, neighbors="add_remove", resolution=1)
@@ -313,7 +318,7 @@ def test_guarantee():
     assert str(guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neighbors):
     levels, epsilon = (Fraction(1, 4), Fraction(1, 2)), np.array([[16.0], [24.0]], np.float32)
     count = {"count": np.array([1500, 1203], np.int32)} if neighbors == "add_remove" else {}

@@ -374,7 +374,7 @@ def log_totals(sampler):
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-@pytest.mark.parametrize("cells", [12, 5000])
+@pytest.mark.parametrize("cells", [12, pytest.param(5000, marks=pytest.mark.slow)])
 def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeypatch):
     levels, epsilon, sizes = tuple(map(Fraction, LEVELS)), Fraction(4), [6000, 8001]
     rng = np.random.default_rng(4)

@@ -101,7 +101,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("total", [None, 2, 5])
+@pytest.mark.parametrize("total", [None, 2, pytest.param(5, marks=pytest.mark.slow)])
 def test_choices_keep_to_the_metric(name, total, monkeypatch):
     """With the null record also for totals that a histogram exceeds."""
     metric = METRIC if total is None else PRIVATE

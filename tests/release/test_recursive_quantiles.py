@@ -15,7 +15,7 @@ LEVELS = ["0.25", "0.5", "0.7"]
 TUPLES = list(itertools.combinations_with_replacement(range(4), len(LEVELS)))
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
 def test_draws_have_the_probabilities_of_the_simulation(neighbors, x64):
     rows = np.array([[0.0, 1, 1, 3, 3], [2, 2, 2, 2, 2]])
     asked = dpjax.quantiles(rows, LEVELS, neighbors=neighbors, **GRID)
