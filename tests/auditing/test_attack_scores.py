@@ -74,6 +74,7 @@ def train(key, inputs, labels, present, noise):
     return jax.lax.scan(step, jnp.zeros(inputs.shape[1]), jax.random.split(key, 10))[0]
 
 
+@pytest.mark.slow
 def test_a_training_with_noise_and_one_with_too_little():
     """200 records and 500 canaries, each with an input of its own; the score is the margin of its label in the trained model."""
     key_inputs, key_labels, key_coins, key_train = jax.random.split(jax.random.key(0), 4)

@@ -172,15 +172,9 @@ def test_a_release_draws_what_it_draws_from_all_records(run, monkeypatch, fixed_
     assert np.any(released("acb") != expected)  # control
 
 
-@pytest.mark.parametrize(
-    ("resolution", "neighbors"),
-    [
-        (None, "swap"),
-        pytest.param("0.1", "add_remove", marks=pytest.mark.slow),
-        pytest.param("0.1", "swap", marks=pytest.mark.slow),
-        pytest.param(None, "add_remove", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("resolution", ["0.1", None])
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_a_simulation_is_that_of_all_records(answer, monkeypatch, people, resolution, neighbors):
     monkeypatch.setattr("dpjax.command_line.files._BLOCK", 5000)
     path, records = people

@@ -153,7 +153,8 @@ def test_what_only_one_of_them_can_do_says_so():
             frames.simulate(KEY, PEOPLE, "age", **{k: v for k, v in (BOUNDS | changes).items() if v is not None})
 
 
-@pytest.mark.parametrize("name", [pytest.param("joint_quantiles", marks=pytest.mark.slow), "recursive_quantiles"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["joint_quantiles", "recursive_quantiles"])
 def test_the_mechanism_of_several_quantiles_stands_for_their_release(name):
     """In both calls; the other one is not the same."""
     call = SWAP | {"qs": QUARTILES}

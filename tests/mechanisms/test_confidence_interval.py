@@ -193,6 +193,7 @@ def test_another_number_of_records():
     assert found[0] >= 0
 
 
+@pytest.mark.slow
 def test_table_of_widths():
     public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100}
     for neighbors in ("swap", "add_remove"):

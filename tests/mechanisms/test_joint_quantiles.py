@@ -318,7 +318,8 @@ def test_guarantee():
     assert str(guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neighbors):
     levels, epsilon = (Fraction(1, 4), Fraction(1, 2)), np.array([[16.0], [24.0]], np.float32)
     count = {"count": np.array([1500, 1203], np.int32)} if neighbors == "add_remove" else {}

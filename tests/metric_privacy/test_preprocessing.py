@@ -116,6 +116,7 @@ def twins(count, apart, seed=3):
     return from_points(points, epsilon=1.0), rng.uniform(size=(count, 1, 6))
 
 
+@pytest.mark.slow
 def test_elements_that_are_almost_one_do_not_spoil_the_rest():
     metric, values = twins(6, 1e-6)
     n = np.array([1.0, 10.0, 100.0, 1.0, 10.0, 100.0])

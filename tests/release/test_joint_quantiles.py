@@ -105,7 +105,10 @@ def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, t
     return parameters_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, n_max)
 
 
-@pytest.mark.parametrize(("neighbors", "n"), [("add_remove", None), ("add_remove", 7), ("swap", None)])
+@pytest.mark.parametrize(
+    ("neighbors", "n"),
+    [("add_remove", None), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("add_remove", 7), ("swap", None)))],
+)
 def test_the_choices_have_the_probabilities_of_the_simulation(neighbors, n, x64):
     rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
     for levels in (LEVELS, ["0.3"])[: 2 if n is None else 1]:

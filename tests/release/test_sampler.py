@@ -153,7 +153,8 @@ def test_device_equals_host_on_adversarial_words_and_deep_ties(epsilon):
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_device_equals_host_where_all_records_are_equal(neighbors):
     """A column of one value, within the range and at its ends: the depth is the largest that so many records can have."""
     rng = np.random.default_rng(10)
