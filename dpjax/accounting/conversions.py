@@ -223,11 +223,11 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     checks.one_of("conversion", conversion, ("tight", "classical"))
     dtype = checks.float_dtype(epsilon, delta)
     budget, failure = checks.positive("epsilon", epsilon, dtype), checks.probability("delta", delta, dtype, below=1.0)
-    return _largest_zcdp(budget, failure, conversion == "tight")
+    return _zcdp(budget, failure, conversion == "tight")
 
 
 @partial(jax.jit, static_argnames="tight")
-def _largest_zcdp(epsilon: jax.Array, delta: jax.Array, tight: bool) -> jax.Array:
+def _zcdp(epsilon: jax.Array, delta: jax.Array, tight: bool) -> jax.Array:
     nats = -jnp.log(delta)
     classical = jnp.square(epsilon / (jnp.sqrt(nats + epsilon) + jnp.sqrt(nats)))
     if not tight:

@@ -120,7 +120,7 @@ def split(exact: np.ndarray, dtype: Any) -> DoubleFloat:
     with np.errstate(over="ignore", invalid="ignore"):
         high = exact.astype(dtype)
         low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
-    return DoubleFloat(jax.device_put(high), jax.device_put(low))
+    return DoubleFloat(jax.device_put(high), jax.device_put(low))  # without a program for each shape; nobody else has these arrays
 
 
 def single(array: jax.Array) -> DoubleFloat:

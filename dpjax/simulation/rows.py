@@ -71,13 +71,13 @@ class _Same:
 
 @lru_cache(maxsize=32)  # it keeps its functions, and what they hold, alive
 def _program(function: Callable[..., Any], static: tuple[Any, ...], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
-    """Without replication checks, which forbid the library's loops."""
+    """One program over devices, without the checks of replication, which forbid the library's loops."""
     own = partial(function, *(s.function if isinstance(s, _Same) else s for s in static))
     return jax.jit(jax.shard_map(own, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
 
 
 def _draw(each: int, first: int, shape: tuple[int, ...], key: jax.Array, distribution: Any) -> jax.Array:
-    """Draws of a device's rows."""
+    """Draws of a device's rows from its part of what :func:`evaluate` returns."""
     start = jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(each) + jnp.uint32(first)
     distribution = jax.tree.map(lambda leaf: leaf[0], distribution)
     if hasattr(distribution, "_sample"):

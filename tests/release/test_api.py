@@ -195,21 +195,37 @@ def test_what_is_released_in_words(neighbors):
 
 
 def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
-    """If no lane is certified, all of them come from the host, and they are those of the device: the same bits."""
+    """If no lane is certified, all of them come from the host, and they are those of the device: the same bits.
+
+    The host has the levels that there are, the device a round number of them.
+    """
     seed = bytes(range(32))
     monkeypatch.setattr(words.os, "urandom", lambda n: seed[:n])
-    arguments = {"epsilon": 1.0, **bounds(62.5, 0, 0.0625), "neighbors": "swap", "draws": 20}
-    every = np.linspace(0, 60, 9), np.full(9, 20.0)  # nearly no ties, and nothing but ties
-    plain = [release.quantile(x, 0.25, **arguments) for x in every]
-    device = drawing.certified_draw
+    # Nearly no ties, and nothing but ties, also at the bounds; epsilon is such that the value has neither all the mass nor none.
+    every = [
+        (np.linspace(0, 60, 9), 1.0),
+        *((np.full(9, value), epsilon) for value, epsilon in ((20.0, 3.0), (0.0, 1.0), (62.5, 3.0))),
+    ]
+
+    def drawn():
+        public = {**bounds(62.5, 0, 0.0625), "neighbors": "swap", "draws": 200}
+        return [release.quantile(x, 0.25, epsilon=epsilon, **public).multiples for x, epsilon in every]
+
+    plain, device = drawn(), drawing.certified_draw
 
     def never(*args, **kwargs):
         drawn = device(*args, **kwargs)
         return Draw(jnp.full_like(drawn.cell, -5), jnp.zeros_like(drawn.certified))
 
     monkeypatch.setattr(drawing, "certified_draw", never)
-    for x, one in zip(every, plain, strict=True):
-        np.testing.assert_array_equal(release.quantile(x, 0.25, **arguments).multiples, one.multiples)
+    np.testing.assert_array_equal(drawn(), plain)
+    monkeypatch.setattr(drawing, "certified_draw", lambda tables, *sides: device(tables, *map(deeper, sides[:2]), sides[2]))
+    assert np.any(np.array(drawn()) != plain, axis=-1).all()  # control
+
+
+def deeper(side):
+    """A side that stays at its value for one more change."""
+    return np.concatenate([side[:, :1], side[:, :-1]], axis=-1)
 
 
 HOSTILE = {
