@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from dpjax import PiecewiseExponential, Tails, inverse_sensitivity, laplace, median, piecewise_laplace, sample_intervals
+from dpjax.distributions import sampling
+from dpjax.numerics.two_words import Words
 from tests.support.distributions import of_one_size
 from tests.support.statistics import (
     assert_counts_follow,
@@ -322,3 +324,30 @@ def test_empty_shapes():
     distribution = distribution_of(jnp.arange(5.0), None, 1.0)
     assert distribution.sample(jax.random.key(0), (0,)).shape == (0,)
     assert distribution_of(jnp.zeros((0, 5)), None, 1.0).sample(jax.random.key(0)).shape == (0,)
+
+
+def two_tails(lower_cost, lower_scale, upper_cost, upper_scale):
+    tails = Tails(*map(jnp.float32, (lower_cost, lower_scale, upper_cost, upper_scale)))
+    return PiecewiseExponential(jnp.zeros(1), jnp.zeros(0), jnp.zeros(0), jnp.float32(1.0), tails)
+
+
+@pytest.mark.parametrize(("below", "above"), [(1.0, 3.0), (3.0, 1.0), (0.0, 1.0), (1.0, 0.0)])
+def test_without_pieces_the_tails_have_their_shares(below, above):
+    draws = np.asarray(two_tails(2.0, below, 2.0, above).sample(jax.random.key(0), (20_000,)))
+    counts, shares = np.array([np.sum(draws < 0), np.sum(draws > 0)]), np.array([below, above]) / (below + above)
+    if 0 in shares:
+        assert counts.tolist() == (20_000 * shares).tolist()
+        return
+    assert_counts_follow(counts, shares)
+    assert_counts_rejected(counts, shares[::-1])
+
+
+@pytest.mark.parametrize("lighter", ["lower", "upper"])
+def test_a_tail_of_mass_two_to_the_minus_forty_is_reached(lighter, monkeypatch):
+    scales = (2.0**-40, 1.0) if lighter == "lower" else (1.0, 2.0**-40)
+    line = two_tails(0.0, scales[0], 0.0, scales[1]).line()
+    for low, inside in ((2**23, True), (2**24 - 2**10, True), (2**24 + 2**10, False)):
+        words = Words(jnp.zeros(1, jnp.uint32), jnp.full(1, low, jnp.uint32))
+        monkeypatch.setattr(sampling, "fold_in_range", lambda *_, words=words, **__: words)
+        point = sampling.draw(jax.random.key(0), line, 1, "auto")[1]
+        assert bool(point[0] > 0) == (inside == (lighter == "upper"))
