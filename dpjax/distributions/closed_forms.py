@@ -8,7 +8,6 @@ temporaries stay in the cache. Sums of masses run from the far end of each side 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,7 +91,7 @@ def _resolve(line: Line, position: jax.Array) -> Resolved:
         tail = scale = jnp.zeros_like(base.cost)
         if line.tails is not None:
             tail, scale = (array[..., number : number + 1] for array in (weights[2], line.tails.scale))
-        halves.append(Half(side, sign, weights[number], tail, scale, line.decay[..., own], position[..., own]))
+        halves.append(Half(side, sign, weights[number], tail, scale, jnp.abs(line.rise[..., own]), position[..., own]))
     return Resolved(line, base, (halves[0], halves[1]))
 
 
@@ -109,7 +108,7 @@ def by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponentia
         return jnp.zeros(shape, distribution.dtype)
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, *batch), 0, -1) for p in points]
     line = distribution.line()._replace(batch=batch)
-    from_low = piece.mean_fraction(line.decay)  # here and not in the loop, so that it is kept in memory
+    from_low = piece.mean_fraction(jnp.abs(line.rise))  # here and not in the loop, so that it is kept in memory
     position = jnp.where(line.rise >= 0, from_low, 1 - from_low)
     found = line.by_rows(lambda line, position, *columns: compute(_resolve(line, position), *columns), position, *columns)
     return jnp.moveaxis(found, -1, 0).reshape(samples + batch)
@@ -123,6 +122,7 @@ class Found(NamedTuple):
     far: jax.Array
     weight: jax.Array
     decay: jax.Array
+    position: jax.Array
     rises: jax.Array
     cost_near: jax.Array
     cost_far: jax.Array
@@ -141,11 +141,12 @@ def read_pieces(r: Resolved, upper: jax.Array, index: Sequence[jax.Array], beyon
         near, far = half.side.ends(at)
         if not half.side.size:  # one point, and nothing of it is used
             zero = jnp.zeros_like(near)
-            found.append((near, far, zero, zero, zero > 0, zero, zero, zero))
+            found.append((near, far, zero, zero, zero, zero > 0, zero, zero, zero))
             continue
         costs = take(half.side.cost_near, at), take(half.side.cost_far, at)
         extra = zero = jnp.zeros_like(near) if beyond is None else take(beyond[number], at + 1)
-        found.append((near, far, take(half.weight, at), take(half.decay, at), costs[0] <= costs[1], *costs, extra))
+        own = (take(field, at) for field in (half.weight, half.decay, half.position))
+        found.append((near, far, *own, costs[0] <= costs[1], *costs, extra))
     *fields, extra = (jnp.where(upper, b, a) for a, b in zip(*found, strict=True))
     return Found(upper, *fields), extra
 
@@ -329,9 +330,8 @@ def stddev(distribution: PiecewiseExponential) -> jax.Array:
 @jax.jit
 def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax.Array:
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
-        total = jnp.zeros_like(center)
+        total = sum_at(lambda point: [half.weight * jnp.abs(half.mean_from(point)) for half in r.halves], center)
         for half in r.halves:
-            total = total + sum_at(partial(_distances, half), center)
             # E|T - d| for an exponential T of this scale and a center that lies d inside the tail.
             depth = half.sign * (center - half.end)
             safe = jnp.where(half.scale > 0, half.scale, 1.0)
@@ -346,7 +346,7 @@ def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax
         part_near = near * near * piece.mass_fraction(s * near) * (1 - piece.mean_fraction(s * near))
         part_far = jnp.exp(-s * near) * far * far * piece.mass_fraction(s * far) * piece.mean_fraction(s * far)
         exact = (part_near + part_far) / piece.mass_fraction(s)
-        rough = jnp.abs(near - piece.mean_fraction(s))
+        rough = jnp.abs(share - here.position)
         within = (center - here.near) * (here.far - center) > 0
         total = total + jnp.where(within, here.weight * width * (exact - rough), 0.0)
         return total / r.total
@@ -354,15 +354,16 @@ def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax
     return by_rows(compute, distribution, center)
 
 
-def _distances(half: Half, point: jax.Array) -> jax.Array:
-    return half.weight * jnp.abs(half.mean_from(point))
+def sum_at(terms: Callable[[jax.Array], list[jax.Array]], points: jax.Array) -> jax.Array:
+    """The sums over the pieces of both sides of what ``terms`` makes of a point ``(rows, 1)``, for points ``(rows, samples)``."""
 
+    def at(point: jax.Array) -> jax.Array:
+        below, above = terms(point)
+        if below.shape == above.shape:
+            return folded_sum(below + above)
+        return folded_sum(below) + folded_sum(above)
 
-def sum_at(terms: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:
-    """The sums over pieces of what ``terms`` makes of a point ``(rows, 1)``, for several points ``(rows, samples)``."""
-    if points.shape[-1] == 1:
-        return folded_sum(terms(points))
-    return jax.vmap(lambda point: folded_sum(terms(point[:, None]))[:, 0], in_axes=1, out_axes=1)(points)
+    return at(points) if points.shape[-1] == 1 else jax.vmap(lambda point: at(point[:, None])[:, 0], 1, 1)(points)
 
 
 def each_point(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:

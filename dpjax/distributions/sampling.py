@@ -13,6 +13,7 @@ differently.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -24,10 +25,10 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.selection import Table, gumbel_max, race
-from dpjax.distributions.sides import Ends, Line
+from dpjax.distributions.sides import Ends, Lengths, Line
 from dpjax.distributions.weights import Base, Heights
-from dpjax.numerics.batching import in_memory, take
-from dpjax.numerics.sums import LANES, pad, pairwise_sum
+from dpjax.numerics.batching import by_platform, concatenate, in_memory, take
+from dpjax.numerics.sums import LANES, pad
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
@@ -74,8 +75,7 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
     elif prod(line.batch) * line.pieces >= _FUSED:
         found = _few(rows, line, draws)
     else:
-        few, fused = (partial(way, line=line, draws=draws) for way in (_few, _by_gumbel_max))
-        found = jax.lax.platform_dependent(rows, cpu=few, default=fused)
+        found = by_platform(cpu=lambda: _few(rows, line, draws), default=lambda: _by_gumbel_max(rows, line, draws))
     return jnp.moveaxis(found[0], -1, 0), jnp.moveaxis(found[1], -1, 0)
 
 
@@ -90,23 +90,35 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         half = groups.shape[-1] // 2
         groups = groups[..., :half] + groups[..., half:]
     groups = groups if tails is None else pad(jnp.concatenate([groups, tails], axis=-1), 2 * _GROUPS)
-    total, first = pairwise_sum(groups), groups.shape[-1]
+    exists, first = jnp.max(groups, axis=-1, keepdims=True) > 0, groups.shape[-1]  # a NaN is the largest, and not above 0
     slots = -(-max(side.size for side in line.sides) // LANES)
     size = -(-(first + _GROUPS + slots) // LANES) * LANES
-    noise = in_memory(known, lambda: _exponentials(rows, draws, size, total.dtype))
+    noise = in_memory(known, lambda: _exponentials(rows, draws, size, groups.dtype))
     group = race(groups[..., None, :], noise[..., :first])
-    in_tail = None if tails is None else group >= _GROUPS
-    number = (group % _GROUPS)[..., None] + np.int32(_GROUPS) * jnp.arange(lanes.shape[-1] // _GROUPS, dtype=jnp.int32)
+    own = jax.lax.rem(group, np.int32(_GROUPS))
+    number = own[..., None] + np.int32(_GROUPS) * jnp.arange(lanes.shape[-1] // _GROUPS, dtype=jnp.int32)
     members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
-    lane = group % _GROUPS + np.int32(_GROUPS) * race(members, noise[..., first : first + _GROUPS])
-    upper = lane >= LANES if in_tail is None else jnp.where(in_tail, group == _GROUPS + 1, lane >= LANES)
-    slot = (lane % np.int32(LANES))[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32)
-    weights = in_memory(known, lambda: _weights_at(line, upper, slot, base))
-    within = race(weights, noise[..., first + _GROUPS :][..., :slots])
-    slot = slot[..., 0] + np.int32(LANES) * within
-    chosen = Chosen(upper, slot, in_tail, total > 0)
-    own = in_memory(known, lambda: Piece.at(line, chosen))
-    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, own)
+    member = race(members, noise[..., first : first + _GROUPS])
+
+    # What follows from these two is computed again wherever it is used: a condition would keep each of its inputs in memory.
+    def found() -> tuple[jax.Array, jax.Array, jax.Array | None]:
+        lane = jax.lax.rem(group, np.int32(_GROUPS)) + np.int32(_GROUPS) * member
+        in_tail = None if tails is None else group >= _GROUPS
+        upper = lane >= LANES if in_tail is None else jnp.where(in_tail, group == _GROUPS + 1, lane >= LANES)
+        return upper, jax.lax.rem(lane, np.int32(LANES)), in_tail
+
+    def weigh() -> jax.Array:
+        upper, lane, _ = found()
+        return _weights_at(line, upper, lane[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32), base)
+
+    within = race(in_memory(known, weigh), noise[..., first + _GROUPS :][..., :slots])
+
+    def chosen() -> Chosen:
+        upper, lane, in_tail = found()
+        return Chosen(upper, lane + np.int32(LANES) * within, in_tail, exists)
+
+    own = in_memory(known, lambda: Piece.at(line, chosen()))
+    return chosen().slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen(), own)
 
 
 def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
@@ -156,36 +168,41 @@ def _ends(line: Line, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, jax
     return jnp.where(upper, near_above, near_below), jnp.where(upper, far_above, far_below)
 
 
+def _ends_in_one(line: Line) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """Join the ends of both sides in one array, for many draws; from places as in ``_joined`` and whether they are above."""
+    lower, upper = line.sides
+    if isinstance(lower, Lengths) or isinstance(upper, Lengths):
+        lengths = concatenate(*(side.widths() for side in line.sides))
+        return lambda at, _: (jnp.zeros_like(at, lengths.dtype), take(lengths, at))
+    values = concatenate(lower.values, upper.values)
+
+    def read(at: jax.Array, above: jax.Array) -> tuple[jax.Array, jax.Array]:
+        at = jnp.where(above, at + np.int32(1), at)  # a side has one value more than pieces
+        return take(values, at), take(values, at + np.int32(1))
+
+    return read
+
+
 class Piece(NamedTuple):
-    """The piece of each draw, ``(*batch, draws)``: its low-cost end, its other end, and the decay from the one to the other."""
+    """The piece of each draw, ``(*batch, draws)``.
 
-    start: jax.Array
-    stop: jax.Array
-    decay: piece.Decay
+    Attributes:
+        near: its inner end.
+        far: its outer end.
+        rise: rate times the rise of the cost from the one to the other.
+        decay: from its low-cost end, where it is read from a table; None where its exponentials are to be taken.
+    """
 
-    @staticmethod
-    def of(near: jax.Array, far: jax.Array, rise: jax.Array, decay: piece.Decay) -> Piece:
-        """From the inner and the outer end, and how much the cost rises between them."""
-        return Piece(jnp.where(rise >= 0, near, far), jnp.where(rise >= 0, far, near), decay)
+    near: jax.Array
+    far: jax.Array
+    rise: jax.Array
+    decay: piece.Decay | None = None
 
     @staticmethod
     def at(line: Line, chosen: Chosen) -> Piece:
         """Read the chosen pieces."""
-        joined = _joined(line, chosen.upper, chosen.slot)
-        near, far = _ends(line, chosen.upper, chosen.slot)
-        return Piece.of(near, far, take(line.rise, joined), piece.Decay.of(take(line.decay, joined)))
-
-    @staticmethod
-    def all(line: Line) -> Piece:
-        """All pieces in ascending order, ``(*batch, pieces)``."""
-        near, far = (_ascending(*ends) for ends in zip(*(side.both_ends() for side in line.sides), strict=True))
-        rise, decay = (_ascending(*jnp.split(part, [line.sides[0].size], axis=-1)) for part in (line.rise, line.decay))
-        return Piece.of(near, far, rise, piece.Decay.of(decay))
-
-
-def _ascending(lower: jax.Array, upper: jax.Array) -> jax.Array:
-    """Bring something of the slots of both sides into the order of the line."""
-    return jnp.concatenate([jnp.flip(lower, -1), upper], axis=-1)
+        ends = _ends(line, chosen.upper, chosen.slot)
+        return Piece(*ends, take(line.rise, _joined(line, chosen.upper, chosen.slot)))
 
 
 def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.Array:
@@ -203,12 +220,15 @@ def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.A
     pair = UniformPair(*map(in_lanes, pair))
     points = jnp.zeros(shape, line.rate.dtype)
     if own is not None:
-        fraction = out(piece.quantile_fraction(pair.value, pair.complement, piece.Decay(*map(in_lanes, own.decay))))
-        width = own.stop - own.start
+        decay = piece.Decay.of(in_lanes(jnp.abs(own.rise))) if own.decay is None else piece.Decay(*map(in_lanes, own.decay))
+        fraction = out(piece.quantile_fraction(pair.value, pair.complement, decay))
+        rises = own.rise >= 0
+        start, stop = jnp.where(rises, own.near, own.far), jnp.where(rises, own.far, own.near)
+        width = stop - start
         # It lies between these anyway: they keep the product from being fused into a sum, which would change the last bit, in some
         # programs and not in others.
         offset = jnp.clip(width * fraction, jnp.minimum(width, 0.0), jnp.maximum(width, 0.0))
-        points = jnp.clip(own.start + offset, jnp.minimum(own.start, own.stop), jnp.maximum(own.start, own.stop))
+        points = jnp.clip(start + offset, jnp.minimum(start, stop), jnp.maximum(start, stop))
     if line.tails is not None and chosen.in_tail is not None:
         ends = line.tails
         noise = out(exponential_from_uniform(pair))
@@ -224,32 +244,33 @@ def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.A
 
 
 def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Tabulate the slots of both sides outwards, each followed by its tail."""
     _, (lower, upper, *tails) = line.without_gradient().weights()
-    parts = [jnp.flip(lower, -1), upper]
     if tails:
-        parts = [tails[0][..., :1], *parts, tails[0][..., 1:]]
-    # Their order is that of the line, and their sums are those of its pieces alone: not of the padding at either end.
-    table, pieces = Table.of(jnp.concatenate(parts, axis=-1)), Piece.all(line)
-    exists = table.ends.high[..., -1:] > 0
-    first_piece = 1 if tails else 0
-    center = line.sides[0].size + first_piece
+        lower, upper = (jnp.concatenate([side, tails[0][..., i : i + 1]], axis=-1) for i, side in enumerate((lower, upper)))
+    center = lower.shape[-1]
+    table = Table.of(jnp.concatenate([lower, upper], axis=-1), center)
+    ends, exponentials = _ends_in_one(line), piece.Decay.of(jnp.abs(line.rise))[1:]
+    exists = (table.ends.high | table.ends.low)[..., -1:] > 0
     step = min(draws, max(32, _CHUNK // prod(line.batch) // 32 * 32))
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        index = table.choose(partial(fold_in_range, rows, step, first, _SLOT))
-        above = index >= center
-        slot = jnp.where(above, index - np.int32(center), np.int32(center - 1) - index)
+        slot = table.choose(partial(fold_in_range, rows, step, first, _SLOT))
+        above = slot >= np.int32(center)
+        slot = jnp.where(above, slot - np.int32(center), slot)
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
         chosen = Chosen(above, slot, slot >= sizes if tails else None, exists)
-        at = jnp.clip(index - np.int32(first_piece), 0, np.int32(line.pieces - 1))
-        own = jax.tree.map(lambda part: take(part, at), pieces)
+        at = _joined(line, above, slot)
+        rise, kept, lost = (take(part, at) for part in (line.rise, *exponentials))
+        own = Piece(*ends(at, above), rise, piece.Decay(jnp.abs(rise), kept, lost))
         return slot, _place(fold_in_range(rows, step, first, _PLACE), line, chosen, own)
 
     if step == draws:
         return chunk(jnp.int32(0))
     count = -(-draws // step)
-    found = jax.lax.map(chunk, jnp.arange(count, dtype=jnp.int32))
+    # Under a condition: out of the loop itself XLA moves what does not change, one small kernel for each operation.
+    found = jax.lax.map(lambda number: in_memory(number >= 0, lambda: chunk(number)), jnp.arange(count, dtype=jnp.int32))
 
     def joined(parts: jax.Array) -> jax.Array:
         return jnp.moveaxis(parts, 0, -2).reshape(*line.batch, -1)[..., :draws]
@@ -287,7 +308,7 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
         upper = upper | (slot == starts[2] + 1)
     slot = jnp.where(slot < starts[1], slot, slot - starts[1])
     chosen = Chosen(upper, slot, in_tail, jnp.sum(weights, axis=-1, keepdims=True) > 0)
-    return chosen.slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, Piece.at(line, chosen))
+    return slot, _place(fold_in_range(rows, draws, stream=_PLACE), line, chosen, Piece.at(line, chosen))
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))

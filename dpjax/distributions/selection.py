@@ -7,6 +7,7 @@ even reach a slot of 2^-24 behind a large one.
 """
 
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax
@@ -14,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.numerics import sums, two_words
-from dpjax.numerics.batching import in_memory, take
+from dpjax.numerics.batching import in_memory, take, window
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
-from dpjax.numerics.sums import pairwise_sum
+from dpjax.numerics.sums import lane_sums, pairwise_sum
 from dpjax.numerics.two_words import Words
 
-_PER_OCTAVE = 2  # binary digits: four buckets of the guide for each power of two
-_BUCKETS = 64 << _PER_OCTAVE  # for each half of the line
+_FINE = 50  # so far from an end in binary digits, of 62, the guide has more buckets
+_BUCKETS = (63 << 1) + (63 - _FINE << 4) + 1  # of each half, the last of which no number is in
 
 
 def gumbel_max(log_weights: jax.Array, gumbels: jax.Array) -> jax.Array:
@@ -38,9 +39,14 @@ def race(weights: jax.Array, exponentials: jax.Array) -> jax.Array:
     return jnp.argmin(jnp.where(weights > 0, exponentials / weights, jnp.inf), axis=-1).astype(jnp.int32)
 
 
-def integer_sums(weights: jax.Array) -> Words:
-    """Turn float weights ``(..., n)`` into integers below 2^62 in all, and return their running sums, of the same shape."""
-    power = power_of_two(61 - log2_floor(pairwise_sum(weights)), weights.dtype)
+def integer_sums(weights: jax.Array, center: int = 0) -> Words:
+    """Turn float weights ``(..., n)`` into integers below 2^62 in all, and return their running sums, of the same shape.
+
+    Further slots of weight 0 at the end, or before the slot ``center``, change no sum.
+    """
+    parts = [weights[..., :center], weights[..., center:]] if center else [weights]
+    lanes = [lane_sums(partial(window, part), part.shape[-1]) for part in parts]
+    power = power_of_two(61 - log2_floor(pairwise_sum(reduce(jnp.add, lanes))), weights.dtype)
 
     def integer(weight: jax.Array) -> Words:  # inside the loop: the compiler would otherwise weigh all slots again for either word
         scaled = weight * power
@@ -68,32 +74,40 @@ def choose(weights: jax.Array, words: Words) -> jax.Array:
 class Table(NamedTuple):
     """Running sums, and a guide to them (Chen and Asau 1974): best for many draws from each row.
 
-    The stretches of the slots become short towards both ends, so the buckets of the guide are uniform in the logarithm of the
-    distance to the nearer end. Then few slots share a bucket, and few steps of a binary search are left.
+    There are two halves, the slots before and from a center on. The stretches of the slots become short towards the end of either
+    half, so the buckets of the guide become short with the distance to it. Then few slots share a bucket, and few steps of a binary
+    search are left.
 
     Attributes:
         ends: the running sums, ``(..., n)``.
+        middle: the sum of the first half, ``(..., 1)``.
         guide: for each bucket how many of them lie in buckets before it, int32 ``(..., buckets + 1)``.
         rounds: how many steps the search needs in the fullest bucket, int32.
     """
 
     ends: Words
+    middle: Words
     guide: jax.Array
     rounds: jax.Array
 
     @staticmethod
-    def of(weights: jax.Array) -> "Table":
-        """Tabulate weights ``(..., n)``, best in an order in which they become small towards both ends."""
-        ends = integer_sums(weights)
+    def of(weights: jax.Array, center: int = 0) -> "Table":
+        """Tabulate weights ``(..., n)``, best in an order in which those of either half become small towards its end."""
+        ends = integer_sums(weights, center)
         batch, n = ends.high.shape[:-1], ends.high.shape[-1]
-        total = Words(ends.high[..., -1:], ends.low[..., -1:])
-        # Every draw has passed a sum of 0, and none that of all: however many slots have them, they are not searched.
-        own = jnp.where(two_words.at_most(total, ends), 2 * _BUCKETS, _bucket(ends, total))
-        own = jnp.where((ends.high | ends.low) == 0, -1, own)
+        total, middle = (Words(ends.high[..., at - 1 : at], ends.low[..., at - 1 : at]) for at in (n, max(center, 1)))
+        if not center:
+            middle = Words(*map(jnp.zeros_like, middle))
+        # Every draw has passed a sum of 0, none that of all, and those of the second half that of the first: however many slots
+        # have them, they are not searched.
+        own = _bucket(ends, middle, total)
+        for number, place in ((total, 2 * _BUCKETS), (middle, _BUCKETS), (Words(*map(jnp.zeros_like, middle)), -1)):
+            own = jnp.where((ends.high == number.high) & (ends.low == number.low), np.int32(place), own)
         bucket = jnp.arange(2 * _BUCKETS + 1, dtype=jnp.int32)
         guide = count_leading(lambda index: take(own, index) < bucket, n, (*batch, bucket.size))
-        rounds = 32 - jax.lax.clz(jnp.max(guide[..., 1:] - guide[..., :-1], initial=0))
-        return Table(ends, guide, rounds)
+        inside = jnp.where(bucket[:-1] == _BUCKETS, 0, guide[..., 1:] - guide[..., :-1])
+        rounds = 32 - jax.lax.clz(jnp.max(inside.astype(jnp.float32), initial=0).astype(jnp.int32))  # XLA vectorizes that of floats
+        return Table(ends, middle, guide, rounds)
 
     def choose(self, bits: Callable[[], Words]) -> jax.Array:
         """Choose a slot for each draw, int32 ``(..., draws)``, by the 64 uniform bits that ``bits`` computes, of the same shape."""
@@ -101,7 +115,7 @@ class Table(NamedTuple):
         total = Words(self.ends.high[..., -1:], self.ends.low[..., -1:])
         # In memory: a product of words that are computed on the way would compute them again, and has no vector code.
         target = two_words.upper_product(in_memory(self.rounds >= 0, bits), total)
-        start = take(self.guide, _bucket(target, total))
+        start = take(self.guide, _bucket(target, self.middle, total))
 
         def step(number: jax.Array, slot: jax.Array) -> jax.Array:
             stride = jnp.int32(1) << (self.rounds - 1 - number)
@@ -112,11 +126,18 @@ class Table(NamedTuple):
         return jnp.minimum(jax.lax.fori_loop(0, self.rounds, step, start), np.int32(last))
 
 
-def _bucket(number: Words, total: Words) -> jax.Array:
-    """The bucket of a number from 0 to the total, nondecreasing: by the leading digits of its distance to the nearer end."""
-    rest = two_words.subtract(total, number)
-    lower = two_words.at_most(number, rest)
-    near = two_words.to_float(two_words.select(lower, number, rest), jnp.float32)
-    digits = jax.lax.bitcast_convert_type(near + 1, jnp.int32) >> np.int32(23 - _PER_OCTAVE)
-    place = digits - np.int32(127 << _PER_OCTAVE)
-    return jnp.where(lower, place, np.int32(2 * _BUCKETS - 1) - place)
+def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:
+    """The bucket of a number, nondecreasing: below ``_BUCKETS`` or, from the middle on, above it.
+
+    By the leading digits of the distance to the end of its half: two buckets for each power of two, and 16 more for those near the
+    total.
+    """
+    upper = two_words.at_most(middle, number)
+    rest = two_words.to_float(two_words.subtract(two_words.select(upper, total, middle), number), jnp.float32)
+    place = _digits(rest + 1, 1) - (127 << 1) + _digits(rest + 2.0**_FINE, 4) - (127 + _FINE << 4)
+    return jnp.where(upper, np.int32(2 * _BUCKETS - 1), np.int32(_BUCKETS - 1)) - place
+
+
+def _digits(x: jax.Array, after: int) -> jax.Array:
+    """The exponent of a float32 and the first binary digits after the point."""
+    return jax.lax.bitcast_convert_type(x, jnp.int32) >> np.int32(23 - after)

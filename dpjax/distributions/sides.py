@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.distributions.weights import Base, Heights
-from dpjax.numerics.batching import broadcast_rows, by_chunks, concatenate, in_memory, some_rows, take
-from dpjax.numerics.sums import LANES, pairwise_sum
+from dpjax.numerics.batching import broadcast_rows, by_chunks, by_platform, concatenate, in_memory, some_rows, take, window
+from dpjax.numerics.sums import lane_sums
 
-_CHUNK = 64 * LANES
 _BLOCK = 2**18  # pieces that are worked on together: they and their temporaries stay in the cache
 
 
@@ -52,12 +52,8 @@ class Side:
 
     def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
         """The lengths of ``size`` pieces from ``start`` on, by default of all."""
-        values = window(self.values, start, (self.size if size is None else size) + 1)
-        return jnp.abs(values[..., 1:] - values[..., :-1])
-
-    def both_ends(self) -> tuple[jax.Array, jax.Array]:
-        """The inner and the outer ends of all pieces."""
-        return self.values[..., :-1], self.values[..., 1:]
+        size = self.size if size is None else size
+        return jnp.abs(window(self.values, start + 1, size) - window(self.values, start, size))
 
     def ends(self, index: jax.Array, where: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
         """The inner and the outer end of pieces ``(*batch, j)``; elsewhere those of any piece."""
@@ -84,10 +80,6 @@ class Lengths(NamedTuple):
         """The lengths of ``size`` pieces from ``start`` on, by default of all."""
         return window(self.lengths, start, self.size if size is None else size)
 
-    def both_ends(self) -> tuple[jax.Array, jax.Array]:
-        """0 and the lengths."""
-        return jnp.zeros_like(self.lengths), self.lengths
-
     def ends(self, index: jax.Array, where: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
         """0 and the length of pieces ``(*batch, j)``; elsewhere that of any piece."""
         length = take(self.lengths, index, where)
@@ -108,8 +100,7 @@ class Line(NamedTuple):
     Attributes:
         sides: the lower and the upper side.
         tails: two tails, or None.
-        rise: of the cost over each piece, from its inner to its outer end, ``(..., pieces)``.
-        decay: over each piece, from its low-cost end.
+        rise: rate times that of the cost over each piece, from its inner to its outer end, ``(..., pieces)``.
         heights: of all slots.
         rate: ``(..., 1)``.
         batch: the broadcast shape without the last axis.
@@ -118,7 +109,6 @@ class Line(NamedTuple):
     sides: tuple[Side | Lengths, Side | Lengths]
     tails: Ends | None
     rise: jax.Array
-    decay: jax.Array
     heights: Heights
     rate: jax.Array
     batch: tuple[int, ...]
@@ -127,11 +117,12 @@ class Line(NamedTuple):
     def of(sides: tuple[Any, Any], rate: jax.Array, tails: Ends | None, batch: tuple[int, ...]) -> Line:
         """Take the exponentials, once for each cost; rate is ``(..., 1)``."""
         near, far = (concatenate(*(getattr(side, end) for side in sides)) for end in ("cost_near", "cost_far"))
-        rise, cost = far - near, jnp.minimum(near, far)
-        decay = slopes = jnp.minimum(rate * jnp.abs(rise), float(jnp.finfo(rate.dtype).max))
+        cost, most = jnp.minimum(near, far), float(jnp.finfo(rate.dtype).max)
+        rise = jnp.clip(rate * (far - near), -most, most)
+        decay = jnp.abs(rise)
         if tails is not None:
-            cost, slopes = concatenate(cost, tails.cost), concatenate(decay, jnp.zeros_like(tails.cost))
-        return Line(sides, tails, rise, decay, Heights.of(cost, slopes, rate), rate, batch)
+            cost, decay = concatenate(cost, tails.cost), concatenate(decay, jnp.zeros_like(tails.cost))
+        return Line(sides, tails, rise, Heights.of(cost, decay, rate), rate, batch)
 
     @property
     def pieces(self) -> int:
@@ -158,8 +149,11 @@ class Line(NamedTuple):
         """
         widths = concatenate(*self.widths())
         base = jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(widths))
-        known = jnp.all(base.cost != jnp.inf)  # true, which the compiler does not know
-        return base, self.parts(in_memory(known, lambda: broadcast_rows(self.heights.weight(widths, base), self.batch)))
+        known = base.cost.reshape(-1)[0] != jnp.inf  # true, which the compiler does not know
+        weights = in_memory(
+            known, lambda: broadcast_rows(self.heights.weight(widths, base), self.batch), broadcast_rows(widths, self.batch)
+        )
+        return base, self.parts(weights)
 
     def lanes(self) -> tuple[Base, jax.Array, jax.Array | None, jax.Array]:
         """The weights added up by lanes: slot i of a side is number i // 32 of lane i % 32. They have no gradient.
@@ -176,28 +170,41 @@ class Line(NamedTuple):
         tables = line.parts(line.heights.from_zero())
 
         def from_zero(side: Side | Lengths, table: jax.Array) -> jax.Array:
-            return _lanes(lambda start, size: jnp.abs(side.widths(start, size) * window(table, start, size)), side.size)
+            return lane_sums(lambda start, size: jnp.abs(side.widths(start, size) * window(table, start, size)), side.size)
 
         def joined(sides: list[jax.Array], tails: list[jax.Array]) -> list[jax.Array]:
             return [concatenate(*sides), *tails]
-
-        def again(_: Any) -> Any:
-            def compute(line: Line) -> Any:
-                base, (lower, upper, *tails) = line.weights()
-                return base, joined([_lanes(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
-
-            return *line.by_rows(compute), jnp.array(True)
 
         plain = joined(
             [from_zero(*both) for both in zip(line.sides, tables[:2], strict=True)],
             [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
         )
         plain = [broadcast_rows(part, self.batch) for part in plain]
-        fits = _fits(functools.reduce(jnp.add, map(pairwise_sum, plain)))
-        # A loop of no turn or one: a condition would copy what it hands through.
-        start = (Base.zero(fits.shape, self.rate.dtype), plain, jnp.all(fits))
-        base, (lanes, *tails), done = jax.lax.while_loop(lambda state: ~state[2], again, start)
-        return base, lanes, tails[0] if tails else None, done
+        fits = _fits(functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in plain)))
+        rows, size = self._cacheful()
+
+        def again(number: jax.Array, found: Any) -> Any:
+            start = jnp.minimum(number * size, rows - size)
+            base, (lower, upper, *tails) = line._rows((), start, size)[0].weights()
+            own = base, joined([lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
+            return jax.tree.map(lambda all, some: jax.lax.dynamic_update_slice_in_dim(all, some, start, 0), found, own)
+
+        # A loop of as many turns as needed, mostly none: a condition would copy what it hands through.
+        turns = jnp.max(jnp.where(fits, 0.0, float(-(-rows // size)))).astype(jnp.int32)
+        found = jax.tree.map(lambda a: a.reshape(rows, a.shape[-1]), (Base.zero(fits.shape, self.rate.dtype), plain))
+        found = jax.lax.fori_loop(np.int32(0), turns, again, found)
+        base, (lanes, *tails) = jax.tree.map(lambda a: a.reshape(*self.batch, a.shape[-1]), found)
+        return base, lanes, tails[0] if tails else None, base.cost.reshape(-1)[0] != jnp.inf
+
+    def _cacheful(self) -> tuple[int, int]:
+        """The number of rows, and of those that stay in the cache while they are worked on."""
+        rows = prod(self.batch)
+        return rows, max(1, min(rows, _BLOCK // max(self.pieces, 1)))
+
+    def _rows(self, columns: Any, start: Any, size: int, always: jax.Array | None = None) -> tuple[Line, Any]:
+        """``size`` rows from ``start`` on, of the line and of columns ``(*batch, j)``; see :func:`some_rows`."""
+        sides, tails, rise, heights, rate, columns = some_rows((*self[:-1], columns), self.batch, start, size, always)
+        return Line(sides, tails, rise, heights, rate, (size,)), columns
 
     def by_rows(self, compute: Callable[..., Any], *columns: jax.Array) -> Any:
         """``compute(line, *columns)`` for all rows, on the CPU a cacheful of them at a time.
@@ -206,15 +213,11 @@ class Line(NamedTuple):
             compute: from a line with a batch of one axis, and columns ``(rows, j)``, to a pytree of arrays ``(rows, k)``.
             columns: ``(*batch, j)``.
         """
-        rows = prod(self.batch)
-        size = max(1, min(rows, _BLOCK // max(self.pieces, 1)))
+        rows, size = self._cacheful()
 
         def some(start: Any, size: int) -> Any:
-            def read() -> Any:
-                return some_rows((*self[:-1], columns), self.batch, start, size)
-
-            *fields, own = read() if size == rows else in_memory(start >= 0, read)
-            found = compute(self._replace(**dict(zip(self._fields, (*fields, (size,)), strict=True))), *own)
+            line, own = self._rows(columns, start, size, None if size == rows else start >= 0)
+            found = compute(line, *own)
             return jax.tree.map(lambda a: jnp.broadcast_to(a, (size, a.shape[-1])), found)
 
         def all_rows() -> Any:
@@ -223,49 +226,14 @@ class Line(NamedTuple):
         def chunks() -> Any:
             return by_chunks(lambda start: some(start, size), rows, size)
 
-        found = all_rows() if size == rows else jax.lax.platform_dependent(cpu=chunks, default=all_rows)
+        found = all_rows() if size == rows else by_platform(cpu=chunks, default=all_rows)
         return jax.tree.map(lambda a: a.reshape(*self.batch, a.shape[-1]), found)
 
 
-def _fits(total: jax.Array) -> jax.Array:
-    """Whether the weights that matter, and quotients of noise and them, are normal floats; a NaN is left as it is."""
-    info = jnp.finfo(total.dtype)
-    return ~((total <= 2.0 ** (info.minexp + 76)) | (total >= 2.0 ** (info.maxexp - 68)))
+def _fits(heaviest: jax.Array) -> jax.Array:
+    """Whether, by the heaviest of up to 66 sums, the weights that matter, and quotients of noise and them, are normal floats.
 
-
-def window(array: jax.Array, start: Any, size: int) -> jax.Array:
-    """``size`` entries of the last axis from ``start`` on, which may be traced."""
-    if isinstance(start, int):
-        return array[..., start : start + size]
-    return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
-
-
-def _lanes(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
-    """Add slots 32 apart, in pairs of pairs counted from the center: further slots of weight 0 change nothing."""
-
-    def chunk(first: Any, size: int) -> jax.Array:
-        terms = []
-        for start in range(0, max(size, 1), LANES):
-            term = some(first + start, min(LANES, size - start))
-            gap = [(0, 0)] * (term.ndim - 1) + [(0, LANES - term.shape[-1])]
-            terms.append(jnp.pad(term, gap) if term.shape[-1] < LANES else term)
-        return tree(terms)
-
-    def tree(terms: list[jax.Array]) -> jax.Array:
-        while len(terms) > 1:
-            pairs = [a + b for a, b in zip(terms[0::2], terms[1::2], strict=False)]
-            terms = pairs + terms[2 * len(pairs) :]
-        return terms[0]
-
-    if size <= _CHUNK:
-        return chunk(0, size)
-    whole = size // _CHUNK
-    found = jax.lax.map(lambda number: chunk(number * _CHUNK, _CHUNK), jnp.arange(whole, dtype=jnp.int32))
-    rest = [] if size % _CHUNK == 0 else [chunk(whole * _CHUNK, size % _CHUNK)]
-    # The chunks, too, in pairs of pairs counted from the center, a rest counting as one.
-    while found.shape[0] > 1:
-        if found.shape[0] % 2:
-            rest = [found[-1] if not rest else found[-1] + rest[0]]
-            found = found[:-1]
-        found = found[0::2] + found[1::2]
-    return tree([found[0], *rest])
+    A NaN is left as it is.
+    """
+    info = jnp.finfo(heaviest.dtype)
+    return ~((heaviest <= 2.0 ** (info.minexp + 76)) | (heaviest >= 2.0 ** (info.maxexp - 75)))

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.numerics.powers import exponent_of, log2_floor, power_of_two
 
 _LOG2_E = 1.4426950408889634
 _FAR = 2.0**29
-_NEVER = np.int32(-(2**30))  # the binary logarithm of no weight
+_NEVER = -(2.0**30)  # the binary logarithm of no weight
 
 
 class Heights(NamedTuple):
@@ -66,9 +65,10 @@ class Heights(NamedTuple):
         lowest = jnp.where(jnp.isinf(lowest), 0.0, lowest)
         exponent, fraction = exponent_of(lowest, self.bits)
         here = (width > 0) & ~jax.lax.stop_gradient(self)._beyond(lowest)
-        powers = jnp.where(here, log2_floor(width) + (exponent - self.exponent), _NEVER)
+        # As floats, for which XLA has a ready reduction: from the lowest cost that has mass, the heaviest power is small.
+        powers = jnp.where(here, (log2_floor(width) + (exponent - self.exponent)).astype(width.dtype), _NEVER)
         heaviest = jnp.max(powers, axis=-1, keepdims=True, initial=_NEVER)
-        return Base(lowest, exponent - heaviest, log(2) * (fraction + heaviest.astype(fraction.dtype)))
+        return Base(lowest, exponent - heaviest.astype(jnp.int32), log(2) * (fraction + heaviest))
 
     def _beyond(self, cost: jax.Array) -> jax.Array:
         return (self.cost - cost) * self.bits >= _FAR  # a NaN is not: it stays visible

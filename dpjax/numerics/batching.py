@@ -50,37 +50,64 @@ def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, siz
     return jax.lax.gather(flat, start[..., None], windows, (size,), mode="promise_in_bounds")
 
 
-def in_memory(always: jax.Array, compute: Callable[[], Any]) -> Any:
+def window(array: jax.Array, start: Any, size: int) -> jax.Array:
+    """``size`` entries of the last axis from ``start`` on, which may be traced."""
+    if isinstance(start, int):
+        return jax.lax.slice_in_dim(array, start, start + size, axis=-1)
+    return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
+
+
+def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None) -> Any:
     """The arrays that ``compute`` returns, kept in memory because they come out of a condition, which always holds.
 
     XLA's CPU compiler would otherwise fuse reading from places that it does not know with all that is made of it, and run that one
-    number after the other.
+    number after the other. Arrays of the same shapes and dtypes that are at hand, ``instead``, spare the other branch its zeros.
     """
+    shapes: list[Any] = []
 
-    def never() -> Any:
-        return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(compute))
+    def once() -> Any:
+        found = compute()
+        shapes.append(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), found))
+        return found
 
-    return jax.lax.cond(always, compute, never)
+    def never() -> Any:  # traced after the other one
+        if instead is not None:
+            return instead
+        return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[-1])
+
+    return jax.lax.cond(always, once, never)
 
 
-def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int) -> Any:
+def by_platform(cpu: Callable[[], Any], default: Callable[[], Any]) -> Any:
+    """What one of two equally good ways returns, on the CPU the first; where there is no accelerator, only that one is traced."""
+    if jax.default_backend() == "cpu":
+        return cpu()
+    return jax.lax.platform_dependent(cpu=cpu, default=default)
+
+
+def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None) -> Any:
     """``size`` rows of the flattened batch from ``start`` on, of every array ``(*batch, k)`` in a pytree: ``(size, k)``.
 
-    An array that broadcasts to the batch and is shared by all rows becomes ``(1, k)``.
+    An array that broadcasts to the batch and is shared by all rows becomes ``(1, k)``; with ``always``, the others are kept in
+    memory (see :func:`in_memory`).
     """
     rows = prod(batch)
+    leaves, structure = jax.tree.flatten(tree)
+    shared = [leaf.reshape(1, leaf.shape[-1]) if prod(leaf.shape[:-1]) == 1 else None for leaf in leaves]
 
     def some(leaf: jax.Array) -> jax.Array:
         own = leaf.shape[:-1]
         flat = leaf.reshape(prod(own), leaf.shape[-1])
-        if flat.shape[0] == 1:
-            return flat
         if flat.shape[0] == rows:
             return jax.lax.dynamic_slice_in_dim(flat, start, size)
         number = jnp.broadcast_to(jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(own), batch).reshape(-1)
         return flat[jax.lax.dynamic_slice_in_dim(number, start, size)]
 
-    return jax.tree.map(some, tree)
+    def read() -> list[jax.Array]:
+        return [some(leaf) for leaf, whole in zip(leaves, shared, strict=True) if whole is None]
+
+    others = iter(read() if always is None else in_memory(always, read))
+    return jax.tree.unflatten(structure, [next(others) if whole is None else whole for whole in shared])
 
 
 def by_chunks(compute: Callable[[Any], Any], rows: int, size: int) -> Any:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 LANES = 32
+_CHUNK = 64 * LANES
 
 
 def pad(array: jax.Array, multiple: int = LANES, value: float = 0) -> jax.Array:
@@ -29,6 +30,42 @@ def pairwise_sum(terms: jax.Array) -> jax.Array:
     while terms.shape[-1] > 1:
         terms = pair_sums(terms if terms.shape[-1] % 2 == 0 else pad(terms, 2))
     return terms
+
+
+def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
+    """Add terms 32 apart, in pairs of pairs counted from the first: ``(..., 32)``. Further zeros at the end change nothing.
+
+    Args:
+        some: from where to start and how many, to so many terms on the last axis.
+        size: how many there are.
+    """
+
+    def chunk(first: Any, size: int) -> jax.Array:
+        terms = []
+        for start in range(0, max(size, 1), LANES):
+            term = some(first + start, min(LANES, size - start))
+            gap = [(0, 0)] * (term.ndim - 1) + [(0, LANES - term.shape[-1])]
+            terms.append(jnp.pad(term, gap) if term.shape[-1] < LANES else term)
+        return tree(terms)
+
+    def tree(terms: list[jax.Array]) -> jax.Array:
+        while len(terms) > 1:
+            pairs = [a + b for a, b in zip(terms[0::2], terms[1::2], strict=False)]
+            terms = pairs + terms[2 * len(pairs) :]
+        return terms[0]
+
+    if size <= _CHUNK:
+        return chunk(0, size)
+    whole = size // _CHUNK
+    found = jax.lax.map(lambda number: chunk(number * _CHUNK, _CHUNK), jnp.arange(whole, dtype=jnp.int32))
+    rest = [] if size % _CHUNK == 0 else [chunk(whole * _CHUNK, size % _CHUNK)]
+    # The chunks, too, in pairs of pairs counted from the first, a rest counting as one.
+    while found.shape[0] > 1:
+        if found.shape[0] % 2:
+            rest = [found[-1] if not rest else found[-1] + rest[0]]
+            found = found[:-1]
+        found = found[0::2] + found[1::2]
+    return tree([found[0], *rest])
 
 
 def folded_sum(terms: jax.Array) -> jax.Array:
