@@ -95,8 +95,7 @@ def _few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     size = -(-(first + _GROUPS + slots) // LANES) * LANES
     noise = in_memory(known, lambda: _exponentials(rows, draws, size, groups.dtype))
     group = race(groups[..., None, :], noise[..., :first])
-    own = jax.lax.rem(group, np.int32(_GROUPS))
-    number = own[..., None] + np.int32(_GROUPS) * jnp.arange(lanes.shape[-1] // _GROUPS, dtype=jnp.int32)
+    number = jax.lax.rem(group, np.int32(_GROUPS))[..., None] + np.int32(_GROUPS) * jnp.arange(_GROUPS, dtype=jnp.int32)
     members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
     member = race(members, noise[..., first : first + _GROUPS])
 
@@ -251,7 +250,6 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     center = lower.shape[-1]
     table = Table.of(jnp.concatenate([lower, upper], axis=-1), center)
     ends, exponentials = _ends_in_one(line), piece.Decay.of(jnp.abs(line.rise))[1:]
-    exists = (table.ends.high | table.ends.low)[..., -1:] > 0
     step = min(draws, max(32, _CHUNK // prod(line.batch) // 32 * 32))
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -260,6 +258,7 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         above = slot >= np.int32(center)
         slot = jnp.where(above, slot - np.int32(center), slot)
         sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
+        exists = (table.ends.high | table.ends.low)[..., -1:] > 0
         chosen = Chosen(above, slot, slot >= sizes if tails else None, exists)
         at = _joined(line, above, slot)
         rise, kept, lost = (take(part, at) for part in (line.rise, *exponentials))

@@ -111,19 +111,16 @@ class Table(NamedTuple):
 
     def choose(self, bits: Callable[[], Words]) -> jax.Array:
         """Choose a slot for each draw, int32 ``(..., draws)``, by the 64 uniform bits that ``bits`` computes, of the same shape."""
-        last = self.ends.high.shape[-1] - 1
+        size = self.ends.high.shape[-1]
         total = Words(self.ends.high[..., -1:], self.ends.low[..., -1:])
         # In memory: a product of words that are computed on the way would compute them again, and has no vector code.
         target = two_words.upper_product(in_memory(self.rounds >= 0, bits), total)
         start = take(self.guide, _bucket(target, self.middle, total))
 
-        def step(number: jax.Array, slot: jax.Array) -> jax.Array:
-            stride = jnp.int32(1) << (self.rounds - 1 - number)
-            at = jnp.minimum(slot + stride - 1, np.int32(last))
-            reached = two_words.at_most(Words(take(self.ends.high, at), take(self.ends.low, at)), target)
-            return jnp.where(reached & (slot + stride <= last + 1), slot + stride, slot)
+        def passed(index: jax.Array) -> jax.Array:
+            return two_words.at_most(Words(take(self.ends.high, index), take(self.ends.low, index)), target)
 
-        return jnp.minimum(jax.lax.fori_loop(0, self.rounds, step, start), np.int32(last))
+        return jnp.minimum(count_leading(passed, size, start.shape, start, self.rounds), np.int32(size - 1))
 
 
 def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:

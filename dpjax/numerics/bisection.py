@@ -1,10 +1,12 @@
 """Bisection, for real numbers and for indices."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 
 def bisect(is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array, steps: int) -> tuple[jax.Array, jax.Array]:
@@ -39,20 +41,24 @@ def bisect_numbers(is_below: Callable[[float], bool], low: float, high: float, t
     return low, high
 
 
-def count_leading(holds: Callable[[jax.Array], jax.Array], size: int, shape: tuple[int, ...]) -> jax.Array:
+def count_leading(
+    holds: Callable[[jax.Array], jax.Array], size: int, shape: tuple[int, ...], start: ArrayLike = 0, rounds: Any = None
+) -> jax.Array:
     """Return how many of the indices ``0..size-1`` hold, int32 of ``shape``, where those that hold come first.
 
     Args:
         holds: from indices, int32 of ``shape``, to bool.
         size: static.
         shape: of the searches that run side by side.
+        start: how many are known to hold, if any are, int32.
+        rounds: the answer is less than ``2**rounds`` above ``start``; by default every answer is found.
     """
+    rounds = np.int32(size.bit_length()) if rounds is None else rounds
 
-    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        middle = (low + high) // 2
-        yes = (middle < high) & holds(jnp.minimum(middle, np.int32(size - 1)))
-        return jnp.where(yes, middle + 1, low), jnp.where(yes, high, middle)
+    def step(number: jax.Array, count: jax.Array) -> jax.Array:
+        stride = jnp.int32(1) << (rounds - 1 - number)
+        last = count + stride - 1
+        yes = (last < size) & holds(jnp.minimum(last, np.int32(size - 1)))
+        return jnp.where(yes, count + stride, count)
 
-    ends = jnp.zeros(shape, jnp.int32), jnp.full(shape, size, jnp.int32)
-    return jax.lax.fori_loop(np.int32(0), np.int32(size.bit_length()), halve, ends)[0]
+    return jax.lax.fori_loop(np.int32(0), rounds, step, jnp.broadcast_to(jnp.int32(start), shape))

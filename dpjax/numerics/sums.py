@@ -9,6 +9,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from dpjax.numerics.batching import window
 
 LANES = 32
 _CHUNK = 64 * LANES
@@ -85,7 +88,8 @@ def folded_sum(terms: jax.Array) -> jax.Array:
 def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Callable[[Any], Any] = lambda term: term) -> Any:
     """Return the sum of each term and all before it on the last axis, for arrays or pytrees of arrays that ``add`` adds.
 
-    Blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are added.
+    Blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are added, which
+    double in length (Hillis and Steele 1986). The order of the adds depends on the place only.
 
     Args:
         terms: ``(..., n)``.
@@ -105,8 +109,20 @@ def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Cal
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(read, first))
     whole, inside = jax.lax.scan(step, zeros, blocks)
     if width < size:
-        before = jax.tree.map(lambda a: jnp.pad(a[..., :-1], [(0, 0)] * (a.ndim - 1) + [(1, 0)]), running_sums(whole, add))
-        inside = add(inside, before)
+        blocks = jax.tree.leaves(whole)[0].shape[-1]
+        place = jnp.arange(blocks, dtype=jnp.int32)
+
+        def shifted(sums: Any, distance: Any) -> Any:
+            wide = jax.tree.map(lambda a: jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(blocks, 0)]), sums)
+            return jax.tree.map(lambda a: window(a, blocks - distance, blocks), wide)
+
+        def double(number: jax.Array, sums: Any) -> Any:
+            distance = jnp.int32(1) << number
+            longer = add(shifted(sums, distance), sums)
+            return jax.tree.map(lambda a, b: jnp.where(place >= distance, a, b), longer, sums)
+
+        whole = jax.lax.fori_loop(np.int32(0), np.int32((blocks - 1).bit_length()), double, whole)
+        inside = add(inside, shifted(whole, 1))
     return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:-1], -1)[..., :size], inside)
 
 
