@@ -98,15 +98,15 @@ class Table(NamedTuple):
         total, middle = (Words(ends.high[..., at - 1 : at], ends.low[..., at - 1 : at]) for at in (n, max(center, 1)))
         if not center:
             middle = Words(*map(jnp.zeros_like, middle))
-        # Every draw has passed a sum of 0, none that of all, and those of the second half that of the first: however many slots
-        # have them, they are not searched.
-        own = _bucket(ends, middle, total)
-        for number, place in ((total, 2 * _BUCKETS), (middle, _BUCKETS), (Words(*map(jnp.zeros_like, middle)), -1)):
-            own = jnp.where((ends.high == number.high) & (ends.low == number.low), np.int32(place), own)
+        # Every draw has passed a sum of 0, those of the second half that of the first, and none that of all, which is alone in the
+        # last bucket: however many slots have these sums, they are not searched.
+        own = jnp.where(two_words.equal(ends, middle), np.int32(_BUCKETS), _bucket(ends, middle, total))
+        own = jnp.where((ends.high | ends.low) == 0, -1, own)
         bucket = jnp.arange(2 * _BUCKETS + 1, dtype=jnp.int32)
         guide = count_leading(lambda index: take(own, index) < bucket, n, (*batch, bucket.size))
-        inside = jnp.where(bucket[:-1] == _BUCKETS, 0, guide[..., 1:] - guide[..., :-1])
-        rounds = 32 - jax.lax.clz(jnp.max(inside.astype(jnp.float32), initial=0).astype(jnp.int32))  # XLA vectorizes that of floats
+        searched = np.isin(np.arange(2 * _BUCKETS), (_BUCKETS, 2 * _BUCKETS - 1), invert=True)
+        inside = jnp.where(searched, guide[..., 1:] - guide[..., :-1], 0).astype(jnp.float32)  # XLA has vector code for floats
+        rounds = 32 - jax.lax.clz(jnp.max(inside, initial=0).astype(jnp.int32))
         return Table(ends, middle, guide, rounds)
 
     def choose(self, bits: Callable[[], Words]) -> jax.Array:

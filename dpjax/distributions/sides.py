@@ -150,9 +150,8 @@ class Line(NamedTuple):
         widths = concatenate(*self.widths())
         base = jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(widths))
         known = base.cost.reshape(-1)[0] != jnp.inf  # true, which the compiler does not know
-        weights = in_memory(
-            known, lambda: broadcast_rows(self.heights.weight(widths, base), self.batch), broadcast_rows(widths, self.batch)
-        )
+        instead = broadcast_rows(widths, self.batch)
+        weights = in_memory(known, lambda: broadcast_rows(self.heights.weight(widths, base), self.batch), instead)
         return base, self.parts(weights)
 
     def lanes(self) -> tuple[Base, jax.Array, jax.Array | None, jax.Array]:

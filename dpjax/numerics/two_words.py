@@ -29,6 +29,11 @@ def subtract(a: Words, b: Words) -> Words:
     return Words(a.high - b.high - (a.low < b.low).astype(jnp.uint32), a.low - b.low)
 
 
+def equal(a: Words, b: Words) -> jax.Array:
+    """Return a == b."""
+    return (a.high == b.high) & (a.low == b.low)
+
+
 def at_most(a: Words, b: Words) -> jax.Array:
     """Return a <= b."""
     return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low))

@@ -64,6 +64,24 @@ def test_counting_table_and_integers_of_python_agree_on_every_draw(n):
     np.testing.assert_array_equal(np.asarray(by_table(longer, words(bits))) - 70, expected)
 
 
+def test_two_halves_are_searched_apart_and_ties_at_the_center_and_padding_change_nothing():
+    """Sums close to a power of two: to what they are scaled depends on the last bit of a sum, and that on the order of the adds."""
+    rng = np.random.default_rng(4)
+    rows, n, center = 400, 70, 30
+    weights, bits = np.array(random_weights(rng, n, rows)), random_bits(rng, rows, 20)
+    weights[::2, :3] = weights[::2, center : center + 9] = 0  # ties where either half starts
+    weights = jnp.asarray(weights / weights.sum(axis=-1, keepdims=True))
+    sums, table = jax.jit(integer_sums, static_argnums=1), jax.jit(lambda w, bits: Table.of(w, center).choose(lambda: bits))
+    ends = numbers(sums(weights, center))
+    expected = oracle(ends, bits)
+    np.testing.assert_array_equal(table(weights, words(bits)), expected)
+    padded = jnp.concatenate([jnp.pad(weights[:, :center], ((0, 0), (0, 13))), jnp.pad(weights[:, center:], ((0, 0), (0, 50)))], 1)
+    kept = np.r_[:center, center + 13 : n + 13]
+    np.testing.assert_array_equal(numbers(sums(padded, center + 13))[:, kept], ends)
+    # The control adds in another order.
+    assert (numbers(sums(jnp.pad(weights, ((0, 0), (1, 0))), 0))[:, 1:] != ends).any()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_slot_has_its_exact_share(dtype, x64):
     """To one unit in 2^61 of the total, which is off by a few units of the dtype; the control is off by 10^-4."""
