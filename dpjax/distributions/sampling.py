@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _GROUPS = 8  # lane i of both sides is number i // 8 of group i % 8
 _FEW = 64  # up to so many draws from a row cost less by lanes than by a table
-_CHUNK = 2**17  # draws that are made together: they stay in the cache
+_CHUNK = 2**18  # draws that are made together: they stay in the cache
 _FUSED = 2**23  # pieces: with fewer, an accelerator takes one pass of Gumbel-max (estimated by bytes and kernels, not measured)
 _SLOT, _PLACE, _GUMBEL, _NOISE = 1, 2, 3, 8  # what words are for: the last three have streams of their own from there on
 Method = Literal["auto", "tree", "table", "gumbel"]
