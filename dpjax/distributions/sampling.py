@@ -243,10 +243,10 @@ def _place(words: Words, line: Line, chosen: Chosen, own: Piece | None) -> jax.A
 
 
 def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Tabulate the slots of both sides outwards, each followed by its tail."""
+    """Tabulate the slots of both sides outwards, each after its tail."""
     _, (lower, upper, *tails) = line.without_gradient().weights()
     if tails:
-        lower, upper = (jnp.concatenate([side, tails[0][..., i : i + 1]], axis=-1) for i, side in enumerate((lower, upper)))
+        lower, upper = (jnp.concatenate([tails[0][..., i : i + 1], side], axis=-1) for i, side in enumerate((lower, upper)))
     center = lower.shape[-1]
     table = Table.of(jnp.concatenate([lower, upper], axis=-1), center)
     ends, exponentials = _ends_in_one(line), piece.Decay.of(jnp.abs(line.rise))[1:]
@@ -254,12 +254,12 @@ def _many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = number * np.int32(step)
-        slot = table.choose(partial(fold_in_range, rows, step, first, _SLOT))
-        above = slot >= np.int32(center)
-        slot = jnp.where(above, slot - np.int32(center), slot)
-        sizes = jnp.where(above, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
+        index = table.choose(partial(fold_in_range, rows, step, first, _SLOT))
+        above = index >= np.int32(center)
+        index = jnp.where(above, index - np.int32(center), index)
+        slot = jnp.maximum(index - np.int32(1), 0) if tails else index
         exists = (table.ends.high | table.ends.low)[..., -1:] > 0
-        chosen = Chosen(above, slot, slot >= sizes if tails else None, exists)
+        chosen = Chosen(above, slot, index == 0 if tails else None, exists)
         at = _joined(line, above, slot)
         rise, kept, lost = (take(part, at) for part in (line.rise, *exponentials))
         own = Piece(*ends(at, above), rise, piece.Decay(jnp.abs(rise), kept, lost))

@@ -46,6 +46,11 @@ class Side:
         return self.values.shape[-1] - 1
 
     @property
+    def length(self) -> jax.Array:
+        """The length of all pieces together, ``(..., 1)``."""
+        return jnp.abs(self.values[..., -1:] - self.values[..., :1])
+
+    @property
     def low_cost(self) -> jax.Array:
         """The cost at the low-cost end of each piece."""
         return jnp.minimum(self.cost_near, self.cost_far)
@@ -75,6 +80,11 @@ class Lengths(NamedTuple):
     def size(self) -> int:
         """The number of pieces."""
         return self.lengths.shape[-1]
+
+    @property
+    def length(self) -> jax.Array:
+        """The length of all pieces together, ``(..., 1)``."""
+        return jnp.sum(self.lengths, axis=-1, keepdims=True)
 
     def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
         """The lengths of ``size`` pieces from ``start`` on, by default of all."""
@@ -148,6 +158,7 @@ class Line(NamedTuple):
         The heaviest is about 1, whatever the costs, the rate and the widths are.
         """
         widths = concatenate(*self.widths())
+        widths = widths.astype(jnp.result_type(widths, self.heights.mantissa))
         base = jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(widths))
         known = base.cost.reshape(-1)[0] != jnp.inf  # true, which the compiler does not know
         instead = broadcast_rows(widths, self.batch)
@@ -179,14 +190,18 @@ class Line(NamedTuple):
             [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
         )
         plain = [broadcast_rows(part, self.batch) for part in plain]
-        fits = _fits(functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in plain)))
+        length = self.sides[0].length + self.sides[1].length
+        if self.tails is not None:
+            length = length + jnp.sum(self.tails.scale, axis=-1, keepdims=True)
+        fits = _fits(functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in plain)), length)
         rows, size = self._cacheful()
 
         def again(number: jax.Array, found: Any) -> Any:
             start = jnp.minimum(number * size, rows - size)
             base, (lower, upper, *tails) = line._rows((), start, size)[0].weights()
             own = base, joined([lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
-            return jax.tree.map(lambda all, some: jax.lax.dynamic_update_slice_in_dim(all, some, start, 0), found, own)
+            put = jax.lax.dynamic_update_slice_in_dim
+            return jax.tree.map(lambda all, some: put(all, some.astype(all.dtype), start, 0), found, own)
 
         # A loop of as many turns as needed, mostly none: a condition would copy what it hands through.
         turns = jnp.max(jnp.where(fits, 0.0, float(-(-rows // size)))).astype(jnp.int32)
@@ -229,10 +244,13 @@ class Line(NamedTuple):
         return jax.tree.map(lambda a: a.reshape(*self.batch, a.shape[-1]), found)
 
 
-def _fits(heaviest: jax.Array) -> jax.Array:
-    """Whether, by the heaviest of up to 66 sums, the weights that matter, and quotients of noise and them, are normal floats.
+def _fits(heaviest: jax.Array, length: jax.Array) -> jax.Array:
+    """Whether the weights that matter, and quotients of noise and them, are normal floats; a NaN is left as it is.
 
-    A NaN is left as it is.
+    Args:
+        heaviest: the largest of up to 66 sums of weights.
+        length: of all pieces: where heights are too small for a float, it bounds what they weigh together.
     """
     info = jnp.finfo(heaviest.dtype)
-    return ~((heaviest <= 2.0 ** (info.minexp + 76)) | (heaviest >= 2.0 ** (info.maxexp - 75)))
+    small = heaviest <= jnp.maximum(2.0**76, 2.0**62 * length) * 2.0**info.minexp
+    return ~(small | (heaviest >= 2.0 ** (info.maxexp - 75)))

@@ -55,8 +55,9 @@ class Heights(NamedTuple):
     def weight(self, width: jax.Array, base: "Base") -> jax.Array:
         """The weights of pieces of these widths, relative to the base of their row."""
         power = power_of_two(base.exponent - self.exponent, width.dtype)
+        nothing = self._beyond(base.cost) & ~jnp.isnan(width)  # a NaN stays visible
         # abs() changes nothing, and keeps a compiler from fusing this product with a later sum into one rounding.
-        return jnp.where(self._beyond(base.cost), 0.0, jnp.abs(width * power * self.mantissa))
+        return jnp.where(nothing, 0.0, jnp.abs(width * power * self.mantissa))
 
     def base(self, width: jax.Array) -> "Base":
         """The base of rows of these widths: the lowest cost that has mass, and the power of two of the heaviest weight."""

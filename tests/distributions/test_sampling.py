@@ -320,6 +320,54 @@ def test_rows_without_width_give_nan_and_a_valid_index():
         assert np.isnan(offset).all(axis=tuple(range(len(shape)))).tolist() == [True, True, False]
 
 
+@pytest.mark.parametrize("method", ["tree", "table", pytest.param("gumbel", marks=pytest.mark.slow)])
+def test_a_row_with_a_nan_has_no_draws_at_any_epsilon(method):
+    """Where the NaN has no mass, too, and beside a row that has to be weighed again; the others have draws."""
+    values = np.tile(np.linspace(0.0, 1.0, 12, dtype=np.float32), (3, 1))
+    values[1, 7], values[2, :9] = np.nan, 0.0
+    levels = jnp.arange(11.0)
+    run = jax.jit(
+        lambda values, rate: PiecewiseExponential(values, levels, levels, rate, center=0).sample(key, (5,), method=method)
+    )
+    key = jax.random.key(0)
+    for rate in (1e9, 1.0):
+        for rows in (slice(None), [0, 1, 0]):
+            draws = np.asarray(run(jnp.asarray(values[rows]), jnp.float32(rate)))
+            assert np.isnan(draws).all(axis=0).tolist() == [False, True, False]
+            assert np.isfinite(draws[:, [0, 2]]).all()
+
+
+@pytest.mark.parametrize("method", ["tree", pytest.param("table", marks=pytest.mark.slow)])
+def test_a_long_piece_whose_height_no_float_holds_has_its_share(method):
+    """Of 2^-128.5, and 2^100 long, beside one of 2^-30; the control has one of the other height."""
+    costs, other = (jnp.array([30.0, height]) * np.log(2.0) for height in (128.5, 131.0))
+    edges = jnp.array([0.0, 1.0, 1.0 + 2.0**100])
+
+    def distribution(costs, batch=()):
+        return PiecewiseExponential(jnp.broadcast_to(edges, (*batch, 3)), costs, costs, jnp.float32(1.0), center=0)
+
+    draws = np.asarray(distribution(costs, (4000,)).sample(jax.random.key(0), method=method))
+    counts = np.array([np.sum(draws <= 1), np.sum(draws > 1)])
+    shares, controls = (np.array([p, 1 - p]) for p in (float(distribution(c).cdf(1.0)) for c in (costs, other)))
+    assert 0.2 < shares[0] < 0.3
+    assert_counts_follow(counts, shares)
+    assert_counts_rejected(counts, controls)
+
+
+@pytest.mark.parametrize("fields", [("4", "4", "8"), ("4", "8", "8"), ("8", "4", "4")])
+def test_fields_of_different_dtypes_are_of_the_wider_one(fields, x64):
+    edges, costs, rate = (
+        jnp.asarray(value, "f" + size) for value, size in zip(([0, 1, 3, 4], [2, 1, 1], 0.5), fields, strict=True)
+    )
+    wide = PiecewiseExponential(*(part.astype(jnp.float64) for part in (edges, costs, costs + 0.5, rate)), center=1)
+    with jax.numpy_dtype_promotion("standard"):  # as users have it
+        mixed = PiecewiseExponential(edges, costs, costs + 0.5, rate, center=1)
+        assert float(mixed.mean_abs_error(1.0)) == pytest.approx(float(wide.mean_abs_error(1.0)), rel=1e-6)
+        for method in ("tree", "table"):
+            draws = [d.sample(jax.random.key(0), (50,), method=method) for d in (mixed, wide)]
+            np.testing.assert_allclose(*draws, rtol=1e-5)
+
+
 def test_empty_shapes():
     distribution = distribution_of(jnp.arange(5.0), None, 1.0)
     assert distribution.sample(jax.random.key(0), (0,)).shape == (0,)
