@@ -88,8 +88,8 @@ def folded_sum(terms: jax.Array) -> jax.Array:
 def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Callable[[Any], Any] = lambda term: term) -> Any:
     """Return the sum of each term and all before it on the last axis, for arrays or pytrees of arrays that ``add`` adds.
 
-    Blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are added, which
-    double in length (Hillis and Steele 1986). The order of the adds depends on the place only.
+    Blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are added
+    (:func:`running`). The order of the adds depends on the place only.
 
     Args:
         terms: ``(..., n)``.
@@ -109,31 +109,32 @@ def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Cal
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(read, first))
     whole, inside = jax.lax.scan(step, zeros, blocks)
     if width < size:
-        blocks = jax.tree.leaves(whole)[0].shape[-1]
-        place = jnp.arange(blocks, dtype=jnp.int32)
-
-        def shifted(sums: Any, distance: Any) -> Any:
-            wide = jax.tree.map(lambda a: jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(blocks, 0)]), sums)
-            return jax.tree.map(lambda a: window(a, blocks - distance, blocks), wide)
-
-        def double(number: jax.Array, sums: Any) -> Any:
-            distance = jnp.int32(1) << number
-            longer = add(shifted(sums, distance), sums)
-            return jax.tree.map(lambda a, b: jnp.where(place >= distance, a, b), longer, sums)
-
-        whole = jax.lax.fori_loop(np.int32(0), np.int32((blocks - 1).bit_length()), double, whole)
-        inside = add(inside, shifted(whole, 1))
+        place = jnp.arange(jax.tree.leaves(whole)[0].shape[-1], dtype=jnp.int32)
+        inside = add(inside, _shifted(running(whole, place, lambda own, before: add(before, own)), 1))
     return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:-1], -1)[..., :size], inside)
 
 
-def running(values: jax.Array, place: jax.Array, combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
+def running(values: Any, place: jax.Array, combine: Callable[[Any, Any], Any]) -> Any:
     """Combine every value with all before it in its segment, where ``place`` counts from 0 in each segment.
 
-    The order of the operations (Hillis and Steele 1986) depends on the place only.
+    For arrays, or pytrees of arrays that ``combine`` combines. The order of the operations (Hillis and Steele 1986) depends on the
+    place only.
     """
-    distance = 1
-    while distance < values.shape[-1]:
-        before = jnp.concatenate([jnp.zeros_like(values[..., :distance]), values[..., :-distance]], axis=-1)
-        values = jnp.where(place >= distance, combine(values, before), values)
-        distance *= 2
-    return values
+
+    def double(number: jax.Array, values: Any) -> Any:
+        distance = jnp.int32(1) << number
+        longer = combine(values, _shifted(values, distance))
+        return jax.tree.map(lambda a, b: jnp.where(place >= distance, a, b), longer, values)
+
+    size = jax.tree.leaves(values)[0].shape[-1]
+    return jax.lax.fori_loop(np.int32(0), np.int32(max(size - 1, 0).bit_length()), double, values)
+
+
+def _shifted(values: Any, distance: Any) -> Any:
+    """What is ``distance`` before each value, and 0 where nothing is."""
+
+    def shift(array: jax.Array) -> jax.Array:
+        size = array.shape[-1]
+        return window(jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(size, 0)]), size - distance, size)
+
+    return jax.tree.map(shift, values)
