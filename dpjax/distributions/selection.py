@@ -21,7 +21,7 @@ from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import lane_sums, pairwise_sum
 from dpjax.numerics.two_words import Words
 
-_FINE = 50  # so far from an end in binary digits, of 62, the guide has more buckets
+_FINE = 50  # from a distance of 2^50 to an end on, of 2^62, the guide has more buckets
 _BUCKETS = (63 << 1) + (63 - _FINE << 4) + 1  # of each half, the last of which no number is in
 
 
@@ -126,8 +126,7 @@ class Table(NamedTuple):
 def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:
     """The bucket of a number, nondecreasing: below ``_BUCKETS`` or, from the middle on, above it.
 
-    By the leading digits of the distance to the end of its half: two buckets for each power of two, and 16 more for those near the
-    total.
+    By the leading digits of the distance to the end of its half: two buckets for each power of two, and from 2^50 on 16 more.
     """
     upper = two_words.at_most(middle, number)
     rest = two_words.to_float(two_words.subtract(two_words.select(upper, total, middle), number), jnp.float32)

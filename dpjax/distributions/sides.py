@@ -190,9 +190,9 @@ class Line(NamedTuple):
             [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
         )
         plain = [broadcast_rows(part, self.batch) for part in plain]
-        length = self.sides[0].length + self.sides[1].length
-        if self.tails is not None:
-            length = length + jnp.sum(self.tails.scale, axis=-1, keepdims=True)
+        length = line.sides[0].length + line.sides[1].length
+        if line.tails is not None:
+            length = length + jnp.sum(line.tails.scale, axis=-1, keepdims=True)
         fits = _fits(functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in plain)), length)
         rows, size = self._cacheful()
 

@@ -10,6 +10,7 @@ import pytest
 
 from dpjax import PiecewiseExponential, Tails, inverse_sensitivity, laplace, median, piecewise_laplace, sample_intervals
 from dpjax.distributions import sampling
+from dpjax.distributions.sides import Side
 from dpjax.numerics.two_words import Words
 from tests.support.distributions import of_one_size
 from tests.support.statistics import (
@@ -366,6 +367,21 @@ def test_fields_of_different_dtypes_are_of_the_wider_one(fields, x64):
         for method in ("tree", "table"):
             draws = [d.sample(jax.random.key(0), (50,), method=method) for d in (mixed, wide)]
             np.testing.assert_allclose(*draws, rtol=1e-5)
+
+
+def test_many_draws_from_pieces_and_tails_do_not_change_with_padding():
+    """Pieces without width at the end of either side; the control has another tail."""
+    values, cost = np.cumsum(np.random.default_rng(0).exponential(size=(2, 4, 8)), axis=-1).astype(np.float32), np.arange(7.0)
+
+    def draws(padding, lower_scale=2.0):
+        longer, costs = np.pad(values, ((0, 0), (0, 0), (0, padding)), mode="edge"), np.pad(cost, (0, padding), mode="edge")
+        lower, upper = (Side(jnp.asarray(side), *[jnp.asarray(costs, jnp.float32)] * 2) for side in (-longer[0], longer[1]))
+        tails = Tails(*map(jnp.float32, (1.0, lower_scale, 1.0, 3.0)))
+        distribution = PiecewiseExponential.from_sides(lower, upper, jnp.float32(0.3), tails)
+        return np.asarray(distribution.sample(jax.random.key(1), (200,)))
+
+    np.testing.assert_array_equal(draws(0), draws(45))
+    assert (draws(0) != draws(0, 2.1)).any()
 
 
 def test_empty_shapes():
