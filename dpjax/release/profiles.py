@@ -1,0 +1,278 @@
+"""From counts to the values that a statistic can take after 0, 1, 2, ... individuals change, exactly: knots of integers.
+
+Let V(s) be the value of the statistic after s changes upwards, and after -s downwards for s < 0: V(0) is the statistic itself, and
+V does not decrease. It is linear between integer levels s, and kept as its knots (level, position), of which there are at most a
+few for each distinct value of the data, whatever the number of records. After ``most`` changes, a public number, V is taken to be
+at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than e^-128 times the size of the grid.
+
+The same statistics as in ``dpjax.statistics``, in integers: their values interleave between neighbours (Durfee 2025,
+Corollary 3.1), and those of shifted inverse sensitivity do, too (Steinke 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpjax.quantiles.ranks import Ranks
+from dpjax.release.counts import Counts, running_sums, sums_of
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Runs of neighbouring positions whose levels rise evenly, of all groups, in ascending order within each group.
+
+    A piece of ``length`` g that starts at ``level`` l has the positions ``near + sign j`` for j = 1, ..., g, and the j-th is reached
+    at the level l + rise j / g. The value itself is a piece of its own: one position, ``sign`` and ``rise`` 0, level 1 - depth.
+
+    Attributes:
+        starts: int64 ``(groups + 1,)``.
+        near: int64 ``(pieces,)``, the position next to the piece on its inner side.
+        length: int64, at least 1.
+        level: int64.
+        rise: int64.
+        sign: int64, 1 above the value, -1 below it.
+        value: int64 ``(groups,)``, the position of the statistic itself.
+        depth: int64 ``(groups,)``, the least number of changes that move the value.
+        size: how many positions the range has.
+    """
+
+    starts: np.ndarray
+    near: np.ndarray
+    length: np.ndarray
+    level: np.ndarray
+    rise: np.ndarray
+    sign: np.ndarray
+    value: np.ndarray
+    depth: np.ndarray
+    size: int
+
+    @staticmethod
+    def of_knots(starts: np.ndarray, level: np.ndarray, position: np.ndarray, size: int) -> Profile:
+        """Return the profile through the knots of each group, ascending in both; a piece must not pass level 0.
+
+        The first position of each group is 0 and the last one ``size - 1``.
+        """
+        groups = len(starts) - 1
+        own = np.maximum(sums_of(level <= 0, starts) - 1, 0) + starts[:-1]
+        value = position[own]
+        length = np.diff(position)
+        inner = np.flatnonzero((length > 0) & (np.diff(np.repeat(np.arange(groups), np.diff(starts))) == 0))
+        up = level[inner] >= 0
+        near, at = np.where(up, position[inner], position[inner + 1]), np.where(up, level[inner], -level[inner + 1])
+        rise, sign = level[inner + 1] - level[inner], np.where(up, 1, -1)
+        first = np.searchsorted(inner, starts[:-1])
+        depth = np.minimum.reduceat(at, first) + 1
+        # The value goes between the pieces below and above it.
+        place = first + sums_of(~up, np.append(first, len(inner)))
+        fields = ((near, value), (length[inner], 1), (at, 1 - depth), (rise, 0), (sign, 0))
+        whole = (np.insert(pieces, place, itself) for pieces, itself in fields)
+        return Profile(np.append(first, len(inner)) + np.arange(groups + 1), *whole, value, depth, size)
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are."""
+        return len(self.value)
+
+    def one(self, group: int) -> Profile:
+        """Return the profile of one group."""
+        some = slice(self.starts[group], self.starts[group + 1])
+        pieces = (field[some] for field in (self.near, self.length, self.level, self.rise, self.sign))
+        own = self.value[group : group + 1], self.depth[group : group + 1]
+        return Profile(self.starts[group : group + 2] - self.starts[group], *pieces, *own, self.size)
+
+    def in_steps(self) -> Profile:
+        """Return the same profile in pieces that rise by 1."""
+        times = np.maximum(self.rise, 1)
+        number = np.repeat(np.arange(len(times)), times)
+        before = np.repeat(np.cumsum(times) - times, times)
+        step = np.arange(len(number)) - before  # from the outer end where the piece goes down
+        sign, length = self.sign[number], self.length[number] // times[number]
+        step = np.where(sign < 0, times[number] - 1 - step, step)
+        near, level = self.near[number] + sign * step * length, self.level[number] + step
+        starts = np.concatenate([[0], np.cumsum(times)])[self.starts]
+        return Profile(starts, near, length, level, np.minimum(self.rise[number], 1), sign, self.value, self.depth, self.size)
+
+
+def quantile(counts: Counts, ranks: Ranks, *, high: int, most: int) -> Profile:
+    """Return the profile of an order statistic or a quantile of positions from 0 to ``high``.
+
+    V(s) is the record of rank (per_record n + constant + step s) / denominator, rounded up, or interpolated between two records
+    (then positions count parts of a cell, ``ranks.refinement`` of each): 0 at rank 0 and ``high`` at rank n + 1.
+    """
+    v, step, totals = ranks.denominator, ranks.step, counts.totals
+    base = ranks.per_record * totals + ranks.constant
+    found = _entries(counts, totals, (base - step * most) // v, -(-(base + step * most) // v) + 1, high)
+    own = base[found.group]
+    last = (v * found.through - own) // step
+    if ranks.definition == "lower":
+        return _of_runs(found, (v * found.before - own) // step + 1, last, found.value, most, high + 1)
+    first = -((own - v * (found.before + 1)) // step)
+    knots = [(first, last, v * found.value)]
+    after = np.append(found.value[1:], high)
+    for level in (last + 1, last + 2):  # between two records: levels are at least half a rank apart
+        inside = (own + step * level < v * (found.through + 1)) & ~found.is_back
+        place = np.where(inside, own + step * level - v * found.through, 0)
+        knots.append((level, np.where(inside, level, level - 1), v * found.value + place * (after - found.value)))
+    return _of_runs(found, *knots[0], most, v * high + 1, knots[1:])
+
+
+def sum_of_records(counts: Counts, n: int, *, high: int, most: int) -> Profile:
+    """Return the profile of the sum of n records from 0 to ``high`` under swap: each change takes the smallest to the top.
+
+    Downwards each takes the largest to 0: -s changes leave the sum of the n + s smallest records.
+    """
+    starts, length = 2 * counts.starts, np.diff(counts.starts)
+    below = np.arange(len(counts.values)) + np.repeat(counts.starts[:-1], length)
+    above = below + np.repeat(length, length)
+    slope, times = np.zeros((2, 2 * len(counts.values)), np.int64)
+    slope[below], slope[above] = counts.values, high - counts.values
+    times[below] = times[above] = counts.counts
+    level = np.full(counts.groups, -n, np.int64)
+    return _of_slopes(starts, slope, times, level, n, most, n * high + 1)
+
+
+def nonnegative_sum(counts: Counts, tau: int, *, high: int, most: int) -> Profile:
+    """Return the profile around the sum without its tau largest records, up to ``high``, by shifted inverse sensitivity."""
+    return _of_slopes(counts.starts, counts.values, counts.counts, tau - counts.totals, tau + 1, most, high + 1)
+
+
+def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile:
+    """Return the profile around the number of different values that remain when tau people leave, the rarest values first."""
+    order = np.lexsort((-counts.counts, counts.group))
+    frequent = counts.counts[order]  # those that remain longest come first
+    remaining = np.arange(len(frequent)) - np.repeat(counts.starts[:-1], np.diff(counts.starts)) + 1
+    through = running_sums(frequent, counts.starts)
+    left = np.repeat(counts.totals, np.diff(counts.starts)) - through  # people of values that are rarer
+    found = _framed(counts.starts, remaining, high)
+    last = _framed(counts.starts, tau - left, 0).value
+    last[found.is_front] = tau - counts.totals
+    first = np.append(0, last[:-1] + 1)
+    first[found.is_back] = tau + 1
+    return _of_runs(found, first, last, np.minimum(found.value, high), most, high + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Entries:
+    """Entries of counts, with one before them at position 0 and one behind them at the upper end of the range.
+
+    Attributes:
+        starts: int64 ``(groups + 1,)``, of the entries and these two.
+        group: int64 ``(entries,)``.
+        value: int64 ``(entries,)``.
+        before: how many records of the group are below the value.
+        through: how many are up to it.
+    """
+
+    starts: np.ndarray
+    group: np.ndarray
+    value: np.ndarray
+    before: np.ndarray
+    through: np.ndarray
+
+    @property
+    def is_front(self) -> np.ndarray:
+        """Which is the first one of each group."""
+        found = np.zeros(len(self.value), bool)
+        found[self.starts[:-1]] = True
+        return found
+
+    @property
+    def is_back(self) -> np.ndarray:
+        """Which is the last one of each group."""
+        found = np.zeros(len(self.value), bool)
+        found[self.starts[1:] - 1] = True
+        return found
+
+
+def _entries(counts: Counts, totals: np.ndarray, low: np.ndarray, high: np.ndarray, end: int) -> _Entries:
+    """Return the entries that hold the records of the ranks from ``low`` to ``high`` of each group."""
+    sums = np.cumsum(counts.counts)
+    offset = np.append(0, sums)[counts.starts[:-1]]
+    first, stop = counts.starts[:-1], counts.starts[1:]
+    if np.any(low > 1) or np.any(high < totals):
+        first = np.searchsorted(sums, offset + np.clip(low, 1, totals + 1)).clip(first, stop)
+        stop = (np.searchsorted(sums, offset + np.clip(high, 0, totals)) + 1).clip(first, stop)
+    starts = np.append(0, np.cumsum(stop - first + 2))
+    group = np.repeat(np.arange(counts.groups), np.diff(starts))
+    index = np.arange(starts[-1]) + (first - starts[:-1] - 1)[group]
+    front, back = starts[:-1], starts[1:] - 1
+    index[front] = index[back] = 0
+    values, own = (np.append(column, 0) if not len(column) else column for column in (counts.values, counts.counts))
+    value, through = values[index], np.append(sums, 0)[index] - offset[group]
+    before = through - own[index]
+    value[front], before[front], through[front] = 0, 0, 0
+    value[back], before[back], through[back] = end, totals, totals
+    return _Entries(starts, group, value, before, through)
+
+
+def _framed(starts: np.ndarray, value: np.ndarray, end: int) -> _Entries:
+    """Return entries with these values, without ranks."""
+    length = np.diff(starts) + 2
+    framed = np.append(0, np.cumsum(length))
+    found = np.zeros(framed[-1], np.int64)
+    inside = np.ones(framed[-1], bool)
+    inside[framed[:-1]] = inside[framed[1:] - 1] = False
+    found[inside] = value
+    found[framed[1:] - 1] = end
+    none = np.zeros(0, np.int64)
+    return _Entries(framed, np.repeat(np.arange(len(length)), length), found, none, none)
+
+
+def _of_runs(
+    entries: _Entries,
+    first: np.ndarray,
+    last: np.ndarray,
+    position: np.ndarray,
+    most: int,
+    size: int,
+    between: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
+) -> Profile:
+    """Return the profile that has a position from its first to its last level, and further knots after some entries."""
+    front, back = entries.starts[:-1], entries.starts[1:] - 1
+    runs = [(first, last, position), *between]
+    level, place = np.zeros((2, len(position), 2 + len(between)), np.int64)
+    valid = np.zeros(level.shape, bool)
+    for column, (begin, end, at) in enumerate(runs):
+        there = (begin <= end) & (end >= -most) & (begin <= most)
+        for side, knot in ((0, begin), (1, end)) if column == 0 else ((column + 1, begin),):
+            level[:, side], place[:, side], valid[:, side] = np.clip(knot, -most, most), at, there
+    # The ends of the range: reached after so many changes at the latest.
+    valid[front, 0] = valid[back, 1] = False
+    valid[front, 1] = valid[back, 0] = True
+    level[front, 1], place[front, 1] = np.clip(last[front], -most - 1, most), 0
+    level[back, 0], place[back, 0] = np.clip(first[back], -most, most + 1), size - 1
+    starts = np.append(0, np.cumsum(np.sum(valid, axis=-1)))[entries.starts]
+    return Profile.of_knots(starts, level[valid], place[valid], size)
+
+
+def _of_slopes(
+    starts: np.ndarray, slope: np.ndarray, times: np.ndarray, level: np.ndarray, top: int, most: int, size: int
+) -> Profile:
+    """Return the profile that rises from 0 at ``level`` by each slope so many times, up to the end of the range.
+
+    It is ``size - 1`` from the level ``top`` on. A larger sum counts as that.
+    """
+    high = size - 1
+    gain = slope * np.minimum(times, high // np.maximum(slope, 1) + 1)
+    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    start = running_sums(times, starts) - times + level[group]
+    base = np.minimum(running_sums(gain, starts) - gain, high)
+    stop, room = start + times, np.where(slope > 0, (high - base) // np.maximum(slope, 1), times)
+    # A run has knots at its ends, at level 0, where it is cut, and around the end of the range.
+    cuts = [start, stop, *(np.clip(at, start, stop) for at in (0, -most, most, start + room, start + room + 1))]
+    at = np.sort(np.stack(cuts, axis=-1), axis=-1)
+    place = np.minimum(base[:, None] + np.minimum(at - start[:, None], room[:, None] + 1) * slope[:, None], high)
+    valid = (at >= -most) & (at <= most)
+    framed = _framed(starts, np.sum(valid, axis=-1), 1)
+    framed.value[framed.is_front] = 1
+    whole = np.append(0, np.cumsum(framed.value))[framed.starts]
+    inside = np.ones(whole[-1], bool)
+    inside[whole[:-1]] = inside[whole[1:] - 1] = False
+    knots, places = np.zeros((2, whole[-1]), np.int64)
+    knots[inside], places[inside] = at[valid], place[valid]
+    knots[whole[:-1]] = np.clip(level, -most - 1, most)
+    knots[whole[1:] - 1], places[whole[1:] - 1] = min(max(top, -most), most + 1), high
+    return Profile.of_knots(whole, knots, places, size)
