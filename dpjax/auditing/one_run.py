@@ -135,7 +135,6 @@ class OneRunAudit(Shown):
         return np.minimum(self.tried * alone, 1.0)
 
 
-@checks.renamed_arguments(law_in="with_canary", law_out="without_canary")
 def audit_in_one_run(
     key: jax.Array,
     with_canary: Distribution,

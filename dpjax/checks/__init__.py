@@ -40,7 +40,6 @@ from dpjax.checks.static import (
     exact,
     instance,
     one_of,
-    renamed_arguments,
     resolution,
     static_integer,
     static_number,

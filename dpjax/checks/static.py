@@ -1,18 +1,14 @@
 """Static facts: options, integers, types and resolutions, which are looked at when a function is called or traced."""
 
-import functools
 import operator
-import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Neighbors = Literal["add_remove", "swap"]
 Relation = Literal["add_remove", "swap", "edge"]
 Resolution = float | Fraction | str
@@ -93,19 +89,3 @@ def exact(value: Any) -> Fraction | None:
         return value if isinstance(value, Fraction) else Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         return None
-
-
-def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function take arguments by their old names too, until version 0.3: ``old="new"``, with a DeprecationWarning."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            for old in names.keys() & kwargs.keys():
-                warnings.warn(f"{old} is now {names[old]}, and goes in 0.3.", DeprecationWarning, stacklevel=2)
-                kwargs[names[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return call
-
-    return decorate
