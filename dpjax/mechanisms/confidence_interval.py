@@ -17,10 +17,10 @@ from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
-from dpjax.mechanisms.interval_bound import miss_of, plan_of, planned_levels
 from dpjax.mechanisms.joint_quantiles import with_aims
 from dpjax.mechanisms.relations import pure
-from dpjax.statistics.ranks import level_of
+from dpjax.several_quantiles.interval_bound import miss_of, plan_of, planned_levels
+from dpjax.several_quantiles.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
 
 

@@ -46,7 +46,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.above_threshold import stopping_cost
 from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import fits
-from dpjax.statistics.ranks import ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 from dpjax.statistics.records import present_records
 
 _REACH = 1e12

@@ -23,8 +23,7 @@ from dpjax.release.result import EVALUATE, Release, cost_of, ranges_of, release_
 from dpjax.release.sampler import WORDS, Draw, certified_draw
 from dpjax.release.tables import exact_epsilon, level_weights, public_tables
 from dpjax.release.words import draw_lanes
-from dpjax.statistics.ranks import Ranks
-from dpjax.statistics.records import levels_needed
+from dpjax.several_quantiles.ranks import Ranks, levels_needed
 
 
 def release_ranks(records: Records, ranks: Ranks, epsilon: float, mechanism: Mechanism, draws: int) -> Release:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.release.grid import as_array, is_integer, without_axes
-from dpjax.statistics.ranks import Ranks
+from dpjax.several_quantiles.ranks import Ranks
 
 
 class IntegerProfile(NamedTuple):
