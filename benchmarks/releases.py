@@ -23,7 +23,7 @@ from dpjax.release.integer_profiles import order_statistic
 from dpjax.release.sampler import WORDS, certified_draw
 from dpjax.release.tables import public_tables
 from dpjax.release.words import words_of
-from dpjax.statistics.ranks import ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 from harness import Built, Case, Contestant
 
 RESOLUTION = Fraction(1, 2**20)

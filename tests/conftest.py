@@ -110,7 +110,7 @@ def data_folder() -> pathlib.Path:
 
 # Doctests have no marks; these compile the most, and what they show is tested in the files above them.
 SLOW_DOCTESTS = {
-    "accounting.budgeting.epsilon_for_error",
+    "accounting.allocation.epsilon_for_error",
     "accounting.conversions.delta_of_rdp",
     "accounting.conversions.epsilon_of_rdp",
     "accounting.planning.steps_within",

@@ -25,13 +25,13 @@ from dpjax.command_line.rows import Row, json_of, record_of, text_of
 from dpjax.command_line.table import LARGEST, near_of, read_table, source_of
 from dpjax.command_line.text import report
 from dpjax.frames.draws import drawn_of, guarantee_of
+from dpjax.frames.grouping import shapes_of
+from dpjax.frames.ties import TIED_SHARE
 from dpjax.mechanisms import joint_quantiles
 from dpjax.numerics.multiples import most_multiples
 from dpjax.release.grid import Multiples
+from dpjax.several_quantiles.ranks import levels_needed
 from dpjax.statistics import quantile, quantiles
-from dpjax.statistics.grouping import shapes_of
-from dpjax.statistics.records import levels_needed
-from dpjax.statistics.ties import TIED_SHARE
 
 T = TypeVar("T")
 JOINT = "joint_quantiles"  # of several quantiles together

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.checks import Neighbors
+from dpjax.frames.grouping import power
 from dpjax.release.grid import Multiples
-from dpjax.statistics.grouping import power
-from dpjax.statistics.quantiles import Ranks
+from dpjax.several_quantiles.ranks import Ranks
 
 _SMALL = 2**20  # numbers below it are counted each in its place
 _LEAST = 2**19  # that are found before they are joined with those found before

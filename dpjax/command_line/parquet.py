@@ -13,8 +13,8 @@ from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source
 from dpjax.command_line.kept import Keeper, Table
 from dpjax.command_line.table import Keep
+from dpjax.frames.grouping import natural_order
 from dpjax.frames.tables import read_frame
-from dpjax.statistics.grouping import natural_order
 
 _ROWS = 2**20  # records at a time
 

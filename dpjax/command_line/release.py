@@ -14,11 +14,11 @@ from dpjax.command_line.estimate import bounds_of, one_for_each
 from dpjax.command_line.kept import Counted, Table
 from dpjax.command_line.table import check_public, near_of, read_records, source_of
 from dpjax.command_line.text import aligned, as_json, group_as_json, group_as_text, promised, report, rounded_up, versions, wrapped
+from dpjax.frames.grouping import LEAST, shapes_of
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release import exact_distribution, joint_quantiles, quantile
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import reach_for
-from dpjax.statistics.grouping import LEAST, shapes_of
 
 
 class Row(NamedTuple):

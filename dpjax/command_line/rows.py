@@ -25,7 +25,7 @@ from dpjax.command_line.text import (
     words_of,
     wrapped,
 )
-from dpjax.statistics.ties import words_of_ties
+from dpjax.frames.ties import words_of_ties
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source, not_text, texts
 from dpjax.command_line.kept import Counted, Keeper, Listed, Near, Table
 from dpjax.command_line.parser import DELIMITERS
-from dpjax.statistics.grouping import codes_of, natural_order
-from dpjax.statistics.ranks import ranks_of_quantile
-from dpjax.statistics.records import levels_needed
+from dpjax.frames.grouping import codes_of, natural_order
+from dpjax.several_quantiles.ranks import levels_needed, ranks_of_quantile
 
 MISSING = ("", "na", "nan")
 LARGEST = 50_000_000  # draws of an answer

@@ -19,9 +19,9 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import Guarantee
+from dpjax.frames.grouping import power
 from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.tables import exact_epsilon, exponential
-from dpjax.statistics.grouping import power
 
 _BITS = 128
 

@@ -14,7 +14,7 @@ from dpjax.frames.statistics import RELEASED, check_options, released_as
 from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
 from dpjax.release.joint_quantiles import reach_for
 from dpjax.release.tables import exact_epsilon
-from dpjax.statistics.ranks import level_of
+from dpjax.several_quantiles.ranks import level_of
 
 
 def release(

@@ -12,13 +12,13 @@ from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
 from dpjax.checks import Neighbors
 from dpjax.frames.draws import draw
+from dpjax.frames.grouping import Batch
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.statistics import RANKS, check_options, released_as
 from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
+from dpjax.frames.ties import TIED_SHARE, ties, words_of_ties
 from dpjax.random.keys import check_key
 from dpjax.statistics import median
-from dpjax.statistics.grouping import Batch
-from dpjax.statistics.ties import TIED_SHARE, ties, words_of_ties
 
 _BARS = ("mean_abs_error", "lower95", "upper95")
 

@@ -14,9 +14,9 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
 from dpjax.display import TEXT_WIDTH, cell_of, text_table
+from dpjax.frames.grouping import Grouping, codes_of, natural_order
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.release.grid import as_floats
-from dpjax.statistics.grouping import Grouping, codes_of, natural_order
 
 _SAID_ONCE = ("column", "missing", "epsilon")  # below a printed table, where they are the same in all rows
 _FIRST = ("records", "released")  # before these, a row says what it is of

@@ -49,7 +49,6 @@ neighbours, by the same three cases. ``permute_and_flip.py`` says how it is draw
 
 import importlib
 
-from dpjax.release import deprecated as _deprecated
 from dpjax.release.api import (
     distinct_count,
     exact_distribution,
@@ -106,4 +105,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name in ("metric_choice", "metric_laplace", "small_db"):  # they load metric_privacy
         return getattr(importlib.import_module("dpjax.release.metric"), name)
-    return _deprecated.renamed(name)
+    raise AttributeError(f"module 'dpjax.release' has no attribute {name!r}")

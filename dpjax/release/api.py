@@ -15,8 +15,7 @@ from dpjax.release.drawing import release_ranks, release_statistic, release_sum
 from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.records import Records
 from dpjax.release.result import EVALUATE, Release
-from dpjax.sensitivity.down import check_shift
-from dpjax.statistics.ranks import ranks_of_order_statistic, ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_order_statistic, ranks_of_quantile
 
 Definition = Literal["linear", "lower"]
 
@@ -199,7 +198,7 @@ def maximum(
     [40, 47, 52, 127]
     """
     records = Records(x, grid_of(lower, upper, resolution, grid), neighbors, mask, n_max, counts=counts)
-    return release_statistic(records, partial(integer_profiles.maximum, tau=check_shift(tau)), epsilon, mechanism, draws)
+    return release_statistic(records, partial(integer_profiles.maximum, tau=checks.shift(tau)), epsilon, mechanism, draws)
 
 
 def nonnegative_sum(
@@ -226,7 +225,7 @@ def nonnegative_sum(
     [14, 23, 199]
     """
     records = Records(x, Multiples.between(0, upper, resolution), neighbors, mask, n_max, counts=counts)
-    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), epsilon, mechanism, draws)
+    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=checks.shift(tau)), epsilon, mechanism, draws)
 
 
 def user_sum(
@@ -254,7 +253,7 @@ def user_sum(
     """
     checks.one_of("neighbors", neighbors, ("add_remove",))
     records = Records(x, Multiples.between(0, upper, resolution), neighbors, mask, n_max, person_ids)
-    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), epsilon, mechanism, draws)
+    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=checks.shift(tau)), epsilon, mechanism, draws)
 
 
 def distinct_count(
@@ -281,7 +280,7 @@ def distinct_count(
     [2, 2, 1, 1, 1, 0]
     """
     records = Records(ids, Multiples.between(0, upper, 1), neighbors, mask, n_max, counts=counts, read=integer_profiles.codes_of)
-    statistic = partial(integer_profiles.distinct_count, tau=check_shift(tau))
+    statistic = partial(integer_profiles.distinct_count, tau=checks.shift(tau))
     return release_statistic(records, statistic, epsilon, mechanism, draws)
 
 

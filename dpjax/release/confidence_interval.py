@@ -8,13 +8,13 @@ from typing import Any
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.mechanisms.interval_bound import plan_of, planned_levels
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import draw_quantiles, parameters_of
 from dpjax.release.records import Records
 from dpjax.release.result import Release
 from dpjax.release.tables import exact_epsilon
-from dpjax.statistics.ranks import level_of
+from dpjax.several_quantiles.interval_bound import plan_of, planned_levels
+from dpjax.several_quantiles.ranks import level_of
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,7 +20,6 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
 from dpjax.release.grid import Floats, grid_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import Parameters
@@ -29,8 +28,7 @@ from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon
 from dpjax.release.words import draw_lanes
-from dpjax.sensitivity.sorted_records import Aims, level_parts
-from dpjax.statistics.several_quantiles import levels_of
+from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts, levels_of
 
 # For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
 # bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.

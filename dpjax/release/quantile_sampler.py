@@ -16,7 +16,7 @@ from dpjax.release.rank_chains import Chain, Parameters, arrays_of, choose, erro
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import own_weight
 from dpjax.release.words import places
-from dpjax.sensitivity.far_records import far_records
+from dpjax.several_quantiles.far_records import far_records
 
 # Draws of paths that have less than 2^-_RARE of all weight together are left to integers: without far records, their weights may be
 # off. All others are off by 2^-_FAR of themselves at most.
@@ -60,7 +60,7 @@ def slots_of(cells: np.ndarray, present: np.ndarray, parameters: Parameters) -> 
 def without_far(parameters: Parameters, slots: Slots, middle: np.ndarray) -> tuple[Slots, np.ndarray, float]:
     """The slots near the quantiles, ``middle`` without the far records, and log2 of the least probability that can be trusted.
 
-    ``dpjax/sensitivity/far_records.py`` says which records are far. All tuples have the volume (size cut / scale)^m at most. Those
+    ``far_records.py`` says which records are far. All tuples have the volume (size cut / scale)^m at most. Those
     that are far weigh exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is one. The parts of
     the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one.
     A path chooses a term, and for each quantile a slot and whether it is in the run of the next one.

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.release.tables import exponential, level_weights
-from dpjax.sensitivity.sorted_records import Aims, rank_steps
+from dpjax.several_quantiles.asked import Aims, rank_steps
 
 _TILE = 2**13  # numbers that stay in the cache
 

@@ -17,8 +17,8 @@ from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.records import Records
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.tables import exact_epsilon
-from dpjax.statistics.ranks import Ranks, ranks_of_quantile
-from dpjax.statistics.several_quantiles import levels_of
+from dpjax.several_quantiles.asked import levels_of
+from dpjax.several_quantiles.ranks import Ranks, ranks_of_quantile
 
 
 def recursive_quantiles(

@@ -15,8 +15,8 @@ import pytest
 from dpjax import median
 from dpjax.command_line import estimate, main, programs
 from dpjax.command_line.programs import run_kept
+from dpjax.frames.grouping import Grouping
 from dpjax.numerics import host_call
-from dpjax.statistics.grouping import Grouping
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from dpjax.command_line import estimate, kept
 from dpjax.command_line.files import Source
 from dpjax.command_line.kept import Counted, Keeper, Listed, Near
 from dpjax.command_line.table import read_records
+from dpjax.frames.grouping import power
 from dpjax.release.grid import Multiples
 from dpjax.release.integer_profiles import order_statistic
-from dpjax.statistics.grouping import power
-from dpjax.statistics.quantiles import ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 from tests.command_line.conftest import Whole
 
 GRIDS = [Multiples.between(0, 100, 1), Multiples.between(-3, 30, "0.1"), Multiples.between(0, 2**29, Fraction(1, 2))]

@@ -9,9 +9,9 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
+from dpjax.frames.grouping import Grouping
 from dpjax.frames.tables import read_frame
 from dpjax.release.joint_quantiles import default_reach, reach_for
-from dpjax.statistics.grouping import Grouping
 
 narwhals = pytest.importorskip("narwhals")
 pandas = pytest.importorskip("pandas")

@@ -503,7 +503,7 @@ def metric_fits(quick: bool) -> Values:
 
 def bounds(quick: bool) -> Values:
     """What the theorems promise about errors."""
-    of, d, u = dpjax.utility, records(), _universe()
+    of, d, u = dpjax.bounds, records(), _universe()
     lower = dpjax.median(d["x"], definition="lower", **ADD_REMOVE)
     e, failure = floats(EPSILONS), 0.05
     tail = of.duff.theorem_1(floats([0.02, 0.1, 0.5]), e, smooth_sensitivity=2.0, support=100.0, level_measure=25.0)

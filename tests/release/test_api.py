@@ -16,7 +16,7 @@ from dpjax.release.grid import Multiples, as_reals
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic, sum_of_records
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon, level_weights
-from dpjax.statistics.ranks import ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 BOUNDS = {"lower": 10, "upper": 30, "resolution": 1}

@@ -10,7 +10,7 @@ from dpjax import release
 from dpjax.release import exact_distribution, integer_profiles
 from dpjax.release.distribution import GridDistribution, depths_of, pieces_of
 from dpjax.release.integer_profiles import IntegerProfile, totals_of_persons
-from dpjax.statistics.ranks import ranks_of_order_statistic, ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_order_statistic, ranks_of_quantile
 
 TOP = 4  # records are 0..4
 EPSILON = 1.0

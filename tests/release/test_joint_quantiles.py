@@ -17,7 +17,7 @@ from dpjax.release.exact_chains import Row, _Chain
 from dpjax.release.joint_quantiles import default_reach, parameters_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
-from dpjax.sensitivity.far_records import far_records
+from dpjax.several_quantiles.far_records import far_records
 from tests.mechanisms.test_joint_quantiles import parts, places
 from tests.release.test_sampler import more
 from tests.support import statistics

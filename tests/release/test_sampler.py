@@ -14,7 +14,7 @@ from dpjax.release.exact import exact_draw, weights_of
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic
 from dpjax.release.sampler import WORDS, certified_draw, weigh
 from dpjax.release.tables import DIGITS, level_weights, public_tables, rate_of
-from dpjax.statistics.ranks import ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 EXTREME = np.array([0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
