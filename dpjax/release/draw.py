@@ -60,7 +60,7 @@ def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARG
     """Return the positions that 64-bit words ``(uniforms, draws, datasets)`` stand for, and which of them are certain."""
     profile, sums = distribution.profile, distribution.sums
     target = (words[0] >> np.uint64(4)).astype(np.int64)
-    piece = choose(sums, profile.starts, distribution.group, target)
+    piece = first_above(sums, profile.starts, distribution.group, target)
     below = np.where(piece > profile.starts[:-1], sums[piece - 1], 0)
     slack = margin + np.diff(profile.starts)
     sure = (target - below >= slack) & (sums[piece] - target > slack)
@@ -68,26 +68,29 @@ def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARG
     sure &= certain
     if len(words) > 2:
         span = distribution.span[piece]
-        place, certain = _place(span, words[2])
+        place, certain = place_in(span, words[2])
         number, sure = (number - 1) * span + place + 1, sure & certain
     return profile.near[piece] + profile.sign[piece] * number, sure & (margin < 2**60)
 
 
-def choose(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the first entry of each dataset whose running sum passes a target, ``(draws, datasets)``; else the last one."""
-    draws, groups = target.shape
+def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the first entry of each dataset with a number above the target, ``(draws, datasets)``; the last one if there is none.
+
+    ``sums`` are integers that ascend within each dataset.
+    """
+    draws, datasets = target.shape
     found = np.zeros(target.shape, np.int64)
-    if draws <= 8 and groups > 1:
+    if draws <= 8 and datasets > 1:
         for row, one in zip(found, target, strict=True):
             row[:] = starts[:-1] + np.add.reduceat(sums <= one[group], starts[:-1], dtype=np.int64)
     else:
-        for number in range(groups):
+        for number in range(datasets if draws else 0):
             own = sums[starts[number] : starts[number + 1]]
             found[:, number] = starts[number] + np.searchsorted(own, target[:, number], side="right")
     return np.minimum(found, starts[1:] - 1)
 
 
-def _open(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def open_interval(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The ends of the interval that the first 53 bits of a uniform leave open."""
     leading = words >> np.uint64(11)
     return leading.astype(np.float64) * 2.0**-53, (leading + np.uint64(1)).astype(np.float64) * 2.0**-53
@@ -96,10 +99,10 @@ def _open(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The step of a piece that a uniform stands for, and whether further bits cannot change it."""
     rate, steps = distribution.step_rate[piece], distribution.steps[piece]
-    share = -np.expm1(-distribution.decay[piece])
+    share = -np.expm1(-distribution.rate * distribution.profile.rise[piece])
     ends = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for uniform, away in zip(_open(words), (-_WIDENED, _WIDENED), strict=True):
+        for uniform, away in zip(open_interval(words), (-_WIDENED, _WIDENED), strict=True):
             noise = -np.log1p(-np.minimum(uniform * share * (1 + away), 1.0))
             ends.append(np.clip(np.ceil(noise * (1 + away) / rate), 1, steps))
     single = steps == 1
@@ -107,9 +110,9 @@ def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) 
     return low, low == high
 
 
-def _place(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def place_in(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The integer floor(width U), and whether further bits cannot change it."""
-    low, high = (np.floor(width * end * (1 + away)) for end, away in zip(_open(words), (-(2.0**-50), 2.0**-50), strict=True))
+    low, high = (np.floor(width * end * (1 + away)) for end, away in zip(open_interval(words), (-(2.0**-50), 2.0**-50), strict=True))
     low, high = (np.clip(end, 0, width - 1).astype(np.int64) for end in (low, high))
     return low, low == high
 

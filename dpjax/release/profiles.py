@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpjax.quantiles.ranks import Ranks
+from dpjax.several_quantiles.ranks import Ranks
 from dpjax.release.counts import Counts, running_sums, sums_of
 
 
