@@ -16,16 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from dpjax.release.exact import Bits, More
-from dpjax.release.sampler import Draw
-from dpjax.release.tables import digit_probability, exponential, floor_of
-from dpjax.release.words import draw_lanes
+from dpjax.release.entropy import Bits, More, further_word, system_words
+from dpjax.release.exponentials import digit_probability, exponential, floor_of
 
 _SURE = 32  # the rate from where on a geometric number is 0, but for a word of 0
+_WORDS = 2**22  # at a time
 _ROLES = 2**16  # of one geometric number: its digits, then the trials above them
 
 
@@ -34,20 +32,17 @@ def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> n
     for rate in rates:
         if not Fraction(1, 2**40) <= rate <= 2**20:
             raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
-    k, digits = len(rates), digits_of(min(rates))
+    digits = digits_of(min(rates))
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
-
-    def numbers(start: int, stop: int) -> np.ndarray:
-        return np.arange(start, stop) % k
-
-    def on_device(here: np.ndarray, words: Any) -> Draw:
-        return Draw(*decide(table[:, here], np.asarray(words)))
-
-    def on_host(here: np.ndarray, row: int, words: list[int], more: More) -> int:
-        return exact_noise(rates[here[row]], digits, words, more)
-
-    found = draw_lanes(rows * k, draws, 1, 2 * (digits + 1), numbers, on_device, on_host)
-    return found.reshape(draws, rows, k)
+    found = np.zeros((draws * rows, len(rates)), np.int64)
+    step = max(_WORDS // (2 * (digits + 1) * len(rates)), 1)
+    for start in range(0, len(found), step):
+        some = found[start : start + step]
+        words = system_words((2 * (digits + 1), *some.shape), np.uint32)
+        some[:], certain = decide(table, words)
+        for at in zip(*np.nonzero(~certain), strict=True):
+            some[at] = exact_noise(rates[at[1]], digits, words[:, at[0], at[1]].tolist(), further_word)
+    return found.reshape(draws, rows, len(rates))
 
 
 def digits_of(rate: Fraction) -> int:
@@ -60,14 +55,14 @@ def threshold(rate: Fraction, j: int) -> int:
     x = rate * 2**j
     if x > 2 * _SURE:
         return 0
-    mantissa, scale = floor_of(partial(digit_probability, x, 0), 32)
+    mantissa, scale = floor_of(partial(digit_probability, x), 32)
     return mantissa >> (scale - 32)
 
 
 def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The noise that words ``(2 (digits + 1), draws, lanes)`` decide, int64, and whether they do.
+    """The noise that words ``(2 (digits + 1), lanes, K)`` decide, int64 ``(lanes, K)``, and whether they do.
 
-    ``table`` has the thresholds ``(digits + 1, lanes)``; that above the digits is 0: its word certifies unless it is 0 as well.
+    ``table`` has the thresholds ``(digits + 1, K)``; that above the digits is 0: its word certifies unless it is 0 as well.
     """
     digits = table.shape[0] - 1
     halves = words.reshape(2, digits + 1, *words.shape[1:])
@@ -84,11 +79,11 @@ def exact_noise(rate: Fraction, digits: int, words: Sequence[int], more: More) -
 
 
 def _exact_geometric(rate: Fraction, digits: int, words: Sequence[int], more: More, role: int) -> int:
-    low = sum(_happens(rate * 2**j, Bits(words[j : j + 1], role + j, more), digit=True) << j for j in range(digits))
-    above, uniform = 0, Bits(words[digits:], role + digits, more)
+    low = sum(_happens(rate * 2**j, Bits(words[j], 32, role + j, more), digit=True) << j for j in range(digits))
+    above, uniform = 0, Bits(words[digits], 32, role + digits, more)
     while _happens(rate * 2**digits, uniform, digit=False):
         above += 1
-        uniform = Bits([], role + digits + above, more)
+        uniform = Bits(0, 0, role + digits + above, more)
     return (above << digits) + low
 
 
@@ -98,4 +93,4 @@ def _happens(x: Fraction, uniform: Bits, *, digit: bool) -> bool:
         uniform.read()
     if uniform.value and x > uniform.count:  # at least 2^-count, which is more than e^-x
         return False
-    return uniform.below(partial(digit_probability, x, 0) if digit else partial(exponential, x))
+    return uniform.below(partial(digit_probability, x) if digit else partial(exponential, x))

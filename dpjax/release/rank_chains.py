@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpjax.release.tables import exponential, level_weights
+from dpjax.release.exponentials import exponential, powers
 from dpjax.several_quantiles.asked import Aims, rank_steps
 
 _TILE = 2**13  # numbers that stay in the cache
@@ -112,9 +112,7 @@ class Chain(NamedTuple):
 @lru_cache(maxsize=4)
 def decays(rate: Fraction, size: int) -> np.ndarray:
     """e^(-rate j) for j = 0, ..., size - 1, each right up to a factor 1 + 2^-52."""
-    table = level_weights(2 * rate, size)
-    with np.errstate(under="ignore"):
-        return np.ldexp(table.high * 2.0**32 + table.low, -table.scale)
+    return powers(rate, size)
 
 
 @lru_cache(maxsize=4096)
