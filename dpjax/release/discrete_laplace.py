@@ -13,7 +13,9 @@ References: Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism;
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -25,6 +27,47 @@ from dpjax.release.exponentials import digit_probability, exponential, floor_of
 _SURE = 32  # the rate from where on a geometric number is 0, but for a word of 0
 _WORDS = 2**22  # at a time
 _ROLES = 2**16  # of one geometric number: its digits, then the trials above them
+
+
+@dataclass(frozen=True, eq=False)
+class CountDistribution:
+    """Numbers with discrete Laplace noise: functions of the data, not private.
+
+    Attributes:
+        value: the numbers themselves, int64 of any shape.
+        rate: of the noise, exactly: epsilon where one record more or less changes one number by 1.
+    """
+
+    value: np.ndarray
+    rate: Fraction
+
+    def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
+        """E|Y - center|: with d the distance of the center from an integer, and n that integer's from the value, summed in closed form."""
+        away = np.abs(np.asarray(center, np.float64) - self.value)
+        whole, decay = np.floor(away), math.exp(-float(self.rate))
+        # E|Z - a| is linear between integers, and n + 2 e^(-lam n) e^-lam / (1 - e^-2 lam) at the integer n.
+        ends = [n + 2 * decay ** (n + 1) / -math.expm1(-2 * float(self.rate)) for n in (whole, whole + 1)]
+        found: np.ndarray = ends[0] + (ends[1] - ends[0]) * (away - whole)
+        return found
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of the central interval of probability ``level``: each side leaves out (1 - level) / 2."""
+        rate, outside = float(self.rate), (1 - level) / 2
+        below = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
+        low, high = -math.floor(below + 1e-12), math.ceil(below - 1e-12) - 1
+        return self.value + max(low, -math.inf if low <= 0 else 0), self.value + max(high, 0)
+
+    def sample(self, seed: int | np.random.Generator, shape: Sequence[int] = ()) -> np.ndarray:
+        """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + value.shape``."""
+        generator, success = np.random.default_rng(seed), -math.expm1(-float(self.rate))
+        size = tuple(shape) + self.value.shape
+        found: np.ndarray = self.value + (generator.geometric(success, size) - generator.geometric(success, size)).astype(np.float64)
+        return found
+
+    def positions(self, draws: int) -> np.ndarray:
+        """Draw exactly, int64 ``(draws, ...)``."""
+        noise = draw_discrete_laplace([self.rate], math.prod(self.value.shape), draws)
+        return self.value + noise.reshape(draws, *self.value.shape)
 
 
 def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> np.ndarray:

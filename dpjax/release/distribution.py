@@ -55,14 +55,14 @@ class GridDistribution(Shown):
 
     Attributes:
         profile: of all datasets, in positions on ``grid``.
-        epsilon: of one draw, exactly.
+        exact_rate: lam, half of epsilon for values on a grid.
         grid: the values: multiples of a resolution, floats or candidates.
         mechanism: ``"piecewise_laplace"``, ``"inverse_sensitivity"`` or ``"permute_and_flip"``.
         batch_shape: of the datasets.
     """
 
     profile: Profile
-    epsilon: Fraction
+    exact_rate: Fraction
     grid: Multiples | Floats | Candidates
     mechanism: Mechanism = "piecewise_laplace"
     batch_shape: tuple[int, ...] = ()
@@ -77,15 +77,15 @@ class GridDistribution(Shown):
     ) -> GridDistribution:
         """Return the distributions of a mechanism by its name; permute and flip takes its profile step by step."""
         exact: Any = checks.one_of("mechanism", mechanism, get_args(Mechanism))
-        rate = exact_epsilon(epsilon)
+        cost = exact_epsilon(epsilon)
         if exact == "permute_and_flip":
-            if rate < _LEAST_FLIPS:
+            if cost < _LEAST_FLIPS:
                 raise ValueError(f"permute_and_flip needs an epsilon of at least 2^-14, got {epsilon}: take piecewise_laplace.")
             profile = profile.in_steps()
-        return GridDistribution(profile, rate, grid, exact, tuple(batch_shape))
+        return GridDistribution(profile, cost / 2, grid, exact, tuple(batch_shape))
 
     def _facts(self) -> dict[str, Any]:
-        shown = {"batch_shape": self.batch_shape, "epsilon": float(self.epsilon), "grid": self.grid}
+        shown = {"batch_shape": self.batch_shape, "rate": self.rate, "grid": self.grid}
         return shown | {"mechanism": repr(self.mechanism)}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
@@ -98,8 +98,8 @@ class GridDistribution(Shown):
 
     @property
     def rate(self) -> float:
-        """Half of epsilon."""
-        return float(self.epsilon / 2)
+        """Lam as a float."""
+        return float(self.exact_rate)
 
     @property
     def size(self) -> int:

@@ -123,7 +123,7 @@ class Exactly:
     def __init__(self, distribution: GridDistribution, group: int) -> None:
         profile = distribution.profile.one(group)
         some = slice(distribution.profile.starts[group], distribution.profile.starts[group + 1])
-        self._rate, self._near, self._sign = distribution.epsilon / 2, profile.near.tolist(), profile.sign.tolist()
+        self._rate, self._near, self._sign = distribution.exact_rate, profile.near.tolist(), profile.sign.tolist()
         self._steps, self._span = distribution.steps[some].tolist(), distribution.span[some].tolist()
         self._rise, self._cost = profile.rise.tolist(), (profile.level + profile.depth - 1).tolist()
         self._known: dict[int, tuple[list[int], list[int]]] = {}

@@ -48,7 +48,7 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
             costs, widths = distribution.costs[own].tolist(), profile.length[own].tolist()
             words_of = drawn[draw, own].tolist()
             uniforms = {group: Bits(words_of[group], 64, group, more) for group in np.flatnonzero(left[draw, own]).tolist()}
-            first = exact_winner(distribution.epsilon / 2, costs, widths, uniforms)
+            first = exact_winner(distribution.exact_rate, costs, widths, uniforms)
             winner[draw, dataset] = starts[dataset] + first
             place[draw, dataset] = Bits(int(placed[draw, dataset]), 64, len(costs), more).times(widths[first])
         some[:] = profile.near[winner] + profile.sign[winner] * (place + 1)

@@ -71,6 +71,15 @@ class Profile:
         whole = (np.insert(pieces, place, itself) for pieces, itself in fields)
         return Profile(np.append(first, len(inner)) + np.arange(groups + 1), *whole, value, depth, size)
 
+    @staticmethod
+    def of_costs(costs: np.ndarray) -> Profile:
+        """Return candidates ``(groups, k)`` with integer costs as pieces of one position each, as if all were values."""
+        groups, k = costs.shape
+        number, none = np.tile(np.arange(k), groups), np.zeros(costs.size, np.int64)
+        best = np.argmin(costs, axis=-1) if k else np.zeros(groups, np.int64)
+        one = np.ones(groups, np.int64)
+        return Profile(np.arange(groups + 1) * k, number, none + 1, costs.ravel(), none, none, best, one, k)
+
     @property
     def groups(self) -> int:
         """How many groups there are."""

@@ -143,3 +143,28 @@ def _real(value: Any) -> int | float:
         return -math.inf if value < 0 else math.inf
     except ValueError:  # a signaling NaN
         return math.nan
+
+
+def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return integers that are equal where the ids are, int64, and which ids there are, both of the shape of ``ids``.
+
+    An object is an id if it is an integer or a text; it never raises.
+    """
+    array = as_array(ids)
+    if array.dtype.kind == "O":
+        known: dict[Any, int] = {}
+        plain = [int(v) if is_integer(v) else str(v) if isinstance(v, str) else None for v in map(without_axes, array.flat)]
+        found = np.array([-1 if v is None else known.setdefault(v, len(known)) for v in plain], np.int64).reshape(array.shape)
+    elif array.dtype.kind in "iuUSb":
+        found = np.unique(array, return_inverse=True)[1].reshape(array.shape).astype(np.int64)
+    else:
+        raise TypeError(f"ids must be integers or text, got dtype {array.dtype}.")
+    return np.maximum(found, 0), found >= 0
+
+
+def increasing(name: str, given: Any, least: int) -> np.ndarray:
+    """Return public numbers as a new array of float64, or raise for such that are not finite and increasing."""
+    numbers = np.array(given, np.float64)
+    if numbers.ndim != 1 or numbers.size < least or not np.isfinite(numbers).all() or not np.all(np.diff(numbers) > 0):
+        raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
+    return numbers
