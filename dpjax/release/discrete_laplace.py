@@ -21,6 +21,7 @@ from functools import partial
 
 import numpy as np
 
+from dpjax import checks
 from dpjax.release.entropy import Bits, More, further_word, system_words
 from dpjax.release.exponentials import digit_probability, exponential, floor_of
 
@@ -42,7 +43,7 @@ class CountDistribution:
     rate: Fraction
 
     def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
-        """E|Y - center|: with d the distance of the center from an integer, and n that integer's from the value, summed in closed form."""
+        """E|Y - center|, for centers that broadcast against the numbers."""
         away = np.abs(np.asarray(center, np.float64) - self.value)
         whole, decay = np.floor(away), math.exp(-float(self.rate))
         # E|Z - a| is linear between integers, and n + 2 e^(-lam n) e^-lam / (1 - e^-2 lam) at the integer n.
@@ -52,10 +53,9 @@ class CountDistribution:
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """The ends of the central interval of probability ``level``: each side leaves out (1 - level) / 2."""
-        rate, outside = float(self.rate), (1 - level) / 2
-        below = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
-        low, high = -math.floor(below + 1e-12), math.ceil(below - 1e-12) - 1
-        return self.value + max(low, -math.inf if low <= 0 else 0), self.value + max(high, 0)
+        rate, outside = float(self.rate), (1 - checks.concrete_fraction("level", level)) / 2
+        away = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
+        return self.value - math.floor(away), self.value + math.ceil(away) - 1.0
 
     def sample(self, seed: int | np.random.Generator, shape: Sequence[int] = ()) -> np.ndarray:
         """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + value.shape``."""
