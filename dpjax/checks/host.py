@@ -30,6 +30,15 @@ def is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
+def is_tracing(value: Any) -> bool:
+    """Return whether a program is being traced, by the value or by what is around; a value that a trace closes over shows neither."""
+    if "jax" not in sys.modules:
+        return False
+    import jax
+
+    return isinstance(value, jax.core.Tracer) or isinstance(jax.device_put(np.float32(0)), jax.core.Tracer)
+
+
 def host_floats(name: str, value: Any) -> np.ndarray:
     """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
     refuse_frame(name, value)

@@ -18,7 +18,7 @@ from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Candidates, Floats
-from dpjax.release.records import as_array, as_integers, clip_integers, codes_of, refuse_text
+from dpjax.release.records import as_array, as_integers, clip_integers, codes_of, refuse_text, refuse_traces
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import (
     ChoiceMechanism,
@@ -465,7 +465,7 @@ def release_choice(
         raise TypeError(f"sensitivity must be an integer or a Fraction, got {sensitivity!r}.")
     if sensitivity <= 0:
         raise ValueError(f"sensitivity must be positive, got {sensitivity}.")
-    _refuse_traces(scores)
+    refuse_traces(scores)
     inside = clamped_scores(scores, least, most)
     *batch, k = inside.shape
     grid = Candidates(np.arange(k, dtype=np.float64))
@@ -562,7 +562,7 @@ def _read(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors == "swap" and mask is not None:
         raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
-    _refuse_traces(x)
+    refuse_traces(x)
     if not isinstance(statistic, DistinctCount):
         refuse_text(x)
     array = as_array(x)
@@ -590,9 +590,3 @@ def _like(given: np.ndarray, name: str, rows: tuple[int, ...], batch: tuple[int,
         return np.broadcast_to(given, (*batch, rows[-1])).reshape(rows)
     except ValueError as error:
         raise ValueError(f"{name} of shape {given.shape} does not fit x of shape {(*batch, rows[-1])}.") from error
-
-
-def _refuse_traces(x: Any) -> None:
-    """Raise under jit, vmap or grad; a vmap that closes over the data cannot be seen."""
-    if checks.is_tracing(x):
-        raise TypeError("a release cannot run inside jit, vmap or grad: it would not draw anew at each call.")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -105,8 +106,8 @@ class Profile:
         return Profile(starts, near, length, level, np.minimum(self.rise[number], 1), sign, self.value, self.depth, self.size)
 
 
-def quantile(counts: Counts, ranks: Ranks, *, high: int, most: int) -> Profile:
-    """Return the profile of an order statistic or a quantile of positions from 0 to ``high``.
+def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
+    """Return the profile of an order statistic or a quantile of positions from 0 to ``high``, one for all groups or one for each.
 
     V(s) is the record of rank (per_record n + constant + step s) / denominator, rounded up, or interpolated between two records
     (then positions count parts of a cell, ``ranks.refinement`` of each): 0 at rank 0 and ``high`` at rank n + 1.
@@ -120,7 +121,7 @@ def quantile(counts: Counts, ranks: Ranks, *, high: int, most: int) -> Profile:
         return _of_runs(found, (v * found.before - own) // step + 1, last, found.value, most, high + 1)
     first = -((own - v * (found.before + 1)) // step)
     knots = [(first, last, v * found.value)]
-    after = np.append(found.value[1:], high)
+    after = np.append(found.value[1:], 0)  # that of the last entry is not read
     for level in (last + 1, last + 2):  # between two records: levels are at least half a rank apart
         inside = (own + step * level < v * (found.through + 1)) & ~found.is_back
         place = np.where(inside, own + step * level - v * found.through, 0)
@@ -196,7 +197,7 @@ class _Entries:
         return found
 
 
-def _entries(counts: Counts, totals: np.ndarray, low: np.ndarray, high: np.ndarray, end: int) -> _Entries:
+def _entries(counts: Counts, totals: np.ndarray, low: np.ndarray, high: np.ndarray, end: Any) -> _Entries:
     """Return the entries that hold the records of the ranks from ``low`` to ``high`` of each group."""
     sums = np.cumsum(counts.counts)
     offset = np.append(0, sums)[counts.starts[:-1]]
@@ -236,7 +237,7 @@ def _of_runs(
     last: np.ndarray,
     position: np.ndarray,
     most: int,
-    size: int,
+    size: Any,
     between: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
 ) -> Profile:
     """Return the profile that has a position from its first to its last level, and further knots after some entries."""
@@ -254,7 +255,7 @@ def _of_runs(
     level[front, 1], place[front, 1] = np.clip(last[front], -most - 1, most), 0
     level[back, 0], place[back, 0] = np.clip(first[back], -most, most + 1), size - 1
     starts = np.append(0, np.cumsum(np.sum(valid, axis=-1)))[entries.starts]
-    return Profile.of_knots(starts, level[valid], place[valid], size)
+    return Profile.of_knots(starts, level[valid], place[valid], int(np.max(size)))
 
 
 def _of_slopes(

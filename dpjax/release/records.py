@@ -89,6 +89,12 @@ def _is_sequence(record: Any) -> bool:
     return isinstance(record, (list, tuple)) or getattr(record, "ndim", 0) > 0
 
 
+def refuse_traces(x: Any) -> None:
+    """Raise under jit, vmap or grad; a vmap that closes over the data cannot be seen."""
+    if checks.is_tracing(x):
+        raise TypeError("a release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
+
+
 def refuse_text(x: Any) -> None:
     """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers."""
     dtype = getattr(x, "dtype", None)

@@ -48,6 +48,12 @@ class Statistic:
 
     relations: ClassVar[tuple[str, ...]] = checks.NEIGHBORS
     mechanisms: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[dict[str, Callable[..., Statistic]]] = {}  # of all statistics, by name
+
+    def __init_subclass__(cls) -> None:
+        """Let :meth:`from_dict` know the statistic by its name."""
+        if not cls.__name__.startswith("_"):
+            Statistic.kinds[cls.__name__] = cls
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the position of each record, and which records are there, as arrays of the shape of ``x``."""
@@ -108,10 +114,10 @@ class Statistic:
     def from_dict(given: dict[str, Any]) -> Statistic:
         """Return the statistic of :meth:`to_dict`."""
         asked = dict(given)
-        kind = checks.one_of("statistic", asked.pop("statistic"), STATISTICS)
+        kind = checks.one_of("statistic", asked.pop("statistic"), Statistic.kinds)
         if isinstance(asked.get("grid"), dict):
             asked["grid"] = Floats(**asked["grid"])
-        return STATISTICS[kind](**asked)
+        return Statistic.kinds[kind](**asked)
 
     @staticmethod
     def from_json(text: str) -> Statistic:
@@ -665,12 +671,3 @@ def equal_to(records: np.ndarray, labels: Iterable[float]) -> tuple[np.ndarray, 
                 same = (records == (label if records.dtype.kind == "O" else np.float64(label))).astype(bool)
         found[same], there = number, there | same
     return found, there
-
-
-STATISTICS: dict[str, Callable[..., Statistic]] = {
-    kind.__name__: kind
-    for kind in (
-        *(Median, Quantile, OrderStatistic, Maximum, NonnegativeSum, DistinctCount, Sum, Mean),
-        *(Count, Histogram, Mode),
-    )
-}
