@@ -59,8 +59,8 @@ def median(
     It is the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
     exactly that distribution if the operating system's entropy is uniform and NumPy's exponentials err by less than 2^-45 relative:
     floats decide a draw only where no rounding can change it, and exact arithmetic decides the others. There is no key and no seed;
-    two calls never give the same draws. After 256 / epsilon changes the profile is taken to be at the bounds, as with ``truncate=``
-    in :func:`dpjax.median`: what differs has a probability below e^-128 times the number of multiples.
+    two calls never give the same draws. After 160 / epsilon changes the profile is taken to be at the bounds, as with ``truncate=``
+    in :func:`dpjax.median`: what differs has a probability below e^-80 times the number of multiples.
     :func:`exact_distribution` gives the probabilities.
 
     Args:
@@ -538,15 +538,21 @@ def _released(
 ) -> Release:
     """Count the records of every row and draw."""
     statistic.checked(neighbors, mechanism)
-    found, batch = counts_of(statistic, x, neighbors, counts, mask)
+    found, batch = counts_of(statistic, x, neighbors, counts, mask, epsilon)
     return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
 
 
-def counts_of(statistic: Statistic, x: Any, neighbors: str, counts: Any = None, mask: Any = None) -> tuple[Counts, tuple[int, ...]]:
-    """Return the counts of every row of records ``(..., n)``, or of distinct values with their ``counts``, and the batch shape."""
+def counts_of(
+    statistic: Statistic, x: Any, neighbors: str, counts: Any = None, mask: Any = None, epsilon: float | None = None
+) -> tuple[Counts, tuple[int, ...]]:
+    """Return the counts of every row of records ``(..., n)``, or of distinct values with their ``counts``, and the batch shape.
+
+    For a release with this epsilon, records that do not matter may be given other values.
+    """
     positions, present, batch = _read(statistic, x, neighbors, mask, None if counts is None else np.shape(counts))
     if counts is None:
-        return Counts.of_records(positions, present), batch
+        near = None if epsilon is None else statistic.near(positions.shape[-1], epsilon, neighbors)
+        return Counts.of_records(positions, present, near), batch
     if neighbors == "swap":
         raise ValueError("counts are for add_remove neighbors: under swap the number of records is public.")
     number = _like(clip_integers(as_integers("counts", counts), 0, MOST), "counts", positions.shape, batch).astype(np.int64)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 MOST = 2**40  # a larger count of one value counts as this: then no sum of counts passes 64 bits
+_RECORDS = 2**17  # that are sorted together
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +53,33 @@ class Counts:
         return Counts(np.searchsorted(group, np.arange(groups + 1)), value, count)
 
     @staticmethod
-    def of_records(positions: np.ndarray, present: np.ndarray | None = None) -> Counts:
-        """Return the counts of each row of records ``(rows, n)``, by one sort; without ``present`` all of them are there."""
+    def of_records(positions: np.ndarray, present: np.ndarray | None = None, near: tuple[int, int] | None = None) -> Counts:
+        """Return the counts of each row of records ``(rows, n)``, by one sort.
+
+        Args:
+            positions: integers, not negative.
+            present: which records are there, by default all.
+            near: if given, and all records are there, what is below the first of these two ranks counts as that record, and what is
+                above the other one as that.
+        """
         rows, n = positions.shape
         if present is not None and not present.all():
             return Counts.of_groups(np.repeat(np.arange(rows), n)[present.ravel()], positions[present], rows)
-        ordered = np.sort(positions, axis=-1)
+        low, high = (1, n) if near is None else (min(max(near[0], 1), max(n, 1)), max(min(near[1], n), 1))
+        ordered = np.empty((rows, max(high - low + 1, 0) if n else 0), positions.dtype)
+        step = max(_RECORDS // max(n, 1), 1)
+        for start in range(0, rows if n else 0, step):  # what is computed between stays in the cache
+            ordered[start : start + step] = np.sort(positions[start : start + step], axis=-1)[:, low - 1 : high]
+        width = ordered.shape[-1]
         new = np.ones(ordered.shape, bool)
         np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
         first = np.flatnonzero(new)
         counts = np.diff(first, append=ordered.size)
-        return Counts(np.searchsorted(first, np.arange(rows + 1) * n), ordered.ravel()[first].astype(np.int64), counts)
+        starts = np.searchsorted(first, np.arange(rows + 1) * width)
+        if width:
+            counts[starts[:-1]] += low - 1
+            counts[starts[1:] - 1] += n - high
+        return Counts(starts, ordered.ravel()[first].astype(np.int64), counts)
 
     @staticmethod
     def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:

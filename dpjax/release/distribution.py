@@ -131,12 +131,14 @@ class GridDistribution(Shown):
     def steps(self) -> np.ndarray:
         """How many different costs each piece has, int64."""
         if self.mechanism == "piecewise_laplace":
-            return np.where(self.profile.rise > 0, self.profile.length, 1)
+            return self.profile.length
         return np.maximum(self.profile.rise, 1)
 
     @cached_property
     def span(self) -> np.ndarray:
         """How many positions have one cost, int64."""
+        if self.mechanism == "piecewise_laplace":
+            return np.ones_like(self.profile.length)
         return self.profile.length // self.steps
 
     @cached_property

@@ -14,7 +14,7 @@ from dpjax import checks
 from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
-_AT_A_TIME = 2**22  # records, so that what is computed between takes no memory to speak of
+_AT_A_TIME = 2**16  # records: what is computed between stays in the cache
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,11 @@ class Multiples:
         [0, 1, 3, 3, 0]
         """
         if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:
-            parts = [self.numbers_of(part) for part in np.array_split(x.reshape(-1), -(-x.size // _AT_A_TIME))]
-            cells, present = (np.concatenate(same).reshape(x.shape) for same in zip(*parts, strict=True))
-            return cells, present
+            flat, cells, present = x.reshape(-1), np.empty(x.size, np.int32), np.empty(x.size, bool)
+            for start in range(0, x.size, _AT_A_TIME):
+                some = slice(start, start + _AT_A_TIME)
+                cells[some], present[some] = self.numbers_of(flat[some])
+            return cells.reshape(x.shape), present.reshape(x.shape)
         records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             present = ~np.isnan(records)

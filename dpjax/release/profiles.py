@@ -3,7 +3,7 @@
 Let V(s) be the value of the statistic after s changes upwards, and after -s downwards for s < 0: V(0) is the statistic itself, and
 V does not decrease. It is linear between integer levels s, and kept as its knots (level, position), of which there are at most a
 few for each distinct value of the data, whatever the number of records. After ``most`` changes, a public number, V is taken to be
-at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than e^-128 times the size of the grid.
+at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than e^-80 times the size of the grid.
 
 The same statistics as in ``dpjax.statistics``, in integers: their values interleave between neighbours (Durfee 2025,
 Corollary 3.1), and those of shifted inverse sensitivity do, too (Steinke 2023).
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -56,21 +58,54 @@ class Profile:
 
         The first position of each group is 0 and the last one ``size - 1``.
         """
-        groups = len(starts) - 1
         own = np.maximum(sums_of(level <= 0, starts) - 1, 0) + starts[:-1]
-        value = position[own]
-        length = np.diff(position)
-        inner = np.flatnonzero((length > 0) & (np.diff(np.repeat(np.arange(groups), np.diff(starts))) == 0))
+        length = np.diff(position, append=0)
+        length[starts[1:] - 1] = 0
+        inner = np.flatnonzero(length)
         up = level[inner] >= 0
         near, at = np.where(up, position[inner], position[inner + 1]), np.where(up, level[inner], -level[inner + 1])
-        rise, sign = level[inner + 1] - level[inner], np.where(up, 1, -1)
-        first = np.searchsorted(inner, starts[:-1])
-        depth = np.minimum.reduceat(at, first) + 1
-        # The value goes between the pieces below and above it.
-        place = first + sums_of(~up, np.append(first, len(inner)))
-        fields = ((near, value), (length[inner], 1), (at, 1 - depth), (rise, 0), (sign, 0))
-        whole = (np.insert(pieces, place, itself) for pieces, itself in fields)
-        return Profile(np.append(first, len(inner)) + np.arange(groups + 1), *whole, value, depth, size)
+        rise = level[inner + 1] - level[inner]
+        return Profile._of_pieces(np.searchsorted(inner, starts), near, length[inner], at, rise, up, position[own], size)
+
+    @staticmethod
+    def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, size: int) -> Profile:
+        """Return the profile of each group that has each position up to its last level, and the next one from there on."""
+        length = np.diff(position, append=0)
+        length[starts[1:] - 1] = 0
+        own = np.minimum(sums_of(last < 0, starts) + starts[:-1], starts[1:] - 1)
+        inner = np.flatnonzero(length)
+        at = last[inner]
+        up = at >= 0
+        near = position[inner] + np.where(up, 0, length[inner])
+        level = np.where(up, at, -1 - at)
+        rise = np.ones(len(inner), np.int64)
+        return Profile._of_pieces(np.searchsorted(inner, starts), near, length[inner], level, rise, up, position[own], size)
+
+    @staticmethod
+    def _of_pieces(
+        starts: np.ndarray,
+        near: np.ndarray,
+        length: np.ndarray,
+        level: np.ndarray,
+        rise: np.ndarray,
+        up: np.ndarray,
+        value: np.ndarray,
+        size: int,
+    ) -> Profile:
+        """Put the value of each group between the pieces below and above it."""
+        groups = len(value)
+        depth = np.minimum.reduceat(level, starts[:-1]) + 1 if groups else np.zeros(0, np.int64)
+        here = starts[:-1] + sums_of(~up, starts) + np.arange(groups)  # of the values
+        there = np.ones(len(near) + groups, bool)
+        there[here] = False
+
+        def whole(pieces: Any, itself: Any) -> np.ndarray:
+            found = np.empty(len(there), np.int64)
+            found[there], found[here] = pieces, itself
+            return found
+
+        fields = ((near, value), (length, 1), (level, 1 - depth), (rise, 0), (2 * up.astype(np.int64) - 1, 0))
+        return Profile(starts + np.arange(groups + 1), *(whole(*field) for field in fields), value, depth, size)
 
     @staticmethod
     def of_costs(costs: np.ndarray) -> Profile:
@@ -106,6 +141,17 @@ class Profile:
         return Profile(starts, near, length, level, np.minimum(self.rise[number], 1), sign, self.value, self.depth, self.size)
 
 
+def levels_needed(epsilon: Fraction) -> int:
+    """Return after how many changes a profile may be at the ends of the range: what lies beyond weighs less than e^-80."""
+    return ceil(160 / epsilon)
+
+
+def near_ranks(ranks: Ranks, n: Any, most: int) -> tuple[Any, Any]:
+    """Return the first and the last rank that a profile of so many levels reads among n records."""
+    base, far = ranks.per_record * n + ranks.constant, ranks.step * most
+    return (base - far) // ranks.denominator, -(-(base + far) // ranks.denominator) + 1
+
+
 def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     """Return the profile of an order statistic or a quantile of positions from 0 to ``high``, one for all groups or one for each.
 
@@ -114,11 +160,11 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     """
     v, step, totals = ranks.denominator, ranks.step, counts.totals
     base = ranks.per_record * totals + ranks.constant
-    found = _entries(counts, totals, (base - step * most) // v, -(-(base + step * most) // v) + 1, high)
+    found = _entries(counts, totals, *near_ranks(ranks, totals, most), high)
     own = base[found.group]
     last = (v * found.through - own) // step
     if ranks.definition == "lower":
-        return _of_runs(found, (v * found.before - own) // step + 1, last, found.value, most, high + 1)
+        return _of_runs(found, last, found.value, most, high + 1)
     first = -((own - v * (found.before + 1)) // step)
     knots = [(first, last, v * found.value)]
     after = np.append(found.value[1:], 0)  # that of the last entry is not read
@@ -126,7 +172,7 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
         inside = (own + step * level < v * (found.through + 1)) & ~found.is_back
         place = np.where(inside, own + step * level - v * found.through, 0)
         knots.append((level, np.where(inside, level, level - 1), v * found.value + place * (after - found.value)))
-    return _of_runs(found, *knots[0], most, v * high + 1, knots[1:])
+    return _of_knots(found, knots, most, v * high + 1)
 
 
 def sum_of_records(counts: Counts, n: int, *, high: int, most: int) -> Profile:
@@ -159,9 +205,7 @@ def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile
     found = _framed(counts.starts, remaining, high)
     last = _framed(counts.starts, tau - left, 0).value
     last[found.is_front] = tau - counts.totals
-    first = np.append(0, last[:-1] + 1)
-    first[found.is_back] = tau + 1
-    return _of_runs(found, first, last, np.minimum(found.value, high), most, high + 1)
+    return _of_runs(found, last, np.minimum(found.value, high), most, high + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,21 +275,31 @@ def _framed(starts: np.ndarray, value: np.ndarray, end: int) -> _Entries:
     return _Entries(framed, np.repeat(np.arange(len(length)), length), found, none, none)
 
 
-def _of_runs(
-    entries: _Entries,
-    first: np.ndarray,
-    last: np.ndarray,
-    position: np.ndarray,
-    most: int,
-    size: Any,
-    between: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
+def _of_runs(entries: _Entries, last: np.ndarray, position: np.ndarray, most: int, size: Any) -> Profile:
+    """Return the profile that has each position from the level after the last one of the entry before, up to its own last level.
+
+    The upper end of the range follows the last entry, and after so many changes either end.
+    """
+    first = np.append(0, last[:-1] + 1)
+    front, back = entries.starts[:-1], entries.starts[1:] - 1
+    there = (first <= last) & (last >= -most) & (first <= most)
+    there[front] = there[back] = True
+    lowest = np.clip(last[front], -most - 1, most)
+    last = np.minimum(last, most)
+    last[front], last[back] = lowest, most + 2
+    starts = np.append(0, np.cumsum(there))[entries.starts]
+    return Profile.of_steps(starts, last[there], position[there], int(np.max(size)))
+
+
+def _of_knots(
+    entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], most: int, size: Any
 ) -> Profile:
     """Return the profile that has a position from its first to its last level, and further knots after some entries."""
     front, back = entries.starts[:-1], entries.starts[1:] - 1
-    runs = [(first, last, position), *between]
-    level, place = np.zeros((2, len(position), 2 + len(between)), np.int64)
+    level, place = np.zeros((2, len(entries.value), 1 + len(knots)), np.int64)
     valid = np.zeros(level.shape, bool)
-    for column, (begin, end, at) in enumerate(runs):
+    first, last, _ = knots[0]
+    for column, (begin, end, at) in enumerate(knots):
         there = (begin <= end) & (end >= -most) & (begin <= most)
         for side, knot in ((0, begin), (1, end)) if column == 0 else ((column + 1, begin),):
             level[:, side], place[:, side], valid[:, side] = np.clip(knot, -most, most), at, there

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -93,7 +92,7 @@ class _Lanes:
             first, last = self.cuts[wide, part.left], self.cuts[wide, part.right]
             records = self._between(wide, first, last, low[wide], high[wide])
             ends = high[wide] - low[wide]
-            profile = profiles.quantile(records, part.ranks, high=ends, most=math.ceil(256 / epsilon))
+            profile = profiles.quantile(records, part.ranks, high=ends, most=profiles.levels_needed(epsilon))
             distribution = GridDistribution.of(profile, epsilon, Multiples(Fraction(1), 0, self._size), batch_shape=wide.shape)
             point[wide] += distribution.positions(1)[0]
         self.points[:, part.middle] = point

@@ -14,6 +14,7 @@ True
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +42,7 @@ Definition = Literal["linear", "lower"]
 ChoiceMechanism = Literal["exponential", "permute_and_flip"]
 LEVELS = 2**45  # beyond what any number of records reaches
 _COUNTED = 2**53  # floats count so far
+_ENTRIES = 2**16  # of counts, that are worked on together
 
 
 class Statistic:
@@ -71,6 +73,10 @@ class Statistic:
     ) -> Release:
         """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
         raise NotImplementedError
+
+    def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
+        """Return the first and the last rank that matter among n records, or None where all of them do."""
+        return None
 
     def checked(self, neighbors: str, mechanism: str | None) -> str:
         """Return the mechanism, the first one by default, or raise for one or a relation that this statistic does not have."""
@@ -197,8 +203,7 @@ class _OnGrid(Statistic):
     ) -> GridDistribution:
         """Return what a release of each group draws from: functions of the data, for evaluation."""
         mechanism, cost = self.checked(neighbors, mechanism), exact_epsilon(epsilon)
-        # What lies beyond so many changes weighs less than e^-128.
-        profile = self.profile(counts, neighbors, math.ceil(256 / cost))
+        profile = self.profile(counts, neighbors, profiles.levels_needed(cost))
         values = self.values_grid(_public_size(counts) if neighbors == "swap" else 1)
         return GridDistribution.of(profile, cost, values, mechanism, (counts.groups,) if batch_shape is None else batch_shape)
 
@@ -214,10 +219,20 @@ class _OnGrid(Statistic):
     ) -> Release:
         """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
         number = checks.static_integer("draws", draws, 1)
-        found = self.distribution(counts, epsilon, neighbors, mechanism=mechanism, batch_shape=batch_shape)
-        drawn = found.positions(number).reshape(number, *found.batch_shape)
-        ranges = 2 if found.mechanism == "permute_and_flip" else 1
-        return release_of(drawn, found.grid, cost_of(epsilon, number, neighbors, ranges))
+        batch = (counts.groups,) if batch_shape is None else tuple(batch_shape)
+        drawn, grid = np.zeros((number, counts.groups), np.int64), self.values_grid()
+        for first, last in _in_cache(counts):
+            found = self.distribution(counts.some(first, last), epsilon, neighbors, mechanism=mechanism)
+            drawn[:, first:last], grid = found.positions(number), found.grid
+        ranges = 2 if mechanism == "permute_and_flip" else 1
+        return release_of(drawn.reshape(number, *batch), grid, cost_of(epsilon, number, neighbors, ranges))
+
+
+def _in_cache(counts: Counts) -> list[tuple[int, int]]:
+    """Split the groups into ranges whose entries stay in the cache; there is at least one range."""
+    ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
+    cuts = np.unique([0, *ends, counts.groups]).tolist()
+    return list(itertools.pairwise(cuts)) or [(0, 0)]
 
 
 def _public_size(counts: Counts) -> int:
@@ -231,6 +246,10 @@ class _ByRank(_OnGrid):
     def ranks(self, neighbors: str) -> Ranks:
         """Return where the profile reads."""
         raise NotImplementedError
+
+    def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
+        """Return the first and the last rank that matter among n records."""
+        return profiles.near_ranks(self.ranks(neighbors), n, profiles.levels_needed(exact_epsilon(epsilon)))
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
         """Return the values that the statistic of each group can take; after ``most`` changes any value."""
