@@ -59,8 +59,8 @@ def median(
     It is the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
     exactly that distribution if the operating system's entropy is uniform and NumPy's exponentials err by less than 2^-45 relative:
     floats decide a draw only where no rounding can change it, and exact arithmetic decides the others. There is no key and no seed;
-    two calls never give the same draws. After 160 / epsilon changes the profile is taken to be at the bounds, as with ``truncate=``
-    in :func:`dpjax.median`: what differs has a probability below e^-80 times the number of multiples.
+    two calls never give the same draws. After 128 / epsilon changes the profile is taken to be at the bounds, as with ``truncate=``
+    in :func:`dpjax.median`: what differs has a probability below e^-64 times the number of multiples.
     :func:`exact_distribution` gives the probabilities.
 
     Args:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dpjax.release.chunks import in_threads, ranges
+
 MOST = 2**40  # a larger count of one value counts as this: then no sum of counts passes 64 bits
 _RECORDS = 2**17  # that are sorted together
 
@@ -68,8 +70,11 @@ class Counts:
         low, high = (1, n) if near is None else (min(max(near[0], 1), max(n, 1)), max(min(near[1], n), 1))
         ordered = np.empty((rows, max(high - low + 1, 0) if n else 0), positions.dtype)
         step = max(_RECORDS // max(n, 1), 1)
-        for start in range(0, rows if n else 0, step):  # what is computed between stays in the cache
-            ordered[start : start + step] = np.sort(positions[start : start + step], axis=-1)[:, low - 1 : high]
+
+        def some(first: int, last: int) -> None:
+            ordered[first:last] = np.sort(positions[first:last], axis=-1)[:, low - 1 : high]
+
+        in_threads(some, ranges(rows if n else 0, step))
         width = ordered.shape[-1]
         new = np.ones(ordered.shape, bool)
         np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])

@@ -156,11 +156,14 @@ class GridDistribution(Shown):
         """The probability of each piece, float64."""
         if self.mechanism == "permute_and_flip":
             return np.concatenate([np.zeros(0), *map(self._shares_by_flips, range(self.profile.groups))])
-        rise = self.profile.rise
-        with np.errstate(under="ignore", over="ignore"):
-            weight = self.span * np.exp(-self.rate * (self.costs - rise))
-            sloped = rise > 0
-            weight[sloped] *= -np.expm1(-self.rate * rise[sloped]) / np.expm1(self.step_rate[sloped])
+        rise, value = self.profile.rise, self.profile.sign == 0
+        by_one = rise.size == 0 or int(rise.max()) <= 1
+        with np.errstate(under="ignore", over="ignore", divide="ignore", invalid="ignore"):
+            weight = np.exp(-self.rate * (self.profile.level + (self.profile.depth - 1)[self.group]))
+            weight *= -np.expm1(-self.rate) if by_one else -np.expm1(-self.rate * rise)
+            weight /= np.expm1(self.step_rate)
+            weight *= self.span
+        weight[value] = np.exp(-self.rate * self.costs[value])
         return weight / sums_of(weight, self.profile.starts)[self.group]
 
     def _shares_by_flips(self, group: int) -> np.ndarray:

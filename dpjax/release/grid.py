@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpjax import checks
+from dpjax.release.chunks import in_threads, ranges
 from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
@@ -83,9 +84,11 @@ class Multiples:
         """
         if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:
             flat, cells, present = x.reshape(-1), np.empty(x.size, np.int32), np.empty(x.size, bool)
-            for start in range(0, x.size, _AT_A_TIME):
-                some = slice(start, start + _AT_A_TIME)
-                cells[some], present[some] = self.numbers_of(flat[some])
+
+            def some(first: int, last: int) -> None:
+                cells[first:last], present[first:last] = self.numbers_of(flat[first:last])
+
+            in_threads(some, ranges(x.size, _AT_A_TIME))
             return cells.reshape(x.shape), present.reshape(x.shape)
         records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):

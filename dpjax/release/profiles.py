@@ -3,7 +3,7 @@
 Let V(s) be the value of the statistic after s changes upwards, and after -s downwards for s < 0: V(0) is the statistic itself, and
 V does not decrease. It is linear between integer levels s, and kept as its knots (level, position), of which there are at most a
 few for each distinct value of the data, whatever the number of records. After ``most`` changes, a public number, V is taken to be
-at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than e^-80 times the size of the grid.
+at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than e^-64 times the size of the grid.
 
 The same statistics as in ``dpjax.statistics``, in integers: their values interleave between neighbours (Durfee 2025,
 Corollary 3.1), and those of shifted inverse sensitivity do, too (Steinke 2023).
@@ -68,18 +68,20 @@ class Profile:
         return Profile._of_pieces(np.searchsorted(inner, starts), near, length[inner], at, rise, up, position[own], size)
 
     @staticmethod
-    def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, size: int) -> Profile:
-        """Return the profile of each group that has each position up to its last level, and the next one from there on."""
-        length = np.diff(position, append=0)
-        length[starts[1:] - 1] = 0
-        own = np.minimum(sums_of(last < 0, starts) + starts[:-1], starts[1:] - 1)
+    def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, high: np.ndarray) -> Profile:
+        """Return the profile of each group that has each position up to its last level, then the next one, and ``high`` in the end."""
+        length = np.empty(len(position), np.int64)
+        np.subtract(position[1:], position[:-1], out=length[:-1])
+        length[starts[1:] - 1] = high - position[starts[1:] - 1]
+        own = sums_of(last < 0, starts)
+        inside = own < np.diff(starts)
+        value = np.where(inside, position[np.minimum(own + starts[:-1], starts[1:] - 1)], high)
         inner = np.flatnonzero(length)
-        at = last[inner]
+        at, length = last[inner], length[inner]
         up = at >= 0
-        near = position[inner] + np.where(up, 0, length[inner])
+        near = position[inner] + np.where(up, 0, length)
         level = np.where(up, at, -1 - at)
-        rise = np.ones(len(inner), np.int64)
-        return Profile._of_pieces(np.searchsorted(inner, starts), near, length[inner], level, rise, up, position[own], size)
+        return Profile._of_pieces(np.searchsorted(inner, starts), near, length, level, None, up, value, int(np.max(high, initial=0)) + 1)
 
     @staticmethod
     def _of_pieces(
@@ -87,24 +89,23 @@ class Profile:
         near: np.ndarray,
         length: np.ndarray,
         level: np.ndarray,
-        rise: np.ndarray,
+        rise: np.ndarray | None,
         up: np.ndarray,
         value: np.ndarray,
         size: int,
     ) -> Profile:
-        """Put the value of each group between the pieces below and above it."""
+        """Put the value of each group between the pieces below and above it; without ``rise`` it is 1."""
         groups = len(value)
         depth = np.minimum.reduceat(level, starts[:-1]) + 1 if groups else np.zeros(0, np.int64)
         here = starts[:-1] + sums_of(~up, starts) + np.arange(groups)  # of the values
-        there = np.ones(len(near) + groups, bool)
-        there[here] = False
+        there = np.arange(len(near)) + np.repeat(np.arange(groups), np.diff(starts)) + up
 
         def whole(pieces: Any, itself: Any) -> np.ndarray:
-            found = np.empty(len(there), np.int64)
+            found = np.empty(len(there) + groups, np.int64)
             found[there], found[here] = pieces, itself
             return found
 
-        fields = ((near, value), (length, 1), (level, 1 - depth), (rise, 0), (2 * up.astype(np.int64) - 1, 0))
+        fields = ((near, value), (length, 1), (level, 1 - depth), (1 if rise is None else rise, 0), (2 * up.astype(np.int8) - 1, 0))
         return Profile(starts + np.arange(groups + 1), *(whole(*field) for field in fields), value, depth, size)
 
     @staticmethod
@@ -142,8 +143,8 @@ class Profile:
 
 
 def levels_needed(epsilon: Fraction) -> int:
-    """Return after how many changes a profile may be at the ends of the range: what lies beyond weighs less than e^-80."""
-    return ceil(160 / epsilon)
+    """Return after how many changes a profile may be at the ends of the range: what lies beyond weighs less than e^-64."""
+    return ceil(128 / epsilon)
 
 
 def near_ranks(ranks: Ranks, n: Any, most: int) -> tuple[Any, Any]:
@@ -160,11 +161,18 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     """
     v, step, totals = ranks.denominator, ranks.step, counts.totals
     base = ranks.per_record * totals + ranks.constant
-    found = _entries(counts, totals, *near_ranks(ranks, totals, most), high)
+    counts, below = _near(counts, *near_ranks(ranks, totals, most), totals)
+    group = counts.group
+    through = running_sums(counts.counts, counts.starts) + below[group]
+    if ranks.definition == "lower":
+        if v % step:
+            last = (v * through - base[group]) // step
+        else:  # without a division of each
+            last = through * (v // step) + (-base // step)[group]
+        return _of_runs(counts, group, last, counts.values, -base // step, most, high)
+    found = _framed(counts, through, totals, high)
     own = base[found.group]
     last = (v * found.through - own) // step
-    if ranks.definition == "lower":
-        return _of_runs(found, last, found.value, most, high + 1)
     first = -((own - v * (found.before + 1)) // step)
     knots = [(first, last, v * found.value)]
     after = np.append(found.value[1:], 0)  # that of the last entry is not read
@@ -197,15 +205,12 @@ def nonnegative_sum(counts: Counts, tau: int, *, high: int, most: int) -> Profil
 
 def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile:
     """Return the profile around the number of different values that remain when tau people leave, the rarest values first."""
-    order = np.lexsort((-counts.counts, counts.group))
-    frequent = counts.counts[order]  # those that remain longest come first
-    remaining = np.arange(len(frequent)) - np.repeat(counts.starts[:-1], np.diff(counts.starts)) + 1
-    through = running_sums(frequent, counts.starts)
-    left = np.repeat(counts.totals, np.diff(counts.starts)) - through  # people of values that are rarer
-    found = _framed(counts.starts, remaining, high)
-    last = _framed(counts.starts, tau - left, 0).value
-    last[found.is_front] = tau - counts.totals
-    return _of_runs(found, last, np.minimum(found.value, high), most, high + 1)
+    group = counts.group
+    order = np.lexsort((-counts.counts, group))
+    through = running_sums(counts.counts[order], counts.starts)  # those that remain longest come first
+    remaining = np.arange(len(order)) - np.repeat(counts.starts[:-1], np.diff(counts.starts)) + 1
+    last = tau - counts.totals[group] + through  # all people of rarer values have left
+    return _of_runs(counts, group, last, np.minimum(remaining, high), tau - counts.totals, most, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,13 +232,6 @@ class _Entries:
     through: np.ndarray
 
     @property
-    def is_front(self) -> np.ndarray:
-        """Which is the first one of each group."""
-        found = np.zeros(len(self.value), bool)
-        found[self.starts[:-1]] = True
-        return found
-
-    @property
     def is_back(self) -> np.ndarray:
         """Which is the last one of each group."""
         found = np.zeros(len(self.value), bool)
@@ -241,54 +239,58 @@ class _Entries:
         return found
 
 
-def _entries(counts: Counts, totals: np.ndarray, low: np.ndarray, high: np.ndarray, end: Any) -> _Entries:
-    """Return the entries that hold the records of the ranks from ``low`` to ``high`` of each group."""
+def _near(counts: Counts, low: Any, high: Any, totals: np.ndarray) -> tuple[Counts, np.ndarray]:
+    """Return the entries that hold the records of the ranks from ``low`` to ``high``, and how many records are below them."""
+    if not (np.any(low > 1) or np.any(high < totals)):
+        return counts, np.zeros(counts.groups, np.int64)
     sums = np.cumsum(counts.counts)
     offset = np.append(0, sums)[counts.starts[:-1]]
-    first, stop = counts.starts[:-1], counts.starts[1:]
-    if np.any(low > 1) or np.any(high < totals):
-        first = np.searchsorted(sums, offset + np.clip(low, 1, totals + 1)).clip(first, stop)
-        stop = (np.searchsorted(sums, offset + np.clip(high, 0, totals)) + 1).clip(first, stop)
-    starts = np.append(0, np.cumsum(stop - first + 2))
-    group = np.repeat(np.arange(counts.groups), np.diff(starts))
-    index = np.arange(starts[-1]) + (first - starts[:-1] - 1)[group]
+    first = np.searchsorted(sums, offset + np.clip(low, 1, totals + 1)).clip(counts.starts[:-1], counts.starts[1:])
+    stop = (np.searchsorted(sums, offset + np.clip(high, 0, totals)) + 1).clip(first, counts.starts[1:])
+    below = np.append(0, sums)[first] - offset
+    if np.sum(stop - first) * 4 > len(sums) * 3:  # nearly all
+        return counts, np.zeros(counts.groups, np.int64)
+    starts = np.append(0, np.cumsum(stop - first))
+    index = np.arange(starts[-1]) + np.repeat(first - starts[:-1], stop - first)
+    return Counts(starts, counts.values[index], counts.counts[index]), below
+
+
+def _framed(counts: Counts, through: np.ndarray, totals: np.ndarray, end: Any) -> _Entries:
+    """Put an entry before those of each group, at position 0, and one behind them."""
+    length = np.diff(counts.starts) + 2
+    starts = np.append(0, np.cumsum(length))
+    group = np.repeat(np.arange(counts.groups), length)
     front, back = starts[:-1], starts[1:] - 1
-    index[front] = index[back] = 0
-    values, own = (np.append(column, 0) if not len(column) else column for column in (counts.values, counts.counts))
-    value, through = values[index], np.append(sums, 0)[index] - offset[group]
-    before = through - own[index]
-    value[front], before[front], through[front] = 0, 0, 0
-    value[back], before[back], through[back] = end, totals, totals
-    return _Entries(starts, group, value, before, through)
+    inside = np.ones(len(group), bool)
+    inside[front] = inside[back] = False
+    value, before, upto = np.zeros((3, len(group)), np.int64)
+    value[inside], before[inside], upto[inside] = counts.values, through - counts.counts, through
+    value[back], before[back], upto[back] = end, totals, totals
+    return _Entries(starts, group, value, before, upto)
 
 
-def _framed(starts: np.ndarray, value: np.ndarray, end: int) -> _Entries:
-    """Return entries with these values, without ranks."""
-    length = np.diff(starts) + 2
-    framed = np.append(0, np.cumsum(length))
-    found = np.zeros(framed[-1], np.int64)
-    inside = np.ones(framed[-1], bool)
-    inside[framed[:-1]] = inside[framed[1:] - 1] = False
-    found[inside] = value
-    found[framed[1:] - 1] = end
-    none = np.zeros(0, np.int64)
-    return _Entries(framed, np.repeat(np.arange(len(length)), length), found, none, none)
-
-
-def _of_runs(entries: _Entries, last: np.ndarray, position: np.ndarray, most: int, size: Any) -> Profile:
+def _of_runs(
+    counts: Counts, group: np.ndarray, last: np.ndarray, position: np.ndarray, lowest: np.ndarray, most: int, high: Any
+) -> Profile:
     """Return the profile that has each position from the level after the last one of the entry before, up to its own last level.
 
-    The upper end of the range follows the last entry, and after so many changes either end.
+    It is 0 up to the level ``lowest``, and ``high`` after the last entry, and after so many changes at either end.
     """
-    first = np.append(0, last[:-1] + 1)
-    front, back = entries.starts[:-1], entries.starts[1:] - 1
-    there = (first <= last) & (last >= -most) & (first <= most)
-    there[front] = there[back] = True
-    lowest = np.clip(last[front], -most - 1, most)
-    last = np.minimum(last, most)
-    last[front], last[back] = lowest, most + 2
-    starts = np.append(0, np.cumsum(there))[entries.starts]
-    return Profile.of_steps(starts, last[there], position[there], int(np.max(size)))
+    starts = counts.starts + np.arange(counts.groups + 1)
+    front = starts[:-1]
+    inside = np.arange(len(last)) + group + 1
+    levels, places = np.empty((2, len(last) + counts.groups), np.int64)
+    levels[front], levels[inside] = lowest, last
+    top = np.broadcast_to(high, counts.groups)
+    # An entry that takes more changes than that is not reached: it has the position of its end of the range, and no length.
+    before = levels[inside - 1]
+    places[inside] = np.where(last < -most, 0, position)
+    far = np.flatnonzero(before >= most)
+    places[inside[far]] = top[group[far]]
+    places[front] = 0
+    np.minimum(levels, most, out=levels)
+    np.maximum(levels, -most - 1, out=levels)
+    return Profile.of_steps(starts, levels, places, top)
 
 
 def _of_knots(
@@ -330,9 +332,8 @@ def _of_slopes(
     at = np.sort(np.stack(cuts, axis=-1), axis=-1)
     place = np.minimum(base[:, None] + np.minimum(at - start[:, None], room[:, None] + 1) * slope[:, None], high)
     valid = (at >= -most) & (at <= most)
-    framed = _framed(starts, np.sum(valid, axis=-1), 1)
-    framed.value[framed.is_front] = 1
-    whole = np.append(0, np.cumsum(framed.value))[framed.starts]
+    number = sums_of(np.sum(valid, axis=-1), starts) + 2  # with the ends of the range
+    whole = np.append(0, np.cumsum(number))
     inside = np.ones(whole[-1], bool)
     inside[whole[:-1]] = inside[whole[1:] - 1] = False
     knots, places = np.zeros((2, whole[-1]), np.int64)

@@ -28,6 +28,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import profiles
+from dpjax.release.chunks import in_threads
 from dpjax.release.counts import Counts, sums_of
 from dpjax.release.discrete_laplace import CountDistribution
 from dpjax.release.distribution import GridDistribution, Mechanism
@@ -42,7 +43,7 @@ Definition = Literal["linear", "lower"]
 ChoiceMechanism = Literal["exponential", "permute_and_flip"]
 LEVELS = 2**45  # beyond what any number of records reaches
 _COUNTED = 2**53  # floats count so far
-_ENTRIES = 2**16  # of counts, that are worked on together
+_ENTRIES = 2**15  # of counts, that are worked on together
 
 
 class Statistic:
@@ -221,9 +222,13 @@ class _OnGrid(Statistic):
         number = checks.static_integer("draws", draws, 1)
         batch = (counts.groups,) if batch_shape is None else tuple(batch_shape)
         drawn, grid = np.zeros((number, counts.groups), np.int64), self.values_grid()
-        for first, last in _in_cache(counts):
+
+        def some(first: int, last: int) -> None:
+            nonlocal grid
             found = self.distribution(counts.some(first, last), epsilon, neighbors, mechanism=mechanism)
             drawn[:, first:last], grid = found.positions(number), found.grid
+
+        in_threads(some, _in_cache(counts))
         ranges = 2 if mechanism == "permute_and_flip" else 1
         return release_of(drawn.reshape(number, *batch), grid, cost_of(epsilon, number, neighbors, ranges))
 
