@@ -308,9 +308,7 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))
-def sample(
-    key: jax.Array, distribution: OnLine, shape: tuple[int, ...], method: Method, first: ArrayLike = 0
-) -> jax.Array:
+def sample(key: jax.Array, distribution: OnLine, shape: tuple[int, ...], method: Method, first: ArrayLike = 0) -> jax.Array:
     """Draw from a distribution: float of shape ``shape + batch_shape``; ``first`` is the index of its first row."""
     batch, draws = distribution.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:

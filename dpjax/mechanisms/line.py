@@ -10,8 +10,8 @@ epsilon-bounded-range. Let x' be a neighbor of x, with f', c', V' and L'.
 * V(s) is never further out than V'(s + 1): at integers by Corollary 3.1, and so on the lines between them. Hence L'(y) <= L(y) + 1
   for every y on the same side of f and f'; and then ceil(L'(y)) <= ceil(L(y)) + 1.
 * If f = f', only the cost of f is left, and |c - c'| <= 1 (``SensitivityProfile.depth``).
-* If f and f' differ, one change moves either of them: c = c' = 1, so each costs 0 for its own dataset. For the other it costs at most
-  1, and so does every y between them, for both: L(y) and L'(y) are positive and at most 1.
+* If f and f' differ, one change moves either of them: c = c' = 1, and each costs 0 for its own dataset. For the other dataset it
+  costs more than 0 and at most 1, and so does every y between them for both datasets.
 
 With 2 - 2 c in the place of 1 - c the range is 1.5 epsilon, with -c it is 2 epsilon, and the loss passes epsilon with either.
 """
@@ -128,9 +128,9 @@ def _on_grid(
 ) -> Rounded:
     """Return the distribution on the multiples of the profile's resolution.
 
-    Its pieces are those of the rho-smooth distribution in units of the resolution, rho being 1/2, so that every edge lies between two
-    integers: the cost at the outer end of a cell is then that of the multiple in it. (That piecewise Laplace counts the levels from
-    1 on, and so has 2 - c for the value, is the same to all multiples.)
+    Its pieces are those of the rho-smooth distribution in units of the resolution, rho being 1/2: every edge lies between two
+    integers, and the cost at the outer end of a cell is that of the multiple in it. Piecewise Laplace counts the costs from 1 on, the
+    value then having 2 - c; what all costs have in common changes no probability.
     """
     resolution = profile.resolution
     assert resolution is not None

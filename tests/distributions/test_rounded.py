@@ -12,7 +12,7 @@ import pytest
 import dpjax
 from dpjax.distributions import sampling
 from tests.support import oracle, statistics
-from tests.support.distributions import of_one_size, strong
+from tests.support.distributions import of_one_size
 
 GOLDEN = {  # BEYOND the papers: computed from the definition, apart from this library; epsilon 1, x[ceil(q n)] on 0, 1, ...
     ("piecewise_laplace", "swap", 0.5, (1, 2, 2, 2, 4)): (
@@ -63,6 +63,7 @@ def test_golden_numbers_of_single_values(dtype, within, x64):
         profile = dpjax.quantile(jnp.asarray(x, dtype), q, definition="lower", neighbors=neighbors, **bounds)
         found = of_size(getattr(dpjax, name)(profile, 1.0)).prob(jnp.arange(TOP, dtype=dtype)[:, None])
         assert found.dtype == dtype
+        found = np.asarray(found, np.float64)
         np.testing.assert_allclose(found[:, 0], np.append(expected, np.zeros(TOP - len(expected))), rtol=0, atol=within)
         assert np.abs(np.roll(expected, 1) - found[: len(expected), 0]).max() > 0.01  # the control
 
@@ -210,20 +211,22 @@ def test_sums_and_truncated_profiles_have_the_probabilities_of_the_definition(na
     assert_are_sums(distribution, masses)
 
 
+def halves(x, neighbors, definition):
+    """A median between records, which are multiples of 1 here: a multiple of 1/2."""
+    given = {"lower": 0, "upper": TOP // 2, "resolution": 1}
+    return dpjax.median(jnp.floor(x / 2), neighbors=neighbors, definition=definition, **given)
+
+
 PERSONS = [0, 0, 1, 2, 2, 2, 3, 4, 4]
 OTHERS = {
     "maximum": lambda x: dpjax.maximum(x, lower=0, upper=TOP, resolution=1).shift(2),
     "nonnegative sum": lambda x: dpjax.nonnegative_sum(x / 4, upper=TOP / 4, resolution=0.25).shift(1),
     "user sum": lambda x: dpjax.user_sum(x, jnp.array(PERSONS), upper=TOP, resolution=1).shift(1),
-    "distinct count": lambda x: dpjax.distinct_count(x.astype(int), upper=TOP).shift(1),
-    "mean": lambda x: dpjax.mean(x[..., :3] / 3, lower=0, upper=4 / 3, neighbors="swap", resolution="1/3"),
-    "linear median": lambda x: dpjax.median(
-        x / 2, lower=0, upper=TOP / 2, neighbors="add_remove", resolution=1, definition="linear"
-    ),
-    "continuous median": lambda x: dpjax.median(x, lower=0, upper=TOP, neighbors="swap", resolution=1, definition="continuous"),
-    "truncated continuous median": lambda x: dpjax.median(
-        x, lower=0, upper=TOP, neighbors="swap", resolution=1, definition="continuous"
-    ).truncate(2),
+    "distinct count": lambda x: dpjax.distinct_count(x.astype(int), upper=TOP, resolution=1).shift(1),
+    "mean": lambda x: dpjax.mean(x[..., :3] / 4, lower=0, upper=1, neighbors="swap", resolution="1/4"),
+    "linear median": lambda x: halves(x, "add_remove", "linear"),
+    "continuous median": lambda x: halves(x, "swap", "continuous"),
+    "truncated continuous median": lambda x: halves(x, "swap", "continuous").truncate(2),
 }
 
 
@@ -247,7 +250,7 @@ def test_every_statistic_has_the_probabilities_of_its_profile(name, x64):
         mass[values] = oracle.probabilities(costs, epsilon[row])
         masses.append(mass)
     assert_are_sums(replace(distribution, resolution=Fraction(1)), masses)
-    found = of_size(distribution).prob(jnp.arange(TOP + 1)[:, None] * float(profile.resolution))
+    found = of_size(distribution).prob(np.arange(TOP + 1)[:, None] * float(profile.resolution))
     np.testing.assert_allclose(np.asarray(found).T, masses, rtol=1e-10)
 
 

@@ -132,8 +132,8 @@ def costs_on_grid(upwards, downwards, kind, low=None, high=None):
     """The integers of a range and their costs as fractions, for a statistic with integer values, from the definition.
 
     ``upwards`` and ``downwards`` are lists of (level, value) that go outwards from (0, the statistic). The statistic costs 1 - c, c
-    being the least integer level at which either side has left it; another integer the least level that reaches it, which in piecewise
-    Laplace is linear between two values, and else the level of the outer one.
+    being the least integer level at which either side has left it; another integer costs the least level that reaches it, which in
+    piecewise Laplace is linear between two values, and else the level of the outer one.
     """
     (_, value), ends = upwards[0], (downwards[-1][1] if low is None else low, upwards[-1][1] if high is None else high)
     last = max(upwards[-1][0], downwards[-1][0])
