@@ -1,10 +1,10 @@
 """A distribution on the multiples of a public resolution, with probabilities proportional to exp(-rate * cost).
 
-The cost is linear on runs of multiples, as on the pieces of a :class:`PiecewiseExponential`, and each probability has the cost of its
-multiple: nothing is integrated over cells. In a run of g multiples with the costs l + r/g, l + 2 r/g, ..., l + r, the number of a
-multiple is a truncated geometric variable, and that is a truncated exponential variable rounded up. So a draw is made on the line,
-where the run is a piece of length g whose cost goes from l to l + r, and moves to the middle of its cell. Only the mass of the piece
-differs: it is x / (e^x - 1) times the integral over the piece, with x = rate * r / g (``Line.measure``).
+The cost is linear on runs of multiples, as on the pieces of a :class:`PiecewiseExponential`, and is evaluated at the multiples:
+nothing is integrated over cells. In a run of g multiples with the costs l + r/g, l + 2 r/g, ..., l + r, the number of a multiple is
+a truncated geometric variable, and that is a truncated exponential variable rounded up. So a draw is made on the line, where the
+run is a piece of length g whose cost goes from l to l + r, and moves to the middle of its cell. Only the mass of the piece differs:
+it is x / (e^x - 1) times the integral over the piece, with x = rate * r / g (``Line.measure``).
 
 In a piece the place inside a cell is independent of the cell, so a mean or a variance on the grid is that of the line less what the
 place contributes.

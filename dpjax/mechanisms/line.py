@@ -129,8 +129,8 @@ def _on_grid(
     """Return the distribution on the multiples of the profile's resolution.
 
     Its pieces are those of the rho-smooth distribution in units of the resolution, rho being 1/2: every edge lies between two
-    integers, and the cost at the outer end of a cell is that of the multiple in it. Piecewise Laplace counts the costs from 1 on, the
-    value then having 2 - c; what all costs have in common changes no probability.
+    integers, and the cost at the outer end of a cell is that of the multiple in it. In piecewise Laplace all costs are 1 higher
+    than above, which changes no probability.
     """
     resolution = profile.resolution
     assert resolution is not None
