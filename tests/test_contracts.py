@@ -127,6 +127,9 @@ PIPELINES = {
     ),
     "plm of a mean": lambda x, eps, a, b: piecewise_laplace(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove"), eps),
     "plm of a sum": lambda x, eps, a, b: piecewise_laplace(dpjax.statistics.sum(x, lower=a, upper=b, neighbors="swap"), eps),
+    "plm on a resolution": lambda x, eps, a, b: piecewise_laplace(
+        median(x, lower=a, upper=b, neighbors="add_remove", resolution=0.25), eps
+    ),
     "duff of a mean": lambda x, eps, a, b: duff(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps),
     "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(variance(x, lower=a, upper=b, neighbors="swap"), eps),
     "plm on another scale": lambda x, eps, a, b: Transformed(
