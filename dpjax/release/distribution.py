@@ -23,6 +23,7 @@ is s exp(-lam l) (1 - e^(-h k)) / (e^h - 1), and t is a truncated geometric numb
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,7 +43,6 @@ from dpjax.release.profiles import Profile
 
 Mechanism = Literal["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"]
 UNIT = 2**60  # running sums of probabilities are integers: exact in any order
-_NODES, _PARTS = np.polynomial.legendre.leggauss(20)
 _LISTED = 2**22  # values that are listed one by one
 _LEAST_FLIPS = 2.0**-14  # below, a profile has too many levels to give each a uniform
 
@@ -155,7 +155,10 @@ class GridDistribution(Shown):
     def shares(self) -> np.ndarray:
         """The probability of each piece, float64."""
         if self.mechanism == "permute_and_flip":
-            return np.concatenate([np.zeros(0), *map(self._shares_by_flips, range(self.profile.groups))])
+            ends = itertools.pairwise(self.profile.starts.tolist())
+            costs, widths = self.costs, self.profile.length
+            some = [permute_and_flip.probabilities(self.rate, costs[a:b], widths[a:b]) for a, b in ends]
+            return np.concatenate([np.zeros(0), *some])
         rise, value = self.profile.rise, self.profile.sign == 0
         by_one = rise.size == 0 or int(rise.max()) <= 1
         with np.errstate(under="ignore", over="ignore", divide="ignore", invalid="ignore"):
@@ -165,27 +168,6 @@ class GridDistribution(Shown):
             weight *= self.span
         weight[value] = np.exp(-self.rate * self.costs[value])
         return weight / sums_of(weight, self.profile.starts)[self.group]
-
-    def _shares_by_flips(self, group: int) -> np.ndarray:
-        """The probability that each piece of one dataset wins, its positions being of one cost.
-
-        With arrival times t for their order, uniform on [0, 1], and q = exp(-lam cost) the chance to be accepted, that of w
-        positions is w q times the integral of (1 - t q)^(w - 1) times the product over all other pieces of (1 - t q)^w.
-        """
-        some = slice(self.profile.starts[group], self.profile.starts[group + 1])
-        widths = self.profile.length[some]
-        levels, level = np.unique(self.costs[some], return_inverse=True)
-        total = np.bincount(level, weights=widths)
-        with np.errstate(under="ignore"):
-            accepted = np.exp(-self.rate * levels)
-            # Panels between powers of two, from 1 / number of candidates on: in each the integrand is smooth.
-            ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
-            t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * _NODES).ravel() / 2
-            parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2
-            misses = np.log1p(-np.outer(t, accepted))
-            integral = parts @ np.exp((misses @ total)[:, None] - misses)
-            found: np.ndarray = widths * (integral * accepted)[level]
-        return found
 
     @cached_property
     def sums(self) -> np.ndarray:

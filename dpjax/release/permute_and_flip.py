@@ -24,6 +24,7 @@ from dpjax.release.entropy import Bits, More
 if TYPE_CHECKING:
     from dpjax.release.distribution import GridDistribution
 
+_NODES, _PARTS = np.polynomial.legendre.leggauss(20)
 _WIDENED = 2.0**-36
 _NUMBERS = 2**21  # of which a chunk of draws takes logarithms
 
@@ -103,3 +104,23 @@ def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[deci
         return context.add(context.ln(context.subtract(decimal.Decimal(1), stays)), shift)
 
     return context.subtract(end(uniform.value), margin), context.add(end(uniform.value + 1), margin)
+
+
+def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """Return the probability that each group of so many positions of one cost wins, float64, by quadrature to about 1e-15.
+
+    With arrival times t for their order, uniform on [0, 1], and q = exp(-rate cost) the chance to be accepted, that of w positions
+    is w q times the integral of (1 - t q)^(w - 1) times the product over all other groups of (1 - t q)^w.
+    """
+    levels, level = np.unique(costs, return_inverse=True)
+    total = np.bincount(level, weights=widths)
+    with np.errstate(under="ignore"):
+        accepted = np.exp(-rate * (levels - levels[0]))
+        # Panels between powers of two, from 1 / number of candidates on: in each the integrand is smooth.
+        ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
+        t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * _NODES).ravel() / 2
+        parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2
+        misses = np.log1p(-np.outer(t, accepted))
+        integral = parts @ np.exp((misses @ total)[:, None] - misses)
+        found: np.ndarray = widths * (integral * accepted)[level]
+    return found
