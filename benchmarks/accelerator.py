@@ -12,6 +12,7 @@ a case that raises: then the exit status is 1. Bars are judged only on a device 
 
 import argparse
 import contextlib
+import itertools
 import math
 import os
 import re
@@ -89,7 +90,7 @@ class Sizes:
         return Sizes(
             single=((65_536, 1001), (4096, 1001), (1_000_000, 101)),
             raw=((4096, 1001), (65_536, 1001), (1_000_000, 101)),
-            many=((1, 10_000), (1, 1_000_000), (100, 10_000)),
+            many=((100, 10_000), (1, 1_000_000), (1, 10_000)),
             sums=(1, 10, 100),
             chunk=100_000,
             few_rows=100,
@@ -170,7 +171,7 @@ class Session:
 
     def turns(self, seconds: float) -> int:
         """How many turns of so many seconds fit into a fifth of the time that is left."""
-        most = self.args.repeats or (2 if self.args.quick else 5 if on_cpu() else 9)
+        most = self.args.repeats or (2 if self.args.quick else 3 if on_cpu() else 9)
         return max(2, min(most, int(self.left() / 5 / seconds) - 2))
 
     def judge_all(self, checks: list[dict[str, Any]]) -> bool:
@@ -542,9 +543,8 @@ def many(session: Session, case: Case, draws: int, shape: str) -> None:
     compare(session, "many draws", case.relation, shape, entries, reference=MANY_DRAWS)
 
 
-def largest_z(mean: np.ndarray, case: Case, profile: Any, epsilon: Any, draws: int) -> float:
+def largest_z(mean: np.ndarray, profile: Any, epsilon: Any, draws: int) -> float:
     """How many standard errors the mean of so many draws' distance from the center is off its closed form, at most over rows."""
-
     error, bias, deviation = (np.asarray(form, np.float64) for form in moments(profile, epsilon))
     standard_error = np.sqrt((deviation**2 + bias**2 - error**2) / draws)
     off = np.abs(np.asarray(mean, np.float64) - error) / standard_error
@@ -558,7 +558,7 @@ def judge_means(session: Session, name: str, mean: np.ndarray, case: Case, profi
     for factor in (1.0, CONTROL_FACTOR):
         control = factor != 1
         title = f"{name} against epsilon 1.25 times too large" if control else name
-        distance = largest_z(mean, case, profile, epsilon * factor, draws)
+        distance = largest_z(mean, profile, epsilon * factor, draws)
         passed.append(session.judge(check(title, case, draws * mean.size, distance, critical, control)))
     return passed[0]
 
@@ -687,7 +687,7 @@ def error_by_pieces(profile: Any, epsilon: float) -> np.ndarray:
 
 
 def simulate(session: Session, case: Case, epsilons: int, draws: int) -> None:
-    """``dpjax.simulate`` of the error of every dataset at every epsilon of a grid."""
+    """``dpjax.simulate`` of the error of every dataset at every epsilon of a grid, under the relation swap."""
     grid = jnp.geomspace(0.1, 10.0, epsilons)
     x = jnp.repeat(case.data, epsilons, axis=0)
     profile = profile_of(case, x)
@@ -696,9 +696,7 @@ def simulate(session: Session, case: Case, epsilons: int, draws: int) -> None:
     units, device = pairs.rows * draws, jax.devices()[:1]
 
     def run(turn: int) -> Any:
-        return dpjax.simulate(
-            jax.random.key(turn), _mechanism(case.relation), data, draws=draws, statistic=_distance, devices=device
-        )
+        return dpjax.simulate(jax.random.key(turn), _mechanism, data, draws=draws, statistic=_distance, devices=device)
 
     def make() -> Timed:
         first_seconds, first = seconds_of(lambda: run(0))
@@ -719,16 +717,8 @@ def simulate(session: Session, case: Case, epsilons: int, draws: int) -> None:
     compare(session, "simulate", case.relation, shape, entries, reference=SIMULATE, shares=False)
 
 
-def _mechanism(relation: str) -> Callable:
-    return {"swap": _swap, "add_remove": _add_remove}[relation]
-
-
-def _swap(data: dict[str, jax.Array]) -> Any:  # named functions: simulate traces equal ones once
+def _mechanism(data: dict[str, jax.Array]) -> dpjax.PiecewiseExponential:  # by name: simulate traces equal functions once
     return dpjax.piecewise_laplace(Case(1, 1, "swap").profile(data["records"]), data["epsilon"])
-
-
-def _add_remove(data: dict[str, jax.Array]) -> Any:
-    return dpjax.piecewise_laplace(Case(1, 1, "add_remove").profile(data["records"]), data["epsilon"])
 
 
 def _distance(draws: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
@@ -786,7 +776,7 @@ def methods(session: Session, question: str, case: Case, draws: int | None, shap
 
 
 def plan(session: Session) -> list[Task]:
-    """All cases, the most important ones first."""
+    """All cases: in each turn one of every question, the most important ones first."""
     sizes = Sizes.of(session.args.quick, on_cpu())
 
     def memory(rows: int, points: int, draws: int = 0) -> float:
@@ -828,27 +818,32 @@ def plan(session: Session) -> list[Task]:
     simulate_shape = f"{few.shape}, {sizes.epsilons} epsilons, {sizes.simulated} draws each"
     simulate_run = partial(simulate, session, few, sizes.epsilons, sizes.simulated)
     pairs, small = sizes.few_rows * sizes.epsilons, f"{SMALL[0]} x {SMALL[1]}"
-    first, *others = sizes.single
-    cheap = min(sizes.single, key=math.prod)
     also = [] if session.args.quick else ["add_remove"]
+    cheap = min(sizes.single, key=math.prod)
+    answers = [  # of every question, the most important case first
+        [single(*size, "swap") for size in sizes.single],
+        [sweep(share) for share in sorted(sizes.sweep, key=_distance_from_one)],
+        [repeated(*size, "swap") for size in sizes.many],
+        [from_raw(*size, "swap") for size in sizes.raw],
+        [bars(*size, "swap") for size in sizes.bars],
+        [Task("simulate", "swap", simulate_shape, simulate_run, memory(pairs, sizes.points, sizes.simulated))],
+        [sweep_draws(share) for share in sorted(sizes.sweep_draws, key=_distance_from_one)],
+        [Task("sums of many draws", "swap", sums_shape, sums_run, memory(few.rows, few.points, sizes.chunk))],
+    ]
+    in_turns = [task for turn in itertools.zip_longest(*answers) for task in turn if task is not None]
     return [
         Task(COPY, NO_RELATION, "", partial(copy, session)),
         Task("check", "swap", small, partial(check_contestants, session, "swap")),
-        single(*first, "swap"),
-        *(sweep(share) for share in sorted(sizes.sweep, key=lambda share: abs(math.log(share)))),
-        *(single(*size, "swap") for size in others),
-        *(repeated(*size, "swap") for size in sizes.many),
-        *(from_raw(*size, "swap") for size in sizes.raw[:1]),
-        *(bars(*size, "swap") for size in sizes.bars),
-        Task("simulate", "swap", simulate_shape, simulate_run, memory(pairs, sizes.points, sizes.simulated)),
-        *(sweep_draws(share) for share in sorted(sizes.sweep_draws, key=lambda share: abs(math.log(share)))),
-        Task("sums of many draws", "swap", sums_shape, sums_run, memory(few.rows, few.points, sizes.chunk)),
-        *(from_raw(*size, "swap") for size in sizes.raw[1:]),
-        *(Task("check", r, small, partial(check_contestants, session, r)) for r in also),
+        *in_turns,
+        *(Task("check", relation, small, partial(check_contestants, session, relation)) for relation in also),
         *(single(*cheap, relation) for relation in also),
         *(from_raw(*sizes.raw[0], relation) for relation in also),
-        *(single(*first, relation) for relation in also if not on_cpu()),
+        *(single(*sizes.single[0], relation) for relation in also if not on_cpu()),
     ]
+
+
+def _distance_from_one(share: float) -> float:
+    return abs(math.log(share))
 
 
 def measure(session: Session, tasks: list[Task]) -> None:
