@@ -355,15 +355,16 @@ def compare(
     """
     ready: dict[str, Timed] = {}
     for name, (work, make) in entries.items():
+        at = (question, name, NO_RELATION if name in (LAPLACE, SORT) else relation, shape)
         if name not in OWN_CHECK and (name, relation) not in session.passed:
-            session.leave_out(question, name, relation, shape, UNCHECKED)
+            session.leave_out(*at, UNCHECKED)
         elif session.left() <= 0 or not session.fits(question, name, work):
-            session.leave_out(question, name, relation, shape)
+            session.leave_out(*at)
         else:
-            with session.guard(question, name, relation, shape):
+            with session.guard(*at):
                 made = make()
                 if name in (checked or {}) and not session.judge_all(checked[name](made)):
-                    session.leave_out(question, name, relation, shape, "rejected: wrong result")
+                    session.leave_out(*at, "rejected: wrong result")
                 else:
                     ready[name] = made
     if not ready:
