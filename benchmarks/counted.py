@@ -25,7 +25,7 @@ from tests.support.devices import as_on_other_devices  # noqa: E402
 from tests.support.pipelines import FURTHER, PIPELINES, WEIGHTS  # noqa: E402
 
 BEGIN, END = "<!-- counted: written by counted.py --write -->", "<!-- counted: end -->"
-OFTEN = 2  # reads of the data, beyond which a pipeline is named
+OFTEN = 2  # reads of the data: the pipelines with no more are named
 QUICK = ("plm of the median", "inv of a quantile", "plm of a mean", "exponential", "laplace", "plm on a grid")
 COLUMNS = ("draw: bytes", "draw: temporaries", "error bar: bytes", "error bar: temporaries")
 
@@ -74,12 +74,11 @@ def shown(value: float | None) -> str:
 
 
 def text(rows: list[dict[str, Any]]) -> str:
-    often = [line["contestant"] for line in rows if line["detail"]["draw: bytes"] > OFTEN]
-    rest = [line["contestant"] for line in rows if line["contestant"] not in often]
+    rest = [line["contestant"] for line in rows if round(line["detail"]["draw: bytes"], 1) <= OFTEN]
     return "\n\n".join(
         [
             "**Counted, not measured**, in multiples of the bytes of the records; programs as other devices than the CPU get them, "
-            f"compiled by XLA {jax.__version__} for the CPU.",
+            f"compiled for the CPU by JAX {jax.__version__}. Graphs and metrics have a number for every pair of records.",
             table(rows),
             f"By this count, bytes for one draw are at most {OFTEN} times those of the records in: {', '.join(rest) or 'none'}.",
         ]

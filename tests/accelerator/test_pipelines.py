@@ -13,6 +13,7 @@ from tests.support.distributions import of_one_size, strong
 from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
 
 X = np.asarray(np.random.default_rng(0).normal(size=(6, 9)), np.float32)
+X[:, :2] = 0.0  # a tie
 HOLE = 3
 HOLED = np.where(np.arange(len(X))[:, None] == HOLE, np.nan, X).astype(np.float32)  # a row without any record
 MANY = 100
@@ -50,6 +51,8 @@ def asked(distribution):
         return {"errors": distribution.marginals().mean_abs_error(0.1)}
     if hasattr(distribution, "mean_norm_error"):
         return {"error": distribution.mean_norm_error()}
+    if hasattr(distribution, "log_prob") and getattr(distribution, "event_shape", ()):
+        return {"log_prob": distribution.log_prob(np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype))}
     at = points.reshape(-1, *[1] * len(distribution.batch_shape))
     names = [name for name in ("mean_abs_error", "cdf") if hasattr(distribution, name)]
     return {name: getattr(distribution, name)(at) for name in names}
@@ -69,7 +72,8 @@ def slopes(distribution):
     def total(floats):
         floats = iter(floats)
         whole = [next(floats) if is_real else leaf for leaf, is_real in zip(leaves, real, strict=True)]
-        return sum(jnp.sum(jnp.nan_to_num(value)) for value in asked(jax.tree.unflatten(structure, whole)).values())
+        values = asked(jax.tree.unflatten(structure, whole)).values()
+        return sum((jnp.sum(jnp.nan_to_num(value)) for value in values), jnp.zeros((), distribution.dtype))
 
     return jax.grad(total)([leaf for leaf, is_real in zip(leaves, real, strict=True) if is_real])
 

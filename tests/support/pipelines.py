@@ -175,7 +175,7 @@ FURTHER = {
     "recursive quantiles on a grid": lambda x, eps, a, b: dpjax.recursive_quantiles(levels(x, a, b, resolution="0.25"), eps),
     "independent quantiles": lambda x, eps, a, b: dpjax.independent_quantiles(levels(x, a, b, "swap"), eps),
     "confidence interval": lambda x, eps, a, b: dpjax.confidence_interval(
-        x, 0.5, 9.0, lower=-3, upper=3, resolution="0.25", neighbors="swap", coverage=0.5, ties=3
+        x, 0.5, 50.0, lower=-3, upper=3, resolution="0.25", neighbors="swap", coverage=0.5, ties=1
     ),
     "plm on a grid": lambda x, eps, a, b: piecewise_laplace(
         median(x, lower=a, upper=b, resolution="0.25", neighbors="add_remove"), eps
