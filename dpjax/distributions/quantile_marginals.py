@@ -201,7 +201,7 @@ class _Part(NamedTuple):
 
     def _sum(self, table: np.ndarray) -> jax.Array:
         """The sum over runs, ``(..., m, J)``."""
-        return jnp.einsum("kr,...rj->...kj", jnp.asarray(table, self.mass.dtype), self.mass)
+        return jnp.einsum("kr,...rj->...kj", jnp.asarray(table, self.mass.dtype), self.mass, precision=jax.lax.Precision.HIGHEST)
 
     def there(self) -> jax.Array:
         """P(y_k is in the slot)."""
@@ -286,7 +286,7 @@ def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Arra
     exactly = jnp.asarray(choose, near.dtype) * low[..., number] * high[..., of - number] / all_of[..., of]
     ends = [(a, c) for c in range(1, most + 1) for a in range(1, c + 1)]
     at_least = np.array([[c == n and b >= a for b, n in zip(number, of, strict=True)] for a, c in ends], float)
-    return jnp.einsum("...b,ab->...a", exactly, jnp.asarray(at_least, near.dtype))
+    return jnp.einsum("...b,ab->...a", exactly, jnp.asarray(at_least, near.dtype), precision=jax.lax.Precision.HIGHEST)
 
 
 def whole_width(left: jax.Array, width: jax.Array) -> jax.Array:

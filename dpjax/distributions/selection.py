@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.numerics import sums, two_words
-from dpjax.numerics.batching import in_memory, take, window
+from dpjax.numerics.batching import by_platform, in_memory, take, window
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import lane_sums, pairwise_sum
@@ -120,7 +120,12 @@ class Table(NamedTuple):
         def passed(index: jax.Array) -> jax.Array:
             return two_words.at_most(Words(take(self.ends.high, index), take(self.ends.low, index)), target)
 
-        return jnp.minimum(count_leading(passed, size, start.shape, start, self.rounds), np.int32(size - 1))
+        # On other devices than the CPU the host would have to read how many steps are needed.
+        found = by_platform(
+            cpu=lambda: count_leading(passed, size, start.shape, start, self.rounds),
+            default=lambda: count_leading(passed, size, start.shape, start),
+        )
+        return jnp.minimum(found, np.int32(size - 1))
 
 
 def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:

@@ -180,6 +180,12 @@ class Line(NamedTuple):
         pieces = [self.measure(side.widths(), rise) for side, rise in zip(self.sides, rises, strict=True)]
         return [*pieces, *(() if self.tails is None else (self.tails.scale,))]
 
+    def reader(self, number: int) -> Callable[[Any, int], jax.Array]:
+        """Return what reads the measures of so many pieces of one side, from a place on."""
+        if not self.cells:
+            return self.sides[number].widths
+        return partial(window, self.widths()[number])  # made in one piece: a smaller program, and a faster one
+
     def without_gradient(self) -> Line:
         """The same line, taken as constant by ``jax.grad``."""
         return Line(*jax.lax.stop_gradient(self[:-2]), self.batch, self.cells)
@@ -209,24 +215,14 @@ class Line(NamedTuple):
             ``(*batch, 2)`` or None; and true, which the compiler does not know.
         """
         line = self.without_gradient()
-        tables, rises = line.parts(line.heights.from_zero()), jnp.split(line.rise, [line.sides[0].size], axis=-1)
+        tables = line.parts(line.heights.from_zero())
 
-        def from_zero(side: Side | Lengths, table: jax.Array, rise: jax.Array) -> jax.Array:
-            measures = (
-                line.measure(side.widths(), rise) if line.cells else None
-            )  # in one piece: a smaller program, and a faster one
+        def from_zero(number: int) -> jax.Array:
+            widths, table = line.reader(number), tables[number]
+            return lane_sums(lambda start, size: jnp.abs(widths(start, size) * window(table, start, size)), table.shape[-1])
 
-            def some(start: Any, size: int) -> jax.Array:
-                widths = side.widths(start, size) if measures is None else window(measures, start, size)
-                return jnp.abs(widths * window(table, start, size))
-
-            return lane_sums(some, side.size)
-
-        def joined(sides: list[jax.Array], tails: list[jax.Array]) -> list[jax.Array]:
-            return [concatenate(*sides), *tails]
-
-        plain = joined(
-            [from_zero(*side) for side in zip(line.sides, tables[:2], rises, strict=True)],
+        plain = _joined(
+            [from_zero(0), from_zero(1)],
             [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
         )
         plain = [broadcast_rows(part, self.batch) for part in plain]
@@ -234,21 +230,50 @@ class Line(NamedTuple):
         if line.tails is not None:
             length = length + jnp.sum(line.tails.scale, axis=-1, keepdims=True)
         fits = _fits(functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in plain)), length)
+        zero = Base.zero(fits.shape, self.rate.dtype), plain
+        base, (lanes, *tails) = by_platform(
+            cpu=lambda: line._weighed_in_turns(fits, zero), default=lambda: line._weighed_at_once(fits, zero)
+        )
+        return base, lanes, tails[0] if tails else None, base.cost.reshape(-1)[0] != jnp.inf
+
+    def _weighed_in_turns(self, fits: jax.Array, plain: Any) -> Any:
+        """Return ``plain``, the lanes from cost 0, if they fit in all rows; else those of all rows, some rows at a time."""
         rows, size = self._cacheful()
 
         def again(number: jax.Array, found: Any) -> Any:
             start = jnp.minimum(number * size, rows - size)
-            base, (lower, upper, *tails) = line._rows((), start, size)[0].weights()
-            own = base, joined([lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
+            base, (lower, upper, *tails) = self._rows((), start, size)[0].weights()
+            own = base, _joined([lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
             put = jax.lax.dynamic_update_slice_in_dim
             return jax.tree.map(lambda all, some: put(all, some.astype(all.dtype), start, 0), found, own)
 
         # A loop of as many turns as needed, mostly none: a condition would copy what it hands through.
         turns = jnp.max(jnp.where(fits, 0.0, float(-(-rows // size)))).astype(jnp.int32)
-        found = jax.tree.map(lambda a: a.reshape(rows, a.shape[-1]), (Base.zero(fits.shape, self.rate.dtype), plain))
+        found = jax.tree.map(lambda a: a.reshape(rows, a.shape[-1]), plain)
         found = jax.lax.fori_loop(np.int32(0), turns, again, found)
-        base, (lanes, *tails) = jax.tree.map(lambda a: a.reshape(*self.batch, a.shape[-1]), found)
-        return base, lanes, tails[0] if tails else None, base.cost.reshape(-1)[0] != jnp.inf
+        return jax.tree.map(lambda a: a.reshape(*self.batch, a.shape[-1]), found)
+
+    def _weighed_at_once(self, fits: jax.Array, plain: Any) -> Any:
+        """Return the same by one condition, in whose other branch no weight is stored: it is made where it is added."""
+
+        def again() -> Any:
+            widths = concatenate(*self.widths())
+            widths = widths.astype(jnp.result_type(widths, self.heights.mantissa))
+            base = jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(widths))
+            fields = [self.parts(field) for field in self.heights[:3]]
+
+            def weight(number: int, widths: jax.Array, start: Any, size: int) -> jax.Array:
+                mantissa, exponent, cost = (window(field[number], start, size) for field in fields)
+                return broadcast_rows(Heights(mantissa, exponent, cost, self.heights.bits).weight(widths, base), self.batch)
+
+            def lanes(number: int) -> jax.Array:
+                widths = self.reader(number)
+                return lane_sums(lambda start, size: weight(number, widths(start, size), start, size), self.sides[number].size)
+
+            found = base, _joined([lanes(0), lanes(1)], [] if self.tails is None else [weight(2, self.tails.scale, 0, 2)])
+            return jax.tree.map(lambda own, other: own.astype(other.dtype), found, plain)
+
+        return jax.lax.cond(jnp.all(fits), lambda: plain, again)
 
     def _cacheful(self) -> tuple[int, int]:
         """The number of rows, and of those that stay in the cache while they are worked on."""
@@ -282,6 +307,10 @@ class Line(NamedTuple):
 
         found = all_rows() if size == rows else by_platform(cpu=chunks, default=all_rows)
         return jax.tree.map(lambda a: a.reshape(*self.batch, a.shape[-1]), found)
+
+
+def _joined(sides: list[jax.Array], tails: list[jax.Array]) -> list[jax.Array]:
+    return [concatenate(*sides), *tails]
 
 
 def _fits(heaviest: jax.Array, length: jax.Array) -> jax.Array:

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.numerics import host_call
+
 
 @partial(jax.jit, inline=True)
 def concatenate(*arrays: jax.Array) -> jax.Array:
@@ -58,10 +60,11 @@ def window(array: jax.Array, start: Any, size: int) -> jax.Array:
 
 
 def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None) -> Any:
-    """The arrays that ``compute`` returns, kept in memory because they come out of a condition, which always holds.
+    """Return the arrays that ``compute`` returns, on the CPU kept in memory: they come out of a condition, which always holds.
 
     XLA's CPU compiler would otherwise fuse reading from places that it does not know with all that is made of it, and run that one
-    number after the other. Arrays of the same shapes and dtypes that are at hand, ``instead``, spare the other branch its zeros.
+    number after the other. Arrays of the same shapes and dtypes that are at hand, ``instead``, spare the other branch its zeros. On
+    other devices there is no condition: the host would wait for each.
     """
     shapes: list[Any] = []
 
@@ -75,14 +78,27 @@ def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None
             return instead
         return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[-1])
 
-    return jax.lax.cond(always, once, never)
+    return by_platform(cpu=lambda: jax.lax.cond(always, once, never), default=compute)
 
 
-def by_platform(cpu: Callable[[], Any], default: Callable[[], Any]) -> Any:
-    """What one of two equally good ways returns, on the CPU the first; where there is no accelerator, only that one is traced."""
-    if jax.default_backend() == "cpu":
-        return cpu()
-    return jax.lax.platform_dependent(cpu=cpu, default=default)
+def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
+    """Return what one of two equally good ways makes of the arrays: ``cpu`` on the CPU, ``default`` on every other device.
+
+    The device that a program is lowered for decides. Where that can only be the CPU (:func:`runs_on_cpu`), the other way is not
+    traced.
+    """
+    if runs_on_cpu():
+        return cpu(*arrays)
+    return jax.lax.platform_dependent(*arrays, cpu=cpu, default=default)
+
+
+def runs_on_cpu() -> bool:
+    """Return whether what is traced now can only run on the CPU.
+
+    That is so on a machine without an accelerator, unless programs are exported
+    (:func:`dpjax.numerics.host_call.without_host_calls`): those may run anywhere.
+    """
+    return host_call.allowed() and jax.default_backend() == "cpu"
 
 
 def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None) -> Any:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import broadcast_rows, take
+from dpjax.numerics.batching import broadcast_rows, by_platform, take
 from dpjax.numerics.host_call import allowed, host_call
 from dpjax.statistics.values_at_ranks import Sides, Window
 
@@ -89,7 +89,7 @@ def sort_rows(
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
-        return jax.lax.platform_dependent(*arrays, cpu=host, default=device)
+        return by_platform(*arrays, cpu=host, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
     found = (fast if allowed() else device)(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)

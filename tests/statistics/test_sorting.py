@@ -2,7 +2,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
 
 import jax
@@ -13,6 +13,7 @@ import pytest
 from dpjax import median, order_statistic, quantile
 from dpjax.statistics import sorting
 from dpjax.statistics.sorting import Window, sort_rows
+from tests.support.devices import as_on_other_devices
 
 enable_x64 = getattr(jax, "enable_x64", None)
 if enable_x64 is None:  # before JAX 0.8
@@ -31,15 +32,9 @@ def records(n, rows=5, seed=0):
     return x.astype(np.float32), rng.random(x.shape) < 0.7
 
 
-@contextmanager
-def sorted_by(name, forget=jax.clear_caches):
-    """Programs that are traced here sort as on the CPU (NumPy), or as on other devices (XLA); ``forget`` them before and after."""
-    forget()
-    with pytest.MonkeyPatch.context() as patch:
-        if name == "XLA":
-            patch.setattr(jax.lax, "platform_dependent", lambda *arrays, cpu, default: default(*arrays))
-        yield
-    forget()
+def sorted_by(name):
+    """Programs that are traced here sort as on the CPU (NumPy), or as on other devices (XLA)."""
+    return as_on_other_devices() if name == "XLA" else nullcontext()
 
 
 @partial(jax.jit, static_argnames=("neighbors", "window"))
@@ -74,7 +69,7 @@ def test_both_sides_are_the_sort_by_hand(neighbors, masked):
     x, present = records(36)
     for by, window in itertools.product(("NumPy", "XLA"), WINDOWS):
         values, counts = expected(x, present if masked else np.ones_like(present), neighbors, window)
-        with sorted_by(by, ordered.clear_cache):  # no other jitted function is in between
+        with sorted_by(by):
             text = ordered.lower(x, present if masked else None, neighbors, window).as_text()
             assert ("dpjax_host_call" in text) == (by == "NumPy" and jax.default_backend() == "cpu")
             for rows in (slice(None), *(slice(i, i + 1) for i in range(len(x)))):  # also alone: what one row needs is not hidden

@@ -1,0 +1,168 @@
+"""What a GPU would be given: every pipeline is lowered for CUDA on whatever machine this runs on, and its program is read."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+import dpjax
+from dpjax.numerics.batching import by_platform
+from dpjax.numerics.host_call import host_call
+from dpjax.statistics import without_host_calls
+from tests.support.lowering import float64s, host_calls, rounded_products, traced_conditions, traced_loops
+from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
+
+# Loops whose number of turns depends on what they work on, and why they may.
+INHERENT = {
+    "laplace under a metric": "the least noise is searched until it is found, once for a public metric and its queries",
+}
+GIVEN = (jax.ShapeDtypeStruct((), jax.random.key(0).dtype), jax.ShapeDtypeStruct((6, 21), np.float32))
+PUBLIC = (jax.ShapeDtypeStruct((), np.float32),) * 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _for_any_device():
+    with without_host_calls():
+        yield
+
+
+def lowered(function, *given, platform="cuda"):
+    """The text of a program as ``jax.export`` writes it."""
+    return export.export(jax.jit(function), platforms=[platform])(*given).mlir_module()
+
+
+def faults(text):
+    found = {
+        "host calls": host_calls(text),
+        "float64": float64s(text),
+        "products in few digits": rounded_products(text),
+        "traced loops": traced_loops(text),
+    }
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def draws_and_errors(pipeline):
+    """One draw, many draws and the error bar of a pipeline in one program."""
+
+    def run(key, *given):
+        distribution = pipeline(*given)
+        found = {"one": distribution.sample(key), "many": distribution.sample(key, (100,))}
+        if hasattr(distribution, "marginals"):
+            return found | {"error": distribution.marginals().mean_abs_error(0.0)}
+        if hasattr(distribution, "mean_norm_error"):
+            return found | {"error": distribution.mean_norm_error()}
+        return found | ({"error": distribution.mean_abs_error(0.0)} if hasattr(distribution, "mean_abs_error") else {})
+
+    return run
+
+
+@pytest.mark.parametrize("name", [*PIPELINES, *FURTHER, *DRAWN])
+def test_a_program_for_cuda_stays_on_the_device(name):
+    run = DRAWN[name] if name in DRAWN else draws_and_errors((PIPELINES | FURTHER)[name])
+    found = faults(lowered(run, *GIVEN, *PUBLIC))
+    if name in INHERENT:
+        assert found.pop("traced loops")  # else it goes from the list
+    assert found == {}
+
+
+def test_a_draw_from_many_rows_stays_on_the_device():
+    """From 2^23 pieces on it is another program: lanes, and where they need it weights from a base of their own."""
+
+    def draw(key, x):
+        profile = dpjax.median(x, lower=-3, upper=3, neighbors="swap")
+        return dpjax.piecewise_laplace(profile, 1.0, rho=0.01).sample(key)
+
+    few, many = (lowered(draw, GIVEN[0], jax.ShapeDtypeStruct((rows, 1023), np.float32)) for rows in (64, 8192))
+    for text in (few, many):
+        assert faults(text) == {}
+    assert (len(traced_conditions(few)), len(traced_conditions(many))) == (0, 1)  # that of the second weighing
+
+
+def test_the_platform_that_is_lowered_for_decides():
+    """Also on a machine without an accelerator: the program for CUDA is not the one for the CPU, one for both has both ways."""
+
+    def way(x):
+        return by_platform(x, cpu=lambda x: jnp.sin(x), default=lambda x: jnp.cos(x))
+
+    one = jax.ShapeDtypeStruct((), np.float32)
+    found = {platform: lowered(way, one, platform=platform) for platform in ("cpu", "cuda", "tpu")}
+    assert {platform: ("stablehlo.sine" in text, "stablehlo.cosine" in text) for platform, text in found.items()} == {
+        "cpu": (True, False),
+        "cuda": (False, True),
+        "tpu": (False, True),
+    }
+    both = export.export(jax.jit(way), platforms=["cpu", "cuda"])(one).mlir_module()
+    assert "stablehlo.sine" in both
+    assert "stablehlo.cosine" in both
+
+
+def test_one_draw_is_chosen_another_way_on_cuda_than_on_the_cpu():
+    def draw(key, widths):
+        return dpjax.sample_intervals(key, widths, np.arange(21, dtype=np.float32), epsilon=1.0)
+
+    cpu, cuda = (lowered(draw, *GIVEN, platform=platform) for platform in ("cpu", "cuda"))
+    assert traced_loops(cpu)  # weights from another base, a cacheful of rows at a time
+    assert traced_conditions(cpu)  # what is kept in memory
+    assert not traced_loops(cuda)
+    assert not traced_conditions(cuda)
+
+
+# --- what must be caught ---
+
+
+def noted(results, x):
+    results[0][:] = x
+
+
+def test_a_host_call_is_caught():
+    def call(x):
+        return host_call(noted, [jax.ShapeDtypeStruct(x.shape, x.dtype)], x)[0]
+
+    def callback(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    for function, target in ((call, "dpjax_host_call"), (callback, "callback")):
+        text = jax.jit(function).lower(jnp.zeros(3)).as_text()
+        assert target in faults(text)["host calls"][0]
+    assert not host_calls(jax.jit(jnp.linalg.cholesky).lower(jnp.eye(3)).as_text())  # a library of the device is none
+
+
+def test_float64_is_caught(x64):
+    for shape in ((), (3,)):
+        given = jax.ShapeDtypeStruct(shape, np.float32)
+        assert "float64" in faults(lowered(lambda x: x.astype(np.float64).astype(np.float32), given))
+        assert faults(lowered(lambda x: x + np.float32(3), given)) == {}
+
+
+def test_a_product_in_few_digits_is_caught():
+    matrices = (jax.ShapeDtypeStruct((3, 3), np.float32),) * 2
+    assert rounded_products(lowered(jnp.matmul, *matrices))
+    assert not rounded_products(lowered(lambda a, b: jnp.matmul(a, b, precision="highest"), *matrices))
+    assert not rounded_products(lowered(jnp.matmul, *(jax.ShapeDtypeStruct((3, 3), np.int32),) * 2))
+
+
+LOOPS = {
+    "as many turns as asked": (lambda n: jax.lax.fori_loop(0, n, lambda _, x: x * 2 + 1, n), True),
+    "until it is small": (lambda n: jax.lax.while_loop(lambda x: x > 3, lambda x: x // 2, n), True),
+    "from a traced start": (lambda n: jax.lax.while_loop(lambda x: x < 9, lambda x: x + 1, n), True),
+    "a counter that another number moves": (
+        lambda n: jax.lax.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + s[1], s[1]), (jnp.int32(0), n)),
+        True,
+    ),
+    "inside a loop of ten turns": (
+        lambda n: jax.lax.fori_loop(0, 10, lambda _, x: jax.lax.fori_loop(0, n, lambda _, y: y + 3, x), n),
+        True,
+    ),
+    "ten turns": (lambda n: jax.lax.fori_loop(0, 10, lambda _, x: x * 2 + 1, n), False),
+    "a scan": (lambda n: jax.lax.scan(lambda x, y: (x + y, x), n, np.arange(7, dtype=np.int32)), False),
+    "a map": (lambda n: jax.lax.map(lambda y: y * n, np.arange(7, dtype=np.int32)), False),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_with_a_traced_number_of_turns_is_caught(name):
+    function, is_traced = LOOPS[name]
+    text = lowered(function, jax.ShapeDtypeStruct((), np.int32))
+    assert text.count("stablehlo.while(") >= 1
+    assert len(traced_loops(text)) == is_traced
