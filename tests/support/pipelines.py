@@ -180,9 +180,6 @@ FURTHER = {
     "confidence interval": lambda x, eps, a, b: dpjax.confidence_interval(
         x, 0.5, 50.0, lower=-3, upper=3, resolution="0.25", neighbors="swap", coverage=0.5, ties=1
     ),
-    "plm on a grid": lambda x, eps, a, b: piecewise_laplace(
-        median(x, lower=a, upper=b, resolution="0.25", neighbors="add_remove"), eps
-    ),
     "propose-test-release": lambda x, eps, a, b: dpjax.propose_test_release(
         dpjax.local_sensitivity(x, lower=a, upper=b, neighbors="add_remove", definition="lower"), eps, delta=0.01, proposal=0.5 * b
     ),
