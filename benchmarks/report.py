@@ -32,6 +32,7 @@ BENCHMARKS = (
     "metric_privacy",
     "import_time",
     "accelerator",
+    "counted",
 )
 EXPERIMENTS = (
     "approximations",
