@@ -17,9 +17,8 @@ FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks" / "experiments"
 
 @pytest.fixture
 def rows_without_tables(tmp_path, monkeypatch):
-    """Run one script whole, as its docstring says and compiled as users compile it, and return the rows of its document."""
-    for name in ("DPJAX_DATA", "XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS"):
-        monkeypatch.delenv(name, raising=False)
+    """Run one script whole, as its docstring says, and return the rows of its document."""
+    monkeypatch.delenv("DPJAX_DATA", raising=False)
 
     def run(name, more_lines=1):
         """``more_lines`` is the number of lines that the script prints beside one for each row."""
@@ -164,6 +163,7 @@ def test_approximations(x64, rows_without_tables, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_selection(rows_without_tables, monkeypatch):
     """Against closed forms and against the bounds."""
     rows = rows_without_tables("selection")
@@ -192,6 +192,7 @@ def test_selection(rows_without_tables, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_optimality(rows_without_tables):
     """Against closed forms of even spacing and the order that theory gives."""
     found = rows_without_tables("optimality")
@@ -339,6 +340,7 @@ def test_metric_budgets_of_cities(x64, data_folder, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_metric_budgets_runs_without_tables(rows_without_tables):
     """A line says that Figure 3 is left out; three tables have a head and an empty line each."""
     rows = rows_without_tables("metric_budgets", more_lines=1 + 3 * 2)
