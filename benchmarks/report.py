@@ -48,7 +48,8 @@ EXPERIMENTS = (
     "triangle_counts",
     "vertebral_columns",
 )
-SHORT = (*EXPERIMENTS, "single_draws", "import_time")  # take less than a minute of processor time, and always run whole
+# What takes less than a minute of processor time, and so runs whole in a quick report too.
+SHORT = (*EXPERIMENTS, "single_draws", "from_raw", "memory", "import_time")
 WITH_TUMULT = ("from_raw", "accuracy")
 SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
 
