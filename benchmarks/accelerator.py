@@ -32,7 +32,7 @@ import numpy as np
 import contestants
 import dpjax
 import harness
-import report
+import tables
 from dpjax.distributions import sampling
 from harness import NO_RELATION, REFERENCE, Built, Case, Contestant, row
 
@@ -149,7 +149,7 @@ class Session:
         if on_cpu() or self.args.quick:
             line.pop("met", None)
         self.rows.append(line)
-        cells = " | ".join(filter(None, report.cells(line)))
+        cells = " | ".join(filter(None, tables.cells(line, judge=not on_cpu())))
         print(f"{self.args.seconds - self.left():6.1f} s  {cells}", file=sys.stderr, flush=True)
 
     def leave_out(self, question: str, contestant: str, relation: str, shape: str, status: str = LEFT_OUT) -> None:
@@ -876,16 +876,10 @@ def main(arguments: list[str] | None = None) -> int:
         "_FEW": sampling._FEW,
         "seconds": time.perf_counter() - session.start,
     }
-    harness.finish("accelerator", args, session.rows, session.checks, quiet=True, device=limits)
-    print(report.table(session.rows))
-    print()
-    found = harness.environment()
-    on_a_cpu = "; on a CPU no bar is judged" if on_cpu() else ""
-    print(f"{found['device']} ({found['processor']}, {found['cores']} cores), JAX {found['versions']['jax']}{on_a_cpu}")
-    controls = [check for check in session.checks if check["control"]]
-    wrong = [check["contestant"] for check in session.checks if not check["control"] and not check["passed"]]
-    print(f"checks: {len(session.checks) - len(controls)}, wrong: {', '.join(wrong) or 'none'}; controls rejected: {len(controls)}")
-    print(f"{limits['seconds']:.0f} s")
+    wrong = [check for check in session.checks if not check["control"] and not check["passed"]]
+    notes = [f"{limits['seconds']:.0f} s" + ("; on a CPU no bar is judged" if on_cpu() else "")]
+    table = tables.of_rows(session.rows, judge=not (args.quick or on_cpu()))
+    harness.finish("accelerator", args, session.rows, session.checks, notes, table, device=limits)
     return int(session.failed or bool(wrong))
 
 

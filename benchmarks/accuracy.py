@@ -1,6 +1,6 @@
 """Mean absolute error of private medians: same data, same relation, epsilon from 0.1 to 4; ours exactly, others by Monte Carlo.
 
-python benchmarks/accuracy.py [--draws 400] [--tumult-python PYTHON] [--table] [--quick] [--out FILE]
+python benchmarks/accuracy.py [--draws 400] [--tumult-python PYTHON] [--quick] [--out FILE]
 
 Numbers of two relations are never compared: each row's ratio is against piecewise Laplace under the same relation (on tied data
 with their resolution, as the README advises). A row where that does not win says so and stays. Errors are means over
@@ -10,6 +10,7 @@ same code, are checked in from_raw.py.
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ import numpy as np
 import dpjax
 import harness
 import peers
+import tables
 from harness import Case, row
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -141,22 +143,14 @@ def verdict(error: float, standard_error: float, best: float) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """Errors by dataset and relation, one column for each epsilon, with a mark where the reference does not win."""
-    groups: dict[tuple[str, str], dict[str, dict[float, dict]]] = {}
+    """Errors by data, relation and mechanism, one column for each epsilon; +- is one standard error."""
+    found: dict[tuple[str, str, str], dict[float, dict]] = {}
     for line in rows:
-        groups.setdefault((line["dataset"], line["relation"]), {}).setdefault(line["contestant"], {})[line["epsilon"]] = line
-    lines = []
-    for (dataset, relation), mechanisms in groups.items():
-        epsilons = sorted({epsilon for found in mechanisms.values() for epsilon in found})
-        lines += ["", f"{dataset}, {relation}", f"{'epsilon':42}" + "".join(f"{epsilon:>20g}" for epsilon in epsilons)]
-        for name, found in mechanisms.items():
-            lines.append(f"{name:42}" + "".join(f"{_entry(found.get(epsilon)):>20}" for epsilon in epsilons))
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "Reference: first row of each group. * has a smaller error than it, ~ not told apart from it; +- one standard error.",
-        ]
+        found.setdefault((line["dataset"], line["relation"], line["contestant"]), {})[line["epsilon"]] = line
+    epsilons = sorted({line["epsilon"] for line in rows})
+    head = ("data", "relation", "mechanism", *(f"epsilon {epsilon:g}" for epsilon in epsilons))
+    return tables.markdown(
+        head, [(*names, *(_entry(errors.get(epsilon)) for epsilon in epsilons)) for names, errors in found.items()]
     )
 
 
@@ -174,7 +168,6 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tumult-python", help="a Python that has tmlt.core, if this one has not")
-    parser.add_argument("--table", action="store_true", help="print a table instead of JSON")
     args: argparse.Namespace = parser.parse_args()
     if args.quick:
         args.draws, args.datasets, args.epsilons = 20, 4, [1.0, 4.0]
@@ -186,9 +179,13 @@ def main() -> None:
         for relation in ("swap", "add_remove"):
             for epsilon in args.epsilons:
                 rows += compare(replace(records, relation=relation, epsilon=epsilon), args.draws, tumult)
-    if args.table:
-        print(table(rows))
-    harness.finish("accuracy", args, rows, [], quiet=args.table, tumult=tumult.versions if tumult else None)
+    counts = Counter(line["verdict"] for line in rows if "verdict" in line)
+    notes = [
+        "Errors against the reference, the first mechanism of each data and relation: "
+        + ", ".join(f"{verdict} {count}" for verdict, count in counts.items()),
+        "* marks a smaller error than the reference's, ~ one that is not told apart from it; +- is one standard error.",
+    ]
+    harness.finish("accuracy", args, rows, [], notes, table(rows), tumult=tumult.versions if tumult else None)
     if tumult:
         tumult.worker.close()
 

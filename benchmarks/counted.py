@@ -107,10 +107,9 @@ def main() -> None:
         shape = f"{args.rows} x {points}"
         rows.append(harness.row("counted", name, "its own", shape, value=found["draw: bytes"], unit="times the data", detail=found))
         print(f"{len(rows)} of {len(names)}: {name}", file=sys.stderr, flush=True)
-    print(text(rows))
     if args.write:
         write(text(rows))
-    harness.finish("counted", args, rows, [], quiet=True)
+    harness.finish("counted", args, rows, [], table=text(rows))
 
 
 if __name__ == "__main__":

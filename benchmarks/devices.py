@@ -150,7 +150,7 @@ def main() -> None:
         serve()
         return
     if args.quick:
-        args.rows, args.points, args.draws, args.same_draws = 16, 101, 100, 100
+        args.rows, args.points, args.draws, args.same_draws = 16, 101, 20_000, 100
     one, eight = worker(1), worker(DEVICES[-1])
     rows, checks = [], []
     for relation in args.relations:

@@ -56,12 +56,12 @@ def main() -> None:
     args = parser.parse_args()
     check_draws = 20_000
     if args.quick:
-        args.rows, args.points, args.peer_rows, check_draws = 8192, 33, 4, 3000
+        args.rows, args.points, args.peer_rows, check_draws = 16_384, 33, 4, 3000
     python = peers.tumult_python(args.tumult_python)
     tumult = peers.Tumult(python) if python else None
     rows, checks = [], []
     for relation in args.relations:
-        small = Case(8192, 33, relation, seed=1)
+        small = Case(16_384, 33, relation, seed=1)
         case = small if args.quick else Case(args.rows, args.points, relation)
         contestants_here = field(relation, args.chunk, args.peer_rows, check_draws, tumult)
         done = harness.contest(

@@ -1,4 +1,4 @@
-"""Timing tools that every benchmark here shares: checks before times, compile apart from run, interleaved repeats, JSON.
+"""Timing tools that every benchmark here shares: checks before times, compile apart from run, interleaved repeats, a table, JSON.
 
 A contestant is built twice from a ``Case``: on a small one, where its draws are tested against the exact cdf, and on the large
 one, which is timed only if that test passed. All contestants of one question run in turns, so that a busy machine slows each
@@ -16,7 +16,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ import jax
 import numpy as np
 
 import dpjax
+import tables
 
 FALSE_POSITIVE_RATE = 1e-6
 SHORTEST_SAMPLE = 5e-3  # seconds: faster calls are repeated until one sample takes this long
@@ -363,25 +364,43 @@ def parser(doc: str) -> argparse.ArgumentParser:
     """The flags that all benchmarks have."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that everything runs, not how fast")
-    parser.add_argument("--out", help="write the JSON document to this file as well")
+    parser.add_argument("--out", help="write a JSON document with everything that was measured to this file")
     parser.add_argument("--repeats", type=int, help="how many turns every contestant takes")
     return parser
 
 
-def finish(benchmark: str, args: argparse.Namespace, rows: list, checks: list, quiet: bool = False, **rest: Any) -> None:
-    """Print the JSON document of a run (unless ``quiet``) and write it to ``--out``."""
+def finish(
+    benchmark: str,
+    args: argparse.Namespace,
+    rows: list[dict[str, Any]],
+    checks: list[dict[str, Any]],
+    notes: Sequence[str] = (),
+    table: str | None = None,
+    **rest: Any,
+) -> None:
+    """Print where it was measured, what was checked, the notes and the table; write the JSON document of a run to ``--out``.
+
+    A check that has failed, other than that of a control, ends the program with an error, behind the table.
+    """
     hidden = ("out", "tumult_python", "plot", "worker", "child")  # paths, and how this process was started
     settings = {name: value for name, value in vars(args).items() if name not in hidden}
-    document = {
-        "benchmark": benchmark,
-        "settings": settings,
-        "environment": environment(),
-        "checks": checks,
-        "rows": rows,
-        **rest,
-    }
-    text = json.dumps(document, indent=1, allow_nan=False)
+    where = environment()
     if args.out:
-        pathlib.Path(args.out).write_text(text + "\n")
-    if not quiet:
-        print(text, flush=True)
+        document = {"benchmark": benchmark, "settings": settings, "environment": where, "checks": checks, "rows": rows, **rest}
+        pathlib.Path(args.out).write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    versions = ", ".join(f"{package} {found or 'not installed'}" for package, found in where["versions"].items())
+    print(f"{where['device']} ({where['processor']}), {where['cores']} cores, Python {where['python']}; {versions}")
+    controls = [check for check in checks if check.get("control")]
+    wrong = [f"{check['contestant']} ({check['relation']})" for check in checks if check not in controls and not check["passed"]]
+    judged = [line["met"] for line in rows if "met" in line]
+    if checks:
+        print(f"Checks: {len(checks) - len(controls)}, failed: {', '.join(wrong) or 'none'}.")
+    if controls:
+        print(f"Controls with a wrong distribution: {len(controls)}, rejected: {sum(not check['passed'] for check in controls)}.")
+    if judged:
+        print(f"Bars: {len(judged)}, " + ("which a quick run does not judge." if args.quick else f"met: {sum(judged)}."))
+    for note in notes:
+        print(note)
+    print("\n" + (table or tables.of_rows(rows, judge=not args.quick)), flush=True)
+    if wrong:
+        raise SystemExit(f"These checks failed: {', '.join(wrong)}.")

@@ -1,14 +1,17 @@
-"""What `import dpjax` costs beside `import jax`: fresh processes in turn, the ratio pair by pair. Prints JSON.
+"""What `import dpjax` costs beside `import jax`: fresh processes in turn, and the ratio pair by pair.
 
-python benchmarks/import_time.py [--pairs 9]
+python benchmarks/import_time.py [--repeats 9] [--quick] [--out FILE]
 """
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
 import time
+
+import harness
+from harness import NO_RELATION, row
+
+CODES = {"import jax": "import jax, jax.numpy", "import dpjax": "import dpjax"}
 
 
 def seconds(code: str) -> float:
@@ -18,25 +21,26 @@ def seconds(code: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=9)
-    pairs = parser.parse_args().pairs
-    codes = {"jax": "import jax, jax.numpy", "dpjax": "import dpjax"}
-    for code in codes.values():
+    args = harness.parser(__doc__).parse_args()
+    repeats = args.repeats or (1 if args.quick else 9)
+    for code in CODES.values():
         seconds(code)  # warm the file cache
-    times = [{name: seconds(code) for name, code in codes.items()} for _ in range(pairs)]
-    print(
-        json.dumps(
-            {
-                "benchmark": "import_time",
-                "python": sys.version.split()[0],
-                "pairs": pairs,
-                "jax_seconds_median": round(statistics.median(t["jax"] for t in times), 3),
-                "dpjax_seconds_median": round(statistics.median(t["dpjax"] for t in times), 3),
-                "ratio_median": round(statistics.median(t["dpjax"] / t["jax"] for t in times), 3),
-            }
+    turns = [{name: seconds(code) for name, code in CODES.items()} for _ in range(repeats)]
+    times = {name: [turn[name] for turn in turns] for name in CODES}
+    ratios = [turn["import dpjax"] / turn["import jax"] for turn in turns]
+    compared = {"ratio": statistics.median(ratios), "ratio_spread": harness.spread(ratios), "reference": "import jax"}
+    rows = [
+        row(
+            *("import", name, NO_RELATION, f"{repeats} fresh processes"),
+            value=statistics.median(times[name]),
+            unit="s",
+            seconds=harness.spread(times[name]),
+            repeats=repeats,
+            **(compared if name == "import dpjax" else {}),
         )
-    )
+        for name in CODES
+    ]
+    harness.finish("import_time", args, rows, [])
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.quick:
-        args.rows, args.points, args.draws, args.chunk = 4, 101, 20_000, 1000
+        args.rows, args.points, args.draws, args.chunk = 4, 101, 400_000, 100_000
     sizes = {name: getattr(args, name) for name in ("rows", "points", "draws", "chunk", "relation")}
     if args.child:
         from dpjax.simulation import simulate

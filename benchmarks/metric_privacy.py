@@ -181,17 +181,17 @@ def main() -> None:
     args = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     repeats = args.repeats or (2 if args.quick else 5)
-    matrices = 20 if args.quick else args.matrices
-    sizes = [(matrices, 3, 12)] if args.quick else [(matrices, k, 50) for k in (1, 2, 5, 10)]
+    matrices = 500 if args.quick else args.matrices
+    sizes = [(matrices, k, 50) for k in ((1, 5) if args.quick else (1, 2, 5, 10))]
     sizes += [] if args.quick else [(max(1, matrices // 10), 5, 100), (max(1, matrices // 100), 5, 400), (1, 5, 1000)]
     rows, checks = [], []
     for count, queries, elements in sizes:
         for strategy in NAMES:
-            few = min(count, 5 if args.quick or strategy == "optimal" else max(1, 100_000 // elements**2))
+            few = min(count, 5 if args.quick else max(1, (12_500 if strategy == "optimal" else 100_000) // elements**2))
             found, check = contest(count, queries, elements, strategy, repeats, few)
             rows += found
             checks.append(check)
-    for elements in (300,) if args.quick else (1000, 10_000):
+    for elements in (1500,) if args.quick else (1000, 10_000):
         found, check = large_universe(elements, repeats)
         rows += found
         checks.append(check)

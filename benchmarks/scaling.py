@@ -86,8 +86,11 @@ def sweeps(quick: bool) -> dict[str, list[tuple[str, int, int, int]]]:
     """Kind of call, datasets, points and draws (0 for a single one), growing along one of them."""
     if quick:
         return {
-            "datasets": [("sample", rows, 101, 0) for rows in (16, 256)],
-            "draws": [("sample", 4, 101, draws) for draws in (100, 1600)],
+            "datasets": [("sample", rows, 101, 0) for rows in (16, 4096)],
+            "points": [("sample", 64, points, 0) for points in (101, 5001)],
+            "draws": [("sample", 4, 101, draws) for draws in (100, 100_000)],
+            "points, repeated draws": [("sample", 1, points, 10_000) for points in (101, 5001)],
+            "datasets, from raw": [("raw", rows, 101, 0) for rows in (16, 8192)],
         }
     return {
         "datasets": [("sample", rows, 1001, 0) for rows in (16, 64, 256, 1024, 4096)],
@@ -186,7 +189,7 @@ def device_rows(args: argparse.Namespace, repeats: int) -> list[dict]:
     settings = argparse.Namespace(
         rows=16 if args.quick else 64,
         points=101 if args.quick else 1001,
-        draws=100 if args.quick else 10_000,
+        draws=20_000 if args.quick else 10_000,
         quick=args.quick,
     )
     rows = devices.weak_scaling(one, eight, settings, args.relation, repeats)
@@ -249,7 +252,11 @@ def main() -> None:
         "largest_relative_residual": max(residuals),
         "failures": [line["question"] + ": " + line["shape"] for line in rows if line["model_fails"]],
     }
-    harness.finish("scaling", args, rows + on_devices, [], prices=models, summary=summary, points=points, plot=written)
+    notes = [
+        f"The model: median relative residual {summary['median_relative_residual']:.0%}, largest "
+        f"{summary['largest_relative_residual']:.0%}; it fails at: {'; '.join(summary['failures']) or 'no point'}."
+    ]
+    harness.finish("scaling", args, rows + on_devices, [], notes, prices=models, summary=summary, points=points, plot=written)
 
 
 if __name__ == "__main__":

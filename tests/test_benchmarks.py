@@ -1,8 +1,10 @@
 """The benchmarks run, check before they time, and say what they compare with what; how fast anything is, no test can tell."""
 
+import argparse
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
-QUICK = (
+BENCHMARKS = (
     "single_draws",
     "repeated_draws",
     "from_raw",
@@ -22,18 +24,28 @@ QUICK = (
     "scaling",
     "joint_quantiles",
     "releases",
+    "metric_privacy",
     "import_time",
 )
 
 
+def run_report(folder, *arguments):
+    command = [sys.executable, str(folder / "report.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder.parent)
+
+
+def cells_of(table):
+    """The cells of a Markdown table, without its head."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """The report's table and the documents behind it, from one quick run."""
+    """The report's tables and the documents behind them, from one quick run; the experiments have tests of their own."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    command = [sys.executable, str(FOLDER / "report.py"), "--quick", "--folder", str(folder), *QUICK]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parent)
-    assert run.returncode == 0, run.stderr
-    return run.stdout, {name: json.loads((folder / f"{name}.json").read_text()) for name in QUICK}
+    done = run_report(FOLDER, "--quick", "--folder", str(folder), *BENCHMARKS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, {name: json.loads((folder / f"{name}.json").read_text()) for name in BENCHMARKS}
 
 
 @pytest.fixture
@@ -46,7 +58,7 @@ def harness(monkeypatch):
 
 
 def _rows(documents):
-    return [line for name, document in documents.items() if name != "import_time" for line in document["rows"]]
+    return [line for document in documents.values() for line in document["rows"]]
 
 
 @pytest.mark.slow
@@ -75,7 +87,7 @@ def test_ratios_are_finite_and_say_against_what(report):
 
 @pytest.mark.slow
 def test_distributions_are_checked_and_controls_rejected(report):
-    checks = [check for document in report[1].values() for check in document.get("checks", [])]
+    checks = [check for document in report[1].values() for check in document["checks"]]
     controls = [check for check in checks if check.get("control")]
     assert len(controls) >= 6
     assert not any(check["passed"] for check in controls)
@@ -95,14 +107,113 @@ def test_accuracy_never_compares_across_relations(report):
 
 
 @pytest.mark.slow
-def test_the_table_has_all_questions_and_no_paths(report):
-    table, documents = report
-    for title in ("single draws", "repeated draws", "growth of a draw", "from raw", "memory", "weak scaling", "error,", "import"):
-        assert f"| {title}" in table
-    assert "relation" in table.splitlines()[0]
-    text = table + json.dumps(documents)
+def test_a_quick_run_compares_under_both_relations(report):
+    for name in ("single_draws", "repeated_draws", "from_raw", "one_jit", "accuracy", "releases"):
+        assert {line["relation"] for line in report[1][name]["rows"]} >= {"swap", "add_remove"}, name
+
+
+@pytest.mark.slow
+def test_a_quick_release_takes_both_ways_to_its_words_and_several_chunks(harness, monkeypatch):
+    """As the whole one does, for ``words_of`` computes few words by NumPy."""
+    import releases
+    from dpjax.release import words
+
+    tools, _ = harness
+    monkeypatch.setattr(sys, "argv", ["releases.py", "--quick"])
+    args, blocks = releases.arguments(), -(-releases.WORDS // 16)
+    case, ways = tools.Case(1, args.points, "swap"), []
+    for name in ("chacha20", "chacha20_on_host"):
+        cipher = getattr(words, name)
+        monkeypatch.setattr(words, name, lambda *given, name=name, cipher=cipher: ways.append(name) or cipher(*given))
+    assert releases.on_device()(tools.Case(1024, args.points, "swap")).run(0).shape == (1024,)
+    assert ways == ["chacha20_on_host"]
+    assert releases.on_device(args.draws)(case).run(0).shape == (args.draws, 1)
+    assert ways[1:] == ["chacha20"] * 2
+    assert blocks * 1024 <= words._FEW < blocks * releases.CHUNK
+
+
+@pytest.mark.slow
+def test_the_tables_have_all_questions_and_no_paths(report):
+    printed, documents = report
+    for title in (
+        "single draws",
+        "repeated draws",
+        "growth of a draw",
+        "from raw",
+        "memory",
+        "weak scaling",
+        "50 of N(0,1)",
+        "import",
+    ):
+        assert f"| {title}" in printed
+    text = printed + json.dumps(documents)
     assert str(FOLDER.parent) not in text
     assert str(pathlib.Path.home()) not in text
+
+
+@pytest.mark.slow
+def test_the_report_ends_with_a_row_for_each_script(report):
+    lines = cells_of(report[0].split("## Summary")[1])
+    assert [line[0] for line in lines] == list(BENCHMARKS)
+    for name, mode, seconds, status in lines:
+        assert mode == ("whole" if name in ("single_draws", "from_raw", "memory", "import_time") else "quick")
+        assert float(seconds) >= 0
+        assert status == "ran"
+
+
+@pytest.fixture
+def scripts(tmp_path):
+    """A folder with the report and three scripts: one that runs, one that raises, and one that wants data that are not there."""
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    for name in ("report.py", "tables.py"):
+        (folder / name).write_text((FOLDER / name).read_text())
+    (folder / "works.py").write_text("print('| a table |')\n")
+    (folder / "broken.py").write_text("print('| half a table |')\nopen(__file__ + '.none')\n")
+    (folder / "waits.py").write_text("import sys\nprint('There are no data | here.', file=sys.stderr)\nsys.exit(77)\n")
+    return folder
+
+
+def test_a_script_that_fails_is_a_row_and_does_not_stop_the_report(scripts):
+    done = run_report(scripts, "broken", "absent", "waits", "works")
+    assert done.returncode == 1
+    tables, summary = done.stdout.split("## Summary")
+    assert "| half a table |" in tables
+    assert "| a table |" in tables
+    found = {name: (mode, status) for name, mode, _, status in cells_of(summary)}
+    assert {name: mode for name, (mode, _) in found.items()} == dict.fromkeys(("broken", "absent", "waits", "works"), "whole")
+    assert re.fullmatch(r"failed, exit status 1: FileNotFoundError: .*'broken.py.none'", found["broken"][1])
+    assert re.fullmatch(r"failed, exit status 2: .*'absent.py'.*", found["absent"][1])
+    assert found["waits"][1] == "skipped: There are no data / here."
+    assert found["works"][1] == "ran"
+    assert str(scripts.parent) not in done.stdout
+
+
+def test_the_report_ends_well_where_nothing_fails(scripts):
+    """The control: the same without the scripts that fail; a skipped one is none."""
+    done = run_report(scripts, "waits", "works")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_report_lists_every_script(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import report
+
+    def programs(folder):
+        return {path.stem for path in folder.glob("*.py") if "\nif __name__ ==" in path.read_text()}
+
+    assert set(report.BENCHMARKS) == programs(FOLDER) - {"report", "tumult_core"} | {"accelerator", "counted"}
+    assert set(report.EXPERIMENTS) == programs(FOLDER / "experiments")
+    assert "harness" not in programs(FOLDER)  # the control: a file without a program is no script
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["purchases", "tied_data"])
+def test_an_experiment_without_its_data_is_skipped(name, monkeypatch):
+    monkeypatch.delenv("DPJAX_DATA", raising=False)
+    done = run_report(FOLDER, name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped: This experiment needs the folder of real tables" in done.stdout
 
 
 @pytest.mark.slow
@@ -145,6 +256,18 @@ def test_a_wrong_contestant_is_never_timed(harness, relation):
     assert [line["status"] for line in rows] == ["rejected: wrong distribution"] * 3
     assert not any(check["passed"] for check in checks)
     assert timed == []
+
+
+def test_a_check_that_fails_ends_the_program_behind_its_table(harness, capsys, tmp_path):
+    tools, _ = harness
+    args = argparse.Namespace(quick=True, out=str(tmp_path / "out.json"))
+    rows = [tools.row("question", "contestant", "swap", "1 x 1", status="rejected: wrong distribution")]
+    check = {"contestant": "contestant", "relation": "swap", "passed": False, "control": False}
+    with pytest.raises(SystemExit, match="contestant"):
+        tools.finish("benchmark", args, rows, [check])
+    assert "| rejected: wrong distribution |" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out.json").read_text())["checks"] == [check]
+    tools.finish("benchmark", args, rows, [check | {"control": True}])  # what must be rejected is no failure
 
 
 @pytest.mark.slow

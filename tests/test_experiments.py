@@ -3,7 +3,6 @@
 import importlib
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
@@ -17,11 +16,12 @@ FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks" / "experiments"
 
 
 @pytest.fixture
-def rows_of(tmp_path, data_folder, monkeypatch):
-    """Run one script as its docstring says, and return the rows of its document."""
-    monkeypatch.setenv("DPJAX_DATA", str(data_folder))
+def rows_without_tables(tmp_path, monkeypatch):
+    """Run one script whole, as its docstring says, and return the rows of its document."""
+    monkeypatch.delenv("DPJAX_DATA", raising=False)
 
-    def run(name):
+    def run(name, more_lines=1):
+        """``more_lines`` is the number of lines that the script prints beside one for each row."""
         pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
         document, picture = tmp_path / f"{name}.json", tmp_path / f"{name}.png"
         command = [sys.executable, str(FOLDER / f"{name}.py"), "--json", str(document), "--png", str(picture)]
@@ -29,11 +29,18 @@ def rows_of(tmp_path, data_folder, monkeypatch):
         assert done.returncode == 0, done.stderr
         assert picture.read_bytes().startswith(b"\x89PNG")
         found = json.loads(document.read_text())
-        assert len(done.stdout.splitlines()) == len(found["rows"]) + 1
+        assert len(done.stdout.splitlines()) == len(found["rows"]) + more_lines
         assert found["settings"]["experiment"] == name
         return found["rows"]
 
     return run
+
+
+@pytest.fixture
+def rows_of(data_folder, rows_without_tables, monkeypatch):
+    """The same for a script that reads the real tables."""
+    monkeypatch.setenv("DPJAX_DATA", str(data_folder))
+    return rows_without_tables
 
 
 @pytest.mark.slow
@@ -137,16 +144,17 @@ def test_triangle_counts(rows_of):
 
 
 @pytest.mark.slow
-def test_approximations(x64, monkeypatch):
-    """Needs no data: the levels needed grow with log(range), not with 1/epsilon alone."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    experiment = importlib.import_module("approximations")
-    rows = experiment.rows(301)
+def test_approximations(x64, rows_without_tables, monkeypatch):
+    """The levels needed grow with log(range), not with 1/epsilon alone."""
+    rows = rows_without_tables("approximations")
+    assert len(rows) == 2 * 2 * 3
     for row in rows:
         assert 3.7 < row["k eps / log"] < 5.5
         assert row["at 10/eps"] > 10
         assert 2 < row["R = A"] < row["as printed"]
     # What stands for k levels is what truncate makes of them.
+    monkeypatch.syspath_prepend(str(FOLDER))
+    experiment = importlib.import_module("approximations")
     profile = experiment.dpjax.median(np.linspace(-1, 1, 9), lower=-2, upper=2, neighbors="add_remove")
     batch = experiment.error(experiment.of_levels(profile, 2.0), 1.0)
     for k in (1, 4):
@@ -155,12 +163,11 @@ def test_approximations(x64, monkeypatch):
 
 
 @pytest.mark.slow
-def test_selection(x64, tmp_path, monkeypatch):
-    """Needs no data: a few sizes, against closed forms and against the bounds."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    selection = importlib.import_module("selection")
-    rows = selection.rows((2, 8, 64))
-    assert len(rows) == 2 * 3 * 3
+@pytest.mark.optimized
+def test_selection(rows_without_tables, monkeypatch):
+    """Against closed forms and against the bounds."""
+    rows = rows_without_tables("selection")
+    assert len(rows) == 2 * 3 * 16
     scales = np.geomspace(0.1, 100, 20_001)
     for row in rows:
         k = row["k"]
@@ -172,24 +179,26 @@ def test_selection(x64, tmp_path, monkeypatch):
                 assert row.get(name, 0.0) == pytest.approx(row.get(f"bound {name}", 0.0), rel=1e-4)
         for name in ("exponential", "tree Laplace", "tree Gaussian"):
             assert row.get(name, 0.0) <= row.get(f"bound {name}", 0.0) * (1 + 1e-12)
+        flipped = row["permute and flip"]
+        assert (flipped is None) == (k > 2**13)
         if row["comparison"] == "epsilon 1":
-            assert row["permute and flip"] < row["exponential"]
+            assert k > 2**13 or flipped < row["exponential"]
             assert k == 2 or row["tree Laplace"] > row["exponential"]
         else:  # with a bounded range the exponential mechanism is the better one, at the same concentrated privacy
-            assert row["exponential"] < min(row["permute and flip"], row["tree Gaussian"]) < row["tree Laplace"]
-    epsilon = selection.pure_epsilon(1 / 8)
+            assert row["exponential"] < min(flipped or math.inf, row["tree Gaussian"]) < row["tree Laplace"]
+    monkeypatch.syspath_prepend(str(FOLDER))
+    epsilon = importlib.import_module("selection").pure_epsilon(1 / 8)
     assert epsilon * math.tanh(epsilon / 2) == pytest.approx(1 / 8, rel=1e-12)
-    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
-    selection.draw(rows, str(tmp_path / "selection.png"))
-    assert (tmp_path / "selection.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
-def test_optimality(x64, tmp_path, monkeypatch):
-    """Needs no data: ten datasets of each kind, against closed forms of even spacing and the order that theory gives."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    optimality = importlib.import_module("optimality")
-    rows = optimality.rows(10, (1.0,))
+@pytest.mark.optimized
+def test_optimality(rows_without_tables):
+    """Against closed forms of even spacing and the order that theory gives."""
+    found = rows_without_tables("optimality")
+    assert len(found) == 4 * 5 + 5 + 4
+    assert all(1 < row["PLM"] < row["Duff"] for row in found if "PLM" in row)
+    rows = [row for row in found if row["epsilon"] == 1]
     assert len(rows) == 4 + 1 + 4
     even, graph, tails = rows[0], rows[4], rows[5:]
     k = np.arange(1, 20)
@@ -203,18 +212,17 @@ def test_optimality(x64, tmp_path, monkeypatch):
     assert 1 < graph["PLM"] < graph["Duff"] < graph["(Laplace)"]
     for row in tails:
         assert row["exact"] < row["Equation 3"]
-        assert (row["Equation 3"] < row["Equation 4"]) == (row["failure"] < 0.005)
-    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
-    optimality.draw(rows, str(tmp_path / "optimality.png"))
-    assert (tmp_path / "optimality.png").read_bytes().startswith(b"\x89PNG")
+        assert (row["Equation 3"] < row["Equation 4"]) == (row["failure"] < 0.05)
 
 
 @pytest.mark.slow
-def test_subsampling(x64, tmp_path, monkeypatch):
-    """Needs no data: the inequalities of the post, and plans that meet their budget with the least noise."""
+def test_subsampling(x64, rows_without_tables, monkeypatch):
+    """The inequalities of the post, and plans that meet their budget with the least noise."""
+    found = rows_without_tables("subsampling")
     monkeypatch.syspath_prepend(str(FOLDER))
     experiment = importlib.import_module("subsampling")
-    rows = experiment.efficiency()
+    rows, plans = ([row for row in found if ("steps" in row) == planned] for planned in (False, True))
+    assert [len(rows), len(plans)] == [4 * 41 + 6 * 9, 5]
     for row in rows:
         epsilon, p = row["epsilon"], row["probability"]
         assert row["ratio"] == pytest.approx(p / epsilon * math.log(1 + math.expm1(epsilon) / p), rel=1e-9)
@@ -222,18 +230,13 @@ def test_subsampling(x64, tmp_path, monkeypatch):
     least = [row for row in rows if row["figure"] == "multiple" and row["probability"] < 2e-4]
     assert all(row["ratio"] == pytest.approx(row["bound"], rel=1e-3) for row in least)  # the limit is attained
     assert sum(row["ratio"] < 0.5 for row in least) == 2  # epsilon at most 2 p costs at most twice the noise
-    plans = experiment.plans(((0.01, 1), (0.01, 10)))
     for row in plans:
-        each = [1 / row["noise"] / shrunk for shrunk in (1.0, 0.999)]
-        spent = [
-            row["steps"] * poisson_subsample(Guarantee(math.inf, math.inf, "add_remove", gdp=mu), probability=0.01) for mu in each
-        ]
+        each = [Guarantee(math.inf, math.inf, "add_remove", gdp=1 / row["noise"] / shrunk) for shrunk in (1.0, 0.999)]
+        spent = [row["steps"] * poisson_subsample(one, probability=row["probability"]) for one in each]
         assert spent[0].epsilon_at(experiment.DELTA) <= experiment.TARGET < spent[1].epsilon_at(experiment.DELTA)
     excess = [row["noise / p"] / row["all records"] for row in plans]
     assert 1 < excess[1] < excess[0] / 1.9  # more epochs make a subsample cheaper: 2.33 and 1.18
-    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
-    experiment.draw(rows + plans, str(tmp_path / "subsampling.png"))
-    assert (tmp_path / "subsampling.png").read_bytes().startswith(b"\x89PNG")
+    assert 1 < excess[4] < excess[3] < excess[2] < excess[0]  # and so does a larger probability
 
 
 @pytest.mark.slow
@@ -337,18 +340,12 @@ def test_metric_budgets_of_cities(x64, data_folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_metric_budgets_runs_without_tables(tmp_path):
-    pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
-    document, picture = tmp_path / "rows.json", tmp_path / "plot.png"
-    command = [sys.executable, str(FOLDER / "metric_budgets.py"), "--quick", "--json", str(document), "--png", str(picture)]
-    environment = {name: value for name, value in os.environ.items() if name != "DPJAX_DATA"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parent.parent, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "Figure 3 is left out" in done.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    found = json.loads(document.read_text())
-    assert len(found["rows"]) == 4 + 2 * 3 + 2 * 4
-    for row in found["rows"]:
+@pytest.mark.optimized
+def test_metric_budgets_runs_without_tables(rows_without_tables):
+    """A line says that Figure 3 is left out; three tables have a head and an empty line each."""
+    rows = rows_without_tables("metric_budgets", more_lines=1 + 3 * 2)
+    assert [sum(row["figure"] == name for row in rows) for name in ("2b", "2c", "2d", "3", "4, 5")] == [20, 10, 10, 0, 8]
+    for row in rows:
         if row["figure"] in ("2c", "2d"):
             cells = [row[name] for name in ("equal_shares", "common", "parameter_selection", "optimal")]
             assert all(cell["lowest"] <= cell["mean"] <= cell["highest"] for cell in cells)

@@ -1,6 +1,6 @@
 """Noise fitted to a metric, after Figures 2 to 5 of Kamalaruban et al. (2020): how much less of it than under plain privacy?
 
-python benchmarks/experiments/metric_budgets.py [--quick] [--json FILE] [--png FILE]
+python benchmarks/experiments/metric_budgets.py [--json FILE] [--png FILE]
 
 The improvement factor of K linear queries is the geometric mean, over them, of the noise scale that epsilon-DP asks for, at epsilon
 the smallest budget of the universe, over the scale that the metric asks for. No data set is needed: scales depend on the queries
@@ -44,20 +44,17 @@ COUNTS = tuple(range(1, 11))
 WIDTHS = (5, 10)  # matrices are padded with queries that are 0 everywhere, which take no share: two programs to compile, not ten
 THRESHOLDS = (2.0, 4.0, 8.0, 16.0)
 LEVELS = np.linspace(0, 1, 21)
-QUICK = {"universes": 4, "queries": 100, "matrices": 10, "counts": (1, 2, 5)}
 
 
-def rows(
-    universes: int = UNIVERSES, queries: int = QUERIES, matrices: int = MATRICES, counts: tuple[int, ...] = COUNTS
-) -> list[dict[str, Any]]:
+def rows() -> list[dict[str, Any]]:
     """Figures 2, 4 and 5."""
     rng = np.random.default_rng(SEED)
-    metric = from_points(random_points(universes, rng), epsilon=1.0)
-    single = random_queries("real", (queries, universes, POINTS), rng)
+    metric = from_points(random_points(UNIVERSES, rng), epsilon=1.0)
+    single = random_queries("real", (QUERIES, UNIVERSES, POINTS), rng)
     found = single_rows(metric, single)
     for figure, kind in (("2c", "real"), ("2d", "binary")):
-        for count in counts:
-            values = random_queries(kind, (matrices, universes, count, POINTS), rng)
+        for count in COUNTS:
+            values = random_queries(kind, (MATRICES, UNIVERSES, count, POINTS), rng)
             found.append({"figure": figure, "queries": kind, "K": count, **matrix_cells(metric, values)})
     return found + threshold_rows(metric, single)
 
@@ -255,17 +252,15 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = output.flags(__doc__)
-    parser.add_argument("--quick", action="store_true", help="few universes, queries and K: shows that it runs")
-    arguments = parser.parse_args(argv)
+    arguments = output.parse(__doc__, argv)
     jax.config.update("jax_enable_x64", True)
-    sizes = QUICK if arguments.quick else {"universes": UNIVERSES, "queries": QUERIES, "matrices": MATRICES, "counts": COUNTS}
-    found = rows(**sizes)
+    found = rows()
     if os.environ.get("DPJAX_DATA"):
-        found += city_rows(output.data_folder(), sizes["queries"])
+        found += city_rows(output.data_folder())
     else:
         print("Figure 3 is left out: DPJAX_DATA does not name the folder of real tables.")
     print_tables(found)
+    sizes = {"universes": UNIVERSES, "queries": QUERIES, "matrices": MATRICES, "counts": COUNTS}
     output.save(found, arguments, {"experiment": "metric_budgets", "points": POINTS, "side": SIDE, "seed": SEED, **sizes})
     if arguments.png:
         draw(found, arguments.png)

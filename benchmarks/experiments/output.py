@@ -6,12 +6,14 @@ import json
 import os
 import pathlib
 import platform
+import sys
 from typing import Any
 
 import jax
 import numpy as np
 
 VERSIONS = ("dpjax", "jax", "jaxlib", "numpy")
+SKIPPED = 77  # the exit status of an experiment whose data are not there: ../report.py knows it
 
 
 def parse(description: str, argv: list[str] | None = None) -> argparse.Namespace:
@@ -28,10 +30,11 @@ def flags(description: str) -> argparse.ArgumentParser:
 
 
 def data_folder() -> pathlib.Path:
-    """The folder of real tables; ends the program with a message where there is none."""
+    """The folder of real tables; where there is none, the program ends with a message and the status ``SKIPPED``."""
     folder = os.environ.get("DPJAX_DATA")
     if not folder or not pathlib.Path(folder).is_dir():
-        raise SystemExit(f"This experiment needs the folder of real tables: set DPJAX_DATA to it (now {folder!r}).")
+        print(f"This experiment needs the folder of real tables: set DPJAX_DATA to it (now {folder!r}).", file=sys.stderr)
+        raise SystemExit(SKIPPED)
     return pathlib.Path(folder)
 
 

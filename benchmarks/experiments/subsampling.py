@@ -20,6 +20,7 @@ Closed forms and Renyi divergences, no draws.
 from math import inf
 from typing import Any
 
+import jax
 import numpy as np
 
 import output
@@ -105,6 +106,7 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     arguments = output.parse(__doc__, argv)
+    jax.config.update("jax_enable_x64", True)
     found = efficiency() + plans()
     output.print_table(found)
     output.save(found, arguments, {"experiment": "subsampling", "epsilon": TARGET, "delta": DELTA, "records": RECORDS})
