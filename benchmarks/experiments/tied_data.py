@@ -84,7 +84,9 @@ def columns(datasets: int = DATASETS) -> list[Column]:
         Column("ages", sampled(adult["age"]), 0, 120, Fraction(1)),
         Column("education", sampled(adult["education_num"]), 0, 16, Fraction(1)),
         Column("hours", sampled(adult["hours_per_week"]), 0, 120, Fraction(1)),
-        Column("fares", np.minimum(np.rint(2 * generator.lognormal(2.3, 0.6, (datasets, RECORDS))) / 2, 100), 0, 100, Fraction(1, 2)),
+        Column(
+            "fares", np.minimum(np.rint(2 * generator.lognormal(2.3, 0.6, (datasets, RECORDS))) / 2, 100), 0, 100, Fraction(1, 2)
+        ),
         Column("ratings", generator.binomial(10, 0.7, (datasets, RECORDS)).astype(float), 0, 10, Fraction(1)),
         Column("dollars", np.minimum(sampled(purchases["dollar_value"]), 200), 0, 200, Fraction(1, 100)),
     ]

@@ -164,7 +164,8 @@ def order_statistic(
     statistic = OrderStatistic(rank, lower, upper, resolution, grid)
     shape = np.shape(x)
     if counts is None and shape:
-        checks.static_integer("rank", rank, 1, shape[-1], must=f"an integer from 1 to the {shape[-1]} records on the last axis of x")
+        must = f"an integer from 1 to the {shape[-1]} records on the last axis of x"
+        checks.static_integer("rank", rank, 1, shape[-1], must=must)
     return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
 
 
@@ -549,21 +550,35 @@ def counts_of(
 
     For a release with this epsilon, records that do not matter may be given other values.
     """
-    positions, present, batch = _read(statistic, x, neighbors, mask, None if counts is None else np.shape(counts))
-    if counts is None:
-        near = None if epsilon is None else statistic.near(positions.shape[-1], epsilon, neighbors)
-        return Counts.of_records(positions, present, near), batch
+    if counts is not None:
+        return _of_given(statistic, x, neighbors, counts, mask)
+    positions, present, batch = _read(statistic, x, neighbors, mask)
+    near = None if epsilon is None else statistic.near(positions.shape[-1], epsilon, neighbors)
+    return Counts.of_records(positions, present, near), batch
+
+
+def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: Any) -> tuple[Counts, tuple[int, ...]]:
+    """Return the counts of distinct values, of each as many as are given."""
     if neighbors == "swap":
         raise ValueError("counts are for add_remove neighbors: under swap the number of records is public.")
-    number = _like(clip_integers(as_integers("counts", counts), 0, MOST), "counts", positions.shape, batch).astype(np.int64)
-    group = np.broadcast_to(np.arange(len(positions))[:, None], positions.shape)
-    number = np.where(present, number, 0)
-    return Counts.of_rows(group.ravel(), positions.ravel(), number.ravel(), groups=len(positions)), batch
+    given = clip_integers(as_integers("counts", counts), 0, MOST)
+    positions, present, _ = _read(statistic, x, neighbors, None)
+    own = np.shape(x)
+    batch = np.broadcast_shapes(own, given.shape)
+    rows = (prod(batch[:-1]), batch[-1])
+    number = np.broadcast_to(given, batch).reshape(rows)
+    if len(own) > 1:
+        positions, present = (np.broadcast_to(each.reshape(own), batch).reshape(rows) for each in (positions, present))
+    else:
+        positions, present = positions[0], present[0]
+    if not present.all():
+        number = np.where(present, number, 0)
+    if mask is not None:
+        number = np.where(_mask(mask, rows, batch[:-1]), number, 0)
+    return Counts.of_matrix(positions, number), batch[:-1]
 
 
-def _read(
-    statistic: Statistic, x: Any, neighbors: str, mask: Any, counts_shape: tuple[int, ...] | None = None
-) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Read records as positions ``(rows, n)``, which of them are there, and the batch shape of the rows."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors == "swap" and mask is not None:
@@ -575,19 +590,24 @@ def _read(
     if array.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
     positions, present = statistic.read(array)
-    shape = positions.shape if counts_shape is None else np.broadcast_shapes(positions.shape, counts_shape)
     if neighbors == "swap" and not isinstance(statistic, Mode):
         present = np.ones_like(present)  # a NaN has position 0
-    batch, n = shape[:-1], shape[-1]
-    positions, present = (np.broadcast_to(each, shape).reshape(prod(batch), n) for each in (positions, present))
+    *leading, n = positions.shape
+    batch = tuple(leading)
+    positions, present = (each.reshape(prod(batch), n) for each in (positions, present))
     if mask is not None:
-        given = as_array(mask)
-        if given.dtype == object:
-            given = np.array(given.tolist())
-        if given.dtype != np.bool_:
-            raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
-        present = present & _like(given, "mask", positions.shape, batch)
+        present = present & _mask(mask, positions.shape, batch)
     return positions, present, batch
+
+
+def _mask(mask: Any, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
+    """A mask of records of a batch, as ``(rows, n)``."""
+    given = as_array(mask)
+    if given.dtype == object:
+        given = np.array(given.tolist())
+    if given.dtype != np.bool_:
+        raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
+    return _like(given, "mask", rows, batch)
 
 
 def _like(given: np.ndarray, name: str, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:

@@ -55,6 +55,18 @@ class Counts:
         return Counts(np.searchsorted(group, np.arange(groups + 1)), value, count)
 
     @staticmethod
+    def of_matrix(positions: np.ndarray, counts: np.ndarray) -> Counts:
+        """Return the counts of rows ``(rows, k)``: of positions that broadcast against them, in any order, with these counts."""
+        rows, k = counts.shape
+        counts = np.clip(counts, 0, MOST).astype(np.int64, copy=False)
+        if not np.all(positions[..., 1:] > positions[..., :-1]):
+            whole = np.broadcast_to(positions, counts.shape)
+            return Counts.of_rows(np.repeat(np.arange(rows), k), whole.ravel(), counts.ravel(), groups=rows)
+        there = np.flatnonzero(counts)
+        values = positions[there % k] if positions.ndim == 1 else np.broadcast_to(positions, counts.shape).ravel()[there]
+        return Counts(np.searchsorted(there, np.arange(rows + 1) * k), values.astype(np.int64), counts.ravel()[there])
+
+    @staticmethod
     def of_records(positions: np.ndarray, present: np.ndarray | None = None, near: tuple[int, int] | None = None) -> Counts:
         """Return the counts of each row of records ``(rows, n)``, by one sort.
 
@@ -95,8 +107,11 @@ class Counts:
         size = int(positions.max(initial=0)) + 1
         if groups * size >= 2**62:
             return Counts.of_rows(group, positions, np.ones(len(group), np.int64), groups=groups)
-        kind = np.int32 if groups * size < 2**31 else np.int64
-        key = np.sort(group.astype(kind) * kind(size) + positions.astype(kind))
+        kind = np.dtype(np.int32 if groups * size < 2**31 else np.int64)
+        key = group.astype(kind)
+        key *= size
+        key += positions.astype(kind)
+        key.sort()
         first = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
         counts, key = np.diff(first, append=len(key)), key[first].astype(np.int64)
         return Counts(np.searchsorted(key, np.arange(groups + 1) * size), key % size, counts)

@@ -61,7 +61,8 @@ class CountDistribution:
         """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + value.shape``."""
         generator, success = np.random.default_rng(seed), -math.expm1(-float(self.rate))
         size = tuple(shape) + self.value.shape
-        found: np.ndarray = self.value + (generator.geometric(success, size) - generator.geometric(success, size)).astype(np.float64)
+        noise = generator.geometric(success, size) - generator.geometric(success, size)
+        found: np.ndarray = (self.value + noise).astype(np.float64)
         return found
 
     def positions(self, draws: int) -> np.ndarray:

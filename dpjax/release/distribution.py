@@ -16,9 +16,9 @@ reach y: flat pieces, and the same proof. Permute and flip (McKenna and Sheldon 
 accepts y with probability exp(-lam cost(y)) relative to the value, and one of those accepted wins, which is epsilon-DP and
 2 epsilon-bounded-range.
 
-**Closed forms.** A piece of g positions that rises by r from the level l has k ``steps`` of s positions each, its ``span``, and step
-number t costs l + (r / k) t: k = g and s = 1 in piecewise Laplace, k = r and s = g / r in the others. With h = lam r / k its weight
-is s exp(-lam l) (1 - e^(-h k)) / (e^h - 1), and t is a truncated geometric number.
+**Closed forms.** A piece of g positions that rises by r from the level l has k ``steps`` of s positions each, its ``span``, and
+step number t costs l + (r / k) t: k = g and s = 1 in piecewise Laplace, k = r and s = g / r in the others. With h = lam r / k its
+weight is s exp(-lam l) (1 - e^(-h k)) / (e^h - 1), and t is a truncated geometric number.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ class GridDistribution(Shown):
         given, shape = self._points(center)
         if not isinstance(self.grid, Multiples):
             datasets = np.arange(given.size) % max(self.profile.groups, 1)
-            found = [self._error_one_by_one(*each) for each in zip(datasets.tolist(), given, strict=True)]
-            return np.array(found, np.float64).reshape(shape)
+            each = [self._error_one_by_one(*pair) for pair in zip(datasets.tolist(), given, strict=True)]
+            return np.array(each, np.float64).reshape(shape)
         unit = self.grid.resolution
         at = given * unit.denominator / unit.numerator - self.grid.start
         nearest = np.rint(at)
@@ -303,7 +303,7 @@ class GridDistribution(Shown):
         return np.broadcast_to(array, shape).ravel(), shape
 
     def _positions(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The positions nearest to values, -1 and ``size`` beyond the ends, int64; whether values are on the grid, but for rounding."""
+        """The positions nearest to values, -1 and ``size`` beyond the ends, int64; and whether values are on the grid."""
         position = self.grid.numbers_of(values)[0].astype(np.int64)
         there = np.isclose(self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0)
         low, high = self.grid.values_of(np.array([0, self.size - 1]))

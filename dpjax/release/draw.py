@@ -112,8 +112,8 @@ def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) 
 
 def place_in(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The integer floor(width U), and whether further bits cannot change it."""
-    low, high = (np.floor(width * end * (1 + away)) for end, away in zip(open_interval(words), (-(2.0**-50), 2.0**-50), strict=True))
-    low, high = (np.clip(end, 0, width - 1).astype(np.int64) for end in (low, high))
+    ends = zip(open_interval(words), (-(2.0**-50), 2.0**-50), strict=True)
+    low, high = (np.clip(np.floor(width * end * (1 + away)), 0, width - 1).astype(np.int64) for end, away in ends)
     return low, low == high
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, log, prod
+from math import ceil, log
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -29,7 +29,7 @@ from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.quantile_sampler import Sampler
 from dpjax.release.rank_chains import Parameters
-from dpjax.release.recursive_quantiles import depths_of, draw_recursively
+from dpjax.release.recursive_quantiles import draw_recursively
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts, levels_of
@@ -283,7 +283,7 @@ def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_ma
 def parameters_of(
     levels: Sequence[Fraction],
     epsilon: Fraction,
-    neighbors: Neighbors,
+    neighbors: str,
     size: int,
     size_is_public: bool,
     reach: int,

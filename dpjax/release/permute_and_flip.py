@@ -1,7 +1,7 @@
 """Permute and flip (McKenna and Sheldon 2020), drawn exactly.
 
-Every position is accepted with probability e^(-lam cost), the least cost being 0, and one of those accepted wins, each with the same
-chance: that is the position with the least U e^(lam cost), for uniforms U. Positions of one cost are a group. The least of w
+Every position is accepted with probability e^(-lam cost), the least cost being 0, and one of those accepted wins, each with the
+same chance: that is the position with the least U e^(lam cost), for uniforms U. Positions of one cost are a group. The least of w
 uniforms is 1 - (1 - V)^(1/w) for one uniform V, so that a draw needs one V for each group, and a place in the group that wins.
 
 Nearly all groups lose by float64: the logarithm of the least U e^(lam cost) is computed for both ends of the interval that 53 bits

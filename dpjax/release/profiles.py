@@ -19,16 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.several_quantiles.ranks import Ranks
 from dpjax.release.counts import Counts, running_sums, sums_of
+from dpjax.several_quantiles.ranks import Ranks
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Runs of neighbouring positions whose levels rise evenly, of all groups, in ascending order within each group.
 
-    A piece of ``length`` g that starts at ``level`` l has the positions ``near + sign j`` for j = 1, ..., g, and the j-th is reached
-    at the level l + rise j / g. The value itself is a piece of its own: one position, ``sign`` and ``rise`` 0, level 1 - depth.
+    A piece of ``length`` g that starts at ``level`` l has the positions ``near + sign j`` for j = 1, ..., g, and the j-th is
+    reached at the level l + rise j / g. The value itself is a piece of its own: one position, ``sign`` and ``rise`` 0, level
+    1 - depth.
 
     Attributes:
         starts: int64 ``(groups + 1,)``.
@@ -69,7 +70,7 @@ class Profile:
 
     @staticmethod
     def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, high: np.ndarray) -> Profile:
-        """Return the profile of each group that has each position up to its last level, then the next one, and ``high`` in the end."""
+        """Return the profile of each group that has each position up to its last level, then the next one; ``high`` in the end."""
         length = np.empty(len(position), np.int64)
         np.subtract(position[1:], position[:-1], out=length[:-1])
         length[starts[1:] - 1] = high - position[starts[1:] - 1]
@@ -81,7 +82,8 @@ class Profile:
         up = at >= 0
         near = position[inner] + np.where(up, 0, length)
         level = np.where(up, at, -1 - at)
-        return Profile._of_pieces(np.searchsorted(inner, starts), near, length, level, None, up, value, int(np.max(high, initial=0)) + 1)
+        size = int(np.max(high, initial=0)) + 1
+        return Profile._of_pieces(np.searchsorted(inner, starts), near, length, level, None, up, value, size)
 
     @staticmethod
     def _of_pieces(
@@ -106,7 +108,7 @@ class Profile:
             return found
 
         fields = ((near, value), (length, 1), (level, 1 - depth), (1 if rise is None else rise, 0), (2 * up.astype(np.int8) - 1, 0))
-        return Profile(starts + np.arange(groups + 1), *(whole(*field) for field in fields), value, depth, size)
+        return Profile(starts + np.arange(groups + 1), *[whole(*field) for field in fields], value=value, depth=depth, size=size)
 
     @staticmethod
     def of_costs(costs: np.ndarray) -> Profile:
@@ -125,9 +127,10 @@ class Profile:
     def one(self, group: int) -> Profile:
         """Return the profile of one group."""
         some = slice(self.starts[group], self.starts[group + 1])
-        pieces = (field[some] for field in (self.near, self.length, self.level, self.rise, self.sign))
-        own = self.value[group : group + 1], self.depth[group : group + 1]
-        return Profile(self.starts[group : group + 2] - self.starts[group], *pieces, *own, self.size)
+        pieces = [field[some] for field in (self.near, self.length, self.level, self.rise, self.sign)]
+        own = slice(group, group + 1)
+        starts = self.starts[group : group + 2] - self.starts[group]
+        return Profile(starts, *pieces, value=self.value[own], depth=self.depth[own], size=self.size)
 
     def in_steps(self) -> Profile:
         """Return the same profile in pieces that rise by 1."""
@@ -165,10 +168,8 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     group = counts.group
     through = running_sums(counts.counts, counts.starts) + below[group]
     if ranks.definition == "lower":
-        if v % step:
-            last = (v * through - base[group]) // step
-        else:  # without a division of each
-            last = through * (v // step) + (-base // step)[group]
+        # Where the one divides the other, without a division of each.
+        last = (v * through - base[group]) // step if v % step else through * (v // step) + (-base // step)[group]
         return _of_runs(counts, group, last, counts.values, -base // step, most, high)
     found = _framed(counts, through, totals, high)
     own = base[found.group]
@@ -293,9 +294,7 @@ def _of_runs(
     return Profile.of_steps(starts, levels, places, top)
 
 
-def _of_knots(
-    entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], most: int, size: Any
-) -> Profile:
+def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], most: int, size: Any) -> Profile:
     """Return the profile that has a position from its first to its last level, and further knots after some entries."""
     front, back = entries.starts[:-1], entries.starts[1:] - 1
     level, place = np.zeros((2, len(entries.value), 1 + len(knots)), np.int64)

@@ -70,9 +70,10 @@ def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray) -> tup
     """The slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
 
     They are None where no records are far. ``several_quantiles/far_records.py`` says which are. All tuples have the volume
-    (size cut / scale)^m at most. Those that are far weigh exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|))
-    where there is one. The parts of the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the
-    nearest term or the only one. A path chooses a term, and for each quantile a slot and whether it is in the run of the next one.
+    (size cut / scale)^m at most. Those that are far weigh exp(-rate (near - 1)) of it in each term, or
+    exp(-rate (2 near - 2 - |D|)) where there is one. The parts of the records at the quantiles weigh at least
+    exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile a
+    slot and whether it is in the run of the next one.
     """
     m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
     terms, spacing = (1, 1) if parameters.reach is None else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
-from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 

@@ -91,12 +91,11 @@ class _Lanes:
         if wide.size:
             first, last = self.cuts[wide, part.left], self.cuts[wide, part.right]
             records = self._between(wide, first, last, low[wide], high[wide])
-            ends = high[wide] - low[wide]
-            profile = profiles.quantile(records, part.ranks, high=ends, most=profiles.levels_needed(epsilon))
+            profile = profiles.quantile(records, part.ranks, high=high[wide] - low[wide], most=profiles.levels_needed(epsilon))
             distribution = GridDistribution.of(profile, epsilon, Multiples(Fraction(1), 0, self._size), batch_shape=wide.shape)
             point[wide] += distribution.positions(1)[0]
         self.points[:, part.middle] = point
-        ends = self.cuts[:, part.left], self.cuts[:, part.right]
+        ends = self.cuts[:, part.left], self.cuts[:, part.right]  # its records are between
         key = self._group * self._size + point
         below, through = (
             np.clip(self._sums[np.searchsorted(self._keys, key, side)] - self._offset, *ends) for side in ("left", "right")

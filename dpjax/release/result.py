@@ -49,7 +49,7 @@ class Release(Shown):
     def __repr__(self) -> str:
         """The values first, then what they are multiples of and what they cost."""
         grid = "" if self.resolution is None else f", resolution={self.resolution}"
-        shown = np.array2string(self.values, separator=", ", threshold=20, max_line_width=100, formatter={"float_kind": _shown})
+        shown = np.array2string(self.values, separator=", ", threshold=20, max_line_width=100, formatter={"float_kind": _shown})  # type: ignore[arg-type]
         return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
@@ -122,4 +122,3 @@ def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, ranges: int =
     exact = Fraction(epsilon) * draws
     cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
     return Guarantee(cost, ranges * cost, neighbors)
-

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from dpjax import checks
-from dpjax.checks import Neighbors, Resolution
+from dpjax.checks import Resolution
 from dpjax.release import profiles
 from dpjax.release.chunks import in_threads
 from dpjax.release.counts import Counts, sums_of
@@ -35,7 +35,7 @@ from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of
 from dpjax.release.profiles import Profile
-from dpjax.release.records import as_integers, as_reals, codes_of, increasing
+from dpjax.release.records import as_reals, codes_of, increasing
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.several_quantiles.ranks import Ranks, ranks_of_order_statistic, ranks_of_quantile
 
@@ -158,10 +158,6 @@ class _OnGrid(Statistic):
     """A statistic whose values lie on a public grid, as its records do."""
 
     mechanisms: ClassVar[tuple[str, ...]] = get_args(Mechanism)
-    lower: Any
-    upper: Any
-    resolution: Any
-    grid: Any
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
@@ -176,7 +172,8 @@ class _OnGrid(Statistic):
     @cached_property
     def records_grid(self) -> Multiples | Floats:
         """The values that records are rounded to."""
-        return grid_of(self.lower, self.upper, self.resolution, self.grid)
+        given: Any = self
+        return grid_of(given.lower, given.upper, given.resolution, given.grid)
 
     def values_grid(self, n: int = 1) -> Multiples | Floats:
         """Return the values that are released, of n records where their number is public."""
@@ -221,7 +218,8 @@ class _OnGrid(Statistic):
         """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
         number = checks.static_integer("draws", draws, 1)
         batch = (counts.groups,) if batch_shape is None else tuple(batch_shape)
-        drawn, grid = np.zeros((number, counts.groups), np.int64), self.values_grid()
+        drawn = np.zeros((number, counts.groups), np.int64)
+        grid: Multiples | Floats | Candidates = self.values_grid()
 
         def some(first: int, last: int) -> None:
             nonlocal grid
@@ -236,7 +234,7 @@ class _OnGrid(Statistic):
 def _in_cache(counts: Counts) -> list[tuple[int, int]]:
     """Split the groups into ranges whose entries stay in the cache; there is at least one range."""
     ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
-    cuts = np.unique([0, *ends, counts.groups]).tolist()
+    cuts = sorted({0, *ends.tolist(), counts.groups})
     return list(itertools.pairwise(cuts)) or [(0, 0)]
 
 
@@ -264,13 +262,11 @@ class _ByRank(_OnGrid):
 class _OfLevel(_ByRank):
     """A quantile."""
 
-    q: Any
-    definition: Any
-
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        checks.one_of("definition", self.definition, get_args(Definition))
-        if self.grid is not None and self.definition == "linear":
+        given: Any = self
+        checks.one_of("definition", given.definition, get_args(Definition))
+        if given.grid is not None and given.definition == "linear":
             raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
         denominator = self.ranks("add_remove").denominator
         if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
@@ -282,7 +278,8 @@ class _OfLevel(_ByRank):
 
     def ranks(self, neighbors: Any) -> Ranks:
         """Return where the profile reads."""
-        return ranks_of_quantile(self.q, definition=self.definition, neighbors=neighbors)
+        given: Any = self
+        return ranks_of_quantile(given.q, definition=given.definition, neighbors=neighbors)
 
     def values_grid(self, n: int = 1) -> Multiples | Floats:
         """Return the values that are released: between two records lie multiples of the resolution over the denominator of q."""
@@ -345,11 +342,10 @@ class OrderStatistic(_ByRank):
 class _Shifted(_OnGrid):
     """Shifted inverse sensitivity: around what is left when tau people leave (Steinke 2023)."""
 
-    tau: Any
-
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        checks.shift(self.tau)
+        given: Any = self
+        checks.shift(given.tau)
         super().__post_init__()
 
     def value(self, counts: Counts) -> np.ndarray:
