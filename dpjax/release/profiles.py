@@ -107,8 +107,10 @@ class Profile:
             found[there], found[here] = pieces, itself
             return found
 
-        fields = ((near, value), (length, 1), (level, 1 - depth), (1 if rise is None else rise, 0), (2 * up.astype(np.int8) - 1, 0))
-        return Profile(starts + np.arange(groups + 1), *[whole(*field) for field in fields], value=value, depth=depth, size=size)
+        depths = 1 - depth
+        near, length, level = whole(near, value), whole(length, 1), whole(level, depths)
+        rise, sign = whole(1 if rise is None else rise, 0), whole(2 * up.astype(np.int8) - 1, 0)
+        return Profile(starts + np.arange(groups + 1), near, length, level, rise, sign, value, depth, size)
 
     @staticmethod
     def of_costs(costs: np.ndarray) -> Profile:
@@ -127,10 +129,9 @@ class Profile:
     def one(self, group: int) -> Profile:
         """Return the profile of one group."""
         some = slice(self.starts[group], self.starts[group + 1])
-        pieces = [field[some] for field in (self.near, self.length, self.level, self.rise, self.sign)]
-        own = slice(group, group + 1)
-        starts = self.starts[group : group + 2] - self.starts[group]
-        return Profile(starts, *pieces, value=self.value[own], depth=self.depth[own], size=self.size)
+        near, length, level, rise, sign = (f[some] for f in (self.near, self.length, self.level, self.rise, self.sign))
+        starts, own = self.starts[group : group + 2] - self.starts[group], slice(group, group + 1)
+        return Profile(starts, near, length, level, rise, sign, self.value[own], self.depth[own], self.size)
 
     def in_steps(self) -> Profile:
         """Return the same profile in pieces that rise by 1."""
