@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +13,6 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
-from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import draw_quantiles, parameters_of
 from dpjax.release.result import Release, cost_of, release_of
@@ -78,26 +76,16 @@ class ConfidenceInterval(Statistic):
         """Round each record to the grid; NaN is absent."""
         return self.records_grid.numbers_of(x)
 
-    def release(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        draws: int = 1,
-        batch_shape: Sequence[int] | None = None,
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
     ) -> ReleasedInterval:
-        """Draw from each group of counts exactly."""
-        self.checked(neighbors, mechanism)
-        number, cost = checks.static_integer("draws", draws, 1), exact_epsilon(epsilon)
         grid, ties = self.records_grid, self.n if self.ties is None else self.ties
-        plan = plan_of(float(cost), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
+        plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
-        parameters = parameters_of(levels, cost, neighbors, grid.size, False, plan.reach, self.terms, counts, "ranks")
-        batch = (counts.groups,) if batch_shape is None else tuple(batch_shape)
-        found = draw_quantiles(parameters, counts, number).reshape(number, *batch, 2)
-        drawn = release_of(found, grid, cost_of(cost, number, neighbors))
+        parameters = parameters_of(levels, epsilon, neighbors, grid.size, False, plan.reach, self.terms, counts, "ranks")
+        drawn = release_of(
+            draw_quantiles(parameters, counts, draws).reshape(draws, *batch, 2), grid, cost_of(epsilon, draws, neighbors)
+        )
         return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, coverage)
 
 
@@ -161,4 +149,5 @@ def confidence_interval(
         n = np.shape(x)[-1] if np.shape(x) else 0
     statistic = ConfidenceInterval(q, lower, upper, resolution, n, coverage, ties, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch)
+    made: Any = statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch)
+    return made

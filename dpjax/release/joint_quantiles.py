@@ -101,29 +101,24 @@ class Quantiles(Statistic):
         """Round each record to the grid; NaN is absent."""
         return self.records_grid.numbers_of(x)
 
-    def release(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        draws: int = 1,
-        batch_shape: Sequence[int] | None = None,
-        sizes: np.ndarray | None = None,
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+    ) -> Release:
+        return self.draw(counts, epsilon, neighbors, draws, batch, None)
+
+    def draw(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, draws: int, batch: tuple[int, ...], sizes: np.ndarray | None
     ) -> Release:
         """Draw from each group of counts exactly; ``sizes`` are public numbers of records, int64 ``(groups,)``."""
-        self.checked(neighbors, mechanism)
-        number, cost = checks.static_integer("draws", draws, 1), exact_epsilon(epsilon)
-        batch, grid, m = (counts.groups,) if batch_shape is None else tuple(batch_shape), self.records_grid, len(self.levels)
+        grid, m = self.records_grid, len(self.levels)
         if self.method == "recursive":
-            found, ranges = draw_recursively(self.levels, counts, grid.size, cost, neighbors, number), 1 if m == 1 else 2
-            guarantee = cost_of(cost, number, neighbors, ranges)  # the range is that of the losses of a recursion
+            found, ranges = draw_recursively(self.levels, counts, grid.size, epsilon, neighbors, draws), 1 if m == 1 else 2
+            guarantee = cost_of(epsilon, draws, neighbors, ranges)  # the range is that of the losses of a recursion
         else:
-            far = self.reach_of(cost, neighbors, sizes is not None)
-            parameters = parameters_of(self.levels, cost, neighbors, grid.size, sizes is not None, far, self.terms, counts)
-            found, guarantee = draw_quantiles(parameters, counts, number, sizes), cost_of(cost, number, neighbors)
-        return release_of(found.reshape(number, *batch, m), grid, guarantee)
+            far = self.reach_of(epsilon, neighbors, sizes is not None)
+            parameters = parameters_of(self.levels, epsilon, neighbors, grid.size, sizes is not None, far, self.terms, counts)
+            found, guarantee = draw_quantiles(parameters, counts, draws, sizes), cost_of(epsilon, draws, neighbors)
+        return release_of(found.reshape(draws, *batch, m), grid, guarantee)
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
         """Return how far the terms go, or raise where a public number of records is needed and not given."""
@@ -210,7 +205,8 @@ def joint_quantiles(
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     sizes = None if n is None else _public_sizes(n, batch)
-    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, sizes=sizes)
+    number = checks.static_integer("draws", draws, 1)
+    return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes)
 
 
 def recursive_quantiles(

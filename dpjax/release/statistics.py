@@ -62,6 +62,27 @@ class Statistic:
         """Return the position of each record, and which records are there, as arrays of the shape of ``x``."""
         raise NotImplementedError
 
+    def distribution(
+        self,
+        counts: Counts,
+        epsilon: float | Fraction,
+        neighbors: str,
+        *,
+        mechanism: str | None = None,
+        batch_shape: Sequence[int] | None = None,
+    ) -> Any:
+        """Return what a release of each group draws from: functions of the data, for evaluation.
+
+        Args:
+            counts: of the groups; under swap all have the same number of records, which is public.
+            epsilon: from 2^-30 to 64, of one draw.
+            neighbors: ``"add_remove"`` or ``"swap"``.
+            mechanism: one of ``mechanisms``, by default the first.
+            batch_shape: that of the groups, by default ``(groups,)``.
+        """
+        name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
+        return self._distribution(counts, exact_epsilon(epsilon), neighbors, name, batch)
+
     def release(
         self,
         counts: Counts,
@@ -72,8 +93,26 @@ class Statistic:
         draws: int = 1,
         batch_shape: Sequence[int] | None = None,
     ) -> Release:
-        """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
-        raise NotImplementedError
+        """Draw from each group exactly, so many times; the rest is as for :meth:`distribution`."""
+        name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
+        return self._release(counts, exact_epsilon(epsilon), neighbors, name, checks.static_integer("draws", draws, 1), batch)
+
+    def _distribution(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]) -> Any:
+        raise ValueError(f"{type(self).__name__} has no distribution in closed form: simulate it by dpjax.frames.simulate.")
+
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+    ) -> Release:
+        drawn, grids = np.zeros((draws, counts.groups), np.int64), []
+
+        def some(first: int, last: int) -> None:
+            found = self._distribution(counts.some(first, last), epsilon, neighbors, mechanism, (last - first,))
+            drawn[:, first:last] = found.positions(draws)
+            grids.append(found.grid)
+
+        in_threads(some, _in_cache(counts))
+        ranges = 2 if mechanism == "permute_and_flip" else 1
+        return release_of(drawn.reshape(draws, *batch), grids[0], cost_of(epsilon, draws, neighbors, ranges))
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records, or None where all of them do."""
@@ -93,18 +132,6 @@ class Statistic:
     def value(self, counts: Counts) -> np.ndarray:
         """Return the statistic itself of each group, float64, for evaluation."""
         return self.distribution(counts, 1.0, self.relations[-1]).value
-
-    def distribution(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        batch_shape: Sequence[int] | None = None,
-    ) -> Any:
-        """Return what a release of each group draws from: functions of the data, for evaluation."""
-        raise ValueError(f"{type(self).__name__} has no distribution in closed form: simulate it by dpjax.frames.simulate.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is public as numbers, text and lists, which :mod:`json` takes; defaults are left out."""
@@ -190,45 +217,12 @@ class _OnGrid(Statistic):
         """
         raise NotImplementedError
 
-    def distribution(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        batch_shape: Sequence[int] | None = None,
+    def _distribution(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
     ) -> GridDistribution:
-        """Return what a release of each group draws from: functions of the data, for evaluation."""
-        mechanism, cost = self.checked(neighbors, mechanism), exact_epsilon(epsilon)
-        profile = self.profile(counts, neighbors, profiles.levels_needed(cost))
-        values = self.values_grid(_public_size(counts) if neighbors == "swap" else 1)
-        return GridDistribution.of(profile, cost, values, mechanism, (counts.groups,) if batch_shape is None else batch_shape)
-
-    def release(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        draws: int = 1,
-        batch_shape: Sequence[int] | None = None,
-    ) -> Release:
-        """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
-        number = checks.static_integer("draws", draws, 1)
-        batch = (counts.groups,) if batch_shape is None else tuple(batch_shape)
-        drawn = np.zeros((number, counts.groups), np.int64)
-        grid: Multiples | Floats | Candidates = self.values_grid()
-
-        def some(first: int, last: int) -> None:
-            nonlocal grid
-            found = self.distribution(counts.some(first, last), epsilon, neighbors, mechanism=mechanism)
-            drawn[:, first:last], grid = found.positions(number), found.grid
-
-        in_threads(some, _in_cache(counts))
-        ranges = 2 if mechanism == "permute_and_flip" else 1
-        return release_of(drawn.reshape(number, *batch), grid, cost_of(epsilon, number, neighbors, ranges))
+        profile = self.profile(counts, neighbors, profiles.levels_needed(epsilon))
+        values = self.values_grid(max(_public_size(counts), 1) if neighbors == "swap" else 1)
+        return GridDistribution.of(profile, epsilon, values, mechanism, batch)
 
 
 def _in_cache(counts: Counts) -> list[tuple[int, int]]:
@@ -494,36 +488,17 @@ class _Counted(Statistic):
         """Return the numbers of records, int64 ``(groups,)``, or with a last axis of bins."""
         raise NotImplementedError
 
-    def distribution(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        batch_shape: Sequence[int] | None = None,
+    def _distribution(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
     ) -> CountDistribution:
-        """Return what a release of each group draws from: functions of the data, for evaluation."""
-        self.checked(neighbors, mechanism)
         numbers = self.numbers(counts)
-        batch = numbers.shape[:1] if batch_shape is None else tuple(batch_shape)
-        return CountDistribution(numbers.reshape(batch + numbers.shape[1:]), exact_epsilon(epsilon))
+        return CountDistribution(numbers.reshape(batch + numbers.shape[1:]), epsilon)
 
-    def release(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        draws: int = 1,
-        batch_shape: Sequence[int] | None = None,
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
     ) -> Release:
-        """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
-        number = checks.static_integer("draws", draws, 1)
-        found = self.distribution(counts, epsilon, neighbors, mechanism=mechanism, batch_shape=batch_shape)
-        drawn = found.positions(number)
-        return Release(drawn.astype(np.float64), drawn, Fraction(1), cost_of(found.rate, number, "add_remove", ranges=2))
+        drawn = self._distribution(counts, epsilon, neighbors, mechanism, batch).positions(draws)
+        return Release(drawn.astype(np.float64), drawn, Fraction(1), cost_of(epsilon, draws, neighbors, ranges=2))
 
 
 @dataclass(frozen=True)
@@ -624,41 +599,15 @@ class Mode(Statistic):
         found, there = equal_to(cells, [float(label / step - grid.start) for label in exact])
         return found, there & present
 
-    def distribution(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        batch_shape: Sequence[int] | None = None,
+    def _distribution(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
     ) -> GridDistribution:
-        """Return what a release of each group draws from: functions of the data, for evaluation."""
-        mechanism, k = self.checked(neighbors, mechanism), len(self.candidates)
-        scores = np.zeros((counts.groups, k), np.int64)
+        scores = np.zeros((counts.groups, len(self.candidates)), np.int64)
         scores[counts.group, counts.values] = counts.counts
         # Half of the sensitivity is enough where all scores change in the same direction.
         sensitivity = Fraction(1, 2) if neighbors == "add_remove" else Fraction(1)
         labels = increasing("candidates", self.candidates, 1)
-        batch = (counts.groups,) if batch_shape is None else batch_shape
         return choice_of(scores, epsilon, sensitivity, mechanism, Candidates(labels), batch)
-
-    def release(
-        self,
-        counts: Counts,
-        epsilon: float | Fraction,
-        neighbors: str,
-        *,
-        mechanism: str | None = None,
-        draws: int = 1,
-        batch_shape: Sequence[int] | None = None,
-    ) -> Release:
-        """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
-        number = checks.static_integer("draws", draws, 1)
-        found = self.distribution(counts, epsilon, neighbors, mechanism=mechanism, batch_shape=batch_shape)
-        drawn = found.positions(number).reshape(number, *found.batch_shape)
-        ranges = 2 if found.mechanism == "permute_and_flip" else 1
-        return release_of(drawn, found.grid, cost_of(exact_epsilon(epsilon), number, neighbors, ranges))
 
 
 def choice_of(
