@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import profiles
 from dpjax.release.counts import Counts, sums_of
@@ -88,6 +89,10 @@ class Statistic:
         if not self.mechanisms:
             return ""
         return checks.one_of("mechanism", self.mechanisms[0] if mechanism is None else mechanism, self.mechanisms)
+
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        return cost_of(epsilon, draws, neighbors, 2 if mechanism == "permute_and_flip" else 1)
 
     def value(self, counts: Counts) -> np.ndarray:
         """Return the statistic itself of each group, float64, for evaluation."""
@@ -224,8 +229,7 @@ class _OnGrid(Statistic):
         for first, last in _in_cache(counts):
             found = self.distribution(counts.some(first, last), epsilon, neighbors, mechanism=mechanism)
             drawn[:, first:last], grid = found.positions(number), found.grid
-        ranges = 2 if mechanism == "permute_and_flip" else 1
-        return release_of(drawn.reshape(number, *batch), grid, cost_of(epsilon, number, neighbors, ranges))
+        return release_of(drawn.reshape(number, *batch), grid, self.cost(epsilon, number, neighbors, mechanism))
 
 
 def _in_cache(counts: Counts) -> list[tuple[int, int]]:
@@ -489,6 +493,10 @@ class _Counted(Statistic):
 
     relations: ClassVar[tuple[str, ...]] = ("add_remove",)
 
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        return cost_of(epsilon, draws, neighbors, ranges=2)
+
     def numbers(self, counts: Counts) -> np.ndarray:
         """Return the numbers of records, int64 ``(groups,)``, or with a last axis of bins."""
         raise NotImplementedError
@@ -522,7 +530,7 @@ class _Counted(Statistic):
         number = checks.static_integer("draws", draws, 1)
         found = self.distribution(counts, epsilon, neighbors, mechanism=mechanism, batch_shape=batch_shape)
         drawn = found.positions(number)
-        return Release(drawn.astype(np.float64), drawn, Fraction(1), cost_of(found.rate, number, "add_remove", ranges=2))
+        return Release(drawn.astype(np.float64), drawn, Fraction(1), self.cost(found.rate, number, neighbors))
 
 
 @dataclass(frozen=True)
@@ -656,8 +664,7 @@ class Mode(Statistic):
         number = checks.static_integer("draws", draws, 1)
         found = self.distribution(counts, epsilon, neighbors, mechanism=mechanism, batch_shape=batch_shape)
         drawn = found.positions(number).reshape(number, *found.batch_shape)
-        ranges = 2 if found.mechanism == "permute_and_flip" else 1
-        return release_of(drawn, found.grid, cost_of(exact_epsilon(epsilon), number, neighbors, ranges))
+        return release_of(drawn, found.grid, self.cost(exact_epsilon(epsilon), number, neighbors, mechanism))
 
 
 def choice_of(
