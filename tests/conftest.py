@@ -125,7 +125,6 @@ SLOW_DOCTESTS = {
     "distributions.intervals.sample_intervals",
     "distributions.piecewise.PiecewiseExponential",
     "distributions.transformed.Transformed",
-    "frames.simulate.simulate",
     "mechanisms.best_of.best_of",
     "mechanisms.bounded_loss.bounded_loss",
     "mechanisms.bounded_loss.bounded_loss_distribution",

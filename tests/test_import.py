@@ -26,6 +26,7 @@ HOST = {
     "interval bound": "from dpjax.several_quantiles.interval_bound import plan_of; plan_of(1.0, 0, 9, 1, 'swap', 1, 2)",
     "host bisection": "import dpjax.numerics.host_bisection",
     "binomial": "import dpjax.numerics.binomial",
+    "frames": "from dpjax import frames; frames.PrivateGroups(1.0, 1e-6).threshold",
 }
 
 

@@ -18,10 +18,9 @@ from math import expm1, inf, log, log1p, nextafter
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import Guarantee
-from dpjax.frames.grouping import power
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.tables import exact_epsilon, exponential
+from dpjax.release.exponentials import exact_epsilon, exponential
 
 _BITS = 128
 
@@ -76,10 +75,8 @@ class PrivateGroups:
 
     def release(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Choose groups by the sizes of those that have a record: which are kept, and their noisy sizes, int64."""
-        padded = np.zeros(power(sizes.size), np.int64)
-        padded[: sizes.size] = sizes
-        noisy = padded + draw_discrete_laplace([exact_epsilon(self.epsilon)], padded.size, 1)[0, :, 0]
-        kept = np.flatnonzero(noisy[: sizes.size] >= self.threshold)
+        noisy = sizes + draw_discrete_laplace([exact_epsilon(self.epsilon)], sizes.size, 1)[0, :, 0]
+        kept = np.flatnonzero(noisy >= self.threshold)
         return kept, noisy[kept]
 
 

@@ -36,7 +36,7 @@ from dpjax import checks
 from dpjax.display import Picture, Shown
 from dpjax.release import draw, permute_and_flip
 from dpjax.release.counts import running_sums, sums_of
-from dpjax.release.entropy import More, further_word, system_words
+from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples
 from dpjax.release.profiles import Profile
@@ -246,13 +246,15 @@ class GridDistribution(Shown):
         ahead = np.where(sign == 0, ahead + 1, sign * ahead)  # the positions of a piece are at 1, 2, ..., its length
         # Steps before that of the center, that step itself, and those after it.
         first = np.clip(np.ceil(ahead / span), 1, steps)
-        before, through = _share(rate, first - 1, steps), _share(rate, first, steps)
+        some, before, through = np.flatnonzero(first > 1), np.zeros_like(rate), _share(rate, first, steps)
+        before[some] = _share(rate[some], first[some] - 1, steps[some])
         rest = ahead - span * (first - 1)
         split = np.clip(np.floor(rest), 0, span)
-        near = ahead - span * (_mean(rate, first - 1) - 1) - (span + 1) / 2
         far = span * (first - 1 + _mean(rate, steps - first)) + (span + 1) / 2 - ahead
         here = split * (rest - (split + 1) / 2) + (span - split) * ((span + split + 1) / 2 - rest)
-        error = np.where(first > 1, before * near, 0.0) + (through - before) * here / span
+        error = (through - before) * here / span
+        near = ahead[some] - span[some] * (_mean(rate[some], first[some] - 1) - 1) - (span[some] + 1) / 2
+        error[some] += before[some] * near
         error += np.where(first < steps, (1 - through) * far, 0.0)
         return sums_of(self.shares * error, self.profile.starts)
 
@@ -276,16 +278,8 @@ class GridDistribution(Shown):
 
     def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
         """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + batch_shape``."""
-        generator = np.random.default_rng(seed)
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-
-        def words(size: Sequence[int]) -> np.ndarray:
-            return generator.integers(0, 2**64, size, np.uint64)
-
-        def more(role: int, number: int) -> int:
-            return int(generator.integers(0, 2**32))
-
-        found = self.positions(int(np.prod(shape, dtype=np.int64)), words, more)
+        found = self.positions(int(np.prod(shape, dtype=np.int64)), *seeded(seed))
         return self.grid.values_of(found).reshape(shape + self.batch_shape)
 
     def positions(self, draws: int, words: Any = system_words, more: More = further_word) -> np.ndarray:
@@ -356,5 +350,5 @@ def _mean(rate: np.ndarray, steps: np.ndarray) -> np.ndarray:
     x, square = rate * steps, np.square(steps.astype(np.float64))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exact = -1 / np.expm1(-rate) - steps / np.expm1(x)
-    near = (steps + 1) / 2 - rate * (square - 1) / 12 + rate**3 * (square * square - 1) / 720
+    near = (steps + 1) / 2 - rate * (square - 1) / 12 + rate * rate * rate * (square * square - 1) / 720
     return np.where(x < 1e-2, near, exact)

@@ -27,6 +27,19 @@ def further_word(role: int, number: int) -> int:
     return int.from_bytes(os.urandom(4), "little")
 
 
+def seeded(seed: int | np.random.Generator) -> tuple[Callable[[Sequence[int]], np.ndarray], More]:
+    """Return what stands for :func:`system_words` and :func:`further_word` in a simulation, by a seed or a generator of NumPy."""
+    generator = np.random.default_rng(seed)
+
+    def words(shape: Sequence[int]) -> np.ndarray:
+        return generator.integers(0, 2**64, shape, np.uint64)
+
+    def more(role: int, number: int) -> int:
+        return int(generator.integers(0, 2**32))
+
+    return words, more
+
+
 class Bits:
     """A uniform on [0, 1) that is known to so many bits, and reads more where it must.
 

@@ -21,10 +21,12 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
+from dpjax.release import profiles
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
-from dpjax.release.entropy import further_word, system_words
+from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.quantile_sampler import Sampler
@@ -33,6 +35,7 @@ from dpjax.release.recursive_quantiles import draw_recursively
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts, levels_of
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 # For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
 # bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
@@ -110,21 +113,51 @@ class Quantiles(Statistic):
         self, counts: Counts, epsilon: Fraction, neighbors: str, draws: int, batch: tuple[int, ...], sizes: np.ndarray | None
     ) -> Release:
         """Draw from each group of counts exactly; ``sizes`` are public numbers of records, int64 ``(groups,)``."""
-        grid, m = self.records_grid, len(self.levels)
+        found = self._draw(counts, epsilon, neighbors, draws, sizes)
+        shaped = found.reshape(draws, *batch, len(self.levels))
+        return release_of(shaped, self.records_grid, self.cost(epsilon, draws, neighbors))
+
+    def sample(
+        self, seed: int | np.random.Generator, draws: int, counts: Counts, epsilon: float | Fraction, neighbors: str
+    ) -> np.ndarray:
+        """Draw for a simulation, by a seed or a generator of NumPy: float64 ``(draws, groups, m)``."""
+        return self.records_grid.values_of(self._draw(counts, exact_epsilon(epsilon), neighbors, draws, None, *seeded(seed)))
+
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        several = self.method == "recursive" and len(self.levels) > 1
+        return cost_of(epsilon, draws, neighbors, 2 if several else 1)  # the range is that of the losses of a recursion
+
+    def value(self, counts: Counts) -> np.ndarray:
+        """Return the quantiles themselves, float64 ``(groups, m)``."""
+        high = self.records_grid.size - 1
+        ranks = [ranks_of_quantile(level, definition="lower", neighbors="add_remove") for level in self.levels]
+        found = [profiles.quantile(counts, each, high=high, most=1).value for each in ranks]
+        return self.records_grid.values_of(np.stack(found, axis=-1))
+
+    def _draw(
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        draws: int,
+        sizes: np.ndarray | None,
+        words: Any = system_words,
+        more: More = further_word,
+    ) -> np.ndarray:
+        """Draw positions, int64 ``(draws, groups, m)``."""
+        size = self.records_grid.size
         if self.method == "recursive":
-            found, ranges = draw_recursively(self.levels, counts, grid.size, epsilon, neighbors, draws), 1 if m == 1 else 2
-            guarantee = cost_of(epsilon, draws, neighbors, ranges)  # the range is that of the losses of a recursion
-        else:
-            far = self.reach_of(epsilon, neighbors, sizes is not None)
-            parameters = parameters_of(self.levels, epsilon, neighbors, grid.size, sizes is not None, far, self.terms, counts)
-            found, guarantee = draw_quantiles(parameters, counts, draws, sizes), cost_of(epsilon, draws, neighbors)
-        return release_of(found.reshape(draws, *batch, m), grid, guarantee)
+            return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
+        far, known = self.reach_of(epsilon, neighbors, sizes is not None), sizes is not None
+        parameters = parameters_of(self.levels, epsilon, neighbors, size, known, far, self.terms, counts)
+        return draw_quantiles(parameters, counts, draws, sizes, words, more)
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
         """Return how far the terms go, or raise where a public number of records is needed and not given."""
         if self.reach is not None:
             return self.reach
-        if neighbors == "swap" or size_is_public or len(self.levels) == 1:
+        if self.method == "recursive" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
             return 0
         if self.n_max is None:
             raise ValueError(
@@ -304,7 +337,14 @@ def parameters_of(
     return Parameters(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
 
 
-def draw_quantiles(parameters: Parameters, counts: Counts, draws: int, public: np.ndarray | None = None) -> np.ndarray:
+def draw_quantiles(
+    parameters: Parameters,
+    counts: Counts,
+    draws: int,
+    public: np.ndarray | None = None,
+    words_of: Any = system_words,
+    more: More = further_word,
+) -> np.ndarray:
     """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``."""
     if parameters.whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
         raise ValueError(
@@ -320,8 +360,8 @@ def draw_quantiles(parameters: Parameters, counts: Counts, draws: int, public: n
         step = max(_WORDS // (uniforms * (last - first)), 1)
         for start in range(0, draws, step):
             some = found[start : start + step, first:last]
-            words = system_words((uniforms, *some.shape[:2]))
+            words = words_of((uniforms, *some.shape[:2]))
             some[:], sure = sampler.draw(words)
             for draw, row in zip(*np.nonzero(~sure), strict=True):
-                some[draw, row] = sampler.exactly(int(row), words[:, draw, row].tolist(), further_word)
+                some[draw, row] = sampler.exactly(int(row), words[:, draw, row].tolist(), more)
     return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpjax.release import profiles
 from dpjax.release.counts import Counts
 from dpjax.release.distribution import GridDistribution
+from dpjax.release.entropy import More, further_word, system_words
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Multiples
 from dpjax.several_quantiles.ranks import Ranks, ranks_of_quantile
@@ -48,7 +49,14 @@ def depths_of(levels: tuple[Fraction, ...], neighbors: str) -> list[list[Part]]:
 
 
 def draw_recursively(
-    levels: tuple[Fraction, ...], counts: Counts, size: int, epsilon: Fraction, neighbors: str, draws: int
+    levels: tuple[Fraction, ...],
+    counts: Counts,
+    size: int,
+    epsilon: Fraction,
+    neighbors: str,
+    draws: int,
+    words: Any = system_words,
+    more: More = further_word,
 ) -> np.ndarray:
     """Draw all quantiles of all groups, int64 ``(draws, groups, m)``, on a grid of so many positions."""
     depths = depths_of(levels, neighbors)
@@ -60,7 +68,7 @@ def draw_recursively(
         lanes = _Lanes(counts, size, len(levels), len(some))
         for parts in depths:
             for part in parts:
-                lanes.draw(part, each * part.share)
+                lanes.draw(part, each * part.share, words, more)
         some[:] = lanes.points[:, 1:-1].reshape(some.shape)
     return found
 
@@ -83,7 +91,7 @@ class _Lanes:
         self.points[:, -1] = size - 1
         self.cuts[:, -1] = counts.totals[self._group]
 
-    def draw(self, part: Part, epsilon: Fraction) -> None:
+    def draw(self, part: Part, epsilon: Fraction, words: Any, more: More) -> None:
         """Draw the middle of a part of each lane."""
         low, high = self.points[:, part.left], self.points[:, part.right]
         point = low.copy()
@@ -93,7 +101,7 @@ class _Lanes:
             records = self._between(wide, first, last, low[wide], high[wide])
             profile = profiles.quantile(records, part.ranks, high=high[wide] - low[wide], most=profiles.levels_needed(epsilon))
             distribution = GridDistribution.of(profile, epsilon, Multiples(Fraction(1), 0, self._size), batch_shape=wide.shape)
-            point[wide] += distribution.positions(1)[0]
+            point[wide] += distribution.positions(1, words, more)[0]
         self.points[:, part.middle] = point
         ends = self.cuts[:, part.left], self.cuts[:, part.right]  # its records are between
         key = self._group * self._size + point

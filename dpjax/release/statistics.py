@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Resolution
 from dpjax.release import profiles
 from dpjax.release.chunks import in_threads
@@ -111,8 +112,7 @@ class Statistic:
             grids.append(found.grid)
 
         in_threads(some, _in_cache(counts))
-        ranges = 2 if mechanism == "permute_and_flip" else 1
-        return release_of(drawn.reshape(draws, *batch), grids[0], cost_of(epsilon, draws, neighbors, ranges))
+        return release_of(drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism))
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records, or None where all of them do."""
@@ -128,6 +128,10 @@ class Statistic:
         if not self.mechanisms:
             return ""
         return checks.one_of("mechanism", self.mechanisms[0] if mechanism is None else mechanism, self.mechanisms)
+
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        return cost_of(epsilon, draws, neighbors, 2 if mechanism == "permute_and_flip" else 1)
 
     def value(self, counts: Counts) -> np.ndarray:
         """Return the statistic itself of each group, float64, for evaluation."""
@@ -484,6 +488,10 @@ class _Counted(Statistic):
 
     relations: ClassVar[tuple[str, ...]] = ("add_remove",)
 
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        return cost_of(epsilon, draws, neighbors, ranges=2)
+
     def numbers(self, counts: Counts) -> np.ndarray:
         """Return the numbers of records, int64 ``(groups,)``, or with a last axis of bins."""
         raise NotImplementedError
@@ -498,7 +506,7 @@ class _Counted(Statistic):
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
     ) -> Release:
         drawn = self._distribution(counts, epsilon, neighbors, mechanism, batch).positions(draws)
-        return Release(drawn.astype(np.float64), drawn, Fraction(1), cost_of(epsilon, draws, neighbors, ranges=2))
+        return Release(drawn.astype(np.float64), drawn, Fraction(1), self.cost(epsilon, draws, neighbors))
 
 
 @dataclass(frozen=True)
