@@ -31,7 +31,7 @@ def is_traced(value: Any) -> bool:
 
 
 def is_tracing(value: Any) -> bool:
-    """Return whether a program is being traced, by the value or by what is around; a value that a trace closes over shows neither."""
+    """Return whether a program is being traced, by the value or by what is around it; a closure over the data shows neither."""
     if "jax" not in sys.modules:
         return False
     import jax

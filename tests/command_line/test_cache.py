@@ -11,11 +11,11 @@ import zlib
 import jax
 import numpy as np
 import pytest
+from dpjax.frames.grouping import Grouping
 
 from dpjax import median
 from dpjax.command_line import estimate, main, programs
 from dpjax.command_line.programs import run_kept
-from dpjax.frames.grouping import Grouping
 from dpjax.numerics import host_call
 
 

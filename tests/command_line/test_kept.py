@@ -9,6 +9,8 @@ from fractions import Fraction
 import jax
 import numpy as np
 import pytest
+from dpjax.frames.grouping import power
+from dpjax.release.integer_profiles import order_statistic
 
 import dpjax
 from dpjax import release
@@ -16,9 +18,7 @@ from dpjax.command_line import estimate, kept
 from dpjax.command_line.files import Source
 from dpjax.command_line.kept import Counted, Keeper, Listed, Near
 from dpjax.command_line.table import read_records
-from dpjax.frames.grouping import power
 from dpjax.release.grid import Multiples
-from dpjax.release.integer_profiles import order_statistic
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 from tests.command_line.conftest import Whole
 

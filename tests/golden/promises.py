@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from dpjax.release.tables import public_tables
 
 import dpjax
-from dpjax.release.tables import public_tables
 from tests.golden.distributions import ADD_REMOVE, BOUNDS, SWAP, Values, floats, records
 
 EPSILONS = (0.1, 1.0, 8.0)

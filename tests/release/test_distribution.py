@@ -5,11 +5,11 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from dpjax.release.integer_profiles import IntegerProfile, totals_of_persons
 
 from dpjax import release
 from dpjax.release import exact_distribution, integer_profiles
 from dpjax.release.distribution import GridDistribution, depths_of, pieces_of
-from dpjax.release.integer_profiles import IntegerProfile, totals_of_persons
 from dpjax.several_quantiles.ranks import ranks_of_order_statistic, ranks_of_quantile
 
 TOP = 4  # records are 0..4

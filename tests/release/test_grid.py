@@ -5,9 +5,9 @@ from fractions import Fraction
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dpjax.release.integer_profiles import codes_of
 
 from dpjax.release.grid import Multiples, as_array
-from dpjax.release.integer_profiles import codes_of
 
 HUGE = Multiples.between(0, (2**31 - 3) * 2**30, 2**30)
 GRIDS = [

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from dpjax.numerics.two_words import Words
-from dpjax.release.distribution import GridDistribution, Pieces, depths_of, pieces_of
 from dpjax.release.exact import exact_draw, weights_of
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic
 from dpjax.release.sampler import WORDS, certified_draw, weigh
 from dpjax.release.tables import DIGITS, level_weights, public_tables, rate_of
+
+from dpjax.numerics.two_words import Words
+from dpjax.release.distribution import GridDistribution, Pieces, depths_of, pieces_of
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 

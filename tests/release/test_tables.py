@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from dpjax.release.tables import DIGITS, exponential, floor_of, level_weights, own_weight_at, public_tables, rate_of
 
 EPSILONS = [2.0**-30, 0.1, 1.0, 3.7, 64.0]

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from dpjax.release.words import chacha20, chacha20_on_host, further_word, words_of
 
 KEY = np.frombuffer(bytes(range(32)), "<u4").astype(np.uint32)
