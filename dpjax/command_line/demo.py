@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.accounting import Guarantee
+from dpjax.command_line.asked import bounds_of
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.estimate import bounds_of
-from dpjax.command_line.parser import MECHANISMS
+from dpjax.command_line.on_the_line import distribution_of
+from dpjax.command_line.parser import LINE_MECHANISMS
 from dpjax.command_line.table import LARGEST
 from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped
-from dpjax.frames.draws import distribution_of, guarantee_of
+from dpjax.release.result import cost_of
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import median
 
@@ -56,18 +57,16 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     key_data, key_draws = jax.random.split(jax.random.key(asked.seed))
     data = jax.random.normal(key_data, (asked.datasets, asked.points))
     try:
-        measurements = [_measure(name, jax.random.fold_in(key_draws, i), data, asked) for i, name in enumerate(MECHANISMS)]
+        measurements = [_measure(name, jax.random.fold_in(key_draws, i), data, asked) for i, name in enumerate(LINE_MECHANISMS)]
     except ValueError as error:
         raise UserError(str(error)) from error
     return (_json(asked, measurements) if asked.json else _text(asked, measurements)), 0
 
 
 def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> Measurement:
-    within = (asked.lower, asked.upper) if mechanism == "laplace" else None
-
     def distributions(data: jax.Array) -> tuple[SensitivityProfile, Any]:
         profile = median(data, neighbors=asked.neighbors, lower=asked.lower, upper=asked.upper)
-        return profile, distribution_of(mechanism, profile, asked.epsilon, within)
+        return profile, distribution_of(mechanism, profile, asked.epsilon, (asked.lower, asked.upper))
 
     start = time.perf_counter()
     private_medians = jax.jit(lambda key, data: distributions(data)[1].sample(key)).lower(key, data).compile()
@@ -87,7 +86,7 @@ def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Na
         standard_error=float(distance.std(ddof=1) / np.sqrt(distance.size)),
         medians_per_second=asked.datasets / statistics.median(seconds),
         compile_seconds=compile_seconds,
-        guarantee=guarantee_of(mechanism, profile, asked.epsilon, within=within is not None),
+        guarantee=cost_of(asked.epsilon, 1, asked.neighbors),
     )
 
 
@@ -125,4 +124,6 @@ def _text(asked: argparse.Namespace, measurements: list[Measurement]) -> str:
 def _json(asked: argparse.Namespace, measurements: list[Measurement]) -> str:
     names = ("datasets", "points", "epsilon", "neighbors", "lower", "upper", "seed")
     what = {"simulation": True, "statistic": "median", "data": "standard normal, clamped to the bounds"}
-    return as_json(what | {name: getattr(asked, name) for name in names} | versions() | {"rows": [vars(m) for m in measurements]})
+    return as_json(
+        what | {name: getattr(asked, name) for name in names} | versions(jax=True) | {"rows": [vars(m) for m in measurements]}
+    )
