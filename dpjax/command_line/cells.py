@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
-from typing import NamedTuple
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from dpjax.command_line.errors import UserError
 
@@ -34,22 +35,32 @@ def split_strictly(
     texts: Iterable[str], delimiter: str, places: Sequence[int], width: int, start: int, name: str
 ) -> Iterator[Block]:
     """Yield the cells of the columns at ``places``, from line ``start`` on, of lines that must have ``width`` cells."""
-    rows = _rows_of(chain.from_iterable(map(_lines, texts)), delimiter, start, name)
-    while block := list(islice(rows, _ROWS)):
-        for number, row in block:
-            if len(row) != width:
-                raise UserError(f"{name}, line {number}: {len(row)} fields where the first line has {width}.")
-        yield Block([[row[place].strip() for _, row in block] for place in places], [number for number, _ in block])
+    pick, numbers, cells = itemgetter(*places), [], []
+    for number, row in _rows_of(chain.from_iterable(map(_lines, texts)), delimiter, start, name):
+        if len(row) != width:
+            raise UserError(f"{name}, line {number}: {len(row)} fields where the first line has {width}.")
+        numbers.append(number)
+        cells.append(pick(row))  # and let go of the row: many lists are slow to keep
+        if len(cells) == _ROWS:
+            yield Block(_columns(cells, places), numbers)
+            numbers, cells = [], []
+    if cells:
+        yield Block(_columns(cells, places), numbers)
 
 
 def split_by_line(texts: Iterable[str], delimiter: str, places: Sequence[int]) -> Iterator[Block]:
     """Yield the cells of the columns at ``places`` of every line."""
-    start = 1
+    start, last, pick = 1, max(places), itemgetter(*places)
     for text in texts:
-        rows = [_split(line, delimiter) for line in text.removesuffix("\n").split("\n")]
-        columns = [[row[place].strip() if place < len(row) else "" for row in rows] for place in places]
-        yield Block(columns, range(start, start + len(rows)))
-        start += len(rows)
+        rows = (_split(line, delimiter) for line in text.removesuffix("\n").split("\n"))
+        cells = [pick(row if len(row) > last else row + [""] * (last + 1 - len(row))) for row in rows]
+        yield Block(_columns(cells, places), range(start, start + len(cells)))
+        start += len(cells)
+
+
+def _columns(cells: list[Any], places: Sequence[int]) -> list[list[str]]:
+    """The cells of each column, from those of each line: of one column as they are, of several in tuples."""
+    return [list(map(str.strip, column)) for column in ([cells] if len(places) == 1 else zip(*cells, strict=True))]
 
 
 def cells_of(line: str, delimiter: str) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import product
@@ -24,6 +23,7 @@ from dpjax.command_line.parser import GRID_MECHANISMS
 from dpjax.command_line.rows import Row, text_of
 from dpjax.command_line.table import LARGEST, read_table, source_of
 from dpjax.command_line.text import report, versions
+from dpjax.command_line.truncated_laplace import TruncatedLaplace
 from dpjax.release import Counts, GridDistribution, Quantile
 from dpjax.release.counts import sums_of
 from dpjax.release.result import cost_of
@@ -99,55 +99,6 @@ def _checked(asked: argparse.Namespace, columns: Sequence[str]) -> Keeper:
     except ValueError as error:
         raise UserError(str(error)) from error
     return Keeper(columns, asked.bounds, [statistic.records_grid for statistic in asked.statistics], swap=swap)
-
-
-@dataclass(frozen=True)
-class TruncatedLaplace:
-    """Laplace noise of the rate epsilon / 2 over the range, between its bounds: half of epsilon pays for what lies between them.
-
-    Attributes:
-        value: float64 ``(groups,)``, the statistics.
-        rate: of the noise.
-        lower: the bounds.
-        upper: the bounds.
-    """
-
-    value: np.ndarray
-    rate: float
-    lower: float
-    upper: float
-
-    @property
-    def _lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far the bounds are from the value, in units of the scale."""
-        return self.rate * (self.value - self.lower), self.rate * (self.upper - self.value)
-
-    def quantile(self, p: np.ndarray | float) -> np.ndarray:
-        """The value that the probability p is below."""
-        below, above = self._lengths
-        mass = p * -(np.expm1(-below) + np.expm1(-above)) + np.expm1(-below)  # from the value on
-        left = np.log(np.minimum(mass, 0) + 1)
-        found: np.ndarray = self.value + np.where(mass < 0, left, -np.log1p(-np.maximum(mass, 0))) / self.rate
-        return np.clip(found, self.lower, self.upper)
-
-    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of the central interval of probability ``level``."""
-        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
-
-    def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
-        """E|Y - center|, for the value as the center."""
-        below, above = self._lengths
-        found: np.ndarray = (_moment(below) + _moment(above)) / -(np.expm1(-below) + np.expm1(-above)) / self.rate
-        return found
-
-    def sample(self, seed: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
-        """Draw by inverse CDF, float64 of shape ``shape + (groups,)``."""
-        return self.quantile(seed.random((*shape, *self.value.shape)))
-
-
-def _moment(length: np.ndarray) -> np.ndarray:
-    """The integral of x e^-x from 0 to a length."""
-    return np.where(length < 1e-3, length**2 * (0.5 - length / 3 + length**2 / 8), -np.expm1(-length) - length * np.exp(-length))
 
 
 def _distribution(

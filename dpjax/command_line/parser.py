@@ -142,13 +142,7 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
         "The default is linear, and with a resolution lower.",
     )
-    add(
-        "--draws",
-        type=_integer(1),
-        default=1,
-        metavar="K",
-        help="How many draws of each value; each costs epsilon (default 1).",
-    )
+    add("--draws", type=_integer(1), default=1, metavar="K", help="How many draws of each value; each costs epsilon (default 1).")
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 

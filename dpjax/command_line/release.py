@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from fractions import Fraction
+from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -26,7 +27,10 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     _check_options(asked)
     source, sizes = source_of(asked), None
     try:
-        asked.private = _private_groups(asked.group_epsilon, asked.group_delta)
+        asked.private = None
+        if asked.group_epsilon is not None:
+            groups = import_module("dpjax.frames.private_groups")  # loaded where it is asked for
+            asked.private = groups.PrivateGroups(asked.group_epsilon, asked.group_delta)
         asked.statistics = statistics_of(asked, asked.column, asked.n_max)
         one = Counts.of_rows([0], [0], [1], groups=1)
         for statistic, epsilon in product(asked.statistics, asked.epsilon):  # what is public is checked before a record is read
@@ -34,11 +38,11 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         if asked.dry_run:
             check_public(source, [*asked.column, *asked.by])
             return _plan(asked), 0
-        groups = None if asked.private else asked.groups if asked.by else None
+        labels = asked.groups if asked.by and not asked.private else None
         grids: Any = [statistic.records_grid for statistic in asked.statistics]
         bounds = [(grid.lower, grid.upper) for grid in grids]
         keeper = Keeper(asked.column, bounds, grids, swap=asked.neighbors == "swap")
-        table = read_records(source, columns=asked.column, by=asked.by, groups=groups, keep=lambda _: keeper)
+        table = read_records(source, columns=asked.column, by=asked.by, groups=labels, keep=lambda _: keeper)
         if asked.private:
             kept, sizes = asked.private.release(table.sizes)
             table = table.only(kept)
@@ -62,14 +66,6 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         for epsilon in asked.epsilon
     ]
     return report(asked, rows, _facts(asked), lambda: _text(rows, asked), _HEADER), 0
-
-
-def _private_groups(epsilon: float | None, delta: float | None) -> Any:
-    if epsilon is None or delta is None:
-        return None
-    from dpjax.frames.private_groups import PrivateGroups  # loaded where it is asked for
-
-    return PrivateGroups(epsilon, delta)
 
 
 def _check_options(asked: argparse.Namespace) -> None:

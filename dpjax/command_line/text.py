@@ -49,7 +49,7 @@ def report(
             if asked.output.lower().endswith(".json"):
                 file.write(as_json(answer) + "\n")
             else:
-                lines = [line for row in rows for line in _by_draw(_of_one_value(_by_column(row, asked.by)))]
+                lines = [line for row in rows for line in _by_draw(_by_column(row, asked.by))]
                 names = lines[0] if lines else _by_column(dict.fromkeys(header) | {"group": tuple(asked.by)}, asked.by)
                 writer = csv.DictWriter(file, list(names), lineterminator="\n")
                 writer.writeheader()
@@ -103,22 +103,18 @@ def _by_column(fields: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _of_one_value(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, with an interval as its two ends, and a guarantee in words."""
+def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line for each draw, of which the fields have a list; an interval as its two ends, and a guarantee in words."""
     found: dict[str, Any] = {}
+    draws: Any = ()
     for name, field in fields.items():
-        if name == "interval95":
+        if isinstance(field, list | np.ndarray):
+            draws = field
+        elif isinstance(field, tuple):
             found |= {"lower95": field[0], "upper95": field[1]}
         else:
             found[name] = words_of(field) if isinstance(field, Guarantee) else field
-    return found
-
-
-def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """A line for each draw, of which the fields have a list."""
-    (name,) = (name for name, field in fields.items() if isinstance(field, list | np.ndarray))
-    draws = fields.pop(name)
-    return [plain(fields) | {"draw": number, "drawn": plain(value)} for number, value in enumerate(draws, start=1)]
+    return [plain(found) | {"draw": number, "drawn": plain(value)} for number, value in enumerate(draws, start=1)]
 
 
 def as_json(answer: dict[str, Any]) -> str:

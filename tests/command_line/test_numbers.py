@@ -122,6 +122,31 @@ def test_the_interval_and_the_error_are_those_of_the_draws(answer, ten):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_groups_of_all_sizes_in_any_batches(answer, write, monkeypatch, neighbors):
+    """Padded to shapes of their own, with missing and infinite cells, each is the distribution of its records."""
+    rng, sizes = np.random.default_rng(2), {"a": 400, "b": 3, "c": 90, "d": 200}
+    cells = {g: np.where(rng.random(n) < 0.1, "", rng.lognormal(1, 1, n).astype(str)) for g, n in sizes.items()}
+    cells["c"][:5] = ["inf", "-inf", "1e300", "-1", "11"]
+    lines = rng.permutation([f"{g},{cell}\n" for g, some in cells.items() for cell in some])
+    path, bounds = write("g,x\n" + "".join(lines)), ("--lower", 0, "--upper", 10, "--neighbors", neighbors)
+    command = ("quantile", path, "--quantile", 0.75, "--column", "x", "--by", "g", *bounds)
+    for cells_of_a_batch in (2**22, 1000, 1):
+        monkeypatch.setattr("dpjax.command_line.on_the_line._CELLS", cells_of_a_batch)
+        rows = answer(*command)["rows"]
+        for row, (group, texts) in zip(rows, cells.items(), strict=True):
+            records = np.clip([float(text or "nan") for text in texts], 0, 10)[None]
+            profile = dpjax.quantile(records, 0.75, lower=0, upper=10, neighbors=neighbors)
+            law = dpjax.piecewise_laplace(profile, 1.0)
+            assert (row["group"], row["missing"]) == (group, np.sum(np.isnan(records)))
+            found = row["value"], row["mean_abs_error"], *row["interval95"]
+            expected = profile.value, law.mean_abs_error(profile.value), *law.interval(0.95)
+            np.testing.assert_allclose(found, [float(number[0]) for number in expected], rtol=1e-4)
+            there = records[~np.isnan(records)] if neighbors == "add_remove" else np.nan_to_num(records)
+            assert row["tied_share"] == pytest.approx(np.mean(there.astype(np.float32) == np.float32(row["value"])))
+
+
+@pytest.mark.slow
 def test_columns_have_bounds_and_randomness_of_their_own(answer, write):
     file = write("u,v\n" + "".join(f"{i},{10 * i}\n" for i in range(10)))
     bounds = ("--lower", -50, -5, "--upper", "1e2", 10, "--neighbors", "add_remove")
