@@ -124,7 +124,13 @@ def _costs(asked: argparse.Namespace) -> list[str]:
 
 def _plan(asked: argparse.Namespace) -> str:
     """What a dry run says: nothing of any record."""
-    groups = "the groups that are found" if asked.private else f"{len(asked.groups)} groups" if asked.by else "all records"
+    groups = (
+        "the groups that are found"
+        if asked.private
+        else f"the groups {'; '.join(map(group_as_text, asked.groups))}"
+        if asked.by
+        else "all records"
+    )
     said = (
         f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be "
         f"a table for {', '.join(asked.column)}, of {groups}, quantile {', '.join(map(str, asked.quantile))}, "

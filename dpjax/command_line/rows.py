@@ -199,6 +199,10 @@ def _places(step: Fraction) -> int:
 
 
 def _decimals(rows: Sequence[Row]) -> int:
-    """Three significant digits of the smallest error that is not next to nothing, for every number of one column of the file."""
-    smallest = min((float(row.mean_abs_error) for row in rows if row.mean_abs_error > 1e-3), default=1.0)
-    return max(2 - math.floor(math.log10(smallest)), 0) if math.isfinite(smallest) else 3
+    """Three significant digits of the smallest error, for every number of one column of the file.
+
+    On multiples of a step an error below a thousandth of it says no more than that the draw is the value.
+    """
+    errors = [(float(row.mean_abs_error), 0.0 if row.step is None else float(row.step) / 1000) for row in rows]
+    smallest = min((error for error, least in errors if error > least), default=1.0)
+    return min(max(2 - math.floor(math.log10(smallest)), 0), 9) if math.isfinite(smallest) else 3

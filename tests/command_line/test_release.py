@@ -283,6 +283,8 @@ def test_a_dry_run_reads_what_is_public_only(capsys, tmp_path):
     assert "Dry run: no record was read, and nothing is spent." in out
     assert "is 1-DP and 1-bounded-range for one record" in " ".join(out.split())
     assert "released" not in out
+    _, out, _ = run(capsys, path, "--column", "age", *GRID, "--dry-run", "--by", "region", "--groups", "north", "south,east")
+    assert "of the groups north; south,east, quantile 1/2" in " ".join(out.split())
     for options in (("--column", "height", *GRID), ("--column", "age", *GRID, "--epsilon", "100")):
         assert run(capsys, path, *options, "--dry-run")[0] == 2
 
