@@ -1,4 +1,4 @@
-"""The rows of a simulation: as a table with its notes, as JSON, and as lines of CSV."""
+"""The rows of a simulation: as fields for JSON and CSV, and as a table with its notes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,9 @@ from typing import Any
 import numpy as np
 
 from dpjax.accounting import Guarantee
-from dpjax.command_line.text import (
-    SIMULATION,
-    aligned,
-    as_json,
-    group_as_json,
-    group_as_text,
-    plain,
-    promised,
-    rounded_up,
-    versions,
-    words_of,
-    wrapped,
-)
-from dpjax.frames.ties import words_of_ties
+from dpjax.command_line.text import SIMULATION, aligned, group_as_text, name_of, promised, words_of, wrapped
+
+BEYOND = 0.25  # from this share of the records at or beyond a bound on, it is said
 
 
 @dataclass(frozen=True)
@@ -41,11 +30,11 @@ class Row:
         value: the statistic itself.
         draws: float ``(draws,)``.
         mean_abs_error: E|draw - statistic|, exact.
-        measured_error: the mean of |draw - statistic| over ``draws``.
         interval95: the exact central interval that holds 95 % of the draws.
         tied_share: share of the records that equal the statistic.
-        tied: whether that share is large enough to spoil the distribution.
         guarantee: of one draw, for several quantiles of all of them together.
+        tied: whether that share is large enough to spoil the distribution.
+        step: what the statistic and draws are multiples of; None for real numbers.
     """
 
     column: str
@@ -61,50 +50,31 @@ class Row:
     value: np.floating
     draws: np.ndarray
     mean_abs_error: np.floating
-    measured_error: float
     interval95: tuple[np.floating, np.floating]
     tied_share: float
-    tied: bool
     guarantee: Guarantee
+    tied: bool
+    step: Fraction | None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What JSON and CSV say of it."""
+        return {name: getattr(self, name) for name in Row.__dataclass_fields__ if name not in ("tied", "step")} | {
+            "quantile": float(self.quantile)
+        }
+
+    @property
+    def measured_error(self) -> float:
+        """The mean of |draw - statistic| over the draws."""
+        return float(np.mean(np.abs(self.draws - self.value), dtype=np.float64))
 
 
-def json_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
-    """Everything that was asked, and the rows."""
-    answer = {
-        "simulation": True,
-        "statistic": asked.command,
-        "quantiles": [float(q) for q in asked.quantile],
-        **{name: getattr(asked, name) for name in ("neighbors", "definition", "seed")},
-        "resolution": None if asked.resolution is None else str(asked.resolution),
-        **versions(),
-        "rows": [
-            _fields(row)
-            | {"group": group_as_json(row.group, asked.by), "guarantee": plain(row.guarantee) | _total(row, asked.draws)}
-            for row in rows
-        ],
-    }
-    return as_json(answer)
+def text_of(rows: Sequence[Row], beyond: dict[str, float], asked: argparse.Namespace) -> str:
+    """The table with the columns that differ, what it is of, notes, guarantees and the word on simulation.
 
-
-def _total(row: Row, draws: int) -> dict[str, float]:
-    return {"total_epsilon": rounded_up(Fraction(row.guarantee.epsilon) * draws)}
-
-
-def _fields(row: Row) -> dict[str, Any]:
-    names = [name for name in Row.__dataclass_fields__ if name not in ("measured_error", "tied", "guarantee")]
-    return {name: getattr(row, name) for name in names} | {"quantile": float(row.quantile)}
-
-
-def record_of(row: Row) -> dict[str, Any]:
-    """A line of a CSV file: one for each draw."""
-    fields = _fields(row)
-    low, high = fields.pop("interval95")
-    return fields | {"lower95": low, "upper95": high, "guarantee": words_of(row.guarantee)}
-
-
-def text_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
-    """A header, the table with the columns that differ, notes, guarantees and the word on simulation."""
-    several, many = len({row.column for row in rows}) > 1, asked.draws > 1
+    ``beyond`` is the share of the records of each column that are at or beyond a bound.
+    """
+    several, many, on_a_grid = len({row.column for row in rows}) > 1, asked.draws > 1, asked.resolution is not None
     digits = {column: _decimals([row for row in rows if row.column == column]) for column in {row.column for row in rows}}
 
     def fixed(row: Row, value: float | np.floating) -> str:
@@ -115,9 +85,7 @@ def text_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
         return f"{float(value):.2g}" if small else fixed(row, value)
 
     def point(row: Row, value: float | np.floating) -> str:
-        if asked.resolution is None or row.mechanism == "laplace":
-            return fixed(row, value)
-        return f"{float(value):.{_places(asked.resolution / (1 if asked.definition == 'lower' else row.quantile.denominator))}f}"
+        return fixed(row, value) if row.step is None else f"{float(value):.{_places(row.step)}f}"
 
     table = aligned(
         {
@@ -134,36 +102,35 @@ def text_of(rows: Sequence[Row], asked: argparse.Namespace) -> str:
             "mean |error|": [error(row, row.mean_abs_error) for row in rows],
             "measured": [error(row, row.measured_error) for row in rows] if many else None,
             "95 % interval": [f"[{point(row, row.interval95[0])}, {point(row, row.interval95[1])}]" for row in rows],
-            "tied": [f"{100 * row.tied_share:.0f} %" for row in rows] if asked.resolution is not None else None,
+            "tied": [f"{100 * row.tied_share:.0f} %" for row in rows] if on_a_grid else None,
             "": ["*" if row.tied else "" for row in rows] if any(row.tied for row in rows) else None,
         },
         left=("column", "group", "mechanism", ""),
     )
-    header, legend, costs = (wrapped(*lines) for lines in (_header(rows, asked), _legend(rows, asked), _costs(rows, asked)))
-    return "\n\n".join([header, table, legend, costs, wrapped(SIMULATION)])
+    legend = wrapped(*_legend(rows, beyond, asked))
+    return "\n\n".join([table, wrapped(*_head(rows, asked)), legend, wrapped(*_costs(rows, asked)), wrapped(SIMULATION)])
 
 
-def _header(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
+def _head(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
     columns = {row.column: row for row in rows}
     groups = {row.group: row.present + row.missing for row in rows}
-    levels = ", ".join(f"{float(q):g}" for q in asked.quantile)
-    name = "Median" if asked.command == "median" else f"Quantile{'s' if len(asked.quantile) > 1 else ''} {levels}"
     grouped = f" by {', '.join(asked.by)} ({len(groups)} groups)" if asked.by else ""
     missing = sum({(row.column, row.group): row.missing for row in rows}.values())
     treatment = "absent" if asked.neighbors == "add_remove" else "counted as the lower bound"
     bounds = {column: f"[{row.lower:.12g}, {row.upper:.12g}]" for column, row in columns.items()}
     if len(set(bounds.values())) == 1:
         bounds = {"": next(iter(bounds.values()))}
-    resolution = "No resolution" if asked.resolution is None else f"Resolution {asked.resolution}"
+    resolution = "No resolution" if asked.resolution is None else f"Resolution {', '.join(map(str, asked.resolution))}"
     return [
-        f"{name} (definition {asked.definition}) of column{'s' if len(columns) > 1 else ''} {', '.join(columns)}{grouped}, "
-        f"{sum(groups.values())} records" + (f", {missing} missing ({treatment})." if missing else "."),
+        f"{name_of(asked.quantile)} (definition {asked.definition}) of column{'s' if len(columns) > 1 else ''} "
+        f"{', '.join(columns)}{grouped}, {sum(groups.values())} records"
+        + (f", {missing} missing ({treatment})." if missing else "."),
         f"Neighbors {asked.neighbors}; bounds " + ", ".join(f"{column} {pair}".strip() for column, pair in bounds.items()) + ".",
         f"{resolution}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of each row.",
     ]
 
 
-def _legend(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
+def _legend(rows: Sequence[Row], beyond: dict[str, float], asked: argparse.Namespace) -> list[str]:
     lines = ["value: the statistic itself. mean |error|: exact expected distance of a draw from it."]
     lines[0] += " 95 % interval: holds 95 % of all draws."
     if asked.draws > 1:
@@ -172,10 +139,35 @@ def _legend(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
         lines.append("tied: the share of the records that equal the statistic.")
     if asked.resolution is not None and "laplace" in asked.mechanism:
         lines.append("laplace draws real numbers around the statistic of the rounded records.")
+    far = [(f"{100 * share:.0f} % of the records", column) for column, share in beyond.items() if share >= BEYOND]
+    lines += [
+        f"{share}{f' of {column}' if len(beyond) > 1 else ''} are at or beyond a bound: if that is not what you expect of such "
+        "data, choose wider bounds (without looking at the data for a release)."
+        for share, column in far
+    ]
     shares = [row.tied_share for row in rows if row.tied]
     if shares:
-        lines.append(f"* {words_of_ties(shares, '--resolution')}")
-    return lines
+        low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+        lines.append(
+            f"* {low if low == high else f'{low} to {high}'} % of the records are tied: they equal the statistic. A continuous "
+            "distribution has no mass on a single value, so the draws spread over the gaps between distinct values, or up to the "
+            "bounds. Give the resolution of the data as --resolution (1 for integers); like the bounds it is public."
+        )
+    return [*lines, _to_release(asked)]
+
+
+def _to_release(asked: argparse.Namespace) -> str:
+    """How dpjax release differs, which would print what is simulated here."""
+    if asked.resolution is None:
+        return "dpjax release needs a --resolution, and draws otherwise: give it here, too, to plan a release."
+    others = ["no --seed"]
+    others += ["one --mechanism"] * (len(asked.mechanism) > 1) + ["no laplace"] * ("laplace" in asked.mechanism)
+    if asked.by:
+        swap = asked.neighbors == "swap"
+        others.append("no --by under swap" if swap else "--groups (or --group-epsilon and --group-delta) beside --by")
+    if len(asked.quantile) > 1 and asked.neighbors == "add_remove":
+        others.append("--n-max, by which the error changes")
+    return f"dpjax release draws from such a distribution by the same options, with these differences: {'; '.join(others)}."
 
 
 def _costs(rows: Sequence[Row], asked: argparse.Namespace) -> list[str]:
@@ -207,6 +199,10 @@ def _places(step: Fraction) -> int:
 
 
 def _decimals(rows: Sequence[Row]) -> int:
-    """Three significant digits of the smallest error, for every number of one column of the file."""
-    smallest = min((float(row.mean_abs_error) for row in rows if row.mean_abs_error > 0), default=1.0)
+    """Three significant digits of the smallest error, for every number of one column of the file.
+
+    On multiples of a step an error below a thousandth of it says no more than that the draw is the value.
+    """
+    errors = [(float(row.mean_abs_error), 0.0 if row.step is None else float(row.step) / 1000) for row in rows]
+    smallest = min((error for error, least in errors if error > least), default=1.0)
     return min(max(2 - math.floor(math.log10(smallest)), 0), 9) if math.isfinite(smallest) else 3
