@@ -163,8 +163,20 @@ class GridDistribution(Shown):
             weight[sloped] *= -np.expm1(-self.rate * rise[sloped]) / np.expm1(self.step_rate[sloped])
         return weight / sums_of(weight, self.profile.starts)[self.group]
 
-    def _shares_by_flips(self, group: int) -> np.ndarray:
-        """The probability that each piece of one dataset wins, its positions being of one cost.
+    @cached_property
+    def log_shares(self) -> np.ndarray:
+        """The logarithm of each piece's probability, also where that is below all floats."""
+        if self.mechanism == "permute_and_flip":
+            return np.concatenate([np.zeros(0), *(self._shares_by_flips(group, log=True) for group in range(self.profile.groups))])
+        rise, sloped = self.profile.rise, self.profile.rise > 0
+        with np.errstate(under="ignore"):
+            weight = np.log(self.span) - self.rate * (self.costs - rise)
+            step, whole = self.step_rate[sloped], self.rate * rise[sloped]
+            weight[sloped] += np.log(np.expm1(-whole) / np.expm1(-step)) - step
+            return weight - np.log(sums_of(np.exp(weight), self.profile.starts))[self.group]
+
+    def _shares_by_flips(self, group: int, log: bool = False) -> np.ndarray:
+        """The probability that each piece of one dataset wins, its positions being of one cost, or its logarithm.
 
         With arrival times t for their order, uniform on [0, 1], and q = exp(-lam cost) the chance to be accepted, that of w
         positions is w q times the integral of (1 - t q)^(w - 1) times the product over all other pieces of (1 - t q)^w.
@@ -182,7 +194,7 @@ class GridDistribution(Shown):
             misses = np.log1p(-np.outer(t, accepted))
             integral = parts @ np.exp((misses @ total)[:, None] - misses)
             found: np.ndarray = widths * (integral * accepted)[level]
-        return found
+            return np.log(widths * integral[level]) - self.rate * self.costs[some] if log else found
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -200,9 +212,8 @@ class GridDistribution(Shown):
         piece = self._piece_at(np.clip(position, 0, self.size - 1))
         nearer = np.abs(position - self.profile.near[piece]) - (self.profile.sign[piece] != 0)
         rate = self.step_rate[piece]
-        with np.errstate(divide="ignore"):
-            found = np.log(self.shares[piece] / self.span[piece] * _share(rate, 1, self.steps[piece]))
-        found = found - rate * (nearer // self.span[piece])
+        first = np.log(_share(rate, 1, self.steps[piece]) / self.span[piece])
+        found = self.log_shares[piece] + first - rate * (nearer // self.span[piece])
         return np.where(there & (position >= 0) & (position < self.size), found, -np.inf).reshape(shape)
 
     def cdf(self, values: Any) -> np.ndarray:
@@ -219,7 +230,9 @@ class GridDistribution(Shown):
         return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
 
     def quantile(self, p: Any) -> np.ndarray:
-        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""
+        if isinstance(p, int | float) and not 0 <= p <= 1:
+            raise ValueError(f"p must be between 0 and 1, got {p}.")
         given, shape = self._points(p)
         there = (given >= 0) & (given <= 1)
         target = np.rint(np.where(there, given, 0.5) * UNIT).astype(np.int64)
