@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from dpjax import release
-from dpjax.release import GridDistribution, drawing, exact_distribution, words
 from dpjax.release.candidates import counts_of
-from dpjax.release.grid import Multiples, as_reals
 from dpjax.release.integer_profiles import IntegerProfile, order_statistic, sum_of_records
 from dpjax.release.sampler import Draw
 from dpjax.release.tables import exact_epsilon, level_weights
+
+from dpjax import release
+from dpjax.release import GridDistribution, drawing, exact_distribution, words
+from dpjax.release.grid import Multiples, as_reals
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 

@@ -6,13 +6,13 @@ from itertools import product
 import jax
 import numpy as np
 import pytest
-
-from dpjax import release
-from dpjax.release import candidates, release_choice, words
 from dpjax.release.candidates import clamped_scores
 from dpjax.release.exact import exact_choice
 from dpjax.release.sampler import Draw, certified_choice
 from dpjax.release.tables import level_weights
+
+from dpjax import release
+from dpjax.release import candidates, release_choice, words
 from tests.release.test_sampler import EXTREME, more
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 

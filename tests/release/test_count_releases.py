@@ -39,5 +39,7 @@ def test_bad_public_parameters_are_refused():
             release.histogram(X, epsilon=1.0, **options)
     with pytest.raises(ValueError, match="epsilon"):
         release.count(X, epsilon=0.0)
-    with pytest.raises(ValueError, match="exact_distribution"):
-        release.exact_distribution(release.count, X[0], epsilon=1.0)
+    with pytest.raises(ValueError, match="add_remove"):
+        release.exact_distribution(release.Count(), X[0], epsilon=1.0, neighbors="swap")
+    with pytest.raises(ValueError, match="one mechanism"):
+        release.Count().checked("add_remove", "permute_and_flip")

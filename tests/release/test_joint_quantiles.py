@@ -19,13 +19,12 @@ from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
 from dpjax.several_quantiles.far_records import far_records
 from tests.mechanisms.test_joint_quantiles import parts, places
-from tests.release.test_sampler import more
 from tests.support import statistics
+from tests.support.exact_draws import EXTREME, more
 
 CELLS = 4
 GRID = {"lower": 0, "upper": CELLS - 1, "resolution": 1}
 LEVELS = ["0.25", "0.5", "0.7"]
-EXTREME = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
 
 
 def tuples(m, cells=CELLS):

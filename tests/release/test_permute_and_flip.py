@@ -7,15 +7,15 @@ from itertools import product
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dpjax.release.integer_profiles import IntegerProfile
+from dpjax.release.tables import level_weights
 
 import dpjax
 from dpjax import release
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.release import exact_distribution
 from dpjax.release.distribution import GridDistribution, depths_of
-from dpjax.release.integer_profiles import IntegerProfile
 from dpjax.release.permute_and_flip import candidates, exact_winner, groups_of
-from dpjax.release.tables import level_weights
 from tests.release.test_distribution import EPSILONS, EXHAUSTIVE, exhaustive_audit
 from tests.release.test_sampler import more, tied_profile
 
