@@ -206,7 +206,7 @@ def joint_quantiles(
     if n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     shape = np.broadcast_shapes(np.shape(x), () if counts is None else np.shape(counts))
-    capacity = (shape[-1] if shape and counts is None else None) if n_max is None else n_max
+    capacity = (max(shape[-1], 1) if shape and counts is None else None) if n_max is None else n_max
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     sizes = None if n is None else _public_sizes(n, batch)
