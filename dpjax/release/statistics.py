@@ -218,14 +218,14 @@ class _OnGrid(Statistic):
         batch_shape: Sequence[int] | None = None,
     ) -> Release:
         """Draw from each group of counts exactly; ``batch_shape`` is that of the groups, by default ``(groups,)``."""
-        number = checks.static_integer("draws", draws, 1)
+        number, cost = checks.static_integer("draws", draws, 1), exact_epsilon(epsilon)
         batch = (counts.groups,) if batch_shape is None else tuple(batch_shape)
         drawn, grid = np.zeros((number, counts.groups), np.int64), self.values_grid()
         for first, last in _in_cache(counts):
-            found = self.distribution(counts.some(first, last), epsilon, neighbors, mechanism=mechanism)
+            found = self.distribution(counts.some(first, last), cost, neighbors, mechanism=mechanism)
             drawn[:, first:last], grid = found.positions(number), found.grid
         ranges = 2 if mechanism == "permute_and_flip" else 1
-        return release_of(drawn.reshape(number, *batch), grid, cost_of(epsilon, number, neighbors, ranges))
+        return release_of(drawn.reshape(number, *batch), grid, cost_of(cost, number, neighbors, ranges))
 
 
 def _in_cache(counts: Counts) -> list[tuple[int, int]]:
