@@ -68,7 +68,9 @@ def as_array(x: Any) -> np.ndarray:
             array = array if wider is None else array.astype(wider)
         return array
     if not isinstance(x, (list, tuple)):
-        return np.asarray(x, dtype=object)
+        if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):  # of Polars, which does not make them NumPy's
+            return np.asarray(x, dtype=object)
+        x = x.to_list()
     shape, records = (len(x),), list(x)
     while records and all(map(_is_sequence, records)):
         lengths = set(map(len, records))
@@ -77,6 +79,12 @@ def as_array(x: Any) -> np.ndarray:
         shape, records = (*shape, lengths.pop()), [record for row in records for record in _items(row)]
     # A record among others that is a list is no number.
     return np.fromiter((None if _is_sequence(record) else record for record in records), object, len(records)).reshape(shape)
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of :func:`as_array`."""
+    shape = getattr(x, "shape", None)
+    return as_array(x).shape if shape is None else tuple(shape)
 
 
 def _items(row: Any) -> Any:
