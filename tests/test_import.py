@@ -27,6 +27,23 @@ HOST = {
     "host bisection": "import dpjax.numerics.host_bisection",
     "binomial": "import dpjax.numerics.binomial",
     "frames": "from dpjax import frames; frames.PrivateGroups(1.0, 1e-6).threshold",
+    "releases": "from dpjax import release",
+    "a release": (
+        "from dpjax import release\n"
+        "public = {'lower': 0, 'upper': 9, 'resolution': 1, 'epsilon': 1.0, 'neighbors': 'add_remove'}\n"
+        "for mechanism in ('piecewise_laplace', 'inverse_sensitivity', 'permute_and_flip'):\n"
+        "    float(release.median([1, 2, 3], **public, mechanism=mechanism))\n"
+        "release.joint_quantiles([1, 2, 3], [0.25, 0.5], **public)\n"
+        "release.recursive_quantiles([1, 2, 3], [0.25, 0.5], **public)\n"
+        "release.mode([1, 2, 3], candidates=(1, 2), epsilon=1.0, neighbors='swap').to_json()\n"
+        "release.histogram([1, 2, 3], edges=(0, 2, 4), epsilon=1.0)"
+    ),
+    "what a release draws from": (
+        "from dpjax import release\n"
+        "median = release.Statistic.from_json(release.Median(0, 9, 1).to_json())\n"
+        "found = release.exact_distribution(median, [1, 2, 3], epsilon=1.0, neighbors='swap')\n"
+        "found.mean_abs_error(2), found.interval(0.9), found.sample(0, 3), repr(found)"
+    ),
 }
 
 
@@ -54,6 +71,7 @@ def test_host_code_imports_no_jax(program):
         "from dpjax.accounting import zcdp_of",
         "from dpjax.checks import float_array",
         "from dpjax.statistics.sorting import sort_rows",
+        "from dpjax.release import metric_laplace",
     ],
 )
 def test_what_computes_arrays_imports_jax(program):

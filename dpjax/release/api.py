@@ -18,7 +18,7 @@ from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Candidates, Floats
-from dpjax.release.records import as_array, as_integers, clip_integers, codes_of, refuse_text, refuse_traces
+from dpjax.release.records import as_array, as_integers, clip_integers, codes_of, refuse_text, refuse_traces, shape_of
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import (
     ChoiceMechanism,
@@ -162,7 +162,7 @@ def order_statistic(
     35.0
     """
     statistic = OrderStatistic(rank, lower, upper, resolution, grid)
-    shape = np.shape(x)
+    shape = shape_of(x)
     if counts is None and shape:
         must = f"an integer from 1 to the {shape[-1]} records on the last axis of x"
         checks.static_integer("rank", rank, 1, shape[-1], must=must)

@@ -15,6 +15,7 @@ from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import draw_quantiles, parameters_of
+from dpjax.release.records import shape_of
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.interval_bound import plan_of, planned_levels
@@ -146,7 +147,8 @@ def confidence_interval(
     if n is None:
         if neighbors == "add_remove":
             raise ValueError("n is needed under add_remove: a public number of records to plan for.")
-        n = np.shape(x)[-1] if np.shape(x) else 0
+        shape = shape_of(x)
+        n = shape[-1] if shape else 0
     statistic = ConfidenceInterval(q, lower, upper, resolution, n, coverage, ties, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     made: Any = statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch)

@@ -57,12 +57,12 @@ class CountDistribution:
         away = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
         return self.value - math.floor(away), self.value + math.ceil(away) - 1.0
 
-    def sample(self, seed: int | np.random.Generator, shape: Sequence[int] = ()) -> np.ndarray:
+    def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
         """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + value.shape``."""
         generator, success = np.random.default_rng(seed), -math.expm1(-float(self.rate))
-        size = tuple(shape) + self.value.shape
+        size = ((shape,) if isinstance(shape, int) else tuple(shape)) + self.value.shape
         noise = generator.geometric(success, size) - generator.geometric(success, size)
-        found: np.ndarray = (self.value + noise).astype(np.float64)
+        found: np.ndarray = self.value + noise.astype(np.float64)
         return found
 
     def positions(self, draws: int) -> np.ndarray:

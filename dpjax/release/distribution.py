@@ -24,7 +24,7 @@ weight is s exp(-lam l) (1 - e^(-h k)) / (e^h - 1), and t is a truncated geometr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -155,10 +155,7 @@ class GridDistribution(Shown):
     def shares(self) -> np.ndarray:
         """The probability of each piece, float64."""
         if self.mechanism == "permute_and_flip":
-            ends = itertools.pairwise(self.profile.starts.tolist())
-            costs, widths = self.costs, self.profile.length
-            some = [permute_and_flip.probabilities(self.rate, costs[a:b], widths[a:b]) for a, b in ends]
-            return np.concatenate([np.zeros(0), *some])
+            return np.concatenate([np.zeros(0), *self._by_flips(log=False)])
         rise, value = self.profile.rise, self.profile.sign == 0
         by_one = rise.size == 0 or int(rise.max()) <= 1
         with np.errstate(under="ignore", over="ignore", divide="ignore", invalid="ignore"):
@@ -168,6 +165,24 @@ class GridDistribution(Shown):
             weight *= self.span
         weight[value] = np.exp(-self.rate * self.costs[value])
         return weight / sums_of(weight, self.profile.starts)[self.group]
+
+    @cached_property
+    def log_shares(self) -> np.ndarray:
+        """The logarithm of each piece's probability, also where that is below all floats."""
+        if self.mechanism == "permute_and_flip":
+            return np.concatenate([np.zeros(0), *self._by_flips(log=True)])
+        rise, sloped = self.profile.rise, self.profile.rise > 0
+        with np.errstate(under="ignore"):
+            weight = np.log(self.span) - self.rate * (self.costs - rise)
+            step, whole = self.step_rate[sloped], self.rate * rise[sloped]
+            weight[sloped] += np.log(np.expm1(-whole) / np.expm1(-step)) - step
+            return weight - np.log(sums_of(np.exp(weight), self.profile.starts))[self.group]
+
+    def _by_flips(self, log: bool) -> Iterator[np.ndarray]:
+        """The probability of each piece of one dataset after the other in permute and flip, or its logarithm."""
+        for first, last in itertools.pairwise(self.profile.starts.tolist()):
+            costs, widths = self.costs[first:last], self.profile.length[first:last]
+            yield permute_and_flip.probabilities(self.rate, costs, widths, log)
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -185,9 +200,8 @@ class GridDistribution(Shown):
         piece = self._piece_at(np.clip(position, 0, self.size - 1))
         nearer = np.abs(position - self.profile.near[piece]) - (self.profile.sign[piece] != 0)
         rate = self.step_rate[piece]
-        with np.errstate(divide="ignore"):
-            found = np.log(self.shares[piece] / self.span[piece] * _share(rate, 1, self.steps[piece]))
-        found = found - rate * (nearer // self.span[piece])
+        first = np.log(_share(rate, 1, self.steps[piece]) / self.span[piece])
+        found = self.log_shares[piece] + first - rate * (nearer // self.span[piece])
         return np.where(there & (position >= 0) & (position < self.size), found, -np.inf).reshape(shape)
 
     def cdf(self, values: Any) -> np.ndarray:
@@ -204,7 +218,9 @@ class GridDistribution(Shown):
         return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
 
     def quantile(self, p: Any) -> np.ndarray:
-        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""
+        if isinstance(p, int | float) and not 0 <= p <= 1:
+            raise ValueError(f"p must be between 0 and 1, got {p}.")
         given, shape = self._points(p)
         there = (given >= 0) & (given <= 1)
         target = np.rint(np.where(there, given, 0.5) * UNIT).astype(np.int64)

@@ -31,6 +31,7 @@ from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.quantile_sampler import Sampler
 from dpjax.release.rank_chains import Parameters
+from dpjax.release.records import shape_of
 from dpjax.release.recursive_quantiles import draw_recursively
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
@@ -233,8 +234,8 @@ def joint_quantiles(
     """
     if n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
-    shape = np.broadcast_shapes(np.shape(x), () if counts is None else np.shape(counts))
-    capacity = (shape[-1] if shape and counts is None else None) if n_max is None else n_max
+    shape = shape_of(x) if n_max is None and counts is None else ()
+    capacity = max(shape[-1], 1) if shape else n_max
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     sizes = None if n is None else _public_sizes(n, batch)

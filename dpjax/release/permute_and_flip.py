@@ -106,8 +106,8 @@ def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[deci
     return context.subtract(end(uniform.value), margin), context.add(end(uniform.value + 1), margin)
 
 
-def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Return the probability that each group of so many positions of one cost wins, float64, by quadrature to about 1e-15.
+def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray, log: bool = False) -> np.ndarray:
+    """Return the probability that each group of so many positions of one cost wins, or its logarithm, by quadrature to about 1e-15.
 
     With arrival times t for their order, uniform on [0, 1], and q = exp(-rate cost) the chance to be accepted, that of w positions
     is w q times the integral of (1 - t q)^(w - 1) times the product over all other groups of (1 - t q)^w.
@@ -122,5 +122,7 @@ def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndar
         parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2
         misses = np.log1p(-np.outer(t, accepted))
         integral = parts @ np.exp((misses @ total)[:, None] - misses)
+        if log:
+            return np.log(widths * integral[level]) - rate * (costs - levels[0])
         found: np.ndarray = widths * (integral * accepted)[level]
     return found

@@ -67,20 +67,28 @@ def as_array(x: Any) -> np.ndarray:
             wider = np.float32 if name.startswith(("bfloat", "float")) else np.int32 if name.startswith(("int", "uint")) else None
             array = array if wider is None else array.astype(wider)
         return array
-    if isinstance(x, (list, tuple)):
-        rows = [_is_sequence(record) for record in x]
-        if any(rows) and not all(rows):  # a record among others that is a list is no number
-            found = np.empty(len(x), object)
-            found[:] = [None if is_row else record for is_row, record in zip(rows, x, strict=True)]
-            return found
-    ragged = "x has rows of different lengths: pad them with NaN."
-    try:
-        array = np.asarray(x, dtype=object)
-    except ValueError as error:
-        raise ValueError(ragged) from error
-    if isinstance(x, (list, tuple)) and any(map(_is_sequence, array.flat)):
-        raise ValueError(ragged)
-    return array
+    if not isinstance(x, (list, tuple)):
+        if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):  # of Polars, which does not make them NumPy's
+            return np.asarray(x, dtype=object)
+        x = x.to_list()
+    shape, records = (len(x),), list(x)
+    while records and all(map(_is_sequence, records)):
+        lengths = set(map(len, records))
+        if len(lengths) > 1:
+            raise ValueError("x has rows of different lengths: pad them with NaN.")
+        shape, records = (*shape, lengths.pop()), [record for row in records for record in _items(row)]
+    # A record among others that is a list is no number.
+    return np.fromiter((None if _is_sequence(record) else record for record in records), object, len(records)).reshape(shape)
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of :func:`as_array`."""
+    shape = getattr(x, "shape", None)
+    return as_array(x).shape if shape is None else tuple(shape)
+
+
+def _items(row: Any) -> Any:
+    return row if isinstance(row, (list, tuple)) else np.asarray(row, dtype=object)
 
 
 def _is_sequence(record: Any) -> bool:

@@ -151,6 +151,8 @@ class Statistic:
     @staticmethod
     def from_dict(given: dict[str, Any]) -> Statistic:
         """Return the statistic of :meth:`to_dict`."""
+        if not isinstance(given, dict) or not isinstance(given.get("statistic"), str):
+            raise ValueError(f"a statistic must be given as to_dict and to_json give it, by its name, got {given!r}.")
         asked = dict(given)
         kind = checks.one_of("statistic", asked.pop("statistic"), Statistic.kinds)
         if isinstance(asked.get("grid"), dict):

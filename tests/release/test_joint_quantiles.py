@@ -12,20 +12,19 @@ import pytest
 
 import dpjax
 from dpjax import release
-from dpjax.release import quantile_sampler
+from dpjax.release import Counts, quantile_sampler
 from dpjax.release.exact_chains import Row, _Chain
 from dpjax.release.joint_quantiles import default_reach, parameters_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
 from dpjax.several_quantiles.far_records import far_records
 from tests.mechanisms.test_joint_quantiles import parts, places
-from tests.release.test_sampler import more
 from tests.support import statistics
+from tests.support.exact_draws import EXTREME, more
 
 CELLS = 4
 GRID = {"lower": 0, "upper": CELLS - 1, "resolution": 1}
 LEVELS = ["0.25", "0.5", "0.7"]
-EXTREME = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
 
 
 def tuples(m, cells=CELLS):
@@ -62,7 +61,7 @@ def probabilities(x, law, middle, flat=True):
 
 def drawn_probabilities(x, law, middle, flat=True):
     """Those of all tuples by the weights of all choices in integers, every one times the chance of the choice before."""
-    slots = slots_of(np.array([x], np.int64), np.ones((1, len(x)), bool), law)
+    slots = slots_of(counts_of([x]), law)
     row, m = Row(law, slots.width[0].tolist(), len(x), 256), law.quantiles
     left, width = (array[0, row.slots].tolist() for array in (slots.left, slots.width))
     found = {}
@@ -99,10 +98,17 @@ def drawn_probabilities(x, law, middle, flat=True):
     return np.array([Decimal(v.numerator) / v.denominator for v in values])
 
 
-def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5):
+def counts_of(rows):
+    return Counts.of_records(np.array(rows, np.int64).reshape(len(rows), -1))
+
+
+FIVE = counts_of([[0] * 5])  # parts of a number for up to five equal records
+
+
+def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5, counts=FIVE):
     exact = [Fraction(q) for q in levels]
     reach = default_reach(exact, Fraction(epsilon), size, n_max) if reach is None else reach
-    return parameters_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, n_max)
+    return parameters_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, counts)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +126,8 @@ def test_the_choices_have_the_probabilities_of_the_simulation(neighbors, n, x64)
             exact = probabilities(row, law, middle)
             np.testing.assert_allclose(exact.astype(float), np.exp(np.asarray(simulated))[:, i], rtol=1e-10)
             assert max(abs(drawn_probabilities(row, law, middle) / exact - 1)) < 1e-40
+            finer = law._replace(cut=8 * law.cut)  # in more parts than there are records: the same distribution
+            assert max(abs(drawn_probabilities(row, finer, middle) / exact - 1)) < 1e-40
 
 
 def audit(law, rows, pairs, flat=True, public=None):
@@ -163,24 +171,22 @@ def test_draws_follow_the_probabilities(options):
 
 def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=53):
     """Rows with ties, of different numbers of records."""
-    law = a_law(levels, epsilon, known=known, size=size, n_max=n)
     cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
-    slots = slots_of(cells, present, law)
-    return Sampler(law, slots, slots.records - 1, bits)
+    counts = Counts.of_records(cells, present)
+    return Sampler(a_law(levels, epsilon, known=known, size=size, n_max=n, counts=counts), counts, None, bits)
 
 
 def words_for(rng, sampler, draws):
-    words = 6 * sampler.parameters.quantiles + 2
-    return rng.integers(0, 2**32, (words, draws, len(sampler.middle)), dtype=np.uint32)
+    return rng.integers(0, 2**64, (3 * sampler.parameters.quantiles + 1, draws, len(sampler.middle)), dtype=np.uint64)
 
 
 def assert_equals_exact(sampler, words, lanes):
     """Lanes that are certain against integers; returns the share of all that are."""
-    drawn = sampler.draw(words)
+    cells, sure = sampler.draw(words)
     for draw, row in lanes:
-        if drawn.certified[draw, row]:
-            assert sampler.exactly(row, words[:, draw, row].tolist(), more) == drawn.cell[draw, row].tolist(), (draw, row)
-    return drawn.certified.mean()
+        if sure[draw, row]:
+            assert sampler.exactly(row, words[:, draw, row].tolist(), more) == cells[draw, row].tolist(), (draw, row)
+    return sure.mean()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +207,7 @@ def test_certain_draws_are_those_in_integers(epsilon, known, n, draws):
     words[::2, ::2] = rng.choice(EXTREME, words[::2, ::2].shape)
     words[:, ::3] = rng.choice(EXTREME, words[:, ::3].shape)
     assert 0.02 < assert_equals_exact(sampler, words, lanes) < 0.98  # uniforms at the ends
-    for fill in (0, 2**32 - 1):
+    for fill in (0, 2**64 - 1):
         words[:] = fill
         exact = sampler.exactly(0, words[:, 0, 0].tolist(), lambda role, i: 2**31 * (i % 2))
         assert exact == sorted(exact)
@@ -215,23 +221,23 @@ def test_uniforms_where_the_choice_changes_are_left_to_integers():
 
         def at(value, role=role):
             changed = words.copy()
-            changed[2 * role : 2 * role + 2, 0, 0] = value >> 32, value & 0xFFFFFFFF
+            changed[role, 0, 0] = value
             return changed
 
         low, high = 2**62, 3 * 2**62  # where draws differ at these ends, there is an edge between them
-        ends = [sampler.draw(at(value)).cell.tolist() for value in (low, high)]
+        ends = [sampler.draw(at(value))[0].tolist() for value in (low, high)]
         if ends[0] == ends[1]:
             continue
         edges += 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if sampler.draw(at(middle)).cell.tolist() == ends[0] else (low, middle)
-        assert not sampler.draw(at(low)).certified.any()
-        assert not sampler.draw(at(high)).certified.any()
+            low, high = (middle, high) if sampler.draw(at(middle))[0].tolist() == ends[0] else (low, middle)
+        assert not sampler.draw(at(low))[1].any()
+        assert not sampler.draw(at(high))[1].any()
         for away in (2**14, 2**24, 2**34):
             for value in (low - away, low + away):
                 assert_equals_exact(sampler, at(value), [(0, 0)])
-        assert sampler.draw(at(low - 2**34)).certified.all()
+        assert sampler.draw(at(low - 2**34))[1].all()
     assert edges >= 3
 
 
@@ -258,14 +264,13 @@ def test_a_few_bits_do_with_the_integers_and_not_without():
     rng = np.random.default_rng(3)
     law = a_law(LEVELS[:2], 2, known=True)
     x = [0, 1, 1, 3, 3]
-    slots = slots_of(np.array([x]), np.ones((1, 5), bool), law)
-    sampler = Sampler(law, slots, slots.records - 1, 7)
+    sampler = Sampler(law, counts_of([x]), None, 7)
     words = words_for(rng, sampler, 4000)
-    drawn = sampler.draw(words)
-    assert 0.05 < drawn.certified.mean() < 0.95
-    without = Sampler(law, slots, slots.records - 1, 3).draw(words).cell[:, 0].tolist()
-    both = drawn.cell[:, 0].tolist()
-    for draw in np.flatnonzero(~drawn.certified[:, 0]):
+    cells, sure = sampler.draw(words)
+    assert 0.05 < sure.mean() < 0.95
+    without = Sampler(law, counts_of([x]), None, 3).draw(words)[0][:, 0].tolist()
+    both = cells[:, 0].tolist()
+    for draw in np.flatnonzero(~sure[:, 0]):
         both[draw] = sampler.exactly(0, words[:, draw, 0].tolist(), more)
     number, expected = {y: i for i, y in enumerate(tuples(2))}, probabilities(x, law, 4).astype(float)
     counts = [np.bincount([number[tuple(y)] for y in found], minlength=len(number)) for found in (both, without)]
@@ -348,9 +353,8 @@ def test_many_equal_records_do_not_make_it_uniform():
     hours[:, : n // 2] = 40
 
     def flat(reach):
-        law = parameters_of(levels, Fraction(1), "add_remove", size, False, reach, 8, n)
-        slots = slots_of(hours, np.ones((1, n), bool), law)
-        (weights,), _ = Sampler(law, slots, slots.records - 1)._terms
+        law = parameters_of(levels, Fraction(1), "add_remove", size, False, reach, 8, counts_of(hours))
+        (weights,), _ = Sampler(law, counts_of(hours))._terms
         return weights[-1] / np.sum(weights)
 
     reach = default_reach(levels, Fraction(1), size, n)
@@ -381,37 +385,34 @@ def log_totals(sampler):
 def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeypatch):
     levels, epsilon, sizes = tuple(map(Fraction, LEVELS)), Fraction(4), [6000, 8001]
     rng = np.random.default_rng(4)
-    law = parameters_of(levels, epsilon, neighbors, cells, False, 32, 65, max(sizes))
     x = np.sort(rng.integers(0, cells, (2, max(sizes))), axis=-1)
-    present = np.arange(max(sizes)) < np.array(sizes)[:, None]
-    slots, words = slots_of(x, present, law), rng.integers(0, 2**32, (6 * len(levels) + 2, 300, 2), np.uint32)
-    middle = slots.records - 1
+    counts = Counts.of_records(x, np.arange(max(sizes)) < np.array(sizes)[:, None])
+    law = parameters_of(levels, epsilon, neighbors, cells, False, 32, 65, counts)
+    words = rng.integers(0, 2**64, (3 * len(levels) + 1, 300, 2), np.uint64)
 
     def sampler(**patched):
         for name, value in patched.items():
             monkeypatch.setattr(quantile_sampler, name, value)
-        return Sampler(law, slots, middle)
+        return Sampler(law, counts)
 
     less, full = sampler(), sampler(far_records=lambda levels, n, *_: [(0 * n, 0 * n)])
-    assert np.all(less.slots.records < 0.7 * slots.records)
-    assert np.array_equal(full.slots.width, slots.width)
-    drawn, expected = less.draw(words), full.draw(words)
-    assert np.mean(np.asarray(drawn.certified)) > 0.999
-    assert np.array_equal(np.asarray(drawn.cell), np.asarray(expected.cell))
+    assert np.all(less.slots.records < 0.7 * counts.totals)
+    assert np.array_equal(full.slots.width, slots_of(counts, law).width)
+    (drawn, sure), (expected, _) = less.draw(words), full.draw(words)
+    assert sure.mean() > 0.999
+    assert np.array_equal(drawn, expected)
     np.testing.assert_allclose(log_totals(less), log_totals(full), rtol=1e-11)
     # A control: with one record on either side of each quantile, much is lost.
     few = sampler(far_records=lambda levels, n, near, *rest: far_records(levels, n, 1 + 0 * n, *rest))
     assert np.all(np.abs(np.subtract(log_totals(few), log_totals(full))) > 1e-4)
-    assert cells == 12 or not np.array_equal(np.asarray(few.draw(words).cell), np.asarray(expected.cell))
+    assert cells == 12 or not np.array_equal(few.draw(words)[0], expected)
 
 
 def test_draws_of_improbable_paths_are_left_to_integers(monkeypatch):
-    law = parameters_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, 9000)
-    x = np.sort(np.random.default_rng(4).integers(0, 12, (1, 9000)), axis=-1)
-    slots, words = slots_of(x, np.ones((1, 9000), bool), law), np.random.default_rng(5).integers(0, 2**32, (20, 300, 1), np.uint32)
-    sampler = Sampler(law, slots, slots.records - 1)
+    counts = counts_of([np.random.default_rng(4).integers(0, 12, 9000)])
+    law = parameters_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, counts)
+    words, sampler = np.random.default_rng(5).integers(0, 2**64, (10, 300, 1), np.uint64), Sampler(law, counts)
     assert sampler._least < -60
-    assert np.all(np.asarray(sampler.draw(words).certified))
+    assert sampler.draw(words)[1].all()
     monkeypatch.setattr(sampler, "_least", -10.0)  # a path of three slots and where their runs begin has less
-    certain = np.asarray(sampler.draw(words).certified)
-    assert not np.all(certain)
+    assert not sampler.draw(words)[1].all()
