@@ -363,7 +363,7 @@ def test_tied_data(rows_of):
         # Steps cost more than slopes where nothing is tied (dollars), the more the larger epsilon.
         assert row["permute and flip"] <= row["piecewise Laplace"] * (1.06 if key[0] == "dollars" and key[2] == 2 else 1.03), key
         assert row["piecewise Laplace"] <= max(row["smooth Cauchy"], 1e-10), key
-    # At the points of the grid, and not integrated over cells: worse by 1 % at most, and on tied data a gain that grows with epsilon.
+    # At the points of the grid, and not integrated over cells: 1 % worse at most, and on tied data a gain that grows with epsilon.
     for (column, _, epsilon), row in rows.items():
         assert row["(of it)"] <= 1.01
         if column in ("ages", "education", "fares", "ratings") and epsilon >= 1:
