@@ -93,9 +93,10 @@ def median(
     Privacy:
         epsilon-DP for each draw, under the relation, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Public:
         all parameters, the shape and the dtype of ``x`` (under add/remove the number of records is private, but for the shape).
-        Not covered: timing (the time grows with the number of different values, and a doubtful draw takes longer, with a
-        probability of about 2^-33 for a thousand pieces; in permute and flip some are), caches, power, memory that is not wiped,
-        parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which cannot be detected.
+        Not covered: timing (the time grows with the number of different values; a doubtful draw takes longer, with a probability of
+        about 2^-31 for a thousand pieces and 2^-42 for each number that a piece has, and more in permute and flip), caches, power,
+        memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which
+        cannot be detected.
 
     References:
         Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what floats give away.
