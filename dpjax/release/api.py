@@ -14,6 +14,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Relation, Resolution
+from dpjax.release import rows
 from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
@@ -21,6 +22,7 @@ from dpjax.release.grid import Candidates, Floats
 from dpjax.release.records import as_array, as_integers, clip_integers, codes_of, refuse_text, refuse_traces, shape_of
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import (
+    ByRank,
     ChoiceMechanism,
     Count,
     Definition,
@@ -540,7 +542,17 @@ def _released(
 ) -> Release:
     """Count the records of every row and draw."""
     statistic.checked(neighbors, mechanism)
-    found, batch = counts_of(statistic, x, neighbors, counts, mask, epsilon)
+    if counts is not None:
+        found, batch = _of_given(statistic, x, neighbors, counts, mask)
+        return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
+    positions, present, batch = _read(statistic, x, neighbors, mask)
+    if isinstance(statistic, ByRank) and mechanism == "piecewise_laplace" and draws == 1 and len(positions) > 1 and present.all():
+        if statistic.ranks(neighbors).definition == "lower":
+            cost = exact_epsilon(epsilon)
+            drawn = rows.positions(statistic, positions, cost, neighbors).reshape(1, *batch)
+            return release_of(drawn, statistic.records_grid, statistic.cost(cost, 1, neighbors))
+    near = statistic.near(positions.shape[-1], epsilon, neighbors)
+    found = Counts.of_records(positions, present, near)
     return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
 
 
@@ -566,16 +578,16 @@ def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: A
     positions, present, _ = _read(statistic, x, neighbors, None)
     own = np.shape(x)
     batch = np.broadcast_shapes(own, given.shape)
-    rows = (prod(batch[:-1]), batch[-1])
-    number = np.broadcast_to(given, batch).reshape(rows)
+    shape = (prod(batch[:-1]), batch[-1])
+    number = np.broadcast_to(given, batch).reshape(shape)
     if len(own) > 1:
-        positions, present = (np.broadcast_to(each.reshape(own), batch).reshape(rows) for each in (positions, present))
+        positions, present = (np.broadcast_to(each.reshape(own), batch).reshape(shape) for each in (positions, present))
     else:
         positions, present = positions[0], present[0]
     if not present.all():
         number = np.where(present, number, 0)
     if mask is not None:
-        number = np.where(_mask(mask, rows, batch[:-1]), number, 0)
+        number = np.where(_mask(mask, shape, batch[:-1]), number, 0)
     return Counts.of_matrix(positions, number), batch[:-1]
 
 

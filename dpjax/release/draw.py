@@ -98,9 +98,13 @@ def open_interval(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The step of a piece that a uniform stands for, and whether further bits cannot change it."""
-    rate, steps = distribution.step_rate[piece], distribution.steps[piece]
-    share = -np.expm1(-distribution.rate * distribution.profile.rise[piece])
-    ends = []
+    decay = distribution.rate * distribution.profile.rise[piece]
+    return step_in(distribution.step_rate[piece], distribution.steps[piece], decay, words)
+
+
+def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The truncated geometric number that a uniform stands for, int64, and whether further bits cannot change it."""
+    share, ends = -np.expm1(-decay), []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for uniform, away in zip(open_interval(words), (-_WIDENED, _WIDENED), strict=True):
             noise = -np.log1p(-np.minimum(uniform * share * (1 + away), 1.0))

@@ -92,15 +92,18 @@ class Multiples:
             return cells.reshape(x.shape), present.reshape(x.shape)
         records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-            present = ~np.isnan(records)
-            np.copyto(records, self.lower, where=~present)  # in place: a copy is what costs the time
-            np.clip(records, self.lower, self.upper, out=records)
+            missing = np.isnan(records)
             # As in dpjax.numerics.multiples.
-            records *= float(self.resolution.denominator)
-            records /= float(self.resolution.numerator)
+            if self.resolution.denominator != 1:
+                records *= float(self.resolution.denominator)
+            if self.resolution.numerator != 1:
+                records /= float(self.resolution.numerator)
             np.rint(records, out=records)
             records -= float(self.start)
             np.clip(records, 0, self.size - 1, out=records)
+        present = ~missing
+        if not present.all():
+            records[missing] = 0
         return records.astype(np.int32), present
 
 

@@ -243,7 +243,7 @@ def _public_size(counts: Counts) -> int:
     return int(np.max(counts.totals, initial=0))
 
 
-class _ByRank(_OnGrid):
+class ByRank(_OnGrid):
     """A statistic that reads one record, or between two, by its rank."""
 
     def ranks(self, neighbors: str) -> Ranks:
@@ -259,7 +259,7 @@ class _ByRank(_OnGrid):
         return profiles.quantile(counts, self.ranks(neighbors), high=self.records_grid.size - 1, most=most)
 
 
-class _OfLevel(_ByRank):
+class _OfLevel(ByRank):
     """A quantile."""
 
     def __post_init__(self) -> None:
@@ -320,7 +320,7 @@ class Quantile(_OfLevel):
 
 
 @dataclass(frozen=True)
-class OrderStatistic(_ByRank):
+class OrderStatistic(ByRank):
     """The record of a fixed rank, from 1 on; the rest is as for :class:`Median`."""
 
     rank: int
@@ -360,7 +360,7 @@ class _Shifted(_OnGrid):
 
 
 @dataclass(frozen=True)
-class Maximum(_Shifted, _ByRank):
+class Maximum(_Shifted, ByRank):
     """The largest record, by shifted inverse sensitivity: near the (tau + 1)-th largest.
 
     Attributes:
