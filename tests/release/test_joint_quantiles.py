@@ -202,7 +202,7 @@ def assert_equals_exact(sampler, words, lanes):
 @pytest.mark.parametrize(
     ("epsilon", "known", "n", "draws"),
     [
-        *((epsilon, True, 9, 12) for epsilon in (1, Fraction(1, 2**20), 20, 64)),
+        *((epsilon, True, 9, 12) for epsilon in (Fraction(1, 2**20), 20, 64)),
         *((epsilon, False, 9, 3) for epsilon in (Fraction(1, 2**20), 20)),
         pytest.param(64, False, 9, 8, marks=pytest.mark.slow),
         *(pytest.param(epsilon, False, 40, 40, marks=pytest.mark.slow) for epsilon in (Fraction(1, 10), 4)),
@@ -275,7 +275,7 @@ def test_a_few_bits_do_with_the_integers_and_not_without():
     law = a_law(LEVELS[:2], 2, known=True)
     x = [0, 1, 1, 3, 3]
     sampler = Sampler(law, counts_of([x]), None, 7)
-    words = words_for(rng, sampler, 2000)
+    words = words_for(rng, sampler, 1200)
     cells, sure = sampler.draw(words)
     assert 0.05 < sure.mean() < 0.95
     without = Sampler(law, counts_of([x]), None, 3).draw(words)[0][:, 0].tolist()
