@@ -168,9 +168,9 @@ def test_no_neighbour_loses_more_than_epsilon():
 @pytest.mark.parametrize("options", [{"neighbors": "add_remove"}, {"neighbors": "add_remove", "n": 5}, {"neighbors": "swap"}])
 def test_draws_follow_the_probabilities(options):
     rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
-    law = a_law(LEVELS, 2, options["neighbors"], known="n" in options)
-    found = release.joint_quantiles(rows, LEVELS, epsilon=2.0, draws=4000, **options, **GRID)
-    assert found.values.shape == (4000, 2, 3)
+    law = a_law(LEVELS, 2, options["neighbors"], known="n" in options, terms=6)
+    found = release.joint_quantiles(rows, LEVELS, epsilon=2.0, draws=3000, terms=6, **options, **GRID)
+    assert found.values.shape == (3000, 2, 3)
     number = {y: i for i, y in enumerate(tuples(3))}
     counts = [np.bincount([number[tuple(y)] for y in found.multiples[:, i].tolist()], minlength=len(number)) for i in (0, 1)]
     expected = [probabilities(row, law, 4).astype(float) for row in rows]
@@ -430,8 +430,9 @@ def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeyp
     rng = np.random.default_rng(4)
     x = np.sort(rng.integers(0, cells, (2, max(sizes))), axis=-1)
     counts = Counts.of_records(x, np.arange(max(sizes)) < np.array(sizes)[:, None])
-    law = parameters_of(levels, epsilon, neighbors, cells, False, 8, 17, counts)
-    words = rng.integers(0, 2**64, (3 * len(levels) + 1, 40, 2), np.uint64)
+    reach, draws = (8, 40) if cells == 12 else (32, 300)
+    law = parameters_of(levels, epsilon, neighbors, cells, False, reach, 2 * reach + 1, counts)
+    words = rng.integers(0, 2**64, (3 * len(levels) + 1, draws, 2), np.uint64)
 
     def sampler(**patched):
         for name, value in patched.items():
