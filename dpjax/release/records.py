@@ -71,7 +71,8 @@ def as_array(x: Any) -> np.ndarray:
         if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):  # of Polars, which does not make them NumPy's
             return np.asarray(x, dtype=object)
         x = x.to_list()
-    shape, records = (len(x),), list(x)
+    shape: tuple[int, ...] = (len(x),)
+    records = list(x)
     while records and all(map(_is_sequence, records)):
         lengths = set(map(len, records))
         if len(lengths) > 1:
