@@ -70,7 +70,8 @@ CASES = {
         some_counts(8, 10, 700), epsilon, "add_remove", mechanism=mechanism
     ),
 }
-SMOOTH = [(name, mechanism, epsilon) for name in CASES for mechanism in INVERTED for epsilon in (1.0, 0.05)]
+SMOOTH = [(name, mechanism, epsilon) for name in CASES for mechanism in INVERTED for epsilon in (1.0,)]
+SMOOTH += [(name, mechanism, 0.05) for name, mechanism in zip(("long", "sum", "deep", "halves"), INVERTED * 2, strict=True)]
 SMOOTH += [(name, mechanism, epsilon) for name in ("long", "median") for mechanism in INVERTED for epsilon in (2.0**-30, 64.0)]
 
 
@@ -128,7 +129,7 @@ def test_what_lies_at_a_boundary_is_read_to_the_bit_that_decides(mechanism):
     for name, group in (("median", 4), ("median", 5), ("sum", 4)):
         distribution = CASES[name](mechanism, 1.0)
         known, exactly = InDecimals(distribution, group), draw.Exactly(distribution, group)
-        for piece in range(len(known.ends) - 1):
+        for piece in range(0, len(known.ends) - 1, 2):
             with decimal.localcontext(CONTEXT):
                 bits = int(known.ends[piece] * 2**224)  # 64, and five words of 32
             found = []
@@ -154,28 +155,28 @@ def test_control_weights_that_are_off_by_a_billionth_are_seen(mechanism):
     rng, seen = np.random.default_rng(1), 0
     for name in ("median", "long", "sum"):
         distribution = CASES[name](mechanism, 1.0)
-        words, known = adversarial(distribution, rng, 40)
+        words, known = adversarial(distribution, rng, 12)
         for number, group in np.ndindex(words.shape[1:]):
             piece = int(rng.integers(len(known[group].ends) - 1))
             boundary = int(known[group].ends[piece] * 2**64)
             words[0, number, group] = boundary + int(rng.choice([-1, 1])) * 2**25
-        right = draw.positions(distribution, 40, given(words), more)
-        np.testing.assert_array_equal(right, draw.positions(distribution, 40, given(words), more, margin=NEVER))
+        right = draw.positions(distribution, 12, given(words), more)
+        np.testing.assert_array_equal(right, draw.positions(distribution, 12, given(words), more, margin=NEVER))
         distribution.__dict__["shares"] = distribution.shares * (1 + 2.0**-30 * rng.choice([-1, 1], distribution.shares.shape))
         del distribution.__dict__["sums"]
-        seen += np.sum(draw.positions(distribution, 40, given(words), more) != right)
+        seen += np.sum(draw.positions(distribution, 12, given(words), more) != right)
     assert seen > 20
 
 
 def test_control_a_margin_of_nothing_is_wrong():
     """Without it floats decide what they cannot know."""
     distribution, rng = CASES["long"]("piecewise_laplace", 1.0), np.random.default_rng(2)
-    words, known = adversarial(distribution, rng, 40)
+    words, known = adversarial(distribution, rng, 12)
     for number, group in np.ndindex(words.shape[1:]):
         piece = int(rng.integers(len(known[group].ends) - 1)) if len(known[group].ends) > 1 else 0
         words[0, number, group] = min(int(known[group].ends[piece] * 2**64), 2**64 - 1)
     found, _ = draw.decide(distribution, words)
-    assert (found != draw.positions(distribution, 40, given(words), more, margin=NEVER)).any()
+    assert (found != draw.positions(distribution, 12, given(words), more, margin=NEVER)).any()
 
 
 def test_a_last_piece_whose_weight_underflows():
@@ -213,12 +214,13 @@ def test_uniforms_at_the_ends_in_every_role():
                     return fill * (2**32 - 1) if number < 8 else 2**31
 
                 found = draw.positions(distribution, 1, given(words), further)[0]
-                for group in range(0, groups, 3):
+                for group in range(0, groups, 5):
                     exact = [uniform_of(words[role, 0, group], role, further) for role in range(uniforms)]
                     assert found[group] == InDecimals(distribution, group).draw(exact)
 
 
-FLIPPED = [(name, epsilon) for name in CASES for epsilon in (1.0, 0.05)] + [("long", 64.0), ("median", 64.0), ("median", 2.0**-10)]
+FLIPPED = [(name, 1.0) for name in CASES]
+FLIPPED += [("total", 0.05), ("halves", 0.05), ("long", 64.0), ("median", 64.0), ("median", 2.0**-10)]
 
 
 def words_of_flips(distribution, rng, draws):
@@ -230,7 +232,7 @@ def words_of_flips(distribution, rng, draws):
     return drawn, placed
 
 
-@pytest.mark.parametrize("draws", [6, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [4, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "epsilon"), FLIPPED)
 def test_flips_by_floats_are_those_in_decimals(name, epsilon, draws):
     rng = np.random.default_rng(3)
@@ -248,9 +250,9 @@ def test_flips_by_floats_are_those_in_decimals(name, epsilon, draws):
     assert left.min() >= 1
 
 
-@pytest.mark.parametrize("name", ["median", "sum", "maximum of floats"])
+@pytest.mark.parametrize("name", ["median", "maximum of floats"])
 def test_flips_of_which_floats_decide_none(name):
-    rng, draws = np.random.default_rng(4), 6
+    rng, draws = np.random.default_rng(4), 2
     distribution = CASES[name](FLIPS, 1.0)
     drawn, placed = words_of_flips(distribution, rng, draws)
     fast = permute_and_flip.positions(distribution, draws, given(drawn, placed), more)

@@ -63,10 +63,10 @@ def test_all_neighbours_of_small_sets_of_floats(neighbors, mechanism):
     sizes = range(4) if neighbors == "add_remove" else [3]
     sets = [data for n in sizes for data in combinations_with_replacement(HOSTILE, n)]
     options = {"epsilon": epsilon, "neighbors": neighbors, "mechanism": mechanism}
-    logs = {}
+    padded = [[*data, *[np.nan] * (3 - len(data))] for data in sets]
+    found = exact_distribution(release.Median(grid=SMALL), padded, **options)
+    logs = dict(zip(sets, found.log_pmf(SMALL.values_of(values)[:, None]).T, strict=True))
     for data in sets:
-        found = exact_distribution(release.Median(grid=SMALL), list(data), **options)
-        logs[data] = found.log_pmf(SMALL.values_of(values))
         assert np.exp(logs[data]).sum() == pytest.approx(1, rel=1e-12)
 
     def worst(relation):

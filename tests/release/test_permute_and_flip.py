@@ -4,7 +4,6 @@ Its losses are in ``test_privacy.py``, its draws word by word in ``test_draw.py`
 """
 
 from dataclasses import replace
-from itertools import product
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +34,7 @@ def costs_of(neighbors):
     return np.array([1 - depth if y == own else next(i for i in levels if value(-i) <= y <= value(i)) for y in range(61)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_it_is_the_mechanism_for_candidates_on_the_same_costs(neighbors, x64):
     for epsilon in (0.1, 1.0, 8.0):
@@ -47,14 +47,14 @@ def test_it_is_the_mechanism_for_candidates_on_the_same_costs(neighbors, x64):
         assert found.mean_abs_error(35) < one_by_one @ np.abs(found.values - 35)
 
 
-@pytest.mark.parametrize(("neighbors", "epsilon", "resolution"), list(product(["add_remove", "swap"], [0.7, 1.2], [1, 0.5])))
+@pytest.mark.parametrize(("neighbors", "epsilon", "resolution"), [("add_remove", 0.7, 1), ("swap", 1.2, 0.5)])
 def test_draws_follow_the_probabilities(neighbors, epsilon, resolution):
     public, options = OPTIONS | {"resolution": resolution}, {"epsilon": epsilon, "neighbors": neighbors}
     exact = exact_distribution(release.Median(**public), RECORDS, **options, mechanism=FLIP)
-    drawn = release.median(RECORDS, **public, **options, mechanism=FLIP, draws=60_000).values
+    drawn = release.median(RECORDS, **public, **options, mechanism=FLIP, draws=30_000).values
     observed = [np.sum(drawn == value) for value in exact.values]
     assert_counts_follow(observed, exact.pmf(exact.values))
-    assert_counts_rejected(observed, replace(exact, exact_rate=exact.exact_rate * 3 / 2).pmf(exact.values))
+    assert_counts_rejected(observed, replace(exact, exact_rate=exact.exact_rate * 2).pmf(exact.values))
 
 
 def test_every_statistic_takes_it_and_says_what_it_costs():
