@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -546,11 +546,10 @@ def _released(
         found, batch = _of_given(statistic, x, neighbors, counts, mask)
         return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
     positions, present, batch = _read(statistic, x, neighbors, mask)
-    if isinstance(statistic, ByRank) and mechanism == "piecewise_laplace" and draws == 1 and len(positions) > 1 and present.all():
-        if statistic.ranks(neighbors).definition == "lower":
-            cost = exact_epsilon(epsilon)
-            drawn = rows.positions(statistic, positions, cost, neighbors).reshape(1, *batch)
-            return release_of(drawn, statistic.records_grid, statistic.cost(cost, 1, neighbors))
+    if draws == 1 and mechanism == "piecewise_laplace" and rows.apply_to(statistic, neighbors, positions, present):
+        known, cost = cast(ByRank, statistic), exact_epsilon(epsilon)
+        drawn = rows.positions(known, positions, cost, neighbors).reshape(1, *batch)
+        return release_of(drawn, known.records_grid, known.cost(cost, 1, neighbors))
     near = statistic.near(positions.shape[-1], epsilon, neighbors)
     found = Counts.of_records(positions, present, near)
     return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)

@@ -4,7 +4,7 @@ It is the difference of two geometric numbers G, P(G = g) = (1 - e^-lam) e^(-lam
 e^(-lam g) is a product over them: digit j is 1 with probability 1 / (1 + e^(lam 2^j)), and what is above ``digits`` of them is
 geometric again, with the rate lam 2^digits, which is at least 32: it is 0 except with probability e^-32, and then counted one trial
 at a time. A word decides a digit unless it equals the first 32 bits of its probability; a draw with such a word is made anew on the
-host, which reads on in the same uniforms (``exact.py``). Nothing is truncated.
+host, which reads on in the same uniforms. Nothing is truncated.
 
 Privacy: integers a and a' apart by s give P(z - a) <= e^(lam s) P(z - a') for every z.
 

@@ -18,9 +18,15 @@ from dpjax.release.chunks import in_threads, ranges
 from dpjax.release.counts import Counts
 from dpjax.release.draw import MARGIN, Exactly, step_in
 from dpjax.release.entropy import More, further_word, system_words
-from dpjax.release.statistics import ByRank
+from dpjax.release.statistics import ByRank, Statistic
 
 _NUMBERS = 2**15  # of a chunk of rows
+
+
+def apply_to(statistic: Statistic, neighbors: str, records: np.ndarray, present: np.ndarray) -> bool:
+    """Return whether rows are drawn this way: several rows, every record present, a statistic that is one record."""
+    whole = isinstance(statistic, ByRank) and statistic.ranks(neighbors).definition == "lower"
+    return whole and len(records) > 1 and bool(present.all())
 
 
 def positions(
@@ -87,7 +93,9 @@ class _Table:
             edges[:, 1:-1] = np.pad(ordered, [(0, 0), (1, 1)], constant_values=[(0, 0), (0, self.high)])[:, self.columns]
         lengths = np.diff(edges, axis=-1)
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
-            weights = self.heights / np.expm1(self.rate / lengths)
+            weights = np.divide(self.rate, lengths)
+            np.expm1(weights, out=weights)
+            np.divide(self.heights, weights, out=weights)
         own = self._down + 1  # the piece above the value
         depth = self._depths(lengths, own)
         if np.any(depth > 1):
@@ -100,7 +108,7 @@ class _Table:
         sums[:, own + 1 :] += sums[:, own, None]
         total = sums[:, -1]
         target = (words[0] >> np.uint64(11)).astype(np.float64) * 2.0**-53 * total
-        chosen = np.minimum(np.sum(sums <= target[:, None], axis=-1), sums.shape[-1] - 1)
+        chosen = np.minimum(np.count_nonzero(sums <= target[:, None], axis=-1), sums.shape[-1] - 1)
         slack = (margin + sums.shape[-1] * 2.0**-52) * total
         below = np.where(chosen > 0, sums[row, np.maximum(chosen - 1, 0)], 0.0)
         sure = (target - below >= slack) & (sums[row, chosen] - target > slack)
