@@ -92,7 +92,7 @@ def parser() -> Parser:
         required=True,
         metavar="Q",
         help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3. Several are drawn "
-        "together, under one epsilon.",
+        "together, under one epsilon; with a resolution add_remove needs --n-max.",
     )
     note = "Records that cannot be read count as missing, and nothing is said of them."
     _add_release_options(command("release", "release", "Release private medians or quantiles of the columns of a file.", note))
@@ -170,6 +170,13 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         f"Records are rounded to its multiples, and draws lie on them; the bounds are multiples of it.{resolution}",
     )
     add("--epsilon", nargs="+", type=_positive, default=[1.0], metavar="E", help="Privacy of one draw, one or several (default 1).")
+    add(
+        "--n-max",
+        type=_integer(1),
+        metavar="N",
+        help="A guess of the most records of a group: public, for several quantiles with a resolution under add_remove, and not "
+        "read from the file.",
+    )
 
 
 def _add_estimate_options(add: Callable[..., Any]) -> None:
@@ -218,12 +225,6 @@ def _add_release_options(add: Callable[..., Any]) -> None:
         default=[Fraction(1, 2)],
         metavar="Q",
         help="Which quantile (default 1/2, the median). Several are drawn together, under one epsilon; add_remove needs --n-max.",
-    )
-    add(
-        "--n-max",
-        type=int,
-        metavar="N",
-        help="A guess of the most records of a group: public, for several quantiles under add_remove, and not read from the file.",
     )
     add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
     add(

@@ -31,7 +31,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         if asked.group_epsilon is not None:
             groups = import_module("dpjax.frames.private_groups")  # loaded where it is asked for
             asked.private = groups.PrivateGroups(asked.group_epsilon, asked.group_delta)
-        asked.statistics = statistics_of(asked, asked.column, asked.n_max)
+        asked.statistics = [one.statistic for one in statistics_of(asked, asked.column).values()]
         one = Counts.of_rows([0], [0], [1], groups=1)
         for statistic, epsilon in product(asked.statistics, asked.epsilon):  # what is public is checked before a record is read
             _draw(statistic, one, epsilon, asked)
@@ -70,12 +70,6 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 def _check_options(asked: argparse.Namespace) -> None:
     """Refuse what does not fit, and cut the labels of groups."""
-    joint = len(asked.quantile) > 1 and asked.neighbors == "add_remove"
-    if joint != (asked.n_max is not None):
-        raise UserError(
-            "--n-max, a public guess of the most records of a group, goes with several quantiles under add_remove: what is drawn "
-            "may not depend on how many records the file has."
-        )
     if (asked.group_epsilon is None) != (asked.group_delta is None):
         raise UserError("--group-epsilon and --group-delta go together.")
     if bool(asked.by) != (asked.groups is not None or asked.group_epsilon is not None):
@@ -108,7 +102,7 @@ def _costs(asked: argparse.Namespace) -> list[str]:
     times, ranges = len(asked.column) * asked.draws, 2 if asked.mechanism == ["permute_and_flip"] else 1
     total, spread = promised(*asked.epsilon, times=times), promised(*asked.epsilon, times=ranges * times)
     many = times * len(asked.epsilon) > 1
-    each = f"Each {'draw of all quantiles' if len(asked.quantile) > 1 else 'value'} costs epsilon"
+    each = f"Each {'draw of all quantiles' if asked.several else 'value'} costs epsilon"
     each += f" = {promised(asked.epsilon[0])}" if len(asked.epsilon) == 1 else ""
     groups = " Groups share it: one record is in one of them." if asked.by else ""
     promise = f"is {total}-DP and {spread}-bounded-range for one record under {asked.neighbors} neighbors.{groups}"
@@ -145,7 +139,7 @@ def _text(rows: Sequence[dict[str, Any]], asked: argparse.Namespace) -> str:
             "column": [row["column"] for row in rows],
             "group": [group_as_text(row["group"]) for row in rows] if asked.by else None,
             "noisy_size": [str(row["noisy_size"]) for row in rows] if asked.private else None,
-            "quantile": [f"{row['quantile']:g}" for row in rows] if len(asked.quantile) > 1 else None,
+            "quantile": [f"{row['quantile']:g}" for row in rows] if asked.several else None,
             "epsilon": [promised(row["epsilon"]) for row in rows] if len(asked.epsilon) > 1 else None,
             "released": [", ".join(f"{value:.15g}" for value in row["released"]) for row in rows],
         },

@@ -130,17 +130,18 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     else:
         by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
         lacking = _lacking(name, own, mechanism, neighbors) if by_jax else []
-        if lacking and mechanism != "permute_and_flip":
+        in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")  # Laplace noise on a grid
+        if lacking and not in_numpy and mechanism != "permute_and_flip":
             return Asked(None, statistic, name, own, lacking=tuple(lacking), **common)
         made = _made(name, own, neighbors)
     if not isinstance(made, tuple(kind for kind, _ in _KINDS.values())):
         _refuse_other(made, simulated=False)
-    made.checked(neighbors, mechanism)
+    made.checked(neighbors, None if mechanism == "laplace" and lacking else mechanism)
     for epsilon in epsilons:
         exact_epsilon(epsilon)
     if isinstance(made, Quantiles):
         made.reach_of(exact_epsilon(epsilons[0]), neighbors, False)
-    return Asked(made, None, name or type(made).__name__, own, **common)
+    return Asked(made, None, name or type(made).__name__, own, lacking=tuple(lacking), **common)
 
 
 def _name_of(statistic: Any) -> str | None:
