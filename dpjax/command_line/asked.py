@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from dpjax.command_line.errors import UserError
+from dpjax.command_line.kept import Keeper
 from dpjax.command_line.parser import GRID_MECHANISMS
 from dpjax.frames.asked import Asked, asked_of
 
@@ -64,3 +65,10 @@ def statistics_of(asked: argparse.Namespace, columns: Sequence[str]) -> dict[str
         for column, (low, high), step in zip(columns, bounds, steps, strict=True)
     }
     return asked_of(given, function, {"epsilon": asked.epsilon, "draws": asked.draws}, asked.neighbors, simulated=True)
+
+
+def keeper_of(statistics: dict[str, Asked], neighbors: str) -> Keeper:
+    """Return where the records of each column go: those on a grid are counted."""
+    known: list[Any] = list(statistics.values())
+    grids = [one.statistic.records_grid for one in known if one.statistic is not None]
+    return Keeper(list(statistics), [one.bounds for one in known], grids or None, swap=neighbors == "swap")

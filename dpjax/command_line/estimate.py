@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.command_line.asked import complete, statistics_of
+from dpjax.command_line.asked import complete, keeper_of, statistics_of
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.kept import Keeper, Table
 from dpjax.command_line.rows import text_of
@@ -71,9 +71,7 @@ def _keeper(asked: argparse.Namespace, columns: Sequence[str]) -> Keeper:
                 import_module("dpjax.frames.draws").check(one)
     except ValueError as error:
         raise UserError(str(error)) from error
-    bounds: Any = [one.bounds for one in asked.statistics.values()]
-    grids: Any = [one.statistic.records_grid for one in asked.statistics.values() if one.statistic is not None]
-    return Keeper(columns, bounds, grids or None, swap=asked.neighbors == "swap")
+    return keeper_of(asked.statistics, asked.neighbors)
 
 
 def _drawn(table: Table, place: int, mechanism: str, asked: argparse.Namespace) -> Drawn:

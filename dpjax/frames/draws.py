@@ -25,7 +25,8 @@ from dpjax.several_quantiles.ranks import levels_needed
 
 _BOUNDS = ("lower", "upper")  # a program serves all of them
 _OF_THE_MECHANISM = ("terms", "reach")
-_BY_RANK = ("median", "quantile", "order_statistic", "joint_quantiles", "recursive_quantiles")
+_OF_ONE_RANK = ("median", "quantile", "order_statistic")
+_SEVERAL = ("joint_quantiles", "recursive_quantiles")
 _LEAST = 64  # places for the records of a group
 _TOGETHER = 2**21  # cells up to which all groups have one shape: compiling takes longer than padding
 _CELLS = 2**22  # of a batch
@@ -41,7 +42,7 @@ def check(own: Asked) -> None:
 
 
 def drawn_by_jax(key: Any, place: int, records: np.ndarray, codes: np.ndarray, groups: int, own: Asked, neighbors: str) -> Drawn:
-    """Draw what is asked of the column of this number, float64 ``(n,)``, from every group: bars are those of arrays."""
+    """Draw what is asked of the column of this number, float64 ``(n,)``, from every group: in the dtype of JAX's floats."""
     check(own)
     key = jax.random.fold_in(key if checks.is_jax_array(key) else jax.random.key(key), place)
     epsilons = np.array(own.epsilons, np.float64).tolist()
@@ -62,7 +63,7 @@ def drawn_by_jax(key: Any, place: int, records: np.ndarray, codes: np.ndarray, g
     order = np.argsort(np.concatenate([some for some, *_ in batches]))
     value, draws, error, low, high, tied = (np.concatenate(same)[order] for same in zip(*parts, strict=True))
     each: list[Guarantee | Composition] = [cost if own.draws == 1 else own.draws * cost for cost in costs]
-    return Drawn(value, draws, np.stack([error, low, high]), tied if own.name in _BY_RANK else None, each, levels)
+    return Drawn(value, draws, np.stack([error, low, high]), tied if own.name in _OF_ONE_RANK + _SEVERAL else None, each, levels)
 
 
 def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
@@ -90,12 +91,12 @@ def _batch(
 ) -> tuple[tuple[np.ndarray, ...], list[Guarantee], list[float]]:
     """Draw from padded datasets: arrays as :class:`Drawn` has them, what one draw costs for each epsilon, and the levels."""
     ours = own.function is None or own.function.__module__.startswith("dpjax.mechanisms.")
-    name = "quantiles" if own.name in ("joint_quantiles", "recursive_quantiles") else own.name
+    name = "quantiles" if own.name in _SEVERAL else own.name
     function: Callable[..., Any] = getattr(statistics, name) if ours else own.function  # type: ignore[assignment]
     public = {name: own.options[name] for name in _BOUNDS if name in own.options}
     terms = {name: own.options[name] for name in _OF_THE_MECHANISM if name in own.options}
     static = {name: _hashable(value) for name, value in own.options.items() if name not in (*public, *terms)}
-    if ours and own.name in ("median", "quantile", "order_statistic"):
+    if ours and own.name in _OF_ONE_RANK:
         static["truncate"] = levels_needed(min(epsilons))
     count = {"count": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
     try:
@@ -107,9 +108,9 @@ def _batch(
     # Public numbers are checked, nothing is computed.
     profile = jax.eval_shape(lambda records: function(records, **count, **static, **public), shape)
     word = _mechanism_of(profile, own)
-    # One record can move a quantile from one bound to the other, as on the command line.
     within = word == "laplace" and own.name in ("median", "quantile")
-    costs = [guarantee_of(word, profile, epsilon, within=within) for epsilon in epsilons]
+    bounded = {"bounded": True} if within else {}
+    costs = [getattr(mechanisms, word).guarantee(profile, epsilon, **bounded) for epsilon in epsilons]
     ends, near = {name: shape.dtype.type(bound) for name, bound in public.items()}, None
     if word == "joint_quantiles":
         bounds = own.options["lower"], own.options["upper"]
@@ -182,12 +183,6 @@ def distribution_of(word: str, profile: Any, epsilon: Any, within: tuple[Any, An
         lower, upper = within
         return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
     return getattr(getattr(mechanisms, word), word)(profile, epsilon, **options)
-
-
-def guarantee_of(word: str, profile: Any, epsilon: float, *, within: bool) -> Guarantee:
-    """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
-    found: Guarantee = getattr(mechanisms, word).guarantee(profile, epsilon, **{"bounded": True} if within else {})
-    return found
 
 
 def _hashable(value: Any) -> Any:

@@ -112,9 +112,9 @@ def simulate(
             **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
             "records": sizes[:, None, None, None],
             "missing": missing[:, None, None, None],
-            "value": drawn.value[:, None, None],
-            "simulated": drawn.draws,
-            **{name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars, strict=True)},
+            "value": drawn.value.astype(np.float64)[:, None, None],
+            "simulated": drawn.draws.astype(np.float64),
+            **{name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars.astype(np.float64), strict=True)},
             **({} if drawn.tied is None else {"tied_share": drawn.tied[:, None, None]}),
             "epsilon": np.array(own.epsilons, np.float64)[:, None, None],
         }
