@@ -13,10 +13,10 @@ import numpy as np
 
 from dpjax.command_line.asked import bounds_of
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.on_the_line import distribution_of
 from dpjax.command_line.parser import LINE_MECHANISMS
 from dpjax.command_line.table import LARGEST
 from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped
+from dpjax.frames.draws import distribution_of
 from dpjax.release.result import cost_of
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import median
@@ -40,10 +40,11 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> dict[str, Any]:
     """One mechanism over all datasets: its error, exact and of draws, how many medians a second, and what compiling took."""
+    bounds = asked.lower, asked.upper
 
     def distributions(data: jax.Array) -> tuple[SensitivityProfile, Any]:
         profile = median(data, neighbors=asked.neighbors, lower=asked.lower, upper=asked.upper)
-        return profile, distribution_of(mechanism, profile, asked.epsilon, (asked.lower, asked.upper))
+        return profile, distribution_of(mechanism, profile, asked.epsilon, bounds if mechanism == "laplace" else None)
 
     start = time.perf_counter()
     private_medians = jax.jit(lambda key, data: distributions(data)[1].sample(key)).lower(key, data).compile()

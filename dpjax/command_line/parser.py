@@ -85,15 +85,7 @@ def parser() -> Parser:
     _add_estimate_options(add)
     add = command("quantile", "estimate", "Draw private quantiles of the columns of a file.")
     _add_estimate_options(add)
-    add(
-        "--quantile",
-        nargs="+",
-        type=_quantile,
-        required=True,
-        metavar="Q",
-        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3. Several are drawn "
-        "together, under one epsilon.",
-    )
+    _add_quantile(add, required=True)
     note = "Records that cannot be read count as missing, and nothing is said of them."
     _add_release_options(command("release", "release", "Release private medians or quantiles of the columns of a file.", note))
     _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
@@ -170,6 +162,26 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         f"Records are rounded to its multiples, and draws lie on them; the bounds are multiples of it.{resolution}",
     )
     add("--epsilon", nargs="+", type=_positive, default=[1.0], metavar="E", help="Privacy of one draw, one or several (default 1).")
+    add(
+        "--n-max",
+        type=_integer(1),
+        metavar="N",
+        help="A guess of the most records of a group: public, for several quantiles with a resolution under add_remove, and not "
+        "read from the file.",
+    )
+
+
+def _add_quantile(add: Callable[..., Any], *, required: bool) -> None:
+    add(
+        "--quantile",
+        nargs="+",
+        type=_quantile,
+        required=required,
+        metavar="Q",
+        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3 "
+        f"({'needed' if required else 'default 1/2, the median'}). Several are drawn together, under one epsilon; with a "
+        "resolution add_remove needs --n-max.",
+    )
 
 
 def _add_estimate_options(add: Callable[..., Any]) -> None:
@@ -211,20 +223,7 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     )
     add("--group-epsilon", type=_positive, metavar="E", help="Find the groups instead, those whose noisy size reaches a threshold.")
     add("--group-delta", type=_positive, metavar="D", help="How likely a group of one record is found at most, such as 1e-8.")
-    add(
-        "--quantile",
-        nargs="+",
-        type=_quantile,
-        default=[Fraction(1, 2)],
-        metavar="Q",
-        help="Which quantile (default 1/2, the median). Several are drawn together, under one epsilon; add_remove needs --n-max.",
-    )
-    add(
-        "--n-max",
-        type=int,
-        metavar="N",
-        help="A guess of the most records of a group: public, for several quantiles under add_remove, and not read from the file.",
-    )
+    _add_quantile(add, required=False)
     add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
     add(
         "--mechanism",

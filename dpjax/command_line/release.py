@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from fractions import Fraction
-from importlib import import_module
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from dpjax.command_line.asked import complete, statistics_of
+from dpjax.command_line.asked import complete, keeper_of, statistics_of
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.kept import Keeper
 from dpjax.command_line.table import check_public, read_records, source_of
 from dpjax.command_line.text import aligned, group_as_text, name_of, promised, report, rounded_up, versions, wrapped
-from dpjax.release import Counts, Quantile, Quantiles
+from dpjax.frames import PrivateGroups
+from dpjax.release import Counts, Statistic
 
 _HEADER = ("column", "group", "noisy_size", "quantile", "epsilon", "draw", "drawn")  # where no group was found
 
@@ -27,21 +26,17 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     _check_options(asked)
     source, sizes = source_of(asked), None
     try:
-        asked.private = None
-        if asked.group_epsilon is not None:
-            groups = import_module("dpjax.frames.private_groups")  # loaded where it is asked for
-            asked.private = groups.PrivateGroups(asked.group_epsilon, asked.group_delta)
-        asked.statistics = statistics_of(asked, asked.column, asked.n_max)
-        one = Counts.of_rows([0], [0], [1], groups=1)
-        for statistic, epsilon in product(asked.statistics, asked.epsilon):  # what is public is checked before a record is read
-            _draw(statistic, one, epsilon, asked)
+        asked.private = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta)
+        known = statistics_of(asked, asked.column)
+        asked.statistics = {column: one.statistic for column, one in known.items()}
+        one_record = Counts.of_rows([0], [0], [1], groups=1)
+        for statistic, epsilon in product(asked.statistics.values(), asked.epsilon):  # public numbers are checked before a record
+            _draw(statistic, one_record, epsilon, asked)
         if asked.dry_run:
             check_public(source, [*asked.column, *asked.by])
             return _plan(asked), 0
         labels = asked.groups if asked.by and not asked.private else None
-        grids: Any = [statistic.records_grid for statistic in asked.statistics]
-        bounds = [(grid.lower, grid.upper) for grid in grids]
-        keeper = Keeper(asked.column, bounds, grids, swap=asked.neighbors == "swap")
+        keeper = keeper_of(known, asked.neighbors)
         table = read_records(source, columns=asked.column, by=asked.by, groups=labels, keep=lambda _: keeper)
         if asked.private:
             kept, sizes = asked.private.release(table.sizes)
@@ -49,10 +44,8 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         if asked.neighbors == "swap" and not np.any(table.sizes):
             raise UserError("under swap neighbors the number of records is public, and there is none.")
         found = {
-            (column, epsilon): _draw(statistic, table.kept[place], epsilon, asked)
-            for (place, (column, statistic)), epsilon in product(
-                enumerate(zip(asked.column, asked.statistics, strict=True) if table.labels else ()), asked.epsilon
-            )
+            (column, epsilon): _draw(asked.statistics[column], table.kept[place], epsilon, asked)
+            for (place, column), epsilon in product(enumerate(asked.column if table.labels else ()), asked.epsilon)
         }
     except ValueError as error:  # about public parameters only
         raise UserError(str(error)) from error
@@ -70,12 +63,6 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 def _check_options(asked: argparse.Namespace) -> None:
     """Refuse what does not fit, and cut the labels of groups."""
-    joint = len(asked.quantile) > 1 and asked.neighbors == "add_remove"
-    if joint != (asked.n_max is not None):
-        raise UserError(
-            "--n-max, a public guess of the most records of a group, goes with several quantiles under add_remove: what is drawn "
-            "may not depend on how many records the file has."
-        )
     if (asked.group_epsilon is None) != (asked.group_delta is None):
         raise UserError("--group-epsilon and --group-delta go together.")
     if bool(asked.by) != (asked.groups is not None or asked.group_epsilon is not None):
@@ -97,9 +84,9 @@ def _check_options(asked: argparse.Namespace) -> None:
             )
 
 
-def _draw(statistic: Quantile | Quantiles, counts: Counts, epsilon: float, asked: argparse.Namespace) -> np.ndarray:
+def _draw(statistic: Statistic, counts: Counts, epsilon: float, asked: argparse.Namespace) -> np.ndarray:
     """Draw from all groups, float64 ``(draws, groups, quantiles)``."""
-    mechanism = None if isinstance(statistic, Quantiles) else asked.mechanism[0]
+    mechanism = None if asked.several else asked.mechanism[0]
     values = statistic.release(counts, epsilon, asked.neighbors, mechanism=mechanism, draws=asked.draws).values
     return values.reshape(asked.draws, counts.groups, len(asked.quantile))
 
@@ -108,7 +95,7 @@ def _costs(asked: argparse.Namespace) -> list[str]:
     times, ranges = len(asked.column) * asked.draws, 2 if asked.mechanism == ["permute_and_flip"] else 1
     total, spread = promised(*asked.epsilon, times=times), promised(*asked.epsilon, times=ranges * times)
     many = times * len(asked.epsilon) > 1
-    each = f"Each {'draw of all quantiles' if len(asked.quantile) > 1 else 'value'} costs epsilon"
+    each = f"Each {'draw of all quantiles' if asked.several else 'value'} costs epsilon"
     each += f" = {promised(asked.epsilon[0])}" if len(asked.epsilon) == 1 else ""
     groups = " Groups share it: one record is in one of them." if asked.by else ""
     promise = f"is {total}-DP and {spread}-bounded-range for one record under {asked.neighbors} neighbors.{groups}"
@@ -124,13 +111,8 @@ def _costs(asked: argparse.Namespace) -> list[str]:
 
 def _plan(asked: argparse.Namespace) -> str:
     """What a dry run says: nothing of any record."""
-    groups = (
-        "the groups that are found"
-        if asked.private
-        else f"the groups {'; '.join(map(group_as_text, asked.groups))}"
-        if asked.by
-        else "all records"
-    )
+    groups = f"the groups {'; '.join(map(group_as_text, asked.groups))}" if asked.by else "all records"
+    groups = "the groups that are found" if asked.private else groups
     said = (
         f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be "
         f"a table for {', '.join(asked.column)}, of {groups}, quantile {', '.join(map(str, asked.quantile))}, "
@@ -145,13 +127,13 @@ def _text(rows: Sequence[dict[str, Any]], asked: argparse.Namespace) -> str:
             "column": [row["column"] for row in rows],
             "group": [group_as_text(row["group"]) for row in rows] if asked.by else None,
             "noisy_size": [str(row["noisy_size"]) for row in rows] if asked.private else None,
-            "quantile": [f"{row['quantile']:g}" for row in rows] if len(asked.quantile) > 1 else None,
+            "quantile": [f"{row['quantile']:g}" for row in rows] if asked.several else None,
             "epsilon": [promised(row["epsilon"]) for row in rows] if len(asked.epsilon) > 1 else None,
             "released": [", ".join(f"{value:.15g}" for value in row["released"]) for row in rows],
         },
         left=("column", "group"),
     )
-    ranges = [f"{one.resolution}, from {one.lower:.15g} to {one.upper:.15g}" for one in asked.statistics]
+    ranges = [f"{one.resolution}, from {one.lower:.15g} to {one.upper:.15g}" for one in asked.statistics.values()]
     said = f"multiples of {ranges[0]}"
     if len(set(ranges)) > 1:
         said = "multiples of a resolution: " + "; ".join(map(" ".join, zip(asked.column, ranges, strict=True)))
@@ -173,7 +155,7 @@ def _facts(asked: argparse.Namespace) -> dict[str, Any]:
         **{"definition": asked.definition, "mechanism": asked.mechanism[0], "neighbors": asked.neighbors},
         "columns": {
             column: {"lower": one.lower, "upper": one.upper, "resolution": str(one.resolution)}
-            for column, one in zip(asked.column, asked.statistics, strict=True)
+            for column, one in asked.statistics.items()
         },
         "epsilon_of_each": asked.epsilon,
         "epsilon_of_all": rounded_up(total),

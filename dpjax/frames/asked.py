@@ -9,39 +9,18 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.release import (
-    Count,
-    DistinctCount,
-    Maximum,
-    Mean,
-    Median,
-    Mode,
-    NonnegativeSum,
-    OrderStatistic,
-    Quantile,
-    Quantiles,
-    Statistic,
-    Sum,
-)
+from dpjax.release import Maximum, Mean, Median, OrderStatistic, Quantile, Quantiles, Statistic, Sum
 from dpjax.release.exponentials import exact_epsilon
 
 Columns = str | Iterable[str] | Mapping[str, Mapping[str, Any] | Statistic]
 
-# The functions of dpjax and of dpjax.release by their names, and the statistic that each of them stands for.
-_KINDS: dict[str, tuple[type[Any], dict[str, Any]]] = {
-    "median": (Median, {}),
-    "quantile": (Quantile, {}),
-    "order_statistic": (OrderStatistic, {}),
-    "joint_quantiles": (Quantiles, {"method": "joint"}),
-    "recursive_quantiles": (Quantiles, {"method": "recursive"}),
-    "mode": (Mode, {}),
-    "maximum": (Maximum, {}),
-    "nonnegative_sum": (NonnegativeSum, {}),
-    "sum": (Sum, {}),
-    "mean": (Mean, {}),
-    "count": (Count, {}),
-    "distinct_count": (DistinctCount, {}),
-}
+# The functions of dpjax and of dpjax.release by their names, and the statistic that each of them stands for: OrderStatistic is that
+# of order_statistic.
+_NAMES = ("median", "quantile", "order_statistic", "mode", "maximum", "nonnegative_sum", "sum", "mean", "count", "distinct_count")
+_METHODS = {"joint_quantiles": "joint", "recursive_quantiles": "recursive"}  # of several quantiles
+_KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES} | dict.fromkeys(
+    _METHODS, Quantiles
+)
 _SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}  # by dpjax, under another name
 _NO_RELEASE = "dpjax.statistics.mode.mode"  # a profile of its own, which no release has
 ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)  # that JAX simulates without a resolution
@@ -130,17 +109,18 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     else:
         by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
         lacking = _lacking(name, own, mechanism, neighbors) if by_jax else []
-        if lacking and mechanism != "permute_and_flip":
+        in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")  # Laplace noise on a grid
+        if lacking and not in_numpy and mechanism != "permute_and_flip":
             return Asked(None, statistic, name, own, lacking=tuple(lacking), **common)
         made = _made(name, own, neighbors)
-    if not isinstance(made, tuple(kind for kind, _ in _KINDS.values())):
+    if not isinstance(made, tuple(_KINDS.values())):
         _refuse_other(made, simulated=False)
-    made.checked(neighbors, mechanism)
+    made.checked(neighbors, None if mechanism == "laplace" and lacking else mechanism)
     for epsilon in epsilons:
         exact_epsilon(epsilon)
     if isinstance(made, Quantiles):
         made.reach_of(exact_epsilon(epsilons[0]), neighbors, False)
-    return Asked(made, None, name or type(made).__name__, own, **common)
+    return Asked(made, None, name or type(made).__name__, own, lacking=tuple(lacking), **common)
 
 
 def _name_of(statistic: Any) -> str | None:
@@ -156,7 +136,7 @@ def _name_of(statistic: Any) -> str | None:
 
 def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors: str) -> list[str]:
     """Return what a release needs besides, where JAX can simulate without it."""
-    kind = _KINDS[name][0]
+    kind = _KINDS[name]
     if kind not in ON_THE_LINE or own.get("grid") is not None:
         return []
     found = ["resolution="] if "resolution" not in own else []
@@ -172,7 +152,7 @@ def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors
 
 def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
     """Return the statistic of a function's name and options."""
-    kind, fixed = _KINDS[name]
+    kind, fixed = _KINDS[name], {"method": _METHODS[name]} if name in _METHODS else {}
     if name == "joint_quantiles" and "n" in own:
         raise ValueError("n= is not for frames: sizes are private. Give n_max=, a public guess of the most records of a group.")
     if neighbors == "swap" and name == "joint_quantiles" and "n_max" in own:

@@ -17,40 +17,53 @@ import numpy as np
 from dpjax import checks, mechanisms, statistics
 from dpjax.accounting import Composition, Guarantee
 from dpjax.frames.asked import Asked
-from dpjax.frames.simulate import MEASURED, Drawn
-from dpjax.frames.tables import Table
+from dpjax.frames.drawn import MEASURED, Drawn
 from dpjax.mechanisms import laplace
 from dpjax.mechanisms.joint_quantiles import records_near
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
+from dpjax.several_quantiles.ranks import levels_needed
 
 _BOUNDS = ("lower", "upper")  # a program serves all of them
 _OF_THE_MECHANISM = ("terms", "reach")
-_BY_RANK = ("median", "quantile", "order_statistic", "joint_quantiles", "recursive_quantiles")
+_OF_ONE_RANK = ("median", "quantile", "order_statistic")
+_SEVERAL = ("joint_quantiles", "recursive_quantiles")
 _LEAST = 64  # places for the records of a group
 _TOGETHER = 2**21  # cells up to which all groups have one shape: compiling takes longer than padding
 _CELLS = 2**22  # of a batch
 
 
-def drawn_by_jax(key: Any, place: int, records: np.ndarray, table: Table, own: Asked, neighbors: str) -> Drawn:
-    """Draw what is asked of the column of this number, float64 ``(n,)``, from every group."""
+def check(own: Asked) -> None:
+    """Raise for public numbers that arrays do not take."""
+    dtype, (low, high) = jnp.result_type(float), own.bounds
+    # Under a trace they are checked and nothing is computed.
+    jax.eval_shape(lambda: checks.positive("epsilon", np.array(own.epsilons, np.float64), dtype))
+    if low is not None and high is not None:
+        jax.eval_shape(lambda: checks.bounds(low, high, dtype))
+
+
+def drawn_by_jax(key: Any, place: int, records: np.ndarray, codes: np.ndarray, groups: int, own: Asked, neighbors: str) -> Drawn:
+    """Draw what is asked of the column of this number, float64 ``(n,)``, from every group: in the dtype of JAX's floats."""
+    check(own)
     key = jax.random.fold_in(key if checks.is_jax_array(key) else jax.random.key(key), place)
     epsilons = np.array(own.epsilons, np.float64).tolist()
-    by_group, starts = np.argsort(table.codes, kind="stable"), np.searchsorted(np.sort(table.codes), np.arange(table.groups))
+    by_group, starts = np.argsort(codes, kind="stable"), np.searchsorted(np.sort(codes), np.arange(groups))
+    group_sizes = np.bincount(codes + 1, minlength=groups + 1)[1:]
     ordered = np.clip(records, *own.bounds)[by_group]  # in float64: none overflows in float32
     nobody = np.zeros(0, np.int64), np.zeros(1, np.int64), _LEAST
-    whole = np.arange(1), table.sizes, len(records)  # under swap the number of records is public
-    batches = [whole] if neighbors == "swap" else list(shapes_of(table.sizes)) or [nobody]
+    whole = np.arange(1), group_sizes, len(records)  # under swap the number of records is public
+    batches = [whole] if neighbors == "swap" and groups == 1 else list(shapes_of(group_sizes)) or [nobody]
     parts: list[Any] = []
-    for number, (groups, sizes, width) in enumerate(batches):
+    for number, (some, sizes, width) in enumerate(batches):
         padded, there = np.full((len(sizes), width), np.nan), np.arange(width) < sizes[:, None]
-        padded[there] = ordered[(np.pad(starts[groups], (0, len(sizes) - len(groups)))[:, None] + np.arange(width))[there]]
+        padded[there] = ordered[(np.pad(starts[some], (0, len(sizes) - len(some)))[:, None] + np.arange(width))[there]]
+        if neighbors == "swap" and own.bounds[0] is not None:
+            padded[there & np.isnan(padded)] = own.bounds[0]  # as a missing record counts
         found, costs, levels = _batch(jax.random.fold_in(key, number), padded, sizes, epsilons, own, neighbors)
-        tied = _tied(padded, there, found[0], own.bounds[0] if neighbors == "swap" else None)
-        parts.append([np.asarray(part, np.float64)[: len(groups)] for part in (*found, tied)])
-    order = np.argsort(np.concatenate([groups for groups, *_ in batches]))
+        parts.append([part[: len(some)] for part in (*found, _tied(padded, found[0]))])
+    order = np.argsort(np.concatenate([some for some, *_ in batches]))
     value, draws, error, low, high, tied = (np.concatenate(same)[order] for same in zip(*parts, strict=True))
     each: list[Guarantee | Composition] = [cost if own.draws == 1 else own.draws * cost for cost in costs]
-    return Drawn(value, draws, np.stack([error, low, high]), tied if own.name in _BY_RANK else None, each, levels)
+    return Drawn(value, draws, np.stack([error, low, high]), tied if own.name in _OF_ONE_RANK + _SEVERAL else None, each, levels)
 
 
 def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
@@ -66,11 +79,10 @@ def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]
             yield groups, np.pad(sizes[groups], (0, rows - len(groups))), 1 << bit
 
 
-def _tied(padded: np.ndarray, there: np.ndarray, value: np.ndarray, missing: float | None) -> np.ndarray:
+def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
     """The share of each dataset's records that equal each of its statistics, ``(rows, quantiles)``."""
-    padded = padded if missing is None else np.where(np.isnan(padded), missing, padded)
-    number = np.sum(there & ~np.isnan(padded), axis=-1)
-    equal = [np.sum(there & (padded.astype(value.dtype) == one[:, None]), axis=-1) for one in value.T]
+    number = np.sum(~np.isnan(padded), axis=-1)
+    equal = [np.sum(padded.astype(value.dtype) == one[:, None], axis=-1) for one in value.T]
     return np.stack(equal, axis=-1) / np.maximum(number, 1)[:, None]
 
 
@@ -79,12 +91,14 @@ def _batch(
 ) -> tuple[tuple[np.ndarray, ...], list[Guarantee], list[float]]:
     """Draw from padded datasets: arrays as :class:`Drawn` has them, what one draw costs for each epsilon, and the levels."""
     ours = own.function is None or own.function.__module__.startswith("dpjax.mechanisms.")
-    name = "quantiles" if own.name in ("joint_quantiles", "recursive_quantiles") else own.name
+    name = "quantiles" if own.name in _SEVERAL else own.name
     function: Callable[..., Any] = getattr(statistics, name) if ours else own.function  # type: ignore[assignment]
     public = {name: own.options[name] for name in _BOUNDS if name in own.options}
     terms = {name: own.options[name] for name in _OF_THE_MECHANISM if name in own.options}
     static = {name: _hashable(value) for name, value in own.options.items() if name not in (*public, *terms)}
-    count = {"count": sizes.astype(np.int32)} if neighbors == "add_remove" else {}
+    if ours and own.name in _OF_ONE_RANK:
+        static["truncate"] = levels_needed(min(epsilons))
+    count = {"count": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
     try:
         signature(function).bind(padded, **count, **static, **public, neighbors=neighbors)
     except TypeError as error:  # by the name that was given
@@ -94,9 +108,9 @@ def _batch(
     # Public numbers are checked, nothing is computed.
     profile = jax.eval_shape(lambda records: function(records, **count, **static, **public), shape)
     word = _mechanism_of(profile, own)
-    # One record can move a quantile from one bound to the other, as on the command line.
     within = word == "laplace" and own.name in ("median", "quantile")
-    costs = [guarantee_of(word, profile, epsilon, within=within) for epsilon in epsilons]
+    bounded = {"bounded": True} if within else {}
+    costs = [getattr(mechanisms, word).guarantee(profile, epsilon, **bounded) for epsilon in epsilons]
     ends, near = {name: shape.dtype.type(bound) for name, bound in public.items()}, None
     if word == "joint_quantiles":
         bounds = own.options["lower"], own.options["upper"]
@@ -169,12 +183,6 @@ def distribution_of(word: str, profile: Any, epsilon: Any, within: tuple[Any, An
         lower, upper = within
         return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
     return getattr(getattr(mechanisms, word), word)(profile, epsilon, **options)
-
-
-def guarantee_of(word: str, profile: Any, epsilon: float, *, within: bool) -> Guarantee:
-    """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
-    found: Guarantee = getattr(mechanisms, word).guarantee(profile, epsilon, **{"bounded": True} if within else {})
-    return found
 
 
 def _hashable(value: Any) -> Any:

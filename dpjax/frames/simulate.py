@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,41 +12,19 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
-from dpjax.frames.asked import BY_RANK, Asked, Columns, asked_of
-from dpjax.frames.counting import counts_of, some_at_a_time, table_of
+from dpjax.frames.asked import Asked, Columns, asked_of
+from dpjax.frames.counting import counts_of, table_of
+from dpjax.frames.drawn import drawn_from_counts
 from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_lacking, words_of_ties
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import FrameResult, result_of
 from dpjax.frames.tables import Table
-from dpjax.release import Counts, DistinctCount, Maximum, NonnegativeSum, Quantiles, Statistic
-from dpjax.release.counts import sums_of
+from dpjax.release import DistinctCount, Statistic
 
 if TYPE_CHECKING:
     import jax
 
 _BARS = ("mean_abs_error", "lower95", "upper95")
-MEASURED = 1000  # draws, where a mechanism has no error bar in closed form
-
-
-class Drawn(NamedTuple):
-    """What is said of a column, float64.
-
-    Attributes:
-        value: the statistic itself, ``(groups, quantiles)``.
-        draws: ``(groups, epsilons, draws, quantiles)``.
-        bars: the mean absolute error and both ends of the interval that holds 95 % of the draws, ``(3, groups, epsilons,
-            quantiles)``.
-        tied: the share of the records that equal the statistic, ``(groups, quantiles)``, or None where no rank decides it.
-        costs: of all draws, for each epsilon.
-        levels: of several quantiles.
-    """
-
-    value: np.ndarray
-    draws: np.ndarray
-    bars: np.ndarray
-    tied: np.ndarray | None
-    costs: Sequence[Guarantee | Composition]
-    levels: Sequence[float]
 
 
 def simulate(
@@ -119,10 +97,10 @@ def simulate(
         if own.statistic is None:
             from dpjax.frames.draws import drawn_by_jax
 
-            drawn = drawn_by_jax(key, place, records, table, own, neighbors)
+            drawn = drawn_by_jax(key, place, records, table.codes, table.groups, own, neighbors)
         else:
             counts = counts_of(own.statistic, records, table, neighbors)
-            drawn = _drawn(own.statistic, counts, own, neighbors, np.random.default_rng([*seed, place]))
+            drawn = drawn_from_counts(own, counts, neighbors, np.random.default_rng([*seed, place]))
         missing = table.numbers(records < 0 if isinstance(own.statistic, DistinctCount) else np.isnan(records))
         there = sizes - missing
         bound += _at_bounds(records, table, own, there)
@@ -134,9 +112,9 @@ def simulate(
             **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
             "records": sizes[:, None, None, None],
             "missing": missing[:, None, None, None],
-            "value": drawn.value[:, None, None],
-            "simulated": drawn.draws,
-            **{name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars, strict=True)},
+            "value": drawn.value.astype(np.float64)[:, None, None],
+            "simulated": drawn.draws.astype(np.float64),
+            **{name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars.astype(np.float64), strict=True)},
             **({} if drawn.tied is None else {"tied_share": drawn.tied[:, None, None]}),
             "epsilon": np.array(own.epsilons, np.float64)[:, None, None],
         }
@@ -173,38 +151,3 @@ def _at_bounds(records: np.ndarray, table: Table, own: Asked, there: np.ndarray)
         number = table.numbers((records <= low) | (records >= high))
     share = number / np.maximum(there, 1)
     return list(share[(share >= BOUND_SHARE) & (number > 1)].tolist())
-
-
-def _drawn(statistic: Statistic, counts: Counts, own: Asked, neighbors: str, generator: np.random.Generator) -> Drawn:
-    """Draw from the distributions of a release, of all groups."""
-    shape = counts.groups, len(own.epsilons), own.draws, max(len(own.levels), 1)
-    draws, value, bars = np.zeros(shape), np.zeros((shape[0], shape[3])), np.zeros((3, *shape[:2], shape[3]))
-    tied = np.zeros_like(value)
-    for place, some in some_at_a_time(counts):
-        for number, epsilon in enumerate(own.epsilons):
-            if isinstance(statistic, Quantiles):
-                center = statistic.value(some)
-                many = statistic.sample(generator, MEASURED + own.draws, some, epsilon, neighbors)
-                drawn, many = many[: own.draws], many[own.draws :]
-                ends = np.quantile(many, [0.025, 0.975], axis=0, method="inverted_cdf")
-                each = (np.mean(np.abs(many - center), axis=0), *ends)
-            else:
-                found = statistic.distribution(some, epsilon, neighbors, mechanism=own.mechanism)
-                shifted = isinstance(statistic, Maximum | NonnegativeSum | DistinctCount)
-                center = statistic.value(some) if shifted else found.value
-                drawn, each = found.sample(generator, (own.draws,)), (found.mean_abs_error(center), *found.interval(0.95))
-            value[place] = np.reshape(center, (some.groups, -1))
-            if isinstance(statistic, BY_RANK):
-                tied[place] = _tied(statistic, some, value[place])
-            draws[place, number] = np.reshape(drawn, (own.draws, some.groups, -1)).swapaxes(0, 1)
-            for bar, one in zip(bars, each, strict=True):
-                bar[place, number] = np.reshape(one, (some.groups, -1))
-    costs = [statistic.cost(epsilon, own.draws, neighbors, own.mechanism) for epsilon in own.epsilons]
-    return Drawn(value, draws, bars, tied if isinstance(statistic, BY_RANK) else None, costs, own.levels)
-
-
-def _tied(statistic: Any, counts: Counts, value: np.ndarray) -> np.ndarray:
-    """The share of the records that equal the statistic, ``(groups, quantiles)``."""
-    cells = statistic.records_grid.values_of(counts.values)
-    equal = [sums_of(np.where(cells == one[counts.group], counts.counts, 0), counts.starts) for one in value.T]
-    return np.stack(equal, axis=-1) / np.maximum(counts.totals, 1)[:, None]

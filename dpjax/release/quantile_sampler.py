@@ -183,7 +183,7 @@ class Sampler:
         weights, lost = self._terms
         found, sure, share = np.zeros(len(row), np.int64), np.zeros(len(row), bool), np.zeros(len(row))
         for part in _parts(np.arange(len(row)), weights.shape[-1]):
-            found[part], sure[part], share[part] = choose(weights[row[part]], uniform[part], self._error, lost[row[part]])
+            found[part], sure[part], share[part] = choose(weights, row[part], uniform[part], self._error, lost[row[part]])
         return found, sure, share
 
     @cached_property
@@ -235,9 +235,11 @@ class Sampler:
                 going = np.flatnonzero(last > 0)
                 mine, k = lane[going], last[going] - 1
                 own = np.searchsorted(part, row[mine])
-                weights = chain.after[k, :, own]
-                weights *= ends.T[own] if run == 0 else near[k[:, None], above[going, None] - np.arange(slots) + slots]
-                j, sure_slot, share_slot = choose(weights, uniforms[2 * run, mine], self._error, self._lost)
+                alike, shared = np.unique((own * m + k) * (slots + 1) + above[going], return_inverse=True)
+                (of, level), over = np.divmod(alike // (slots + 1), m), alike % (slots + 1)
+                weights = chain.after[level, :, of]
+                weights *= ends.T[of] if run == 0 else near[level[:, None], over[:, None] - np.arange(slots) + slots]
+                j, sure_slot, share_slot = choose(weights, shared, uniforms[2 * run, mine], self._error, self._lost)
                 on_top, coefficient = np.zeros((len(mine), m)), np.zeros(len(mine))
                 here = width[j, own]
                 for i in reversed(range(m)):
@@ -249,7 +251,8 @@ class Sampler:
                     )
                     coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0.0))
                     on_top[:, i] = coefficient * chain.before[i, j, own]
-                first, sure_first, share_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)
+                lanes = np.arange(len(mine))
+                first, sure_first, share_first = choose(on_top, lanes, uniforms[2 * run + 1, mine], self._error, self._lost)
                 run_of = (column >= first[:, None]) & (column <= k[:, None])
                 found[mine] = np.where(run_of, j[:, None], found[mine])
                 firsts[mine] = np.where(run_of, first[:, None], firsts[mine])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.command_line.parser import GRID_MECHANISMS
-from dpjax.release import Median, Quantile, exact_distribution
+from dpjax.release import Counts, Median, Quantile, Quantiles, exact_distribution
 from dpjax.release.grid import Multiples
 from tests.command_line.conftest import AGES
 
@@ -152,7 +152,12 @@ def after(*commands):
 
 def test_no_jax_is_imported(ten):
     words = [ten(), "--column", "x", *map(str, TEN)]
-    assert after(["release", *words], ["median", *words], ["quantile", *words, "--quantile", "0.9"]) == (False, "")
+    several = ["quantile", *words, "--quantile", "0.25", "0.75", "--n-max", "20"]
+    laplace = ["median", *words, "--mechanism", "laplace"]
+    assert after(["release", *words], ["median", *words], ["quantile", *words, "--quantile", "0.9"], several, laplace) == (
+        False,
+        "",
+    )
 
 
 @pytest.mark.slow
@@ -209,3 +214,63 @@ def test_a_release_draws_from_the_median_object(answer, write):
 
     assert distance(values) < 59.4  # chi-square with 10 degrees of freedom, at 5e-9
     assert distance(values * 2) > 59.4
+
+
+SEVERAL = ("--quantile", 0.75, "1/4", "--resolution", 1)
+
+
+def positions(values, most=10):
+    return [np.bincount(np.asarray(part, np.int64), minlength=most + 1) for part in np.transpose(values)]
+
+
+def unlike(one, other):
+    """Chi-square of two samples of the same size with the counts of each of eleven values, of which ten are free."""
+    both = np.maximum(one + other, 1)
+    return np.sum((one - other) ** 2 / both)
+
+
+@pytest.mark.parametrize(("neighbors", "guess"), [("add_remove", ("--n-max", 20)), ("swap", ())])
+def test_several_quantiles_are_drawn_as_a_release_draws_them(answer, write, neighbors, guess):
+    """The same counts of each value among 4000 draws of both; twice the epsilon is the control."""
+    values = [2, 3, 3, 4, 5, 5, 5, 8, 9, 9]
+    file = write("g,x\n" + "".join(f"{group},{value}\n" for group in "ab" for value in values))
+    common = ("--column", "x", "--lower", 0, "--upper", 10, "--neighbors", neighbors, *SEVERAL, *guess)
+    rows = answer("quantile", file, *common, "--by", "g", "--draws", 4000, "--seed", 1)["rows"]
+    assert [(row["group"], row["quantile"], row["value"]) for row in rows] == [
+        (g, q, v) for g in "ab" for q, v in ((0.25, 3), (0.75, 8))
+    ]
+    statistic = Quantiles(("1/4", 0.75), 0, 10, 1, n_max=20 if guess else None)
+    counts = Counts.of_rows([0] * 10, values, [1] * 10, groups=1)
+    law, control = (statistic.release(counts, e, neighbors, draws=4000).values[:, 0] for e in (1.0, 2.0))
+    for k, (same, other) in enumerate(zip(positions(law), positions(control), strict=True)):
+        for row in (rows[k], rows[2 + k]):
+            (found,) = positions(np.array(row["draws"])[:, None])
+            assert unlike(found, same) < 59.4  # at 5e-9
+            assert unlike(found, other) > 59.4
+            errors = np.abs(law[:, k] - row["value"])
+            deviation = np.std(errors) * math.sqrt(1 / 4000 + 1 / 1000)  # the bar is measured on 1000 draws
+            assert abs(row["mean_abs_error"] - np.mean(errors)) < 5 * deviation
+            assert abs(row["mean_abs_error"] - np.mean(np.abs(control[:, k] - row["value"]))) > 5 * deviation
+            low, high = row["interval95"]
+            assert np.mean((law[:, k] >= low) & (law[:, k] <= high)) > 0.95 - 5 * math.sqrt(0.05 * 0.95 * (1 / 4000 + 1 / 1000))
+            assert row["tied_share"] == values.count(row["value"]) / 10
+            assert row["guarantee"]["epsilon"] == row["guarantee"]["bounded_range"] == 1.0
+
+
+def test_several_quantiles_take_the_grid_a_seed_and_the_guess_of_a_release(run, answer, write):
+    records = [10**6 + 3 * i for i in range(400)]
+    file = write("x\n" + "".join(f"{value}\n" for value in records))
+    command = ("quantile", file, "--lower", 0, "--upper", 5_000_000, "--neighbors", "add_remove", *SEVERAL)
+    guess = ("--n-max", 1000)
+    rows = answer(*command, *guess, "--seed", 7, "--epsilon", 30)["rows"]
+    assert [row["value"] for row in rows] == [records[99], records[299]]  # which float32 cannot count, nor keep to a third
+    assert all(draw % 1 == 0 and abs(draw - row["value"]) < 100 for row in rows for draw in row["draws"])
+    assert answer(*command, *guess, "--seed", 7, "--epsilon", 30)["rows"] == rows
+    assert answer(*command, *guess, "--seed", 8, "--epsilon", 30)["rows"] != rows
+    said = run(*command, *guess).words
+    assert "mean |error| and 95 % interval of several quantiles are measured on 1000 draws by the seed." in said
+    assert "exact expected distance" not in said
+    assert "All quantiles of one draw cost that together." in said
+    for refused in (run(*command), run(*command[:-5], "--quantile", "0.5", "--resolution", 1, *guess)):
+        assert (refused.code, refused.out) == (2, "")
+        assert "--n-max, a public guess of the most records of a group, goes with several quantiles under add_remove" in refused.err

@@ -32,8 +32,9 @@ def closed_forms(expected):
     return pytest.approx(np.float64(expected), rel=1e-6, abs=0)
 
 
-def key_of(seed, column, mechanism):
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), column), MECHANISMS.index(mechanism))
+def key_of(seed, mechanism):
+    """That of the first column and the first batch of groups."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), MECHANISMS.index(mechanism)), 0)
 
 
 def oracle_distribution(mechanism, records, q, neighbors, epsilon, lower, upper):
@@ -67,7 +68,7 @@ def test_every_row_is_the_distribution_of_its_group(answer, ages, q, neighbors, 
     epsilon, expected = np.array([0.5, 2.0])[:, None], {}
     for mechanism in MECHANISMS:
         distribution = library_distribution(mechanism, profile, epsilon, 0.0, 100.0)
-        sample = distribution.sample(key_of(7, 0, mechanism), (draws,) if draws > 1 else ())
+        sample = distribution.sample(key_of(7, mechanism), (draws,) if draws > 1 else ())
         results = (distribution.mean_abs_error(profile.value), *distribution.interval(0.95), sample.reshape(draws, 2, 3))
         expected[mechanism] = [np.asarray(result) for result in results]
 
@@ -132,7 +133,7 @@ def test_groups_of_all_sizes_in_any_batches(answer, write, monkeypatch, neighbor
     path, bounds = write("g,x\n" + "".join(lines)), ("--lower", 0, "--upper", 10, "--neighbors", neighbors)
     command = ("quantile", path, "--quantile", 0.75, "--column", "x", "--by", "g", *bounds)
     for cells_of_a_batch in (2**22, 1000, 1):
-        monkeypatch.setattr("dpjax.command_line.on_the_line._CELLS", cells_of_a_batch)
+        monkeypatch.setattr("dpjax.frames.draws._CELLS", cells_of_a_batch)
         rows = answer(*command)["rows"]
         for row, (group, texts) in zip(rows, cells.items(), strict=True):
             records = np.clip([float(text or "nan") for text in texts], 0, 10)[None]
@@ -262,23 +263,25 @@ def test_rows_go_to_a_file(run, answer, ten, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_quantiles_are_joint_ones(run, answer, write):
-    file = write("g,h,x\n" + "".join(f"{'ab'[i % 2]},u,{i % 13}\n" for i in range(60)))
-    bounds = ("--lower", 0, "--upper", 20, "--neighbors", "add_remove", "--resolution", 1, "--epsilon", 1, 4)
+def test_several_quantiles_without_a_resolution_are_joint_ones(run, answer, write):
+    rng = np.random.default_rng(4)
+    values = rng.uniform(0, 20, 60).round(3)
+    file = write("g,h,x\n" + "".join(f"{'ab'[i % 2]},u,{value}\n" for i, value in enumerate(values)))
+    bounds = ("--lower", 0, "--upper", 20, "--neighbors", "add_remove", "--epsilon", 1, 4)
     command = ("quantile", file, "--column", "x", "--by", "h", "g", "--quantile", 0.75, 0.25, *bounds, "--seed", 3)
     rows, outcome = answer(*command)["rows"], run(*command)
     assert [(row["group"], row["epsilon"], row["quantile"]) for row in rows] == [
         ({"h": "u", "g": group}, epsilon, q) for group in "ab" for epsilon in (1, 4) for q in (0.25, 0.75)
     ]
     records = np.full((2, 64), np.nan)
-    records[:, :30] = np.arange(60).reshape(30, 2).T % 13
-    options = {"lower": 0, "upper": 20, "neighbors": "add_remove", "resolution": 1}
-    asked = dpjax.quantiles(records, [0.25, 0.75], **options)
+    records[:, :30] = values.reshape(30, 2).T
+    asked = dpjax.quantiles(records, [0.25, 0.75], lower=0, upper=20, neighbors="add_remove")
     marginals = dpjax.joint_quantiles(asked, np.array([[1.0], [4.0]])).marginals()
     expected = np.asarray(marginals.mean_abs_error(asked.value)).swapaxes(0, 1).ravel()
     np.testing.assert_allclose([row["mean_abs_error"] for row in rows], expected, rtol=1e-4)
-    assert [row["value"] for row in rows] == np.asarray(asked.value).repeat(2, axis=0).ravel().tolist()
-    assert ("\n\nQuantiles 0.25, 0.75 (definition lower) of column x by h, g (2 groups), 60 records.\n") in outcome.out
+    assert [row["value"] for row in rows] == pytest.approx(np.asarray(asked.value).repeat(2, axis=0).ravel())
+    assert ("\n\nQuantiles 0.25, 0.75 (definition linear) of column x by h, g (2 groups), 60 records.\n") in outcome.out
+    assert "mean |error|: exact expected distance" in outcome.words
     assert "All quantiles of one draw cost that together." in outcome.words
     wrong = run(*command, "--mechanism", "laplace")
     assert "several quantiles are drawn together, by joint quantiles" in wrong.err

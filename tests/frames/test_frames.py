@@ -98,6 +98,7 @@ def test_a_simulation_has_the_numbers_of_the_arrays():
     options = {"lower": 0, "upper": 100, "neighbors": "add_remove"}
     found = frames.simulate(jax.random.key(1), people, "x", by="g", epsilon=[0.5, 2.0], **options)
     rows = rows_of(found.frame)
+    assert {found.frame[name].dtype for name in ("value", "simulated", "mean_abs_error", "upper95")} == {np.dtype(np.float64)}
     assert [(row["g"], row["epsilon"]) for row in rows] == [(g, e) for g in "abc" for e in (0.5, 2.0)]
     padded = np.stack([np.pad(groups[g], (0, 64 - len(groups[g])), constant_values=np.nan) for g in "abc"])
     profile = dpjax.median(padded, **options)

@@ -9,15 +9,21 @@ import numpy as np
 
 
 class TruncatedLaplace(NamedTuple):
-    """Laplace noise around values ``(groups,)`` between two bounds; its rate is epsilon / 2 over their distance.
+    """Laplace noise around values ``(groups,)`` between two bounds, at this epsilon.
 
-    The other half of epsilon pays for the mass between the bounds, which depends on the value.
+    One record can move a quantile from one bound to the other. Half of epsilon pays for that, and the other half for the mass
+    between the bounds, which depends on the value.
     """
 
     value: np.ndarray
-    rate: float
+    epsilon: float
     lower: float
     upper: float
+
+    @property
+    def rate(self) -> float:
+        """The density falls by this power of e for each unit of distance."""
+        return self.epsilon / 2 / (self.upper - self.lower)
 
     @property
     def _lengths(self) -> tuple[np.ndarray, np.ndarray]:
