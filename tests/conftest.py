@@ -154,8 +154,6 @@ SLOW_DOCTESTS = {
     "random.keys.row_keys",
     "random.noise.exponential",
     "random.noise.gumbel",
-    "release.candidates.mode",
-    "release.candidates.release_choice",
     "simulation.rows.sharded_sample",
     "simulation.run.simulate",
     "statistics.variance.variance",

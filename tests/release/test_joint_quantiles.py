@@ -315,8 +315,12 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
         {"x": [0, 1, 2, 3], "counts": [1, 2, 1, 3]},
     ]
     words = np.random.default_rng(6).integers(0, 2**64, (10, 30, 1), np.uint64)
-    room = importlib.import_module("dpjax.release.joint_quantiles")
-    monkeypatch.setattr(room, "system_words", lambda shape: words[: shape[0]])
+    for file in ("joint_quantiles", "confidence_interval"):
+        room = importlib.import_module(f"dpjax.release.{file}")
+        draw = room.draw_quantiles
+        monkeypatch.setattr(
+            room, "draw_quantiles", lambda *given, draw=draw: draw(*given[:4], words_of=lambda shape: words[: shape[0]])
+        )
     interval = {key: value for key, value in options.items() if key != "n_max"} | {"q": 0.5, **many}
     for function, public in ((release.joint_quantiles, options | {"qs": LEVELS}), (release.confidence_interval, interval)):
         drawn = [function(**one, **public).values.tolist() for one in asked]

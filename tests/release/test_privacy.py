@@ -478,7 +478,11 @@ def test_counts_and_histograms_of_all_datasets():
 
 
 def test_what_is_released_is_what_is_audited():
-    """The functions that users call, from records: the profiles of the audit."""
+    """The functions that users call, from records: the profiles of the audit.
+
+    One draw from each row goes without a profile where all records are there: ``test_rows.py`` has the same draws of the one as of
+    the other. Two draws do not.
+    """
     calls = {
         "lower median": (release.median, (), {}, EITHER),
         "median": (release.median, (), {"definition": "linear"}, EITHER),
@@ -499,7 +503,7 @@ def test_what_is_released_is_what_is_audited():
                     GridDistribution, "positions", lambda self, draws, seen=seen: (seen.append(self), _zeros(self, draws))[1]
                 )
                 function(universe().records[: universe().looked_at][five, :5], *given, epsilon=1.0, neighbors=neighbors,
-                         **public | options)  # fmt: skip
+                         draws=2, **public | options)  # fmt: skip
             (found,) = seen
             expected = logs_of(name, neighbors, 1.0, "piecewise_laplace")[:, five[rows_of(name, neighbors)]]
             np.testing.assert_allclose(found.log_pmf(found.values[:, None]), expected, rtol=0, atol=1e-13)
