@@ -42,7 +42,7 @@ from dpjax.several_quantiles.ranks import Ranks, ranks_of_order_statistic, ranks
 
 Definition = Literal["linear", "lower"]
 ChoiceMechanism = Literal["exponential", "permute_and_flip"]
-LEVELS = 2**45  # beyond what any number of records reaches
+LEVELS = 2**40  # beyond what numbers of records reach
 _COUNTED = 2**53  # floats count so far
 _ENTRIES = 2**15  # of counts, that are worked on together
 
