@@ -150,6 +150,7 @@ class Quantiles(Statistic):
         size = self.records_grid.size
         if self.method == "recursive":
             return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
+        counts = countable(counts, size)
         far, known = self.reach_of(epsilon, neighbors, sizes is not None), sizes is not None
         parameters = parameters_of(self.levels, epsilon, neighbors, size, known, far, self.terms, counts)
         return draw_quantiles(parameters, counts, draws, sizes, words, more)
@@ -308,6 +309,14 @@ def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_ma
     """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
     m = len(levels)
     return ceil(Fraction((m + 1) * log(size) + m * log(n_max + 1) + SLACK) / (epsilon / 2))
+
+
+def countable(counts: Counts, size: int) -> Counts:
+    """Return the same counts on a grid of so many numbers, but that a larger one counts as the most whose parts 64 bits hold.
+
+    One record more or less still changes one count by one at most.
+    """
+    return Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length())))
 
 
 def parameters_of(
