@@ -32,7 +32,7 @@ from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.quantile_sampler import Sampler
 from dpjax.release.rank_chains import Parameters
 from dpjax.release.records import shape_of
-from dpjax.release.recursive_quantiles import draw_recursively
+from dpjax.release.recursive_quantiles import depths_of, draw_recursively
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts, levels_of
@@ -89,6 +89,13 @@ class Quantiles(Statistic):
                 f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
                 "take dpjax.release.recursive_quantiles, or a coarser resolution."
             )
+        if self.method == "recursive":
+            denominator = max(part.ranks.denominator for parts in depths_of(levels, "swap") for part in parts)
+            if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
+                raise ValueError(
+                    f"qs lead to ranks with the denominator {denominator}, too large for exact ones: give short decimals or "
+                    "Fractions such as Fraction(1, 3)."
+                )
         self._settle()
 
     @cached_property
