@@ -21,6 +21,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.exponentials import exact_epsilon, exponential
+from dpjax.release.result import cost_of
 
 _BITS = 128
 
@@ -64,7 +65,8 @@ class PrivateGroups:
     def guarantee(self) -> Guarantee:
         """What the choice of groups and their noisy sizes cost, with the exact delta, rounded up."""
         delta = _delta_of(exact_epsilon(self.epsilon), self.threshold)
-        return Guarantee(self.epsilon, inf, "add_remove", delta=nextafter(float(delta), 1.0))
+        whole = cost_of(exact_epsilon(self.epsilon), 1, "add_remove").epsilon
+        return Guarantee(whole, inf, "add_remove", delta=nextafter(float(delta), 1.0))
 
     def probability_kept(self, sizes: object) -> np.ndarray:
         """The exact probability that groups of so many records are kept, float64: not private, for evaluation."""

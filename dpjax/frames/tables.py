@@ -144,17 +144,17 @@ def _objects(series: Any) -> list[Any]:
         with np.errstate(invalid="ignore"):
             numbers = series.to_numpy() + 0.0  # there is one zero
         return [None if gone else cell for cell, gone in zip(numbers.tolist(), np.isnan(numbers).tolist(), strict=True)]
-    missing = series.is_null()
     try:
-        found = series.to_list()
-    except Exception:  # a date that Python does not hold, say: one row must not change what becomes of the others
-        found = [_object(series, place) for place in range(len(series))]
+        found, missing = series.to_list(), series.is_null()
+    except Exception:  # a date that Python does not hold, or a signaling NaN: one row must not change what becomes of the others
+        return [_object(series, place) for place in range(len(series))]
     return [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)] if missing.any() else list(found)
 
 
 def _object(series: Any, place: int) -> Any:
     try:
-        return series[place : place + 1].to_list()[0]
+        cell = series[place : place + 1]
+        return None if cell.is_null().any() else cell.to_list()[0]
     except Exception:
         return None
 

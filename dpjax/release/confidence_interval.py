@@ -14,7 +14,7 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Multiples
-from dpjax.release.joint_quantiles import draw_quantiles, parameters_of
+from dpjax.release.joint_quantiles import countable, draw_quantiles, parameters_of
 from dpjax.release.records import shape_of
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
@@ -81,6 +81,7 @@ class ConfidenceInterval(Statistic):
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
     ) -> ReleasedInterval:
         grid, ties = self.records_grid, self.n if self.ties is None else self.ties
+        counts = countable(counts, grid.size)
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
         parameters = parameters_of(levels, epsilon, neighbors, grid.size, False, plan.reach, self.terms, counts, "ranks")

@@ -32,7 +32,7 @@ from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.quantile_sampler import Sampler
 from dpjax.release.rank_chains import Parameters
 from dpjax.release.records import shape_of
-from dpjax.release.recursive_quantiles import draw_recursively
+from dpjax.release.recursive_quantiles import depths_of, draw_recursively
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts, levels_of
@@ -89,6 +89,13 @@ class Quantiles(Statistic):
                 f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
                 "take dpjax.release.recursive_quantiles, or a coarser resolution."
             )
+        if self.method == "recursive":
+            denominator = max(part.ranks.denominator for parts in depths_of(levels, "swap") for part in parts)
+            if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
+                raise ValueError(
+                    f"qs lead to ranks with the denominator {denominator}, too large for exact ones: give short decimals or "
+                    "Fractions such as Fraction(1, 3)."
+                )
         self._settle()
 
     @cached_property
@@ -150,6 +157,7 @@ class Quantiles(Statistic):
         size = self.records_grid.size
         if self.method == "recursive":
             return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
+        counts = countable(counts, size)
         far, known = self.reach_of(epsilon, neighbors, sizes is not None), sizes is not None
         parameters = parameters_of(self.levels, epsilon, neighbors, size, known, far, self.terms, counts)
         return draw_quantiles(parameters, counts, draws, sizes, words, more)
@@ -308,6 +316,14 @@ def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_ma
     """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
     m = len(levels)
     return ceil(Fraction((m + 1) * log(size) + m * log(n_max + 1) + SLACK) / (epsilon / 2))
+
+
+def countable(counts: Counts, size: int) -> Counts:
+    """Return the same counts on a grid of so many numbers, but that a larger one counts as the most whose parts 64 bits hold.
+
+    One record more or less still changes one count by one at most.
+    """
+    return Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length())))
 
 
 def parameters_of(

@@ -153,8 +153,19 @@ def levels_needed(epsilon: Fraction) -> int:
 
 def near_ranks(ranks: Ranks, n: Any, most: int) -> tuple[Any, Any]:
     """Return the first and the last rank that a profile of so many levels reads among n records."""
-    base, far = ranks.per_record * n + ranks.constant, ranks.step * most
-    return (base - far) // ranks.denominator, -(-(base + far) // ranks.denominator) + 1
+    whole, rest = _start(ranks, n)
+    far = ranks.step * most
+    return whole + (rest - far) // ranks.denominator, whole - (-(rest + far) // ranks.denominator) + 1
+
+
+def _start(ranks: Ranks, n: Any) -> tuple[Any, Any]:
+    """Return the integers W and R, 0 <= R < v, of the rank W + R / v = (u n + constant) / v that a profile starts from.
+
+    Nothing that is computed passes 64 bits as long as n does not: u n, which may, is not.
+    """
+    times, left = n // ranks.denominator, n % ranks.denominator
+    rest = ranks.per_record * left + ranks.constant
+    return ranks.per_record * times + rest // ranks.denominator, rest % ranks.denominator
 
 
 def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
@@ -164,23 +175,28 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     (then positions count parts of a cell, ``ranks.refinement`` of each): 0 at rank 0 and ``high`` at rank n + 1.
     """
     v, step, totals = ranks.denominator, ranks.step, counts.totals
-    base = ranks.per_record * totals + ranks.constant
+    whole, rest = _start(ranks, totals)
     counts, below = _near(counts, *near_ranks(ranks, totals, most), totals)
     group = counts.group
+    # Ranks are counted from where the profile starts; those that more than ``most`` levels lie between are as good as any other.
+    far = step * (most + 4) // v + 2
     through = running_sums(counts.counts, counts.starts) + below[group]
     if ranks.definition == "lower":
+        through = np.clip(through - whole[group], -far, far)
+        lowest = (v * np.clip(-whole, -far, far) - rest) // step
         # Where the one divides the other, without a division of each.
-        last = (v * through - base[group]) // step if v % step else through * (v // step) + (-base // step)[group]
-        return _of_runs(counts, group, last, counts.values, -base // step, most, high)
+        last = (v * through - rest[group]) // step if v % step else through * (v // step) + (-rest // step)[group]
+        return _of_runs(counts, group, last, counts.values, lowest, most, high)
     found = _framed(counts, through, totals, high)
-    own = base[found.group]
-    last = (v * found.through - own) // step
-    first = -((own - v * (found.before + 1)) // step)
+    through, before = (np.clip(each - whole[found.group], -far, far) for each in (found.through, found.before))
+    own = rest[found.group]
+    last = (v * through - own) // step
+    first = -((own - v * (before + 1)) // step)
     knots = [(first, last, v * found.value)]
     after = np.append(found.value[1:], 0)  # that of the last entry is not read
     for level in (last + 1, last + 2):  # between two records: levels are at least half a rank apart
-        inside = (own + step * level < v * (found.through + 1)) & ~found.is_back
-        place = np.where(inside, own + step * level - v * found.through, 0)
+        inside = (own + step * level < v * (through + 1)) & ~found.is_back
+        place = np.where(inside, own + step * level - v * through, 0)
         knots.append((level, np.where(inside, level, level - 1), v * found.value + place * (after - found.value)))
     return _of_knots(found, knots, most, v * high + 1)
 

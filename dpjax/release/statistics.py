@@ -42,9 +42,10 @@ from dpjax.several_quantiles.ranks import Ranks, ranks_of_order_statistic, ranks
 
 Definition = Literal["linear", "lower"]
 ChoiceMechanism = Literal["exponential", "permute_and_flip"]
-LEVELS = 2**45  # beyond what any number of records reaches
+LEVELS = 2**40  # beyond what numbers of records reach
 _COUNTED = 2**53  # floats count so far
 _ENTRIES = 2**15  # of counts, that are worked on together
+_LEVELS = 2**22  # of profiles, that may be
 
 
 class Statistic:
@@ -111,7 +112,9 @@ class Statistic:
             drawn[:, first:last] = found.positions(draws)
             grids.append(found.grid)
 
-        in_threads(some, _in_cache(counts))
+        # Permute and flip takes each level by itself: how many those are may depend on the data, how many can be does not.
+        levels = 2 * profiles.levels_needed(epsilon) if mechanism == "permute_and_flip" else 1
+        in_threads(some, _in_cache(counts, max(_LEVELS // levels, 1)))
         return release_of(drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism))
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
@@ -231,10 +234,10 @@ class _OnGrid(Statistic):
         return GridDistribution.of(profile, epsilon, values, mechanism, batch)
 
 
-def _in_cache(counts: Counts) -> list[tuple[int, int]]:
-    """Split the groups into ranges whose entries stay in the cache; there is at least one range."""
+def _in_cache(counts: Counts, most: int) -> list[tuple[int, int]]:
+    """Split the groups into ranges of at most so many, whose entries stay in the cache; there is at least one range."""
     ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
-    cuts = sorted({0, *ends.tolist(), counts.groups})
+    cuts = sorted({*range(0, counts.groups, most), 0, *ends.tolist(), counts.groups})
     return list(itertools.pairwise(cuts)) or [(0, 0)]
 
 

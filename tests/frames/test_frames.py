@@ -2,6 +2,7 @@
 
 import datetime
 from collections import Counter
+from decimal import Decimal
 
 import jax
 import numpy as np
@@ -361,6 +362,7 @@ def test_a_label_that_python_does_not_hold_changes_nothing(more):
     for people, label in (
         (polars.DataFrame({"g": days, "x": [1.0] * len(days)}), datetime.date(2020, 1, 1)),
         (pandas.DataFrame({"g": numbers, "x": 1.0}), 3),
+        (pandas.DataFrame({"g": pandas.Series(["b"] * 60 + [Decimal("sNaN")] * more, dtype=object), "x": 1.0}), "b"),
         (pyarrow_nulls(60 + more), "a"),
     ):
         known = frames.release(people, "x", groups=[label], **asked)

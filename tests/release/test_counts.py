@@ -1,8 +1,10 @@
 """Counts of records: whatever a table looks like, the same entries, and so the same probabilities."""
 
+from bisect import bisect_left
 from collections import Counter
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import ceil, floor
 
 import numpy as np
 import pytest
@@ -208,3 +210,43 @@ def test_more_records_than_a_padded_row_held():
     assert mean.resolution == Fraction(1, 2**24 + 1)
     votes = release.mode([3], counts=[8_388_609], candidates=(1, 3), epsilon=1.0, neighbors="add_remove")
     assert float(votes) == 3.0
+
+
+def truth_of(values, numbers, ranks, level, high):
+    """The value of a quantile after a number of changes, by Python's integers, in parts of a cell."""
+    n, parts = sum(numbers), ranks.refinement
+    ends = [0, *accumulate(numbers)]
+
+    def record(rank):
+        return 0 if rank < 1 else high if rank > n else values[bisect_left(ends, rank) - 1]
+
+    exact = Fraction(ranks.per_record * n + ranks.constant + ranks.step * level, ranks.denominator)
+    if ranks.definition == "lower":
+        return record(ceil(exact))
+    below = floor(exact)
+    return parts * record(below) + (exact - below) * parts * (record(below + 1) - record(below))
+
+
+@pytest.mark.parametrize("definition", ["lower", "linear"])
+@pytest.mark.parametrize("q", ["0.5", "0.123457", Fraction(2**21 + 1, 2**22 - 1), Fraction(1, 2**22 - 3)])
+def test_ranks_of_huge_counts_in_many_cells_are_those_of_integers_of_any_size(definition, q):
+    """The denominator of q times the number of records passes 64 bits: at one record more, everything would change."""
+    rng, passed = np.random.default_rng(6), 0
+    statistic = release.Quantile(q, **(GRID | {"upper": 9000}), definition=definition)
+    for neighbors in ("add_remove", "swap"):
+        ranks = statistic.ranks(neighbors)
+        for size in (3, 40, 3000):
+            values = np.sort(rng.choice(9001, size, replace=False)).tolist()
+            numbers = rng.choice([1, 2, 3, MOST], size, p=[0.3, 0.2, 0.2, 0.3]).tolist()
+            where = bisect_left([0, *accumulate(numbers)], ranks.per_record * sum(numbers) // ranks.denominator)
+            numbers[max(where - 2, 0) : where + 2] = [1] * len(numbers[max(where - 2, 0) : where + 2])
+            found = statistic.profile(Counts.of_rows([0] * size, values, numbers, groups=1), neighbors, most=8)
+            high = statistic.records_grid.size - 1
+            passed += ranks.denominator * sum(numbers) >= 2**63
+            assert found.value.tolist() == [truth_of(values, numbers, ranks, 0, high)]
+            for level in range(-8, 9):
+                reached = found.near + found.sign * found.length
+                some = (found.sign == np.sign(level)) & (found.level + found.rise <= abs(level))
+                ends = reached[some] if some.any() else found.value
+                assert (ends.max() if level > 0 else ends.min()) == truth_of(values, numbers, ranks, level, high)
+    assert (passed > 0) == (statistic.ranks("swap").denominator > 2)

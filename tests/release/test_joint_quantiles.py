@@ -464,3 +464,14 @@ def test_draws_of_improbable_paths_are_left_to_integers(monkeypatch):
     assert sampler.draw(words)[1].all()
     monkeypatch.setattr(sampler, "_least", -10.0)  # a path of three slots and where their runs begin has less
     assert not sampler.draw(words)[1].all()
+
+
+def test_counts_of_any_size_never_raise_on_the_largest_grid():
+    """Parts of the numbers of a grid are 64-bit integers: of 2^30 numbers and 2^40 equal records they would not be."""
+    public = {"lower": 0, "upper": 2**31 - 4, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
+    for number in (1, 2**29, 2**30, 2**31, 2**40, 2**63 - 1, 10**5000):
+        found = release.joint_quantiles([5, 2**30], [0.25, 0.75], counts=[number, number], n_max=1000, **public)
+        assert found.values.shape == (1, 2)
+        ends = release.confidence_interval([5, 2**30], 0.5, counts=[number, 1], n=1000, **public)
+        assert ends.values.shape == (1, 2)
+        assert found.values.tolist() == [[5.0, 2.0**30]] or number == 1

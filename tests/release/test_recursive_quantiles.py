@@ -146,3 +146,19 @@ def test_data_never_raise_and_bad_parameters_do():
             release.recursive_quantiles(**options)
     with pytest.raises(TypeError, match="resolution"):
         release.recursive_quantiles([1, 2], [0.5], epsilon=1.0, neighbors="swap")
+
+
+def test_levels_whose_ranks_pass_64_bits_are_refused_before_a_record_is_read():
+    """Levels of 15 digits times some ten thousand records did: quantiles were wrong, and other ones with one record more."""
+    levels = np.linspace(0, 1, 8)[1:-1]
+    options = {"lower": 0, "upper": 999, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
+    for records in ([], [1, 2], np.arange(50_000) % 1000):
+        with pytest.raises(ValueError, match="too large for exact ones"):
+            release.recursive_quantiles(records, levels, **options)
+    exact = [Fraction(k, 7) for k in range(1, 7)]
+    found = release.recursive_quantiles(np.arange(50_000) % 1000, exact, **options)
+    np.testing.assert_allclose(found.values[0], 1000 * levels, atol=3)
+    for levels in (["0.9999", "0.99999", "0.999999"], [Fraction(1, 2**22 - 1)], [Fraction(1, 2**21), Fraction(3, 2**21)]):
+        numbers = [2**40, 2**40, 2**40]
+        found = release.recursive_quantiles([1, 500, 900], levels, counts=numbers, **options)
+        assert set(found.values.ravel().tolist()) == ({900.0} if len(levels) == 3 else {1.0})

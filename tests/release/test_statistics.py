@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import Counts, Floats, Statistic
+from dpjax.release import Counts, Floats, Statistic, profiles, statistics
 from dpjax.release.statistics import LEVELS
 
 GRID = {"lower": 0, "upper": 120, "resolution": 1}
@@ -213,7 +213,7 @@ def test_profiles_end_after_a_public_number_of_changes():
     many = Counts.of_rows([0, 0], [3, 90], [2000, 1], groups=1)
     whole = statistic.profile(many, "add_remove")
     assert whole.level.max() > 1900
-    assert LEVELS > 2**44
+    assert 2**39 < LEVELS < 2**63 / 2**22  # times a denominator it is a 64-bit integer
     assert statistic.distribution(many, 8.0, "add_remove").profile.level.max() <= 21
     one = whole.one(0)
     for name in ("near", "length", "level", "rise", "sign"):
@@ -231,3 +231,21 @@ def test_releases_of_many_groups_are_drawn_in_parts(monkeypatch):
     means = release.Mean(**GRID).release(counts, 64.0, "swap", draws=2, batch_shape=(3, 3))
     assert np.abs(means.values - x.mean(axis=1).reshape(3, 3)).max() < 0.2
     assert means.resolution == Fraction(1, 280)
+
+
+def test_permute_and_flip_takes_as_many_groups_at_a_time_as_fit_whatever_their_records_are(monkeypatch):
+    """A group of many equal records has thousands of levels, and one of few has one: memory must not tell them apart."""
+    monkeypatch.setattr(statistics, "_LEVELS", 2**12)
+    total, seen = release.NonnegativeSum(2, 2**20, 1), []
+    distribution = release.GridDistribution.of
+    monkeypatch.setattr(
+        release.GridDistribution, "of", lambda profile, *a: seen.append(profile.groups) or distribution(profile, *a)
+    )
+    for records in (1, 5000):
+        counts = Counts.of_rows(np.arange(20), np.full(20, 3), np.full(20, records), groups=20)
+        for mechanism in ("permute_and_flip", "piecewise_laplace"):
+            seen.clear()
+            found = total.release(counts, 0.25, "add_remove", mechanism=mechanism)
+            assert found.values.shape == (1, 20)
+            assert sum(seen) == 20
+            assert (max(seen) * 2 * profiles.levels_needed(Fraction(1, 4)) <= 2**12) == (mechanism == "permute_and_flip")
