@@ -469,6 +469,12 @@ class Sum(_OnGrid):
         found: Any = self.records_grid
         return found
 
+    def release(self, counts: Counts, epsilon: float | Fraction, neighbors: str, **options: Any) -> Release:
+        """Draw from each group exactly; all have the same number of records, which is public."""
+        if counts.groups and np.any(counts.totals != counts.totals[0]):
+            raise ValueError("sums and means are of groups of one public number of records: release those of another one apart.")
+        return super().release(counts, epsilon, neighbors, **options)
+
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
         """Return the values that the statistic of each group can take; after ``most`` changes any value."""
         n = _public_size(counts)
