@@ -264,7 +264,7 @@ HOSTILE = {
     "decimals": [Decimal("sNaN"), Decimal("NaN"), Decimal("Infinity"), Decimal("1e999999"), Decimal("14.5")],
     "fractions": [Fraction(10**5000, 3), Fraction(1, 10**5000), Fraction(-(10**400)), 14, 3],
     "text": ["x", "", "14", b"3", "nan"],
-    "dates": [date(2020, 1, 1), datetime(9999, 12, 31), timedelta.max, np.datetime64("NaT"), np.timedelta64(3, "D")],
+    "dates": [date(2020, 1, 1), datetime(9999, 12, 31), timedelta.max, np.datetime64("NaT", "s"), np.timedelta64(3, "D")],
     "lists": [[1, 2], (), {}, 14, np.ones(3)],
     "nothing": [None, np.ma.masked, ..., NotImplemented, object()],
     "arrays without axes": [np.array(14), np.array(np.nan), np.ma.array(3, mask=True), jnp.float32(15), np.array("x")],
