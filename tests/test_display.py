@@ -46,7 +46,7 @@ LINES = [
     (3 * EACH, "Composition(count=3, epsilon=0.3, delta=0, rho=0.00375, neighbors='swap')"),
     (
         release.Release(VALUES, VALUES.astype(int), None, EACH),
-        "Release(draws=1, batch_shape=(2,), guarantee=0.1-DP and 0.1-bounded-range under swap neighbors)",
+        "Release(values=[[3, 4]], shape=(1, 2), guarantee=0.1-DP and 0.1-bounded-range under swap neighbors)",
     ),
     (ESTIMATE, "Estimate(shape=(3,), count=2, mean=0 to 0.5, standard_error=0.707107, bins=1)"),
     (LOSS, "PrivacyLoss(batch_shape=(2,), dtype=float32, epsilon=0.5 to 1, bounded_range=1 to 2)"),

@@ -355,13 +355,22 @@ def test_metric_budgets_runs_without_tables(rows_without_tables):
 @pytest.mark.slow
 def test_tied_data(rows_of):
     rows = {(row["data"], row["neighbors"], row["epsilon"]): row for row in rows_of("tied_data")}
-    assert len(rows) == 40
+    assert len(rows) == 72
     for key, row in rows.items():
         # A median without ties (dollars) is not the same statistic: OpenDP weighs both sides alike, which is worth up to 0.2 %.
         assert row["permute and flip"] <= row["OpenDP"] * (1.002 if key[0] == "dollars" else 1) + 3 * row["(se)"], key
         assert row["piecewise Laplace"] <= 1.3 * row["OpenDP"] + 3 * row["(1.3 se)"], key
-        assert row["permute and flip"] <= row["piecewise Laplace"] * 1.03, key
+        # Steps cost more than slopes where nothing is tied (dollars), the more the larger epsilon.
+        assert row["permute and flip"] <= row["piecewise Laplace"] * (1.06 if key[0] == "dollars" and key[2] == 2 else 1.03), key
         assert row["piecewise Laplace"] <= max(row["smooth Cauchy"], 1e-10), key
+    # At the points of the grid, and not integrated over cells: 1 % worse at most, and on tied data a gain that grows with epsilon.
+    for (column, _, epsilon), row in rows.items():
+        assert row["(of it)"] <= 1.01
+        if column in ("ages", "education", "fares", "ratings") and epsilon >= 1:
+            assert row["(of it)"] <= (0.9 if epsilon == 1 else 0.8)
+    assert all(
+        row["(of it)"] > 0.95 for key, row in rows.items() if key[2] == 0.05
+    )  # the control: at a small epsilon there is none
     # The depth of a value is what counts where nearly half of the records are equal; controls: the same without a resolution.
     hours = [rows["hours", relation, 0.05] for relation in ("add_remove", "swap")]
     assert all(row["permute and flip"] < row["OpenDP"] / 4 for row in hours)

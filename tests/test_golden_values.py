@@ -7,9 +7,6 @@ import pytest
 from tests.golden import compare
 from tests.golden.cases import FAMILIES
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # the cases keep the names of 0.1, as long as they work
-]
 ALL = [(name, dtype) for name, family in FAMILIES.items() for dtype in family.dtypes]
 QUICK = [(name, dtype) for name, family in FAMILIES.items() for dtype in family.quick if dtype in family.dtypes]
 

@@ -5,7 +5,10 @@ python benchmarks/experiments/tied_data.py [--json FILE] [--png FILE] [--draws N
 Datasets of 401 records are sampled from each column. Columns of the table are mean absolute errors around each sample's median,
 averaged over the datasets, all exact:
 
-    piecewise Laplace   dpjax.piecewise_laplace with the column's resolution, which is what dpjax.release.median draws
+    piecewise Laplace   dpjax.release.median: the distribution at the points of the grid, which dpjax.piecewise_laplace simulates
+    steps               mechanism="inverse_sensitivity": flat pieces
+    integrated          piecewise Laplace for the continuous distribution, integrated over cells, which version 0.2 drew
+    (of it)             piecewise Laplace as a part of that
     permute and flip    dpjax.release.median(..., mechanism="permute_and_flip"): epsilon-DP, twice the bounded range
     OpenDP              make_private_quantile on the same grid: permute and flip on |records below - records above|
     (se)                the standard error of the difference between permute and flip and OpenDP
@@ -14,14 +17,17 @@ averaged over the datasets, all exact:
     smooth Cauchy       Cauchy noise on the smooth sensitivity, clamped to the bounds
     without resolution  piecewise Laplace for data without ties, which these are not
 
+Ages, education and hours are of the census, dollars of purchases; fares (in halves) and ratings (0 to 10) are simulated.
+
 With --draws N (and OpenDP and diffprivlib installed), as many draws of those two check their columns at two rows; the program ends
 with an error if a mean is more than five standard errors away.
 """
 
 import importlib.metadata
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -30,9 +36,10 @@ import numpy as np
 import dpjax
 import output
 from dpjax import release
-from dpjax.release.distribution import log_shares
+from dpjax.release import GridDistribution
+from dpjax.release.permute_and_flip import probabilities
 
-EPSILONS = (0.05, 0.1, 0.25, 0.5, 1.0)
+EPSILONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 RECORDS, DATASETS, SEED = 401, 60, 2026
 RELATIONS = ("add_remove", "swap")
 
@@ -59,7 +66,7 @@ class Column:
 
 
 def columns(datasets: int = DATASETS) -> list[Column]:
-    """Ages, hours and years of education of the census, and what purchases cost in cents."""
+    """Ages, hours and years of education of the census, simulated fares and ratings, and what purchases cost in cents."""
     folder = output.data_folder()
     adult = np.genfromtxt(
         folder / "uci_adult" / "adult_train_trimmed.csv",
@@ -77,6 +84,10 @@ def columns(datasets: int = DATASETS) -> list[Column]:
         Column("ages", sampled(adult["age"]), 0, 120, Fraction(1)),
         Column("education", sampled(adult["education_num"]), 0, 16, Fraction(1)),
         Column("hours", sampled(adult["hours_per_week"]), 0, 120, Fraction(1)),
+        Column(
+            "fares", np.minimum(np.rint(2 * generator.lognormal(2.3, 0.6, (datasets, RECORDS))) / 2, 100), 0, 100, Fraction(1, 2)
+        ),
+        Column("ratings", generator.binomial(10, 0.7, (datasets, RECORDS)).astype(float), 0, 10, Fraction(1)),
         Column("dollars", np.minimum(sampled(purchases["dollar_value"]), 200), 0, 200, Fraction(1, 100)),
     ]
 
@@ -92,7 +103,7 @@ def opendp(column: Column, epsilon: float, neighbors: str) -> list[np.ndarray]:
     rate, found = epsilon / (2 if neighbors == "add_remove" else 4), []
     for records in column.data:
         costs, level, count = np.unique(scores_of_opendp(records, column.grid), return_inverse=True, return_counts=True)
-        found.append((np.exp(log_shares(rate, costs, count)) / count)[level])
+        found.append((probabilities(rate, costs, count) / count)[level])
     return found
 
 
@@ -106,24 +117,43 @@ def diffprivlib(column: Column, epsilon: float) -> np.ndarray:
     return np.array(errors)
 
 
+class Integrated(GridDistribution):
+    """The same pieces with the weights of the continuous distribution: those of cells are integrals."""
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """The probability of each piece."""
+        profile = self.profile
+        cells = np.where(profile.sign == 0, self.rate / -np.expm1(-self.rate), profile.length)
+        weight = cells * np.exp(-self.rate * (self.costs - profile.rise))
+        return weight / np.add.reduceat(weight, profile.starts[:-1])[self.group]
+
+
+def integrated(found: GridDistribution) -> Integrated:
+    """What version 0.2 drew."""
+    return Integrated(*(getattr(found, field.name) for field in fields(found)))
+
+
 def errors(column: Column, epsilon: float, neighbors: Any) -> dict[str, np.ndarray]:
     """The exact mean absolute error of every mechanism on each dataset, ``(datasets,)``."""
     value = np.median(column.data, axis=-1)
-    profile = dpjax.median(column.data, neighbors=neighbors, resolution=column.resolution, **column.options)
     plain = dpjax.median(column.data, neighbors=neighbors, **column.options)
     local = dpjax.local_sensitivity(column.data, neighbors=neighbors, definition="lower", **column.options)
     smooth = dpjax.smooth_cauchy(local.smooth(dpjax.optimal_beta(epsilon, noise="cauchy")), epsilon)
 
-    def released(records: np.ndarray) -> float:
-        grid = {"resolution": column.resolution, **column.options}
-        return release.exact_distribution(
-            *(release.median, records), epsilon=epsilon, neighbors=neighbors, mechanism="permute_and_flip", **grid
-        ).mean_abs_error(float(np.median(records)))
+    median = release.Median(resolution=column.resolution, **column.options)
+    options: Any = {"epsilon": epsilon, "neighbors": neighbors}
 
+    def released(mechanism: str) -> GridDistribution:
+        return release.exact_distribution(median, column.data, mechanism=mechanism, **options)
+
+    pointwise = released("piecewise_laplace")
     distances = np.abs(column.grid - value[:, None])
     return {
-        "piecewise Laplace": np.asarray(dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(value)),
-        "permute and flip": np.array([released(records) for records in column.data]),
+        "piecewise Laplace": pointwise.mean_abs_error(value),
+        "integrated": integrated(pointwise).mean_abs_error(value),
+        "steps": released("inverse_sensitivity").mean_abs_error(value),
+        "permute and flip": released("permute_and_flip").mean_abs_error(value),
         "OpenDP": np.array([p @ d for p, d in zip(opendp(column, epsilon, neighbors), distances, strict=True)]),
         **({"diffprivlib": diffprivlib(column, epsilon)} if neighbors == "swap" else {}),
         "smooth Cauchy": np.asarray(dpjax.Clamped.of(smooth, **column.options).mean_abs_error(value)),
@@ -139,6 +169,7 @@ def rows(some: list[Column]) -> list[dict[str, Any]]:
             for epsilon in EPSILONS:
                 of_each = errors(column, epsilon, neighbors)
                 means = {name: float(np.mean(each)) for name, each in of_each.items()}
+                means["(of it)"] = means["piecewise Laplace"] / means["integrated"]
                 spread = {
                     "(se)": standard_error(of_each["permute and flip"] - of_each["OpenDP"]),
                     "(1.3 se)": standard_error(of_each["piecewise Laplace"] - 1.3 * of_each["OpenDP"]),

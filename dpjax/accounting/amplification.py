@@ -11,7 +11,7 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee, Points, points_of
 
-ORDERS = np.unique(np.rint(np.geomspace(2, 1e4, 128)))
+ORDERS = np.array(sorted(set(np.rint(np.geomspace(2, 1e4, 128)).tolist())))  # np.unique would import numpy.ma
 
 
 def spent_on(sample: str, spent: Guarantee | Composition, neighbors: str) -> tuple[Composition, Guarantee]:

@@ -22,7 +22,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.bounded_ranges import worst_divergences
 from dpjax.accounting.loss_distributions import LossDistribution
-from dpjax.numerics.bisection import bisect_numbers
+from dpjax.numerics.host_bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]

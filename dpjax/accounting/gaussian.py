@@ -18,7 +18,7 @@ from math import exp, inf, log, pi, sqrt
 from sys import float_info
 
 from dpjax import checks
-from dpjax.numerics.bisection import bisect_numbers
+from dpjax.numerics.host_bisection import bisect_numbers
 
 _FEW_ULPS = 2.0**-50
 

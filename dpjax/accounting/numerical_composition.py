@@ -32,7 +32,7 @@ from math import exp, expm1, inf, log, log1p, sqrt
 
 import numpy as np
 
-from dpjax.numerics.bisection import bisect_numbers
+from dpjax.numerics.host_bisection import bisect_numbers
 
 _UNIT = 2.0**-53
 _HUGE = 1e15  # a sum of losses that no lattice resolves: then delta is at most 1, and epsilon the sum

@@ -12,7 +12,7 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.loss_distributions import LossDistribution
-from dpjax.numerics.bisection import bisect_numbers
+from dpjax.numerics.host_bisection import bisect_numbers
 
 Spent = Guarantee | Composition | LossDistribution
 

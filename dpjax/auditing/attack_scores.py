@@ -12,8 +12,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.binomial import Array, lower_limit, upper_limit
 from dpjax.auditing.one_run import OneRunAudit, epsilon_lower_bound
+from dpjax.numerics.binomial import Array, lower_limit, upper_limit
 
 _FEWEST = 4  # guesses on either side: fewer show little even if all are correct
 

@@ -19,10 +19,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.binomial import Array, lower_limit, upper_limit
 from dpjax.auditing.segments import Distribution
 from dpjax.batch import span
 from dpjax.display import Picture, Shown
+from dpjax.numerics.binomial import Array, lower_limit, upper_limit
 
 _UNIFORM, _TAIL = 32, 12  # candidate ends of the event: quantiles, evenly spaced and halving towards both ends
 _CHUNK = 64  # rows at a time where events are compared: some 50 kB each

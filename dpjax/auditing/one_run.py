@@ -20,9 +20,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.binomial import Array, upper_tail
 from dpjax.auditing.segments import Distribution
 from dpjax.display import Shown
+from dpjax.numerics.binomial import Array, upper_tail
 from dpjax.random.keys import check_key
 
 _ROUNDING, _ULP = 1e-10, 2.0**-52  # relative: of a tail, and of its probability, which is raised to as many powers as guesses
@@ -135,7 +135,6 @@ class OneRunAudit(Shown):
         return np.minimum(self.tried * alone, 1.0)
 
 
-@checks.renamed_arguments(law_in="with_canary", law_out="without_canary")
 def audit_in_one_run(
     key: jax.Array,
     with_canary: Distribution,

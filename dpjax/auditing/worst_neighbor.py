@@ -60,7 +60,6 @@ def epsilon(loss: PrivacyLoss) -> jax.Array:
     return loss.epsilon
 
 
-@checks.renamed_arguments(law_of="distribution_of")
 def worst_neighbor(
     x: ArrayLike,
     distribution_of: DistributionOf,

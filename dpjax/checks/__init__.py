@@ -4,24 +4,13 @@
 2. A public parameter given as a Python or NumPy value is checked at once and raises ``ValueError``; the same parameter
    given as a JAX array cannot be looked at under a trace, so a bad value becomes NaN for its own batch element.
 3. Data never raises: an error that depends on a record discloses it.
+
+Importing this package does not import JAX; the first use of a check that returns a JAX array does.
 """
 
-from dpjax.checks.arrays import (
-    above_one,
-    bounds,
-    codes,
-    finite,
-    float_array,
-    float_dtype,
-    host_floats,
-    nearest_float,
-    nonnegative,
-    positive,
-    probability,
-    proportion,
-    refuse_frame,
-    remaining,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from dpjax.checks.concrete import (
     concrete_delta,
     concrete_epsilon,
@@ -31,6 +20,7 @@ from dpjax.checks.concrete import (
     concrete_probability,
     concrete_proportion,
 )
+from dpjax.checks.host import host_floats, is_jax_array, is_traced, is_tracing, nearest_float, refuse_frame
 from dpjax.checks.static import (
     NEIGHBORS,
     RELATIONS,
@@ -40,8 +30,45 @@ from dpjax.checks.static import (
     exact,
     instance,
     one_of,
-    renamed_arguments,
     resolution,
+    shift,
     static_integer,
     static_number,
 )
+
+if TYPE_CHECKING:
+    from dpjax.checks.arrays import (
+        above_one,
+        bounds,
+        codes,
+        finite,
+        float_array,
+        float_dtype,
+        nonnegative,
+        positive,
+        probability,
+        proportion,
+        remaining,
+    )
+else:
+    _OF_ARRAYS = (
+        "above_one",
+        "bounds",
+        "codes",
+        "finite",
+        "float_array",
+        "float_dtype",
+        "nonnegative",
+        "positive",
+        "probability",
+        "proportion",
+        "remaining",
+    )
+
+    def __getattr__(name: str) -> Any:
+        """Import the checks that return JAX arrays when the first of them is used."""
+        if name not in _OF_ARRAYS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        arrays = importlib.import_module("dpjax.checks.arrays")
+        globals().update({each: getattr(arrays, each) for each in _OF_ARRAYS})
+        return globals()[name]

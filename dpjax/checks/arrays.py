@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-_NUMBERS = (int, float, np.integer, np.floating)
+from dpjax.checks.host import host_floats
 
 
 def float_array(name: str, value: Any) -> jax.Array:
@@ -42,43 +42,6 @@ def float_dtype(*values: Any) -> Any:
     found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
     widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
     return widest if widest.itemsize >= 4 else jnp.dtype("float32")
-
-
-def host_floats(name: str, value: Any) -> np.ndarray:
-    """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
-    refuse_frame(name, value)
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a masked array, whose mask would be lost: give {name}.filled(np.nan), or a mask where one is taken."
-        )
-    try:
-        value = np.asarray(value)
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name} has rows of different lengths: pad them with NaN, or give count=.") from error
-    if value.dtype.kind in "biu":
-        value = value.astype(np.float64)
-    elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits
-        value = np.array([nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
-    if not jnp.issubdtype(value.dtype, jnp.floating):
-        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
-    return value
-
-
-def refuse_frame(name: str, value: Any) -> None:
-    """Raise ``TypeError`` for a data frame or a table, whose rows would count as datasets."""
-    if hasattr(value, "columns"):
-        raise TypeError(
-            f"{name} is a {type(value).__name__}, whose rows would be taken for datasets: give one of its columns, as an array, or "
-            "the whole to dpjax.frames.simulate or dpjax.frames.release, which take columns by name, and groups."
-        )
-
-
-def nearest_float(number: Any) -> float:
-    """Return an integer or a Fraction of any size as a float, which may be infinite."""
-    try:
-        return float(number)
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
 
 
 def codes(given: jax.Array | np.ndarray) -> jax.Array:

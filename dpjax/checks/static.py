@@ -1,18 +1,19 @@
 """Static facts: options, integers, types and resolutions, which are looked at when a function is called or traced."""
 
-import functools
+from __future__ import annotations
+
 import operator
-import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-import jax
 import numpy as np
-from jax.typing import ArrayLike
 
-P = ParamSpec("P")
-T = TypeVar("T")
+from dpjax.checks.host import is_jax_array
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
 Neighbors = Literal["add_remove", "swap"]
 Relation = Literal["add_remove", "swap", "edge"]
 Resolution = float | Fraction | str
@@ -72,13 +73,13 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
         ValueError: a resolution that is not positive; bounds, given as Python or NumPy values, that are not multiples of it, or
             more than ``most`` of them.
     """
-    if isinstance(value, jax.Array):
+    if is_jax_array(value):
         raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
     step = exact(value)
     if step is None or step <= 0:
         raise ValueError(f"resolution must be a positive number or a Fraction, got {value!r}.")
     for bound in bounds:
-        for number in () if isinstance(bound, jax.Array) else np.ravel(bound):
+        for number in () if is_jax_array(bound) else np.ravel(bound):
             place = exact(number)
             if place is not None and (place / step).denominator != 1:
                 raise ValueError(f"bounds and candidates must be multiples of the resolution {value}, got {number}.")
@@ -95,17 +96,6 @@ def exact(value: Any) -> Fraction | None:
         return None
 
 
-def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function take arguments by their old names too, until version 0.3: ``old="new"``, with a DeprecationWarning."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            for old in names.keys() & kwargs.keys():
-                warnings.warn(f"{old} is now {names[old]}, and goes in 0.3.", DeprecationWarning, stacklevel=2)
-                kwargs[names[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return call
-
-    return decorate
+def shift(tau: int) -> int:
+    """Return a static tau of a shift of levels, or raise ``ValueError``."""
+    return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")

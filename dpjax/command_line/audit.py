@@ -172,7 +172,7 @@ def _json(asked: argparse.Namespace, audits: list[Audit]) -> str:
         **{name: getattr(asked, name) for name in ("epsilon", "neighbors", "draws", "seed")},
         "confidence": CONFIDENCE,
         "values": VALUES,
-        **versions(),
+        **versions(jax=True),
         "holds": all(a.holds for a in audits),
         "rows": [vars(a) | {"holds": a.holds} for a in audits],
     }

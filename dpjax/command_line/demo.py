@@ -5,47 +5,23 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.accounting import Guarantee
+from dpjax.command_line.asked import bounds_of
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.estimate import bounds_of
-from dpjax.command_line.parser import MECHANISMS
+from dpjax.command_line.parser import LINE_MECHANISMS
 from dpjax.command_line.table import LARGEST
 from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped
-from dpjax.frames.draws import distribution_of, guarantee_of
+from dpjax.frames.draws import distribution_of
+from dpjax.release.result import cost_of
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.statistics import median
 
 RUNS = 3
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One mechanism over all datasets.
-
-    Attributes:
-        mechanism: its name.
-        mean_abs_error: the exact one, averaged over the datasets.
-        measured_abs_error: the mean of abs(draw - median) over the datasets.
-        standard_error: of ``measured_abs_error``.
-        medians_per_second: from data to draws, compiled.
-        compile_seconds: to trace and compile that function.
-        guarantee: of one draw from one dataset.
-    """
-
-    mechanism: str
-    mean_abs_error: float
-    measured_abs_error: float
-    standard_error: float
-    medians_per_second: float
-    compile_seconds: float
-    guarantee: Guarantee
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
@@ -56,18 +32,19 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     key_data, key_draws = jax.random.split(jax.random.key(asked.seed))
     data = jax.random.normal(key_data, (asked.datasets, asked.points))
     try:
-        measurements = [_measure(name, jax.random.fold_in(key_draws, i), data, asked) for i, name in enumerate(MECHANISMS)]
+        measurements = [_measure(name, jax.random.fold_in(key_draws, i), data, asked) for i, name in enumerate(LINE_MECHANISMS)]
     except ValueError as error:
         raise UserError(str(error)) from error
     return (_json(asked, measurements) if asked.json else _text(asked, measurements)), 0
 
 
-def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> Measurement:
-    within = (asked.lower, asked.upper) if mechanism == "laplace" else None
+def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> dict[str, Any]:
+    """One mechanism over all datasets: its error, exact and of draws, how many medians a second, and what compiling took."""
+    bounds = asked.lower, asked.upper
 
     def distributions(data: jax.Array) -> tuple[SensitivityProfile, Any]:
         profile = median(data, neighbors=asked.neighbors, lower=asked.lower, upper=asked.upper)
-        return profile, distribution_of(mechanism, profile, asked.epsilon, within)
+        return profile, distribution_of(mechanism, profile, asked.epsilon, bounds if mechanism == "laplace" else None)
 
     start = time.perf_counter()
     private_medians = jax.jit(lambda key, data: distributions(data)[1].sample(key)).lower(key, data).compile()
@@ -80,25 +57,25 @@ def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Na
         seconds.append(time.perf_counter() - start)
     profile, distribution = distributions(data)
     distance = np.asarray(jnp.abs(draws - profile.value), np.float64)
-    return Measurement(
-        mechanism=mechanism,
-        mean_abs_error=float(np.mean(np.asarray(distribution.mean_abs_error(profile.value)), dtype=np.float64)),
-        measured_abs_error=float(distance.mean()),
-        standard_error=float(distance.std(ddof=1) / np.sqrt(distance.size)),
-        medians_per_second=asked.datasets / statistics.median(seconds),
-        compile_seconds=compile_seconds,
-        guarantee=guarantee_of(mechanism, profile, asked.epsilon, within=within is not None),
-    )
+    return {
+        "mechanism": mechanism,
+        "mean_abs_error": float(np.mean(np.asarray(distribution.mean_abs_error(profile.value)), dtype=np.float64)),
+        "measured_abs_error": float(distance.mean()),
+        "standard_error": float(distance.std(ddof=1) / np.sqrt(distance.size)),
+        "medians_per_second": asked.datasets / statistics.median(seconds),
+        "compile_seconds": compile_seconds,
+        "guarantee": cost_of(asked.epsilon, 1, asked.neighbors),
+    }
 
 
-def _text(asked: argparse.Namespace, measurements: list[Measurement]) -> str:
+def _text(asked: argparse.Namespace, measurements: list[dict[str, Any]]) -> str:
     table = aligned(
         {
-            "mechanism": [m.mechanism for m in measurements],
-            "exact mean |error|": [f"{m.mean_abs_error:.5f}" for m in measurements],
-            "measured": [f"{m.measured_abs_error:.5f} +- {m.standard_error:.5f}" for m in measurements],
-            "medians per second": [f"{m.medians_per_second:,.0f}" for m in measurements],
-            "compile seconds": [f"{m.compile_seconds:.2f}" for m in measurements],
+            "mechanism": [m["mechanism"] for m in measurements],
+            "exact mean |error|": [f"{m['mean_abs_error']:.5f}" for m in measurements],
+            "measured": [f"{m['measured_abs_error']:.5f} +- {m['standard_error']:.5f}" for m in measurements],
+            "medians per second": [f"{m['medians_per_second']:,.0f}" for m in measurements],
+            "compile seconds": [f"{m['compile_seconds']:.2f}" for m in measurements],
         },
         left=("mechanism",),
     )
@@ -115,14 +92,14 @@ def _text(asked: argparse.Namespace, measurements: list[Measurement]) -> str:
         versions_line(),
         "",
         "Guarantee of one draw:",
-        *(f"  {m.mechanism}: {words_of(m.guarantee)}" for m in measurements),
+        *(f"  {m['mechanism']}: {words_of(m['guarantee'])}" for m in measurements),
         "",
         wrapped(SIMULATION),
     ]
     return "\n".join(lines)
 
 
-def _json(asked: argparse.Namespace, measurements: list[Measurement]) -> str:
+def _json(asked: argparse.Namespace, measurements: list[dict[str, Any]]) -> str:
     names = ("datasets", "points", "epsilon", "neighbors", "lower", "upper", "seed")
     what = {"simulation": True, "statistic": "median", "data": "standard normal, clamped to the bounds"}
-    return as_json(what | {name: getattr(asked, name) for name in names} | versions() | {"rows": [vars(m) for m in measurements]})
+    return as_json(what | {name: getattr(asked, name) for name in names} | versions(jax=True) | {"rows": measurements})

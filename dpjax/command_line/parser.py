@@ -12,9 +12,9 @@ from dpjax.command_line.errors import UserError
 from dpjax.version import __version__
 
 T = TypeVar("T")
-NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load JAX
-MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
-EXACT_MECHANISMS = ("piecewise_laplace", "permute_and_flip")  # of a release
+NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load NumPy
+GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")  # of a release
+LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 _EXAMPLES = {
@@ -44,10 +44,6 @@ _EXAMPLES = {
 """,
 }
 _SIMULATION = "Everything printed is a simulation and not a private release."
-_RESOLUTION = (
-    "The public resolution of the data, such as 1 for integers or 0.01 for cents. Records are rounded to its multiples, and draws "
-    "lie on them; the bounds are multiples of it."
-)
 _NEIGHBORS = (
     "What one individual may change: add_remove adds or removes a record, swap replaces one and takes the number of records "
     "as public."
@@ -82,21 +78,14 @@ def parser() -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        made.set_defaults(module=module, no_compilation_cache=name == "demo")  # the demo measures what compilation takes
+        made.set_defaults(module=module, quantile=[Fraction(1, 2)])
         return made.add_argument
 
-    _add_estimate_options(command("median", "estimate", "Draw private medians of the columns of a file."))
+    add = command("median", "estimate", "Draw private medians of the columns of a file.")
+    _add_estimate_options(add)
     add = command("quantile", "estimate", "Draw private quantiles of the columns of a file.")
     _add_estimate_options(add)
-    add(
-        "--quantile",
-        nargs="+",
-        type=_quantile,
-        required=True,
-        metavar="Q",
-        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3. Several are drawn "
-        "together, under one epsilon.",
-    )
+    _add_quantile(add, required=True)
     note = "Records that cannot be read count as missing, and nothing is said of them."
     _add_release_options(command("release", "release", "Release private medians or quantiles of the columns of a file.", note))
     _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
@@ -106,22 +95,11 @@ def parser() -> Parser:
     return top
 
 
-def _add_common_options(add: Callable[..., Any]) -> None:
-    add("--json", action="store_true", help="Print one JSON object instead of the table.")
-    add(
-        "--no-compilation-cache",
-        action="store_true",
-        help="Do not keep compiled programs. They are kept in the folder dpjax of the user's cache folder (on Linux XDG_CACHE_HOME "
-        "or ~/.cache), for the next call to take seconds less. They hold no data: records are never a part of a program, only how "
-        "many there are, rounded up to a power of two where that is private.",
-    )
-
-
 def _add_file_options(add: Callable[..., Any]) -> None:
     add(
         "file",
         metavar="FILE",
-        help="Delimited text, gzipped or not, or Parquet (needs narwhals, and Polars or PyArrow); - reads standard input. "
+        help="Delimited text, gzipped or not, or Parquet (needs Polars or PyArrow); - reads standard input. "
         "Give it before the options.",
     )
     add(
@@ -156,26 +134,14 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
         "The default is linear, and with a resolution lower.",
     )
-    add(
-        "--draws",
-        type=_integer(1),
-        default=1,
-        metavar="K",
-        help="How many draws of each value; each costs epsilon (default 1).",
-    )
-    _add_common_options(add)
+    add("--draws", type=_integer(1), default=1, metavar="K", help="How many draws of each value; each costs epsilon (default 1).")
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 
-def _add_estimate_options(add: Callable[..., Any]) -> None:
-    _add_file_options(add)
-    add("--column", nargs="+", metavar="NAME", help="Columns of numbers, one dataset each. Needed if the file has several columns.")
-    add(
-        "--by",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="Cut every column into groups by the text of this column, or of several: one dataset for each group.",
-    )
+def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str) -> None:
+    """What is asked of the columns of a file, alike for a simulation and a release."""
+    add("--column", nargs="+", required=private, metavar="NAME", help=f"Columns of numbers{column}")
+    add("--by", nargs="+", default=[], metavar="NAME", help=f"Cut every column into groups by the text of this column{by}")
     add(
         "--lower",
         nargs="+",
@@ -186,22 +152,57 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
         "The bounds are public: choose them without looking at the data.",
     )
     add("--upper", nargs="+", type=_finite, required=True, metavar="B", help="Upper bound of the data; as --lower.")
+    add(
+        "--resolution",
+        nargs="+",
+        type=_resolution,
+        required=private,
+        metavar="R",
+        help="The public resolution of the data, such as 1 for integers or 0.01 for cents. One for all columns or one for each. "
+        f"Records are rounded to its multiples, and draws lie on them; the bounds are multiples of it.{resolution}",
+    )
     add("--epsilon", nargs="+", type=_positive, default=[1.0], metavar="E", help="Privacy of one draw, one or several (default 1).")
+    add(
+        "--n-max",
+        type=_integer(1),
+        metavar="N",
+        help="A guess of the most records of a group: public, for several quantiles with a resolution under add_remove, and not "
+        "read from the file.",
+    )
+
+
+def _add_quantile(add: Callable[..., Any], *, required: bool) -> None:
+    add(
+        "--quantile",
+        nargs="+",
+        type=_quantile,
+        required=required,
+        metavar="Q",
+        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3 "
+        f"({'needed' if required else 'default 1/2, the median'}). Several are drawn together, under one epsilon; with a "
+        "resolution add_remove needs --n-max.",
+    )
+
+
+def _add_estimate_options(add: Callable[..., Any]) -> None:
+    _add_file_options(add)
+    _add_column_options(
+        add,
+        private=False,
+        column=", one dataset each. Needed if the file has several columns.",
+        by=", or of several: one dataset for each group.",
+        resolution=" Draws and error bars are then those of dpjax release. Without it records are taken as they are, for data "
+        "without ties: a continuous distribution has no mass on a single value. laplace has no use for it.",
+    )
     add(
         "--mechanism",
         nargs="+",
-        choices=MECHANISMS,
-        default=[MECHANISMS[0]],
+        choices=tuple(dict.fromkeys((*LINE_MECHANISMS, *GRID_MECHANISMS))),
+        default=[GRID_MECHANISMS[0]],
         metavar="M",
-        help=f"One or several of {', '.join(MECHANISMS)} (default {MECHANISMS[0]}). "
-        "laplace is the classical mechanism, with the sensitivity B - A that a quantile has in the worst case.",
-    )
-    add(
-        "--resolution",
-        type=_resolution,
-        metavar="R",
-        help=f"{_RESOLUTION} Draws and error bars are then those of dpjax release. Without it records are taken as they are, for "
-        "data without ties: a continuous distribution has no mass on a single value. laplace has no use for it.",
+        help=f"One or several of {', '.join(LINE_MECHANISMS)} and, with a resolution, {GRID_MECHANISMS[-1]} (default "
+        f"{GRID_MECHANISMS[0]}). laplace is the classical mechanism, with the sensitivity B - A that a quantile has in the worst "
+        "case.",
     )
     add(
         "--seed",
@@ -213,10 +214,7 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
 
 def _add_release_options(add: Callable[..., Any]) -> None:
     _add_file_options(add)
-    add("--column", nargs="+", required=True, metavar="NAME", help="Columns of numbers; each costs epsilon.")
-    add(
-        "--by", nargs="+", default=[], metavar="NAME", help="Cut the columns into groups by the text of this column, or of several."
-    )
+    _add_column_options(add, private=True, column="; each costs epsilon.", by=", or of several.", resolution="")
     add(
         "--groups",
         nargs="+",
@@ -225,46 +223,15 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     )
     add("--group-epsilon", type=_positive, metavar="E", help="Find the groups instead, those whose noisy size reaches a threshold.")
     add("--group-delta", type=_positive, metavar="D", help="How likely a group of one record is found at most, such as 1e-8.")
-    add(
-        "--quantile",
-        nargs="+",
-        type=_quantile,
-        default=[Fraction(1, 2)],
-        metavar="Q",
-        help="Which quantile (default 1/2, the median). Several are drawn together, under one epsilon; add_remove needs --n-max.",
-    )
-    add(
-        "--n-max",
-        type=int,
-        metavar="N",
-        help="A guess of the most records of a group: public, for several quantiles under add_remove, and not read from the file.",
-    )
-    bound = "bound, a multiple of the resolution, one for all columns or one for each."
-    add("--lower", nargs="+", type=_finite, required=True, metavar="A", help=f"Lower {bound}")
-    add("--upper", nargs="+", type=_finite, required=True, metavar="B", help=f"Upper {bound}")
-    add(
-        *("--resolution", "--grid-step"),
-        nargs="+",
-        type=_resolution,
-        required=True,
-        metavar="R",
-        help=f"{_RESOLUTION} One for all columns or one for each.",
-    )
-    add(
-        "--epsilon",
-        nargs="+",
-        type=_positive,
-        default=[1.0],
-        metavar="E",
-        help="Privacy of one value (default 1); of several each costs its own.",
-    )
+    _add_quantile(add, required=False)
     add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
     add(
         "--mechanism",
-        choices=EXACT_MECHANISMS,
-        default=EXACT_MECHANISMS[0],
+        nargs=1,
+        choices=GRID_MECHANISMS,
+        default=[GRID_MECHANISMS[0]],
         metavar="M",
-        help=f"One of {', '.join(EXACT_MECHANISMS)} (default {EXACT_MECHANISMS[0]}). permute_and_flip has up to half the error at "
+        help=f"One of {', '.join(GRID_MECHANISMS)} (default {GRID_MECHANISMS[0]}). permute_and_flip has up to half the error at "
         "the same epsilon, and twice the bounded range: for a single release.",
     )
 
@@ -279,7 +246,7 @@ def _add_demo_options(add: Callable[..., Any]) -> None:
 
 
 def _add_audit_options(add: Callable[..., Any]) -> None:
-    _add_common_options(add)
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
     _add_experiment_options(add, "The epsilon that every mechanism is asked for", "the draws")
     add(
         "--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each dataset of a pair (default 100000)."

@@ -6,36 +6,24 @@ import argparse
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from itertools import chain
-from typing import Any
+from itertools import chain, repeat
 
 import numpy as np
 
-from dpjax.command_line.cells import Block, Cell, cells_of, split_by_line, split_strictly
+from dpjax.command_line.cells import Block, cells_of, split_by_line, split_strictly
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source, not_text, texts
-from dpjax.command_line.kept import Counted, Keeper, Listed, Near, Table
+from dpjax.command_line.kept import Keeper, Table
 from dpjax.command_line.parser import DELIMITERS
-from dpjax.statistics.grouping import codes_of, natural_order
-from dpjax.statistics.ranks import ranks_of_quantile
-from dpjax.statistics.records import levels_needed
 
 MISSING = ("", "na", "nan")
 LARGEST = 50_000_000  # draws of an answer
-Keep = Callable[[Sequence[str]], Counted | Listed]  # where the records of columns of these names go
+Keep = Callable[[Sequence[str]], Keeper]  # where the records of columns of these names go
 
 
 def source_of(asked: argparse.Namespace) -> Source:
     """Return the file of a command line."""
     return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, tuple(asked.missing), asked.decimal)
-
-
-def near_of(asked: argparse.Namespace) -> Near | None:
-    """Return what a single quantile reads of records; None for several, which read all."""
-    if len(asked.quantile) > 1:
-        return None
-    ranks = ranks_of_quantile(asked.quantile[0], definition=asked.definition, neighbors=asked.neighbors)
-    return Near(ranks, levels_needed(min(asked.epsilon)))
 
 
 def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[str] = (), keep: Keep) -> Table:
@@ -57,10 +45,10 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
         columns = names
     split = split_strictly(rest, source.delimiter, _places(source, names, [*columns, *by]), len(names), line, source.name)
 
-    def numbers(cells: list[Cell], column: str, lines: Sequence[int]) -> np.ndarray:
+    def numbers(cells: list[str], column: str, lines: Sequence[int]) -> np.ndarray:
         found, wrong = numbers_of(cells, source.missing, source.decimal)
         if wrong:
-            where, cell = f"{source.name}, line {lines[wrong[0]]}, column {column!r}", _text(cells[wrong[0]])
+            where, cell = f"{source.name}, line {lines[wrong[0]]}, column {column!r}", cells[wrong[0]]
             comma = source.decimal == "." and _is_number(cell.replace(",", ".", 1))
             hint = "give --decimal comma" if comma else "if it means a missing value, give --missing"
             raise UserError(f"{where}: {cell[:40]!r} is not a number; {hint}.")
@@ -69,8 +57,7 @@ def read_table(source: Source, *, columns: Sequence[str] | None, by: Sequence[st
     table = _table(split, columns, len(by), numbers, None, keep)
     if not np.any(table.sizes):
         raise UserError(f"{source.name} has a header and no records.")
-    order = sorted(range(len(table.labels)), key=lambda k: [natural_order(part) for part in table.labels[k]])
-    return table.only(np.array(order, np.int64))
+    return in_order(table)
 
 
 def read_records(
@@ -94,6 +81,18 @@ def read_records(
         return table
     named = [k for k, label in enumerate(table.labels) if all(label)]
     return table.only(np.array(sorted(named, key=lambda k: table.labels[k]), np.int64))
+
+
+def in_order(table: Table) -> Table:
+    """Return a table with its groups in the order of their labels: numbers first and by value."""
+    if len(table.labels) < 2:
+        return table
+
+    def key(label: tuple[str, ...]) -> list[tuple[bool, float, str]]:
+        values = [float(part) if _is_number(part) else math.nan for part in label]
+        return [(value != value, value if value == value else 0.0, part) for value, part in zip(values, label, strict=True)]
+
+    return table.only(np.array(sorted(range(len(table.labels)), key=lambda k: key(table.labels[k])), np.int64))
 
 
 def check_public(source: Source, names: Sequence[str]) -> None:
@@ -150,7 +149,7 @@ def _first_line(source: Source, blocks: Iterator[str]) -> tuple[list[str], int, 
     raise UserError(f"{source.name} is empty.")
 
 
-Numbers = Callable[[list[Cell], str, Sequence[int]], np.ndarray]
+Numbers = Callable[[list[str], str, Sequence[int]], np.ndarray]
 
 
 def _table(
@@ -162,59 +161,45 @@ def _table(
     keep: Keep,
 ) -> Table:
     """Keep the records of blocks, whose last columns are those of the groups."""
-    keeper = Keeper(columns, keep(columns))
-    index = {} if groups is None else {label: number for number, label in enumerate(groups)}
-    cells_seen: dict[Any, int] = {}  # from cells as they are, which may have blanks around them
+    keeper = keep(columns)
+    index: dict[tuple[str, ...], int] = {label: number for number, label in enumerate(groups or ())}
     for block in blocks:
-        cells: list[Any] = list(zip(*block.columns[len(columns) :], strict=True)) if keys > 1 else block.columns[-1]
-        for parts in dict.fromkeys(cells) if keys else ():
-            label = tuple(_text(part) for part in (parts if keys > 1 else (parts,)))
-            if parts not in cells_seen:
-                cells_seen[parts] = index.setdefault(label, len(index)) if groups is None else index.get(label, -1)
-        codes = codes_of(cells, cells_seen, grow=False) if keys else np.zeros(len(block.lines), np.int32)
+        codes = np.zeros(len(block.lines), np.int32)
+        if keys:
+            labels = list(zip(*block.columns[len(columns) :], strict=True))
+            for label in dict.fromkeys(labels) if groups is None else ():
+                index.setdefault(label, len(index))
+            codes = np.fromiter(map(index.get, labels, repeat(-1)), np.int32, len(labels))
         keeper.add([numbers(block.columns[k], column, block.lines) for k, column in enumerate(columns)], codes)
     return keeper.table(list(index) if keys else [()])
 
 
-def numbers_of(cells: list[Cell], missing: Sequence[str] = (), decimal: str = ".") -> tuple[np.ndarray, list[int]]:
+def numbers_of(cells: list[str], missing: Sequence[str] = (), decimal: str = ".") -> tuple[np.ndarray, list[int]]:
     """Read cells as numbers, float64, NaN for missing ones and for those that are none, whose places come second.
 
-    >>> numbers_of(["1.5", " 2e1", "NA", "1_000", "x"])
+    >>> numbers_of(["1.5", "2e1", "NA", "1_000", "x"])
     (array([ 1.5, 20. ,  nan,  nan,  nan]), [3, 4])
     >>> numbers_of(["1,5", "1.500,5"], decimal=",")
     (array([1.5, nan]), [1])
     """
-    if decimal == ",":
-        cells, missing = [_with_point(cell) for cell in cells], [str(_with_point(word)) for word in missing]
+    if decimal == ",":  # a point, which would separate thousands, makes it no number
+        table = str.maketrans(",.", "._")
+        cells, missing = [cell.translate(table) for cell in cells], [word.translate(table) for word in missing]
     words = {*MISSING, *(word.strip().lower() for word in missing)}
-    if not any(_is_number(word) for word in words - {"nan"}) and not _has_underscore(cells):
-        spelled: dict[Any, Any] = {
-            form: "nan" for word in words for form in (word, word.upper(), word.encode(), word.upper().encode())
-        }
+    if not any(_is_number(word) for word in words - {"nan"}) and "_" not in "".join(cells):
+        spelled = {form: "nan" for word in words for form in (word, word.upper())}
         try:
             return np.array(list(map(float, map(spelled.get, cells, cells))), np.float64), []
         except ValueError:
             pass
     found, wrong = np.full(len(cells), math.nan), []
     for i, cell in enumerate(cells):
-        text = _text(cell)
-        if text.lower() not in words:
-            if _is_number(text):
-                found[i] = float(text)
+        if cell.lower() not in words:
+            if _is_number(cell):
+                found[i] = float(cell)
             else:
                 wrong.append(i)
     return found, wrong
-
-
-def _with_point(cell: Cell) -> Cell:
-    """A cell with a decimal point for a comma; a point, which would separate thousands, makes it no number."""
-    return cell.translate(bytes.maketrans(b",.", b"._")) if isinstance(cell, bytes) else cell.translate(str.maketrans(",.", "._"))
-
-
-def _has_underscore(cells: list[Cell]) -> bool:
-    if cells and isinstance(cells[0], bytes):
-        return b"_" in b"".join(cells)  # type: ignore[arg-type]  # all of a block are
-    return "_" in "".join(cells)  # type: ignore[arg-type]
 
 
 def _is_number(text: str) -> bool:
@@ -226,7 +211,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _text(cell: Cell) -> str:
-    return (cell.decode() if isinstance(cell, bytes) else cell).strip()

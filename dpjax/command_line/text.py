@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
-import jax
 import numpy as np
 
 from dpjax.accounting import Guarantee
@@ -29,32 +29,52 @@ SIMULATION = (
 
 def report(
     asked: argparse.Namespace,
-    rows: Sequence[Any],
-    as_object: Callable[[Sequence[Any], argparse.Namespace], str],
-    as_text: Callable[[Sequence[Any], argparse.Namespace], str],
-    record: Callable[[Any], dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
+    facts: dict[str, Any],
+    text: Callable[[], str],
     header: Sequence[str] = (),
 ) -> str:
-    """Return what a command prints: its text, or JSON, or, with a file for them, where the rows are now.
+    """Return what a command prints of rows: its text, or JSON, or, with a file for them, where the rows are now.
 
-    ``record`` gives the fields of a row for CSV, with a line for each of the ``draws``; ``header`` are their names, where there may
-    be no row. A group by several columns takes a field for each of them.
+    JSON has the facts and the rows. A file of CSV has a line for each of the draws of a row, its last field; the names of its
+    columns are ``header`` where there is no row. A group by several columns takes a column for each of them.
     """
+    if asked.output is None and not asked.json:
+        return text()
+    answer = facts | {"rows": [_with_total(row, asked.draws) | {"group": group_as_json(row["group"], asked.by)} for row in rows]}
     if asked.output is None:
-        return (as_object if asked.json else as_text)(rows, asked)
+        return as_json(answer)
     try:
         with open(asked.output, "w", encoding="utf-8", newline="") as file:
             if asked.output.lower().endswith(".json"):
-                file.write(as_object(rows, asked) + "\n")
+                file.write(as_json(answer) + "\n")
             else:
-                lines = [line for row in rows for line in _by_draw(_labelled(record(row), asked.by))]
-                names = lines[0] if lines else _labelled(dict.fromkeys(header) | {"group": asked.by}, asked.by)
+                lines = [line for row in rows for line in _by_draw(_by_column(row, asked.by))]
+                names = lines[0] if lines else _by_column(dict.fromkeys(header) | {"group": tuple(asked.by)}, asked.by)
                 writer = csv.DictWriter(file, list(names), lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(lines)
     except OSError as error:
         raise UserError(f"cannot write {asked.output}: {error.strerror}.") from error
     return f"Wrote {asked.output}."
+
+
+def _with_total(row: dict[str, Any], draws: int) -> dict[str, Any]:
+    """The row, whose guarantee says what all draws cost together."""
+    if "guarantee" not in row:
+        return row
+    total = {"total_epsilon": rounded_up(Fraction(row["guarantee"].epsilon) * draws)}
+    return row | {"guarantee": plain(row["guarantee"]) | total}
+
+
+def name_of(quantiles: Sequence[Fraction]) -> str:
+    """Return what a table of quantiles is called.
+
+    >>> name_of([Fraction(1, 2)]), name_of([Fraction(1, 4), Fraction(3, 4)])
+    ('Median', 'Quantiles 0.25, 0.75')
+    """
+    levels = ", ".join(f"{float(q):g}" for q in quantiles)
+    return "Median" if quantiles == [Fraction(1, 2)] else f"Quantile{'s' if len(quantiles) > 1 else ''} {levels}"
 
 
 def group_as_text(label: tuple[str, ...] | None) -> str:
@@ -71,21 +91,30 @@ def group_as_json(label: tuple[str, ...] | None, by: Sequence[str]) -> Any:
     return None if label is None else label[0] if len(by) == 1 else dict(zip(by, label, strict=True))
 
 
-def _labelled(fields: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
+def _by_column(fields: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
     """The fields, with one for each of several columns of groups in the place of "group"."""
     label = group_as_json(fields["group"], by)
     if len(by) < 2:
         return fields | {"group": label}
-    others = {*fields, "draw", "drawn"} - {"group"}
-    parts = {f"group_{name}" if name in others else name: part for name, part in label.items()}
-    names = list(fields)
-    at = names.index("group")
-    return {name: fields[name] for name in names[:at]} | parts | {name: fields[name] for name in names[at + 1 :]}
+    found: dict[str, Any] = {}
+    for name, field in fields.items():
+        parts = {f"group_{part}" if part in fields or part in ("draw", "drawn") else part: word for part, word in label.items()}
+        found |= parts if name == "group" else {name: field}
+    return found
 
 
 def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    draws = fields.pop("draws")
-    return [plain(fields) | {"draw": number, "drawn": plain(value)} for number, value in enumerate(draws, start=1)]
+    """A line for each draw, of which the fields have a list; an interval as its two ends, and a guarantee in words."""
+    found: dict[str, Any] = {}
+    draws: Any = ()
+    for name, field in fields.items():
+        if isinstance(field, list | np.ndarray):
+            draws = field
+        elif isinstance(field, tuple):
+            found |= {"lower95": field[0], "upper95": field[1]}
+        else:
+            found[name] = words_of(field) if isinstance(field, Guarantee) else field
+    return [plain(found) | {"draw": number, "drawn": plain(value)} for number, value in enumerate(draws, start=1)]
 
 
 def as_json(answer: dict[str, Any]) -> str:
@@ -113,16 +142,19 @@ def plain(value: Any) -> Any:
     return value
 
 
-def versions() -> dict[str, str]:
-    """Return what computed a report: the versions of dpjax and JAX, and the device."""
-    device = jax.devices()[0]
+def versions(*, jax: bool = False) -> dict[str, str]:
+    """Return what computed a report: the versions of dpjax and NumPy, or of JAX and its device."""
+    if not jax:
+        return {"dpjax_version": __version__, "numpy_version": np.__version__}
+    module = import_module("jax")
+    device = module.devices()[0]
     name = device.platform if device.device_kind == device.platform else f"{device.platform} ({device.device_kind})"
-    return {"dpjax_version": __version__, "jax_version": jax.__version__, "device": name}
+    return {"dpjax_version": __version__, "jax_version": module.__version__, "device": name}
 
 
 def versions_line() -> str:
-    """Return :func:`versions` as a sentence."""
-    return "Device {device}; dpjax {dpjax_version}; JAX {jax_version}.".format(**versions())
+    """Return :func:`versions` of JAX as a sentence."""
+    return "Device {device}; dpjax {dpjax_version}; JAX {jax_version}.".format(**versions(jax=True))
 
 
 def rounded_up(total: Fraction) -> float:

@@ -19,13 +19,15 @@ from dpjax.random.keys import check_key
 
 Shape = SupportsIndex | Iterable[SupportsIndex]
 Method = TypeVar("Method", bound=Callable[..., Any])
+_PROBABILITIES = ("p", "level")
 
 
 class Distribution(Batch):
     """A batch of one-dimensional distributions, as a pytree.
 
     The arguments of all methods (a point ``y``, a probability ``p``, a ``level``, a ``center``) are floats that broadcast against
-    ``batch_shape``, and results have the broadcast shape and ``dtype``.
+    ``batch_shape``, and results have the broadcast shape and ``dtype``. A ``p`` or a ``level`` that is one number raises
+    ``ValueError`` outside [0, 1]; in an array it gives NaN.
 
     A subclass provides the members declared here and replaces those that it can compute better. (Without a density, ``log_prob`` is
     not there, and :meth:`prob` raises an AttributeError that says so.)
@@ -92,7 +94,9 @@ class Distribution(Batch):
         return table, Picture(found, np.broadcast_to(p, found.shape), "y", "P(Y <= y)")
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
-        """A float argument in the distribution's dtype."""
+        """A float argument in the distribution's dtype; a probability that is one number, and none of JAX's, is checked."""
+        if name in _PROBABILITIES and isinstance(value, int | float | np.number) and (value < 0 or value > 1):
+            raise ValueError(f"{name} must be between 0 and 1, got {value}: 95 % is 0.95.")
         return checks.float_array(name, value).astype(self.dtype)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +50,6 @@ class Clamped(Distribution):
         if not isinstance(distribution, (PiecewiseExponential, SymmetricNoise)):
             raise TypeError(f"Clamped takes a distribution with a density on the line, got {type(distribution).__name__}.")
         return Clamped(distribution, *checks.bounds(lower, upper, distribution.dtype))
-
-    @property
-    def law(self) -> PiecewiseExponential | SymmetricNoise:
-        """The old name of ``distribution``, until version 0.3."""
-        warnings.warn("Clamped.law is now Clamped.distribution.", DeprecationWarning, stacklevel=2)
-        return self.distribution
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.sides import Line
+from dpjax.distributions.sides import Line, OnLine
 from dpjax.distributions.weights import Base
 from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import LANES, folded_sum, pad
-
-if TYPE_CHECKING:
-    from dpjax.distributions.piecewise import PiecewiseExponential
 
 
 class Half(NamedTuple):
@@ -95,7 +92,7 @@ def _resolve(line: Line, position: jax.Array) -> Resolved:
     return Resolved(line, base, (halves[0], halves[1]))
 
 
-def by_rows(compute: Callable[..., jax.Array], distribution: PiecewiseExponential, *points: jax.Array) -> jax.Array:
+def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: jax.Array) -> jax.Array:
     """Call ``compute(resolved, *points)`` on the rows of a distribution, a cacheful at a time.
 
     Points broadcast against the batch and reach ``compute`` as ``(rows, samples)``; it returns an array of that shape,
@@ -189,12 +186,12 @@ def center_of(r: Resolved) -> jax.Array:
 
 
 @jax.jit
-def log_normalizer(distribution: PiecewiseExponential) -> jax.Array:
+def log_normalizer(distribution: OnLine) -> jax.Array:
     return by_rows(lambda r: r.log_normalizer - r.line.rate * r.base.cost, distribution)
 
 
 @jax.jit
-def log_prob(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
+def log_prob(distribution: OnLine, y: jax.Array) -> jax.Array:
     def compute(r: Resolved, y: jax.Array) -> jax.Array:
         low, high = r.halves
         top, bottom, center = high.end, low.end, center_of(r)
@@ -219,7 +216,7 @@ def log_prob(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def cdf(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
+def cdf(distribution: OnLine, y: jax.Array) -> jax.Array:
     def compute(r: Resolved, y: jax.Array) -> jax.Array:
         low, high = r.halves
         upper = y >= center_of(r)
@@ -246,7 +243,7 @@ def cdf(distribution: PiecewiseExponential, y: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def quantile(distribution: PiecewiseExponential, p: jax.Array, complement: jax.Array) -> jax.Array:
+def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.Array:
     """The point with mass ``p`` below and ``complement`` = 1 - p above, of which the smaller needs its digits."""
 
     def compute(r: Resolved, p: jax.Array, complement: jax.Array) -> jax.Array:
@@ -280,7 +277,7 @@ def quantile(distribution: PiecewiseExponential, p: jax.Array, complement: jax.A
 
 
 @jax.jit
-def interval(distribution: PiecewiseExponential, outside: jax.Array) -> tuple[jax.Array, jax.Array]:
+def interval(distribution: OnLine, outside: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The points that leave out ``outside`` on either side: each is found from the tail that it cuts off."""
     outside = jnp.broadcast_to(outside, jnp.broadcast_shapes(outside.shape, distribution.batch_shape))
     ends = quantile(distribution, jnp.stack([outside, 1 - outside]), jnp.stack([1 - outside, outside]))
@@ -288,7 +285,7 @@ def interval(distribution: PiecewiseExponential, outside: jax.Array) -> tuple[ja
 
 
 @jax.jit
-def mean(distribution: PiecewiseExponential) -> jax.Array:
+def mean(distribution: OnLine) -> jax.Array:
     return by_rows(lambda r: mean_from(r, mean_from(r, center_of(r))), distribution)
 
 
@@ -306,7 +303,7 @@ def average(r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callab
 
 
 @jax.jit
-def stddev(distribution: PiecewiseExponential) -> jax.Array:
+def stddev(distribution: OnLine) -> jax.Array:
     def compute(r: Resolved) -> jax.Array:
         low, high = r.halves
         # In units of a power of two near the width of everything: squares of small numbers would underflow.
@@ -328,7 +325,7 @@ def stddev(distribution: PiecewiseExponential) -> jax.Array:
 
 
 @jax.jit
-def mean_abs_error(distribution: PiecewiseExponential, center: jax.Array) -> jax.Array:
+def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
         total = sum_at(lambda point: [half.weight * jnp.abs(half.mean_from(point)) for half in r.halves], center)
         for half in r.halves:
@@ -372,7 +369,7 @@ def each_point(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -
 
 
 @jax.jit
-def entropy(distribution: PiecewiseExponential) -> jax.Array:
+def entropy(distribution: OnLine) -> jax.Array:
     def compute(r: Resolved) -> jax.Array:
         def of_pieces(half: Half) -> jax.Array:
             return r.line.rate * (half.side.low_cost - r.base.cost) + half.decay * piece.mean_fraction(half.decay)

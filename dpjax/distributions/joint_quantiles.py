@@ -25,7 +25,7 @@ from dpjax.numerics.sums import LANES, pad
 from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
 from dpjax.random.keys import check_key, fold_in_streams, row_words
 from dpjax.random.noise import uniform_from_words
-from dpjax.sensitivity.sorted_records import Aims, level_parts, rank_steps
+from dpjax.several_quantiles.asked import Aims, level_parts, rank_steps
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
 

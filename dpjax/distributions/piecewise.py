@@ -262,8 +262,7 @@ class PiecewiseExponential(Distribution):
         tails = self.tails
         if tails is not None:
             tails = Tails(tails.upper_cost, tails.upper_scale, tails.lower_cost, tails.lower_scale)
-        lower, upper = (Side(-side.values, side.cost_near, side.cost_far) for side in (self.upper, self.lower))
-        return self.from_sides(lower, upper, self.rate, tails)
+        return self.from_sides(self.upper.negated(), self.lower.negated(), self.rate, tails)
 
 
 @jax.jit

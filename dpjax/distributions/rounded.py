@@ -1,12 +1,18 @@
-"""A piecewise exponential distribution on a public grid: its draws are rounded to multiples of a resolution.
+"""A distribution on the multiples of a public resolution, with probabilities proportional to exp(-rate * cost).
 
-Its edges lie halfway between multiples. In a piece the place inside a cell is independent of the cell, so a mean, a variance or an
-entropy on the grid is that of the line less what the place contributes.
+The cost is linear on runs of multiples, as on the pieces of a :class:`PiecewiseExponential`, and is evaluated at the multiples:
+nothing is integrated over cells. In a run of g multiples with the costs l + r/g, l + 2 r/g, ..., l + r, the number of a multiple is
+a truncated geometric variable, and that is a truncated exponential variable rounded up. So a draw is made on the line, where the
+run is a piece of length g whose cost goes from l to l + r, and moves to the middle of its cell. Only the mass of the piece differs:
+it is x / (e^x - 1) times the integral over the piece, with x = rate * r / g (``Line.measure``).
+
+In a piece the place inside a cell is independent of the cell, so a mean or a variance on the grid is that of the line less what the
+place contributes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -15,24 +21,29 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from dpjax.distributions import closed_forms, sampling
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.closed_forms import Found, Half, Resolved, average, by_rows, center_of, each_point, locate, read_pieces
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.sides import Line, OnLine, Side
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Rounded(Distribution):
-    """A :class:`PiecewiseExponential` whose draws are rounded to the nearest multiple of a public resolution.
+    """A distribution on the multiples of a public resolution: P(y) is proportional to ``exp(-rate * cost(y))``.
 
     Leading axes are a batch. It is what a mechanism makes of a profile with a resolution, and what ``dpjax.release`` draws exactly.
     All methods but ``sample`` are closed forms; probabilities are those of single multiples.
 
+    It is kept as two sides that go outwards, in units of the resolution. All edges are integers and a half, so that a multiple is a
+    cell of width 1. The cost of the multiple is that at the outer end of its cell; it does not decrease outwards.
+
     Attributes:
-        line: the distribution in units of the resolution. All its edges are integers and a half, and its cost does not decrease
-            outwards; it has no tails.
+        lower: the pieces from below the value on.
+        upper: the pieces from the value on; its first one is the cell of the value.
+        rate: float ``(...)``, epsilon/2 for exponential mechanisms.
         resolution: static.
 
     >>> import jax.numpy as jnp
@@ -40,23 +51,25 @@ class Rounded(Distribution):
     >>> ages = jnp.array([21.0, 30.0, 30.0, 30.0, 47.0])
     >>> distribution = piecewise_laplace(median(ages, lower=0, upper=120, neighbors="swap", resolution=1), 4.0)
     >>> round(float(distribution.prob(30.0)), 3), float(distribution.quantile(0.5))
-    (0.765, 30.0)
+    (0.776, 30.0)
     """
 
-    line: PiecewiseExponential
+    lower: Side
+    upper: Side
+    rate: jax.Array
     resolution: Fraction = field(metadata={"static": True})
 
-    _parameters = ("line.rate",)
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of pieces."""
-        return self.line.batch_shape
+    _event_axes = ("lower", "upper")
+    _parameters = ("rate",)
 
     @property
     def dtype(self) -> Any:
         """The dtype of every result."""
-        return self.line.dtype
+        return self.upper.values.dtype
+
+    def line(self) -> Line:
+        """What the sampler and the closed forms read, in units of the resolution."""
+        return Line.of((self.lower, self.upper), self.rate[..., None], None, self.batch_shape, cells=True)
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
@@ -65,43 +78,46 @@ class Rounded(Distribution):
 
     @property
     def _ends(self) -> tuple[jax.Array, jax.Array]:
-        return self.line.lower.values[..., -1] + 0.5, self.line.upper.values[..., -1] - 0.5
+        return self.lower.values[..., -1] + 0.5, self.upper.values[..., -1] - 0.5
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return self._value(jnp.floor(self.line._sample(key, shape, first) + 0.5))
+        return self._value(jnp.floor(sampling.sample(key, self, shape, "auto", first) + 0.5))
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log P(Y = y); ``-inf`` where ``y`` is no multiple of the resolution, up to rounding."""
         number = to_multiples(jnp.asarray(y), self.resolution)
         there = self._is_near(y, number)
-        return jnp.where(there | jnp.isnan(y), _log_prob(self.line, number), -jnp.inf)
+        return jnp.where(there | jnp.isnan(y), _log_prob(self, number), -jnp.inf)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(Y <= y)."""
-        return self.line.cdf(self._last(y) + 0.5)
+        return closed_forms.cdf(self, self._last(y) + 0.5)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """P(Y > y), summed from the upper tail."""
-        return self.line.survival(self._last(y) + 0.5)
+        negated = replace(self, lower=self.upper.negated(), upper=self.lower.negated())
+        return closed_forms.cdf(negated, -(self._last(y) + 0.5))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The smallest multiple with ``cdf(multiple) >= p``, up to rounding; NaN for a ``p`` outside [0, 1]."""
-        return self._value(jnp.ceil(self.line.quantile(p) - 0.5))
+        p = jnp.asarray(p)
+        return self._value(jnp.ceil(closed_forms.quantile(self, p, 1 - p) - 0.5))
 
     @compiled
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
         """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
-        low, high = (self._value(jnp.ceil(end - 0.5)) for end in self.line.interval(level))
+        ends = closed_forms.interval(self, (1 - jnp.asarray(level)) / 2)
+        low, high = (self._value(jnp.ceil(end - 0.5)) for end in ends)
         return low, high
 
     @compiled
     def mean(self) -> jax.Array:
         """E[Y], of shape ``batch_shape``."""
-        return from_multiples(by_rows(lambda r: _mean_from(r, center_of(r)), self.line), self.resolution)
+        return from_multiples(by_rows(lambda r: _mean_from(r, center_of(r)), self), self.resolution)
 
     def variance(self) -> jax.Array:
         """E[(Y - E[Y])^2], of shape ``batch_shape``."""
@@ -119,9 +135,11 @@ class Rounded(Distribution):
                 return jnp.square(_means(half, origin)) + inside
 
             square = average(r, of_pieces, _no_tail)
-            return jnp.sqrt(jnp.maximum(square - jnp.square(_mean_from(r, origin) - origin), 0.0))
+            square = jnp.maximum(square - jnp.square(_mean_from(r, origin) - origin), 0.0)
+            certain = square == 0  # a large epsilon leaves the value alone; a root has no slope there
+            return jnp.where(certain, 0.0, jnp.sqrt(jnp.where(certain, 1.0, square)))
 
-        return from_multiples(by_rows(compute, self.line), self.resolution)
+        return from_multiples(by_rows(compute, self), self.resolution)
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
@@ -129,17 +147,18 @@ class Rounded(Distribution):
         at = jnp.asarray(center) * (self.resolution.denominator / self.resolution.numerator)
         near = to_multiples(jnp.asarray(center), self.resolution)
         at = jnp.where(self._is_near(center, near), near, at)
-        return from_multiples(_mean_abs_error(self.line, at), self.resolution)
+        return from_multiples(_mean_abs_error(self, at), self.resolution)
 
     @compiled
     def entropy(self) -> jax.Array:
         """Entropy in nats, of shape ``batch_shape``."""
 
         def of_places(half: Half) -> jax.Array:
+            """How much more than the mean over a cell its outer end costs."""
             s = _of_a_cell(half)
-            return piece.log_mass_fraction(s) + s * piece.mean_fraction(s)
+            return s * (1 - piece.mean_fraction(s))
 
-        return jnp.maximum(self.line.entropy() - by_rows(lambda r: average(r, of_places, _no_tail), self.line), 0.0)
+        return jnp.maximum(closed_forms.entropy(self) + by_rows(lambda r: average(r, of_places, _no_tail), self), 0.0)
 
     def _value(self, number: jax.Array) -> jax.Array:
         return from_multiples(jnp.clip(number, *self._ends), self.resolution)
@@ -185,20 +204,20 @@ def _piece_of(r: Resolved, number: jax.Array) -> tuple[Found, jax.Array, jax.Arr
     return here, cells, jnp.clip(jnp.abs(number - here.near) - 0.5, 0.0, cells - 1)
 
 
-def _log_prob(line: PiecewiseExponential, number: jax.Array) -> jax.Array:
+def _log_prob(distribution: OnLine, number: jax.Array) -> jax.Array:
     def compute(r: Resolved, number: jax.Array) -> jax.Array:
         low, high = r.halves
         here, cells, before = _piece_of(r, number)
         near, far = here.cost_near - r.base.cost, here.cost_far - r.base.cost
-        cost = near + (far - near) * (before / cells)
+        cost = near + (far - near) * ((before + 1) / cells)
         inside = (number > low.end) & (number < high.end)
-        value = jnp.where(inside, -r.line.rate * cost + piece.log_mass_fraction(here.decay / cells), -jnp.inf)
+        value = jnp.where(inside, -r.line.rate * cost, -jnp.inf)
         return jnp.where(jnp.isnan(number), jnp.nan, value - r.log_normalizer)
 
-    return by_rows(compute, line, number)
+    return by_rows(compute, distribution, number)
 
 
-def _mean_abs_error(line: PiecewiseExponential, center: jax.Array) -> jax.Array:
+def _mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
         total = jnp.zeros_like(center)
         for half in r.halves:
@@ -220,4 +239,4 @@ def _mean_abs_error(line: PiecewiseExponential, center: jax.Array) -> jax.Array:
         rough = jnp.abs(cells * piece.mean_fraction(decay) + place - d)
         return (total + jnp.where(inside, here.weight * (exact - rough), 0.0)) / r.total
 
-    return by_rows(compute, line, center)
+    return by_rows(compute, distribution, center)

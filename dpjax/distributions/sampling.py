@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.selection import Table, gumbel_max, race
-from dpjax.distributions.sides import Ends, Lengths, Line
+from dpjax.distributions.sides import Ends, Lengths, Line, OnLine
 from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import by_platform, concatenate, in_memory, take
 from dpjax.numerics.sums import LANES, pad
@@ -33,9 +33,6 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range, row_words
 from dpjax.random.noise import UniformPair, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 from dpjax.random.threefry import threefry
-
-if TYPE_CHECKING:
-    from dpjax.distributions.piecewise import PiecewiseExponential
 
 _GROUPS = 8  # lane i of both sides is number i // 8 of group i % 8
 _FEW = 64  # up to so many draws from a row cost less by lanes than by a table
@@ -144,10 +141,10 @@ def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> ja
     flat = (*line.batch, -1)
     upper, index = jnp.broadcast_to(upper[..., None], slot.shape).reshape(flat), slot.reshape(flat)
     near, far = _ends(line, upper, index)
-    mantissa, exponent, cost = (take(field, _joined(line, upper, index)) for field in line.heights[:3])
-    heights = Heights(mantissa, exponent, cost, line.heights.bits)
+    rise, mantissa, exponent, cost = (take(field, _joined(line, upper, index)) for field in (line.rise, *line.heights[:3]))
+    heights, widths = Heights(mantissa, exponent, cost, line.heights.bits), line.measure(jnp.abs(far - near), rise)
     there = index < jnp.where(upper, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
-    return jnp.where(there, heights.weight(jnp.abs(far - near), base), 0.0).reshape(slot.shape)
+    return jnp.where(there, heights.weight(widths, base), 0.0).reshape(slot.shape)
 
 
 def _joined(line: Line, upper: jax.Array, slot: jax.Array) -> jax.Array:
@@ -311,9 +308,7 @@ def _by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))
-def sample(
-    key: jax.Array, distribution: PiecewiseExponential, shape: tuple[int, ...], method: Method, first: ArrayLike = 0
-) -> jax.Array:
+def sample(key: jax.Array, distribution: OnLine, shape: tuple[int, ...], method: Method, first: ArrayLike = 0) -> jax.Array:
     """Draw from a distribution: float of shape ``shape + batch_shape``; ``first`` is the index of its first row."""
     batch, draws = distribution.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:

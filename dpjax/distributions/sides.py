@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import broadcast_rows, by_chunks, by_platform, concatenate, in_memory, some_rows, take, window
 from dpjax.numerics.sums import lane_sums
@@ -68,6 +69,10 @@ class Side:
         pair = take(self.values, index, where, 2)
         return pair[..., 0], pair[..., 1]
 
+    def negated(self) -> Side:
+        """The side that has -y where this one has y."""
+        return Side(-self.values, self.cost_near, self.cost_far)
+
 
 class Lengths(NamedTuple):
     """Pieces that all start at 0, in the place of a ``Side``: a point inside is then its own offset."""
@@ -104,6 +109,21 @@ class Ends(NamedTuple):
     cost: jax.Array
 
 
+class OnLine(Protocol):
+    """A distribution that is drawn from, and has closed forms, by its :class:`Line`."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast shape of all fields, without the axis of pieces."""
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of every result."""
+
+    def line(self) -> Line:
+        """What is drawn from."""
+
+
 class Line(NamedTuple):
     """What is drawn from. Its slots are the pieces of the lower side, those of the upper side, both outwards, and two tails.
 
@@ -114,6 +134,7 @@ class Line(NamedTuple):
         heights: of all slots.
         rate: ``(..., 1)``.
         batch: the broadcast shape without the last axis.
+        cells: static, whether pieces are runs of cells of width 1, each with the mass of its outer end (see :meth:`measure`).
     """
 
     sides: tuple[Side | Lengths, Side | Lengths]
@@ -122,9 +143,10 @@ class Line(NamedTuple):
     heights: Heights
     rate: jax.Array
     batch: tuple[int, ...]
+    cells: bool = False
 
     @staticmethod
-    def of(sides: tuple[Any, Any], rate: jax.Array, tails: Ends | None, batch: tuple[int, ...]) -> Line:
+    def of(sides: tuple[Any, Any], rate: jax.Array, tails: Ends | None, batch: tuple[int, ...], cells: bool = False) -> Line:
         """Take the exponentials, once for each cost; rate is ``(..., 1)``."""
         near, far = (concatenate(*(getattr(side, end) for side in sides)) for end in ("cost_near", "cost_far"))
         cost, most = jnp.minimum(near, far), float(jnp.finfo(rate.dtype).max)
@@ -132,7 +154,7 @@ class Line(NamedTuple):
         decay = jnp.abs(rise)
         if tails is not None:
             cost, decay = concatenate(cost, tails.cost), concatenate(decay, jnp.zeros_like(tails.cost))
-        return Line(sides, tails, rise, Heights.of(cost, decay, rate), rate, batch)
+        return Line(sides, tails, rise, Heights.of(cost, decay, rate), rate, batch, cells)
 
     @property
     def pieces(self) -> int:
@@ -144,13 +166,29 @@ class Line(NamedTuple):
         ends = [self.sides[0].size, self.pieces][: 1 if self.tails is None else 2]
         return jnp.split(slots, ends, axis=-1)
 
+    def measure(self, lengths: jax.Array, rise: jax.Array) -> jax.Array:
+        """What the heights of pieces are multiplied by to give their mass: their length, if the mass is an integral.
+
+        Where it is a sum over cells of the height at the outer end, that is the same fraction of the mean height in every cell of a
+        piece, and so the sum is that fraction of the integral.
+        """
+        return lengths * piece.far_height(jnp.abs(rise) / jnp.maximum(lengths, 1.0)) if self.cells else lengths
+
     def widths(self) -> list[jax.Array]:
-        """The widths of the pieces of each side, and the scales of the tails if there are any."""
-        return [*(side.widths() for side in self.sides), *(() if self.tails is None else (self.tails.scale,))]
+        """The measures of the pieces of each side, and the scales of the tails if there are any."""
+        rises = jnp.split(self.rise, [self.sides[0].size], axis=-1)
+        pieces = [self.measure(side.widths(), rise) for side, rise in zip(self.sides, rises, strict=True)]
+        return [*pieces, *(() if self.tails is None else (self.tails.scale,))]
+
+    def reader(self, number: int) -> Callable[[Any, int], jax.Array]:
+        """Return what reads the measures of so many pieces of one side, from a place on."""
+        if not self.cells:
+            return self.sides[number].widths
+        return partial(window, self.widths()[number])  # made in one piece: a smaller program, and a faster one
 
     def without_gradient(self) -> Line:
         """The same line, taken as constant by ``jax.grad``."""
-        return Line(*jax.lax.stop_gradient(self[:-1]), self.batch)
+        return Line(*jax.lax.stop_gradient(self[:-2]), self.batch, self.cells)
 
     def weights(self) -> tuple[Base, list[jax.Array]]:
         """The weights of each side's pieces, and of the tails if there are any, ``(*batch, k)``: each row from its own base.
@@ -179,11 +217,12 @@ class Line(NamedTuple):
         line = self.without_gradient()
         tables = line.parts(line.heights.from_zero())
 
-        def from_zero(side: Side | Lengths, table: jax.Array) -> jax.Array:
-            return lane_sums(lambda start, size: jnp.abs(side.widths(start, size) * window(table, start, size)), side.size)
+        def from_zero(number: int) -> jax.Array:
+            widths, table = line.reader(number), tables[number]
+            return lane_sums(lambda start, size: jnp.abs(widths(start, size) * window(table, start, size)), table.shape[-1])
 
         plain = _joined(
-            [from_zero(*both) for both in zip(line.sides, tables[:2], strict=True)],
+            [from_zero(0), from_zero(1)],
             [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
         )
         plain = [broadcast_rows(part, self.batch) for part in plain]
@@ -227,11 +266,11 @@ class Line(NamedTuple):
                 mantissa, exponent, cost = (window(field[number], start, size) for field in fields)
                 return broadcast_rows(Heights(mantissa, exponent, cost, self.heights.bits).weight(widths, base), self.batch)
 
-            def lanes(number: int, side: Side | Lengths) -> jax.Array:
-                return lane_sums(lambda start, size: weight(number, side.widths(start, size), start, size), side.size)
+            def lanes(number: int) -> jax.Array:
+                widths = self.reader(number)
+                return lane_sums(lambda start, size: weight(number, widths(start, size), start, size), self.sides[number].size)
 
-            sides = [lanes(number, side) for number, side in enumerate(self.sides)]
-            found = base, _joined(sides, [] if self.tails is None else [weight(2, self.tails.scale, 0, 2)])
+            found = base, _joined([lanes(0), lanes(1)], [] if self.tails is None else [weight(2, self.tails.scale, 0, 2)])
             return jax.tree.map(lambda own, other: own.astype(other.dtype), found, plain)
 
         return jax.lax.cond(jnp.all(fits), lambda: plain, again)
@@ -243,8 +282,8 @@ class Line(NamedTuple):
 
     def _rows(self, columns: Any, start: Any, size: int, always: jax.Array | None = None) -> tuple[Line, Any]:
         """``size`` rows from ``start`` on, of the line and of columns ``(*batch, j)``; see :func:`some_rows`."""
-        sides, tails, rise, heights, rate, columns = some_rows((*self[:-1], columns), self.batch, start, size, always)
-        return Line(sides, tails, rise, heights, rate, (size,)), columns
+        sides, tails, rise, heights, rate, columns = some_rows((*self[:-2], columns), self.batch, start, size, always)
+        return Line(sides, tails, rise, heights, rate, (size,), self.cells), columns
 
     def by_rows(self, compute: Callable[..., Any], *columns: jax.Array) -> Any:
         """``compute(line, *columns)`` for all rows, on the CPU a cacheful of them at a time.

@@ -29,6 +29,14 @@ def _bernoulli_ratios(count: int) -> list[float]:
 _BERNOULLI = _bernoulli_ratios(_TERMS)
 
 
+def _bernoulli_series(s: jax.Array) -> jax.Array:
+    """The sum of B_2k / (2k)! s^(2k-2) over k = 1, 2, ..."""
+    series = jnp.zeros_like(s)
+    for ratio in reversed(_BERNOULLI):
+        series = series * s * s + ratio
+    return series
+
+
 @partial(jax.jit, inline=True)
 def log_mass_fraction(s: jax.Array) -> jax.Array:
     """Return log phi0(s), phi0(s) = (1 - e^-s) / s: the log of the mass relative to a flat piece at the near end's height."""
@@ -45,17 +53,26 @@ def mass_fraction(s: jax.Array) -> jax.Array:
     return jnp.where(flat, 1.0, -jnp.expm1(-safe) / safe)
 
 
+@partial(jax.jit, inline=True)
+def far_height(s: jax.Array) -> jax.Array:
+    """Return s / (e^s - 1), the height at the far end relative to the mean height.
+
+    From 1 on, the relative error is that of e^-s: s units in the last place. The result is 0 where e^-s is.
+    """
+    small = s < _SERIES_BELOW
+    below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
+    kept = jnp.exp(-above)
+    return jnp.where(small, 1 - below * (0.5 - below * _bernoulli_series(below)), above * kept / (1 - kept))
+
+
 @jax.jit
 def mean_fraction(s: jax.Array) -> jax.Array:
     """Return the mean of r: 1/s - 1/(e^s - 1)."""
     small = s < _SERIES_BELOW
     below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
-    series = jnp.zeros_like(below)
-    for ratio in reversed(_BERNOULLI):
-        series = series * below * below + ratio
     # 1/(e^s - 1) written with e^-s, which cannot overflow.
     closed = 1 / above + jnp.exp(-above) / jnp.expm1(-above)
-    return jnp.where(small, 0.5 - below * series, closed)
+    return jnp.where(small, 0.5 - below * _bernoulli_series(below), closed)
 
 
 @jax.jit

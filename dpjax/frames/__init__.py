@@ -1,26 +1,29 @@
 """Data frames in, data frames out: statistics of columns, by groups, simulated or released. Needs the extra ``frames``.
 
 A frame of pandas, Polars (eager or lazy) or PyArrow, or a DuckDB relation, goes in, and one of the same kind comes out, with a row
-for each group, column and quantile. :func:`simulate` draws from a key, with exact error bars, and is not private; :func:`release`
-draws exactly (:mod:`dpjax.release`), and says nothing else of the data. Both take the same options, so that what was planned with
-the one is released by the other: without the key, with one epsilon and with public groups.
+for each group, column and quantile. :func:`release` draws exactly (:mod:`dpjax.release`), and says nothing else of the data.
+:func:`simulate` draws from a seed, with exact error bars, and is not private.
+
+**The same arguments.** What was planned with the one is released by the other, by the same arguments but for the seed, one epsilon
+and public groups. A statistic with a resolution (or a ``grid``, or candidates, or a count) is simulated from the very distribution
+that a release draws from, in NumPy. Without a resolution there is nothing to release: :func:`simulate` then draws from a continuous
+distribution, by JAX, and its note says what a release needs besides.
 
 **Groups.** One row of the frame is one record of one person, and it is in one group: one person more or less changes one group, so
 that all groups together cost what one costs (parallel composition). Who has several rows must keep one before. Under swap
-neighbours a person could leave one group for another: ``by`` needs ``"add_remove"``. Groups are public and named by the caller, or
-found by a private threshold on their size (:class:`PrivateGroups`); a row of no group that is asked for counts nowhere, and so
-does one whose group is missing. Labels in columns that pandas calls ``object`` are compared as text. Missing values are as
-everywhere: absent under add/remove, the lower bound under swap.
+neighbours a person could leave one group for another: ``by`` needs ``"add_remove"``. Groups are public, known without the data, and
+named by the caller; or found by a private threshold on their size (:class:`PrivateGroups`). A row of no group that is asked for
+counts nowhere, and so does one whose label is missing. Columns that pandas calls ``object`` have their labels compared as text.
+Missing values are as everywhere: absent under add/remove, the lower bound under swap.
 
-**Ragged groups** are padded to powers of two, and groups of nearby sizes share one shape, so that a frame compiles a few programs
-whatever its sizes are. So running time and the compilation cache tell the sizes of groups roughly, which are not covered. Neither
-is that ``recursive_quantiles``, ``maximum`` and ``nonnegative_sum`` raise for groups of more than eight million records.
+**From rows to draws.** The rows of all groups become counts of values by one sort, and all groups are drawn from together: there is
+no padding and no limit on sizes. Running time grows with the numbers of rows, groups and different values, and is not covered.
 """
 
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.release import release
+from dpjax.frames.result import FrameResult
 from dpjax.frames.simulate import simulate
-from dpjax.frames.tables import FrameResult
 
 __all__ = ["FrameResult", "PrivateGroups", "release", "simulate"]
 

@@ -1,159 +1,144 @@
-"""What a release would draw, for the groups of one batch: simulated draws and their error bars.
+"""What only JAX simulates: statistics without a resolution, Laplace noise for comparison, and functions of a user's own.
 
-Statistics and mechanisms of the library are one compiled program for all groups. What only a release has (permute and flip, grids
-of floats, maxima, sums of nonnegative records) is drawn from its exact distribution, on the host, one group after the other.
+Groups are padded to a few shapes, powers of two, and each shape is one compiled program for all groups of about that size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import checks, mechanisms
-from dpjax import release as exact
-from dpjax.accounting import Guarantee
-from dpjax.checks import Neighbors
-from dpjax.frames.statistics import ON_A_GRID, SHIFTED, SIMULATED, SWAP_ONLY, released_as
+from dpjax import checks, mechanisms, statistics
+from dpjax.accounting import Composition, Guarantee
+from dpjax.frames.asked import Asked
+from dpjax.frames.drawn import MEASURED, Drawn
 from dpjax.mechanisms import laplace
 from dpjax.mechanisms.joint_quantiles import records_near
-from dpjax.release.joint_quantiles import reach_for
-from dpjax.release.result import cost_of, ranges_of
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
+from dpjax.several_quantiles.ranks import levels_needed
 
-_DYNAMIC = ("lower", "upper")  # a program serves all of them
-_MEASURED = 1000  # draws, where a mechanism has no error bar in closed form
-_ON_THE_LINE = ("piecewise_laplace", "inverse_sensitivity", "laplace")
-_OF_CANDIDATES = ("exponential", "permute_and_flip")
-
-
-class Drawn(NamedTuple):
-    """Of every group of a batch.
-
-    Attributes:
-        value: the statistic itself, ``(groups,)`` or ``(groups, quantiles)``; float64 as all arrays here.
-        draws: ``(draws, epsilons, groups)``, or with a last axis of quantiles.
-        bars: the mean absolute error and both ends of the interval that holds 95 % of the draws, ``(epsilons, groups)`` each, or
-            with a last axis of quantiles.
-        levels: the quantiles, if they are several.
-        costs: of one draw, for each epsilon.
-    """
-
-    value: np.ndarray
-    draws: np.ndarray
-    bars: tuple[np.ndarray, ...]
-    levels: list[float]
-    costs: list[Guarantee]
+_BOUNDS = ("lower", "upper")  # a program serves all of them
+_OF_THE_MECHANISM = ("terms", "reach")
+_OF_ONE_RANK = ("median", "quantile", "order_statistic")
+_SEVERAL = ("joint_quantiles", "recursive_quantiles")
+_LEAST = 64  # places for the records of a group
+_TOGETHER = 2**21  # cells up to which all groups have one shape: compiling takes longer than padding
+_CELLS = 2**22  # of a batch
 
 
-def draw(
-    key: jax.Array,
-    records: np.ndarray,
-    count: np.ndarray,
-    epsilons: Sequence[float],
-    *,
-    statistic: Callable[..., Any],
-    neighbors: Neighbors,
-    draws: int,
-    own: Mapping[str, Any],
-) -> Drawn:
-    """Draw a statistic of padded records, float64 ``(groups, n)``, of which the leading ``count`` are there, int32 ``(groups,)``.
+def check(own: Asked) -> None:
+    """Raise for public numbers that arrays do not take."""
+    dtype, (low, high) = jnp.result_type(float), own.bounds
+    # Under a trace they are checked and nothing is computed.
+    jax.eval_shape(lambda: checks.positive("epsilon", np.array(own.epsilons, np.float64), dtype))
+    if low is not None and high is not None:
+        jax.eval_shape(lambda: checks.bounds(low, high, dtype))
 
-    ``statistic`` is of :mod:`dpjax.statistics` or :mod:`dpjax.release`, or has the arguments of the former; ``own`` are its options
-    and the mechanism.
-    """
-    released, mechanism = released_as(statistic), own.get("mechanism")
-    bounded = all(own.get(name) is not None for name in ("lower", "upper", "resolution"))
-    exactly = released in SHIFTED or own.get("grid") is not None
-    if released in ON_A_GRID:
-        if mechanism == "permute_and_flip":
-            if not (exactly or bounded):
-                raise TypeError("permute_and_flip needs lower, upper and a resolution.")
-            exactly = True
-        for epsilon in epsilons if exactly or statistic is released else ():  # what the release would refuse
-            exact.exact_distribution(released, [np.nan], **dict(own, neighbors=neighbors, epsilon=epsilon))
-        if exactly:
-            return _on_a_grid(key, records, count, epsilons, released, neighbors, draws, own)
-    if statistic is exact.mode and not np.all(np.diff(own.get("candidates", ())) > 0):
-        raise ValueError(f"candidates of a release must increase, got {own['candidates']}.")
-    if exactly:
-        raise ValueError("this statistic cannot be simulated on a grid of floats: give lower, upper and a resolution.")
-    function = SIMULATED.get(released, statistic)
-    public = {name: own[name] for name in _DYNAMIC if name in own}
-    static = {name: _hashable(value) for name, value in own.items() if name not in (*_DYNAMIC, "mechanism")}
-    terms: dict[str, Any] = {}  # of joint quantiles
-    if released is exact.joint_quantiles:
-        terms = {name: static.pop(name) for name in ("terms", "reach", "n_max") if name in static}
-    if released is not exact.count:
-        static["neighbors"] = neighbors
-    sizes = {"count": count} if neighbors == "add_remove" else {}
-    shape = jax.ShapeDtypeStruct(records.shape, jnp.result_type(float))
-    if function is not statistic:
-        try:
-            signature(function).bind(records, **sizes, **static, **public)
-        except TypeError as error:  # by the name that was given
-            raise TypeError(f"{statistic.__name__}: {error}.") from error
+
+def drawn_by_jax(key: Any, place: int, records: np.ndarray, codes: np.ndarray, groups: int, own: Asked, neighbors: str) -> Drawn:
+    """Draw what is asked of the column of this number, float64 ``(n,)``, from every group: in the dtype of JAX's floats."""
+    check(own)
+    key = jax.random.fold_in(key if checks.is_jax_array(key) else jax.random.key(key), place)
+    epsilons = np.array(own.epsilons, np.float64).tolist()
+    by_group, starts = np.argsort(codes, kind="stable"), np.searchsorted(np.sort(codes), np.arange(groups))
+    group_sizes = np.bincount(codes + 1, minlength=groups + 1)[1:]
+    ordered = np.clip(records, *own.bounds)[by_group]  # in float64: none overflows in float32
+    nobody = np.zeros(0, np.int64), np.zeros(1, np.int64), _LEAST
+    whole = np.arange(1), group_sizes, len(records)  # under swap the number of records is public
+    batches = [whole] if neighbors == "swap" and groups == 1 else list(shapes_of(group_sizes)) or [nobody]
+    parts: list[Any] = []
+    for number, (some, sizes, width) in enumerate(batches):
+        padded, there = np.full((len(sizes), width), np.nan), np.arange(width) < sizes[:, None]
+        padded[there] = ordered[(np.pad(starts[some], (0, len(sizes) - len(some)))[:, None] + np.arange(width))[there]]
+        if neighbors == "swap" and own.bounds[0] is not None:
+            padded[there & np.isnan(padded)] = own.bounds[0]  # as a missing record counts
+        found, costs, levels = _batch(jax.random.fold_in(key, number), padded, sizes, epsilons, own, neighbors)
+        parts.append([part[: len(some)] for part in (*found, _tied(padded, found[0]))])
+    order = np.argsort(np.concatenate([some for some, *_ in batches]))
+    value, draws, error, low, high, tied = (np.concatenate(same)[order] for same in zip(*parts, strict=True))
+    each: list[Guarantee | Composition] = [cost if own.draws == 1 else own.draws * cost for cost in costs]
+    return Drawn(value, draws, np.stack([error, low, high]), tied if own.name in _OF_ONE_RANK + _SEVERAL else None, each, levels)
+
+
+def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Yield groups, their sizes with zeros for further rows, and a number of places: few shapes, powers of two on both axes."""
+    bits = np.ceil(np.log2(np.maximum(sizes, _LEAST))).astype(np.int64)
+    most = int(bits.max(initial=0))
+    bits = np.full_like(bits, most) if len(sizes) << most <= _TOGETHER else bits + bits % 2
+    for bit in np.unique(bits).tolist():
+        alike = np.flatnonzero(bits == bit)
+        rows = min(1 << (len(alike) - 1).bit_length(), max(_CELLS >> bit, 1))
+        for start in range(0, len(alike), rows):
+            groups = alike[start : start + rows]
+            yield groups, np.pad(sizes[groups], (0, rows - len(groups))), 1 << bit
+
+
+def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The share of each dataset's records that equal each of its statistics, ``(rows, quantiles)``."""
+    number = np.sum(~np.isnan(padded), axis=-1)
+    equal = [np.sum(padded.astype(value.dtype) == one[:, None], axis=-1) for one in value.T]
+    return np.stack(equal, axis=-1) / np.maximum(number, 1)[:, None]
+
+
+def _batch(
+    key: jax.Array, padded: np.ndarray, sizes: np.ndarray, epsilons: list[float], own: Asked, neighbors: str
+) -> tuple[tuple[np.ndarray, ...], list[Guarantee], list[float]]:
+    """Draw from padded datasets: arrays as :class:`Drawn` has them, what one draw costs for each epsilon, and the levels."""
+    ours = own.function is None or own.function.__module__.startswith("dpjax.mechanisms.")
+    name = "quantiles" if own.name in _SEVERAL else own.name
+    function: Callable[..., Any] = getattr(statistics, name) if ours else own.function  # type: ignore[assignment]
+    public = {name: own.options[name] for name in _BOUNDS if name in own.options}
+    terms = {name: own.options[name] for name in _OF_THE_MECHANISM if name in own.options}
+    static = {name: _hashable(value) for name, value in own.options.items() if name not in (*public, *terms)}
+    if ours and own.name in _OF_ONE_RANK:
+        static["truncate"] = levels_needed(min(epsilons))
+    count = {"count": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
+    try:
+        signature(function).bind(padded, **count, **static, **public, neighbors=neighbors)
+    except TypeError as error:  # by the name that was given
+        raise TypeError(f"{own.name}: {error}.") from error
+    static |= {"neighbors": neighbors}
+    shape = jax.ShapeDtypeStruct(padded.shape, jnp.result_type(float))
     # Public numbers are checked, nothing is computed.
-    profile = jax.eval_shape(lambda records: function(records, **sizes, **static, **public), shape)
-    word = _mechanism_of(profile, released, own.get("mechanism"))
-    # One record can move a quantile from one bound to the other, as on the command line.
-    within = word == "laplace" and released in (exact.median, exact.quantile)
-    costs = [guarantee_of(word, profile, epsilon, within=within) for epsilon in epsilons]
-    ends = {name: shape.dtype.type(bound) for name, bound in public.items()}
-    sweeps = [(epsilons, terms)]
-    if terms.pop("n_max", None) is not None:  # how far the terms go depends on epsilon
-        sweeps = [([epsilon], {"reach": reach_for(**dict(own, epsilon=epsilon)), **terms}) for epsilon in epsilons]
-    parts = []
-    for number, (some, options) in enumerate(sweeps):
-        near = None
-        if word == "joint_quantiles":
-            bounds = own["lower"], own["upper"]
-            near = records_near(profile.levels, profile.resolution, min(some), bounds, records, count, **options)
-        found = _program(
-            *(jax.random.fold_in(key, number), records, sizes, ends, np.asarray(some)[:, None]),
-            statistic=function,
-            static=_sorted(static),
-            word=word,
-            within=within,
-            options=_sorted(options),
-            near=near,
-            draws=draws,
-        )
-        parts.append([np.asarray(part, np.float64) for part in found])
-    bars = tuple(np.concatenate(same) for same in zip(*(part[2:] for part in parts), strict=True))
+    profile = jax.eval_shape(lambda records: function(records, **count, **static, **public), shape)
+    word = _mechanism_of(profile, own)
+    within = word == "laplace" and own.name in ("median", "quantile")
+    bounded = {"bounded": True} if within else {}
+    costs = [getattr(mechanisms, word).guarantee(profile, epsilon, **bounded) for epsilon in epsilons]
+    ends, near = {name: shape.dtype.type(bound) for name, bound in public.items()}, None
+    if word == "joint_quantiles":
+        bounds = own.options["lower"], own.options["upper"]
+        near = records_near(profile.levels, profile.resolution, min(epsilons), bounds, padded, sizes, **terms)
+    found = _program(
+        *(key, padded, count, ends, np.array(epsilons)[:, None]),
+        **{"statistic": function, "static": _sorted(static), "word": word, "within": within},
+        **{"options": _sorted(terms), "near": near, "draws": own.draws},
+    )
+    value, drawn, *bars = (np.asarray(part)[..., None] if np.ndim(found[0]) == 1 else np.asarray(part) for part in found)
     levels = [float(level) for level in profile.levels] if isinstance(profile, SortedRecords) else []
-    return Drawn(parts[0][0], np.concatenate([part[1] for part in parts], axis=1), bars, levels, costs)
+    return (value, drawn.transpose(2, 1, 0, 3), *(bar.swapaxes(0, 1) for bar in bars)), costs, levels
 
 
-def _mechanism_of(profile: Any, released: Callable[..., Any] | None, word: str | None) -> str:
+def _mechanism_of(profile: Any, own: Asked) -> str:
     """The name of the mechanism for what a statistic returned, by default the first one."""
-    if isinstance(profile, SortedRecords) or released is exact.count:
-        if word is not None:
-            raise ValueError(
-                "a count has discrete Laplace noise: give no mechanism."
-                if released is exact.count
-                else "several quantiles are drawn together, by joint quantiles, or by statistic=dpjax.release.recursive_quantiles: "
-                "give no mechanism."
-            )
-        if released is exact.count:
-            return "laplace"
-        return "recursive_quantiles" if released is exact.recursive_quantiles else "joint_quantiles"
+    if isinstance(profile, SortedRecords):
+        if own.mechanism is not None:
+            raise ValueError("several quantiles are drawn together, jointly or recursively: give no mechanism.")
+        return "recursive_quantiles" if own.name == "recursive_quantiles" else "joint_quantiles"
     if not isinstance(profile, SensitivityProfile | CandidateScores):
         raise TypeError(
             "statistic must return a SensitivityProfile, such as dpjax.median, the SortedRecords of dpjax.quantiles or "
             f"CandidateScores; it returned {type(profile).__name__}."
         )
-    known = _OF_CANDIDATES if isinstance(profile, CandidateScores) else _ON_THE_LINE
-    if released in SWAP_ONLY and word != "laplace":  # that says what it needs
-        known = known[:2]
-    if released in ON_A_GRID and not (released in SWAP_ONLY and profile.neighbors != "swap"):
-        known = (*known, "permute_and_flip")  # drawn as a release draws it, and not here
-    return checks.one_of("mechanism", known[0] if word is None else word, known)
+    of_candidates = isinstance(profile, CandidateScores)
+    known = ("exponential", "permute_and_flip") if of_candidates else ("piecewise_laplace", "inverse_sensitivity", "laplace")
+    return checks.one_of("mechanism", known[0] if own.mechanism is None else own.mechanism, known)
 
 
 @partial(jax.jit, static_argnames=("statistic", "static", "word", "within", "options", "near", "draws"))
@@ -174,31 +159,14 @@ def _program(
 ) -> tuple[jax.Array, ...]:
     """The statistic of each row, draws, and for each epsilon the error of a draw and where 95 % of the draws are."""
     profile = statistic(records, **sizes, **dict(static), **ends)
-    return drawn_of(key, word, profile, epsilon, draws, (ends["lower"], ends["upper"]) if within else None, near, dict(options))
-
-
-def drawn_of(
-    key: jax.Array,
-    word: str,
-    profile: Any,
-    epsilon: jax.Array,
-    draws: int,
-    within: tuple[Any, Any] | None,
-    near: tuple[int, int] | None,
-    options: Mapping[str, Any],
-) -> tuple[jax.Array, ...]:
-    """Return the statistic of a profile, draws of a mechanism by its name, their mean absolute error and the ends of 95 % of them.
-
-    ``within`` is as for :func:`distribution_of`; ``near`` are the records that joint quantiles weigh, by default all.
-    """
     scored = isinstance(profile, CandidateScores)
     value = profile.candidates[jnp.argmax(profile.scores, axis=-1)] if scored else profile.value
-    distribution = distribution_of(word, profile, epsilon, within, **options)
+    distribution = distribution_of(word, profile, epsilon, (ends["lower"], ends["upper"]) if within else None, **dict(options))
     if near is not None:
         distribution = mechanisms.joint_quantiles.without_far(distribution, *near)
     drawn = distribution.sample(key, (draws,))
     if word == "recursive_quantiles":
-        many = distribution.sample(jax.random.fold_in(key, 1), (_MEASURED,))
+        many = distribution.sample(jax.random.fold_in(key, 1), (MEASURED,))
         low, high = jnp.quantile(many, np.array([0.025, 0.975]), axis=0)
         return value, drawn, jnp.mean(jnp.abs(many - value), axis=0), low, high
     bars = distribution.marginals() if word == "joint_quantiles" else distribution
@@ -215,54 +183,6 @@ def distribution_of(word: str, profile: Any, epsilon: Any, within: tuple[Any, An
         lower, upper = within
         return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
     return getattr(getattr(mechanisms, word), word)(profile, epsilon, **options)
-
-
-def guarantee_of(word: str, profile: Any, epsilon: float, *, within: bool) -> Guarantee:
-    """Return what one draw of :func:`distribution_of` costs, as the mechanism's own file states it."""
-    found: Guarantee = getattr(mechanisms, word).guarantee(profile, epsilon, **{"bounded": True} if within else {})
-    return found
-
-
-def _on_a_grid(
-    key: jax.Array,
-    records: np.ndarray,
-    count: np.ndarray,
-    epsilons: Sequence[float],
-    released: Callable[..., exact.Release],
-    neighbors: Neighbors,
-    draws: int,
-    own: Mapping[str, Any],
-) -> Drawn:
-    """From the exact distribution of a release, of each row by itself."""
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
-    rows, mechanism = len(count), own.get("mechanism", "piecewise_laplace")
-    value, drawn = np.zeros(rows), np.zeros((draws, len(epsilons), rows))
-    bars = tuple(np.zeros((len(epsilons), rows)) for _ in range(3))
-    for row in range(rows):
-        for number, epsilon in enumerate(epsilons):
-            options = dict(own, neighbors=neighbors, epsilon=epsilon)
-            distribution = exact.exact_distribution(released, records[row, : count[row]], **options)
-            values = distribution.values
-            below = np.cumsum(distribution.pmf(values))
-            below /= below[-1]
-            value[row] = _value(released, records[row, : count[row]], distribution)
-            drawn[:, number, row] = values[np.searchsorted(below, generator.random(draws), side="right")]
-            bars[0][number, row] = distribution.mean_abs_error(value[row])
-            for end, share in zip(bars[1:], (0.025, 0.975), strict=True):
-                end[number, row] = values[np.searchsorted(below, share)]
-    return Drawn(value, drawn, bars, [], [cost_of(epsilon, 1, neighbors, ranges_of(mechanism)) for epsilon in epsilons])
-
-
-def _value(released: Callable[..., exact.Release], records: np.ndarray, distribution: exact.GridDistribution) -> float:
-    """The statistic itself: what the distribution is around, but for a maximum and a sum, which it stays below."""
-    values = distribution.values
-    if released not in SHIFTED:
-        return float(values[distribution.profile.upper[0]])
-    there, step = records[~np.isnan(records)], distribution.resolution
-    if distribution.grid is None:
-        there = np.rint(there * step.denominator / step.numerator) * step.numerator / step.denominator
-    found = np.sum(np.maximum(there, 0)) if released is exact.nonnegative_sum else np.max(there, initial=-np.inf)
-    return float(np.clip(found, values[0], values[-1]))
 
 
 def _hashable(value: Any) -> Any:

@@ -18,10 +18,10 @@ from math import expm1, inf, log, log1p, nextafter
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import Guarantee
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.tables import exact_epsilon, exponential
-from dpjax.statistics.grouping import power
+from dpjax.release.exponentials import exact_epsilon, exponential
+from dpjax.release.result import cost_of
 
 _BITS = 128
 
@@ -65,7 +65,8 @@ class PrivateGroups:
     def guarantee(self) -> Guarantee:
         """What the choice of groups and their noisy sizes cost, with the exact delta, rounded up."""
         delta = _delta_of(exact_epsilon(self.epsilon), self.threshold)
-        return Guarantee(self.epsilon, inf, "add_remove", delta=nextafter(float(delta), 1.0))
+        whole = cost_of(exact_epsilon(self.epsilon), 1, "add_remove").epsilon
+        return Guarantee(whole, inf, "add_remove", delta=nextafter(float(delta), 1.0))
 
     def probability_kept(self, sizes: object) -> np.ndarray:
         """The exact probability that groups of so many records are kept, float64: not private, for evaluation."""
@@ -76,10 +77,8 @@ class PrivateGroups:
 
     def release(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Choose groups by the sizes of those that have a record: which are kept, and their noisy sizes, int64."""
-        padded = np.zeros(power(sizes.size), np.int64)
-        padded[: sizes.size] = sizes
-        noisy = padded + draw_discrete_laplace([exact_epsilon(self.epsilon)], padded.size, 1)[0, :, 0]
-        kept = np.flatnonzero(noisy[: sizes.size] >= self.threshold)
+        noisy = sizes + draw_discrete_laplace([exact_epsilon(self.epsilon)], sizes.size, 1)[0, :, 0]
+        kept = np.flatnonzero(noisy >= self.threshold)
         return kept, noisy[kept]
 
 

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import Composition, Guarantee
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
-from dpjax.frames.draws import draw
+from dpjax.frames.asked import Asked, Columns, asked_of
+from dpjax.frames.counting import counts_of, table_of
+from dpjax.frames.drawn import drawn_from_counts
+from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_lacking, words_of_ties
 from dpjax.frames.private_groups import PrivateGroups
-from dpjax.frames.statistics import RANKS, check_options, released_as
-from dpjax.frames.tables import FrameResult, asked_columns, read_frame, total_of
-from dpjax.random.keys import check_key
-from dpjax.statistics import median
-from dpjax.statistics.grouping import Batch
-from dpjax.statistics.ties import TIED_SHARE, ties, words_of_ties
+from dpjax.frames.result import FrameResult, result_of
+from dpjax.frames.tables import Table
+from dpjax.release import DistinctCount, Statistic
+
+if TYPE_CHECKING:
+    import jax
 
 _BARS = ("mean_abs_error", "lower95", "upper95")
 
 
 def simulate(
-    key: jax.Array,
+    key: int | jax.Array,
     frame: Any,
-    columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]],
+    columns: Columns,
     *,
-    statistic: Callable[..., Any] = median,
+    statistic: Callable[..., Any] | Statistic | None = None,
     by: str | Sequence[str] | None = None,
     groups: Iterable[Any] | PrivateGroups | None = None,
     neighbors: Neighbors,
@@ -37,29 +41,31 @@ def simulate(
     """Draw a statistic of columns of a frame, of every group, with the exact error bar of each draw: to plan a release.
 
     Args:
-        key: typed.
+        key: an integer, the seed; or a typed key of JAX, whose data are the seed.
         frame: of pandas, Polars or PyArrow, or a relation of DuckDB; a row is a record of one person.
-        columns: a name, or several; or a mapping from names to options of their own, such as bounds.
-        statistic: of :mod:`dpjax.statistics` or of :mod:`dpjax.release`, which is the same here: ``dpjax.median``,
-            ``dpjax.quantile`` with ``q=0.9``, ``dpjax.quantiles`` with ``qs=(0.1, 0.9)``, for joint quantiles, ``dpjax.mean``, and
-            all that :func:`dpjax.frames.release` takes. Or a function of your own with the same arguments.
+        columns: a name, or several; or a mapping from names to options of their own, such as bounds, or to a statistic object of
+            their own.
+        statistic: by default the median; all that :func:`dpjax.frames.release` takes. Only here, functions of ``dpjax`` need no
+            resolution; ``dpjax.sum`` and ``dpjax.mean`` no swap; ``dpjax.quantiles`` no ``n_max``; and it can be a function of
+            your own with the same arguments. These are drawn by JAX, from continuous distributions, and compiled.
         by: the column of the group, or several.
         groups: their labels, of several columns tuples; :class:`PrivateGroups`, or None, for all that are there.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
         options: ``epsilon``, one or several; ``lower`` and ``upper``; ``draws``, how many; ``mechanism``, by its name; and those of
             the statistic, such as ``resolution``. All that :func:`dpjax.frames.release` takes mean the same here, so that a call
-            becomes a release by its name, without the key and with public ``groups``. Of a median, quantile, sum or mean the
-            mechanism is ``"piecewise_laplace"``, ``"permute_and_flip"`` (with a resolution), or, only here,
-            ``"inverse_sensitivity"`` or, of a median or quantile, ``"laplace"`` on the whole range; of a mode ``"exponential"`` or
-            ``"permute_and_flip"``; there is no choice for several quantiles and for counts.
+            becomes a release by its name, without the key, with a resolution and with public ``groups``. The mechanism is
+            ``"piecewise_laplace"``, ``"inverse_sensitivity"``, ``"permute_and_flip"`` (with a resolution) or, only here and of a
+            median or quantile, ``"laplace"`` on the whole range; of a mode ``"exponential"`` or ``"permute_and_flip"``; there is
+            no choice for several quantiles and for counts.
 
     Returns:
         A :class:`FrameResult`. The frame has the columns ``by``, with private groups ``probability_kept``, ``column``, of several
         quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``records`` and ``missing`` (numbers of records),
         ``value`` (the statistic itself), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (where 95 % of all draws
         are), of medians and quantiles ``tied_share`` (the share of the records that equal the statistic), and ``epsilon``, that of
-        a draw. Error bars are exact; of ``recursive_quantiles`` they are measured on 1000 draws. The ``note`` says where ties
-        spoil the draws, and what helps.
+        a draw. Error bars are exact; of several quantiles they are measured on 1000 draws, but for joint ones without a
+        resolution. The ``note`` says where ties spoil the draws, where many records are at or beyond a bound, and what a release
+        by the same arguments lacks.
 
     Raises:
         ImportError: narwhals is not installed.
@@ -68,80 +74,80 @@ def simulate(
         ValueError: columns that are not there, ``groups`` without ``by``, ``by`` under swap, or a bad public parameter.
 
     Privacy:
-        None: this is a simulation. What is printed are functions of the data, and draws are floats.
+        None: this is a simulation. What is printed are functions of the data, and draws come from a seed.
 
     >>> import pytest  # narwhals and pandas may not be there
     >>> _ = pytest.importorskip("narwhals")
     >>> pandas = pytest.importorskip("pandas")
     >>> people = pandas.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
     >>> ages = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
-    >>> found = simulate(jax.random.key(0), people, "age", by="region", **ages).frame
+    >>> found = simulate(0, people, "age", by="region", **ages).frame
     >>> found[["region", "records", "value"]].to_numpy().tolist()
     [['north', 40, 34.0], ['south', 30, 34.0]]
     """
-    if not callable(statistic):
-        raise TypeError(f"statistic must be a function such as dpjax.median, got {statistic!r}.")
-    key, asked = check_key(key), asked_columns(columns, options)
-    for own in asked.values():
-        check_options(released_as(statistic), own, neighbors)
-    private = groups if isinstance(groups, PrivateGroups) else None
-    table = read_frame(frame, asked, by, groups, neighbors)
-    grouping = table.grouping
+    seed, asked = _seed_of(key), asked_of(columns, statistic, options, neighbors, simulated=True)
+    table = table_of(frame, asked, by, groups, neighbors)
+    sizes, found = table.sizes, {}
     costs: dict[tuple[str, float], Guarantee | Composition] = {}
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     tied: list[float] = []
-    for number, batch in enumerate(grouping.batches() if neighbors == "add_remove" else [grouping.whole()]):
-        for place, (column, own) in enumerate(asked.items()):
-            own_key = jax.random.fold_in(jax.random.fold_in(key, place), number)
-            parts, each, spoiled = _rows(own_key, table.columns[column], batch, statistic, neighbors, own)
-            costs |= {(column, epsilon): cost for epsilon, cost in each.items()}
-            found |= {(column, group): part for group, part in zip(batch.groups.tolist(), parts, strict=True)}
-            tied += spoiled
-    sizes = {"probability_kept": private.probability_kept(grouping.sizes).tolist()} if private else {}
-    ranks = ["tied_share"] * (released_as(statistic) in RANKS)
-    names = ["records", "missing", "value", "simulated", *_BARS, *ranks, "epsilon"]
-    total = total_of([*([private.guarantee] if private else []), *costs.values()])
-    made = table.frame_of(found, grouping, asked, sizes, names)
-    return FrameResult(made, total, costs, words_of_ties(tied, "resolution=") if tied else "")
+    bound: list[float] = []
+    lacking = dict.fromkeys(each for own in asked.values() for each in own.lacking)
+    for place, (column, own) in enumerate(asked.items()):
+        records = table.columns[column]
+        if own.statistic is None:
+            from dpjax.frames.draws import drawn_by_jax
+
+            drawn = drawn_by_jax(key, place, records, table.codes, table.groups, own, neighbors)
+        else:
+            counts = counts_of(own.statistic, records, table, neighbors)
+            drawn = drawn_from_counts(own, counts, neighbors, np.random.default_rng([*seed, place]))
+        missing = table.numbers(records < 0 if isinstance(own.statistic, DistinctCount) else np.isnan(records))
+        there = sizes - missing
+        bound += _at_bounds(records, table, own, there)
+        if drawn.tied is not None and own.statistic is None and own.mechanism != "laplace":
+            several = drawn.tied * there[:, None] > 1.5
+            tied += drawn.tied[(drawn.tied >= TIED_SHARE) & several].tolist()
+        found[column] = {
+            **({"quantile": np.array(drawn.levels)} if drawn.levels else {}),
+            **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
+            "records": sizes[:, None, None, None],
+            "missing": missing[:, None, None, None],
+            "value": drawn.value.astype(np.float64)[:, None, None],
+            "simulated": drawn.draws.astype(np.float64),
+            **{name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars.astype(np.float64), strict=True)},
+            **({} if drawn.tied is None else {"tied_share": drawn.tied[:, None, None]}),
+            "epsilon": np.array(own.epsilons, np.float64)[:, None, None],
+        }
+        costs |= {(column, float(epsilon)): cost for epsilon, cost in zip(own.epsilons, drawn.costs, strict=True)}
+    if by is not None and groups is None:
+        lacking["groups="] = None
+    said: Any = ((words_of_ties, tied), (words_of_bounds, bound), (words_of_lacking, list(lacking)))
+    notes = [words(of_what) for words, of_what in said if of_what]
+    kept, others = {}, []
+    if isinstance(groups, PrivateGroups):
+        kept, others = {"probability_kept": groups.probability_kept(sizes)}, [groups.guarantee]
+    return result_of(table, found, kept, costs, others, " ".join(notes))
 
 
-def _rows(
-    key: jax.Array, values: np.ndarray, batch: Batch, statistic: Callable[..., Any], neighbors: Neighbors, given: Mapping[str, Any]
-) -> tuple[list[list[dict[str, Any]]], dict[float, Guarantee | Composition], list[float]]:
-    """Of one column: for every group of a batch its rows, what each epsilon costs, and the shares of ties that spoil a draw."""
-    own = {name: value for name, value in given.items() if value is not None}
-    if "epsilon" not in own:
-        raise TypeError("epsilon is missing: give one or several for all columns, or for each in the mapping of columns.")
-    epsilons = list(dict.fromkeys(np.atleast_1d(np.asarray(own.pop("epsilon"), np.float64)).tolist()))
-    draws = checks.static_integer("draws", own.pop("draws", 1), 1)
-    own |= {name: float(own[name]) for name in ("lower", "upper") if name in own}
-    low, high = own.get("lower"), own.get("upper")
-    records = batch.padded(values)
-    missing = batch.sizes - np.sum(~np.isnan(records), axis=-1)
-    records = np.clip(records, low, high)  # in float64: none overflows in float32
-    options: Any = {"statistic": statistic, "neighbors": neighbors, "draws": draws, "own": own}
-    found = draw(key, records, batch.sizes, epsilons, **options)
-    costs: dict[float, Guarantee | Composition] = {
-        e: cost if draws == 1 else draws * cost for e, cost in zip(epsilons, found.costs, strict=True)
-    }
-    groups = batch.groups.size
-    ranks = released_as(statistic) in RANKS
-    spoiled: list[float] = []
-    if ranks:
-        step = own.get("resolution")
-        rounded = None if step is None else checks.resolution(step, (), 0)
-        single = found.value.astype(jax.dtypes.canonicalize_dtype(float)).reshape(len(batch.sizes), -1)
-        share, number = ties(records, batch.sizes, single, rounded, low if neighbors == "swap" else None)
-        if step is None and own.get("grid") is None and own.get("mechanism") != "laplace":
-            spoiled = share[:groups][(share[:groups] >= TIED_SHARE) & (number[:groups] > 1)].tolist()
-    rows: list[list[dict[str, Any]]] = [[] for _ in range(groups)]
-    for group, at, entry, *level in np.ndindex(groups, len(epsilons), draws, *found.value.shape[1:]):
-        place = (group, *level)
-        row = {"quantile": found.levels[level[0]]} if level else {}
-        row |= {"draw": entry + 1} if draws > 1 else {}
-        row |= {"records": int(batch.sizes[group]), "missing": int(missing[group]), "value": float(found.value[place])}
-        row |= {"simulated": float(found.draws[entry, at, *place])}
-        row |= {name: float(bar[at, *place]) for name, bar in zip(_BARS, found.bars, strict=True)}
-        row |= {"tied_share": float(share[group, level[0] if level else 0])} if ranks else {}
-        rows[group].append(row | {"epsilon": epsilons[at]})
-    return rows, costs, spoiled
+def _seed_of(key: Any) -> list[int]:
+    """The seed of an integer or of a typed key, which is the only one that needs JAX."""
+    if isinstance(key, Integral) and not isinstance(key, bool):
+        return [checks.static_integer("key", key, 0)]
+    if not checks.is_jax_array(key):
+        raise TypeError(f"key must be an integer, the seed, or a typed key such as jax.random.key(0), got {type(key).__name__}.")
+    import jax
+
+    from dpjax.random.keys import check_key
+
+    return [int(word) for word in np.asarray(jax.random.key_data(check_key(key))).ravel()]
+
+
+def _at_bounds(records: np.ndarray, table: Table, own: Asked, there: np.ndarray) -> list[float]:
+    """The shares of records at or beyond a bound, of the groups where they are many."""
+    low, high = own.bounds
+    if low is None or high is None:
+        return []
+    with np.errstate(invalid="ignore"):  # a signaling NaN
+        number = table.numbers((records <= low) | (records >= high))
+    share = number / np.maximum(there, 1)
+    return list(share[(share >= BOUND_SHARE) & (number > 1)].tolist())

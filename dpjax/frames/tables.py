@@ -1,66 +1,20 @@
-"""Frames of any kind as arrays, and results as a frame of the same kind, by narwhals."""
+"""Frames of any kind as arrays, with the group of each row as a number, by narwhals: the engine compares the labels."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from dpjax import checks
-from dpjax.accounting import Composition, Guarantee
-from dpjax.display import TEXT_WIDTH, cell_of, text_table
+from dpjax.frames.labels import in_order, is_missing, joined, public_labels, text_of
 from dpjax.frames.private_groups import PrivateGroups
-from dpjax.release.grid import as_floats
-from dpjax.statistics.grouping import Grouping, codes_of, natural_order
+from dpjax.release.records import as_floats
 
-_SAID_ONCE = ("column", "missing", "epsilon")  # below a printed table, where they are the same in all rows
-_FIRST = ("records", "released")  # before these, a row says what it is of
-_CHUNK = 2**20  # labels that are Python objects at a time
-
-
-@dataclass(frozen=True, repr=False)
-class FrameResult:
-    """What came of a frame. Printed, it is a table with what is the same in all rows, the guarantee and the note below.
-
-    Attributes:
-        frame: of the kind that was given, a row for each group, column, epsilon and quantile.
-        guarantee: what all of it costs together.
-        guarantees: by column and epsilon, what its draws cost, in all groups together: ``guarantees["age", 0.5]``.
-        note: what spoils a simulation, in a sentence or two; empty if nothing does.
-    """
-
-    frame: Any
-    guarantee: Guarantee | Composition
-    guarantees: dict[tuple[str, float], Guarantee | Composition]
-    note: str = ""
-
-    def __repr__(self) -> str:
-        known = self._collected()
-        cells = {name: known[name].to_list() for name in known.columns}
-        same = {}
-        if len(known) > 1:
-            same = {name: column[0] for name, column in cells.items() if name in _SAID_ONCE and len(set(column)) == 1}
-        left = {name: column for name, column in cells.items() if name not in same}
-        table = text_table(left, min(list(left).index(name) for name in _FIRST if name in left))
-        below = [", ".join(f"{name} {cell_of(value)}" for name, value in same.items()), str(self.guarantee), self.note]
-        return "\n".join([table, *(textwrap.fill(line, TEXT_WIDTH) for line in below if line)])
-
-    def _repr_html_(self) -> str:
-        native = _narwhals().to_native(self._collected())
-        if not hasattr(native, "_repr_html_"):
-            return f"<pre>{escape(repr(self))}</pre>"
-        note = f"<p>{escape(self.note)}</p>" if self.note else ""
-        return f"<div>{native._repr_html_()}<p>{escape(str(self.guarantee))}</p>{note}</div>"
-
-    def _collected(self) -> Any:
-        """The frame by narwhals, in memory."""
-        known = _narwhals().from_native(self.frame)
-        return known.collect() if hasattr(known, "collect") else known
+_TEXT = ("Object", "object", "null", "string_view")  # dtypes whose labels are compared as text
 
 
 @dataclass(frozen=True)
@@ -68,97 +22,163 @@ class Table:
     """The columns of a frame that are asked for.
 
     Attributes:
-        columns: float64 ``(n,)`` each, NaN where a value is missing.
-        by: the names of the columns of groups.
-        grouping: which group each row is in; one group of all without ``by``.
-        kind: what made it, by narwhals, to make another: the module, the backend, and whether it was lazy.
+        columns: float64 ``(n,)`` each, NaN where a value is missing; of ids, int64 numbers, -1 where one is missing.
+        codes: int64 ``(n,)``, the number of the group of each row, -1 for none.
+        labels: of the groups, for each column of groups.
+        groups: how many there are.
+        remake: makes a frame of the kind that was read from columns.
     """
 
     columns: dict[str, np.ndarray]
-    by: tuple[str, ...]
-    grouping: Grouping
-    kind: tuple[ModuleType, Any, bool]
+    codes: np.ndarray
+    labels: dict[str, list[Any]]
+    groups: int
+    remake: Callable[[dict[str, Any]], Any]
 
-    def frame_of(
-        self,
-        found: Mapping[tuple[str, int], Sequence[dict[str, Any]]],
-        grouping: Grouping,
-        asked: Mapping[str, Mapping[str, Any]],
-        sizes: Mapping[str, Sequence[Any]],
-        names: Sequence[str],
-    ) -> Any:
-        """Return a frame of the kind of the one that was read, from rows by column and number of the group.
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many rows each group has, int64."""
+        return np.bincount(self.codes + 1, minlength=self.groups + 1)[1:]
 
-        ``asked`` are the options of each column, ``sizes`` columns with an entry for each group, ``names`` the last columns.
-        """
-        rows: list[dict[str, Any]] = [
-            dict(zip(self.by, label, strict=True))
-            | {name: of_groups[group] for name, of_groups in sizes.items()}
-            | {"column": column}
-            | row
-            for column in asked
-            for group, label in enumerate(grouping.labels)
-            for row in found[column, group]
-        ]
-        several = ["quantile"] * any("qs" in own for own in asked.values())
-        draws = ["draw"] * any(own.get("draws", 1) > 1 for own in asked.values())
-        columns = {name: [row.get(name) for row in rows] for name in (*self.by, *sizes, "column", *several, *draws, *names)}
-        narwhals, kind, lazy = self.kind
-        duckdb = str(kind) == "duckdb"
-        made = narwhals.from_dict(columns, backend="pyarrow" if duckdb else kind)
-        return narwhals.to_native(made.lazy("duckdb" if duckdb else None) if lazy else made)
+    def numbers(self, which: np.ndarray) -> np.ndarray:
+        """Return how many rows of each group are among those, a bool ``(n,)``, int64."""
+        return np.bincount(self.codes[which] + 1, minlength=self.groups + 1)[1:]
+
+    def only(self, kept: np.ndarray) -> Table:
+        """Return the table of the groups of these numbers, in this order."""
+        number = np.full(self.groups + 1, -1)
+        number[kept] = np.arange(len(kept))
+        labels = {name: [part[k] for k in kept.tolist()] for name, part in self.labels.items()}
+        return replace(self, codes=number[self.codes], labels=labels, groups=len(kept))
 
 
-def asked_columns(columns: str | Iterable[str] | Mapping[str, Mapping[str, Any]], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of each column: those of its own over the shared ones."""
-    if isinstance(columns, Mapping):
-        return {name: shared | dict(own) for name, own in columns.items()}
-    if hasattr(columns, "dtype"):
-        raise TypeError(f"columns must be names of columns of the frame, got the {type(columns).__name__} itself.")
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"columns must be one or more different names, got {columns!r}.")
-    return {name: dict(shared) for name in names}
-
-
-def read_frame(
-    frame: Any, columns: Iterable[str], by: str | Sequence[str] | None, groups: Iterable[Any] | PrivateGroups | None, neighbors: str
+def read_table(
+    frame: Any,
+    columns: Iterable[str],
+    ids: Sequence[str],
+    by: str | Sequence[str] | None,
+    groups: Iterable[Any] | PrivateGroups | None,
+    neighbors: str,
 ) -> Table:
-    """Read columns of numbers, and the groups: those with the labels ``groups``, otherwise all that the frame has, in order."""
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    keys = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    """Read columns of numbers or, if in ``ids``, of any labels, and the groups: those that are named, otherwise all, in order."""
+    keys = () if by is None else tuple(by) if isinstance(by, (list, tuple)) else (by,)
     if keys and neighbors == "swap":
         raise ValueError("by needs neighbors='add_remove': a replaced record can move from one group to another.")
-    if isinstance(groups, str | bytes):
-        raise TypeError(
-            f"groups must be a list of labels, such as [{groups!r}]; got {groups!r}, whose letters would be the groups."
-        )
+    if not keys and groups is not None:
+        raise ValueError("groups need by, the column that they are in.")
+    numbers, labelled = [name for name in columns if name not in ids], [(name,) for name in ids]
+    found, coded, kinds, remake = _read(frame, numbers, [*labelled, keys] if keys else labelled)
+    for name, (codes, labels) in zip(ids, coded, strict=False):
+        found[name] = _renumbered(codes, labels, list(dict.fromkeys(labels)))
+    if not keys:
+        return Table(found, np.zeros(len(next(iter(found.values()))), np.int64), {}, 1, remake)
+    codes, labels = coded[-1]
+    if groups is None or isinstance(groups, PrivateGroups):
+        names = in_order(set(labels) - {None}, len(keys) > 1)
+        shown = [names] if len(keys) == 1 else [[name[place] for name in names] for place in range(len(keys))]
+    else:
+        names, shown = public_labels(groups, keys, [kinds[key] for key in keys])
+    return Table(found, _renumbered(codes, labels, names), dict(zip(keys, shown, strict=True)), len(names), remake)
+
+
+def _renumbered(codes: np.ndarray, labels: Sequence[Any], named: Sequence[Any]) -> np.ndarray:
+    """Number each row by the place of its label among those named, -1 where it has none."""
+    place = {label: number for number, label in enumerate(named) if label is not None}
+    return np.array([*(place.get(label, -1) for label in labels), -1])[codes]
+
+
+def _numbered_objects(labels: Iterable[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Number objects by their text, the same for equal ones, and None and NaN as None."""
+    index: dict[Any, int] = {}
+    texts = [label if type(label) is str else None if is_missing(label) else text_of(label) for label in labels]
+    return np.array([index.setdefault(text, len(index)) for text in texts], np.int64), list(index)
+
+
+def _read(frame: Any, numbers: Sequence[str], labelled: Sequence[tuple[str, ...]]) -> Any:
+    """Read a frame by narwhals.
+
+    Returns:
+        Float64 arrays by name; for each of ``labelled``, columns whose labels together make one, the number of the label of each
+        row, -1 for some that are missing, and the labels by number; the kinds of these columns; and what makes a frame of columns.
+    """
     narwhals = _narwhals()
     try:
         known = narwhals.from_native(frame)
     except TypeError as error:
         raise TypeError(f"frame must be of pandas, Polars or PyArrow, or a DuckDB relation, got {type(frame).__name__}.") from error
-    names, there = tuple(columns), known.collect_schema()
-    missing = [name for name in (*names, *keys) if name not in there]
+    there, keys = known.collect_schema(), tuple(dict.fromkeys(key for some in labelled for key in some))
+    missing = [name for name in (*numbers, *keys) if name not in there]
     if missing:
         raise ValueError(f"the frame has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}.")
     for key in keys:
         if there[key].is_nested():
             raise TypeError(f"column {key!r} holds {there[key]}, which cannot name a group.")
     lazy = isinstance(known, narwhals.LazyFrame)
-    kind = narwhals, known.implementation, lazy
-    known = known.select(*dict.fromkeys((*names, *keys)))
+    remake = partial(_made, narwhals, known.implementation, lazy)
+    known = known.select(*dict.fromkeys((*numbers, *keys)))
     known = known.collect() if lazy else known
-    numbers = {name: _numbers(known[name], name) for name in names}
-    return Table(numbers, keys, _grouping(known, keys, None if isinstance(groups, PrivateGroups) else groups), kind)
+    for name in numbers:
+        if not (known[name].dtype.is_numeric() or str(known[name].dtype) == "Boolean"):
+            raise TypeError(f"column {name!r} must have a dtype of numbers: convert it before.")
+    kinds, texts = {key: _kind_of(known[key]) for key in keys}, {}
+    for key in keys:
+        if kinds[key] == "text":
+            codes, texts[key] = _numbered_objects(_objects(known[key]))
+            known = known.with_columns(narwhals.new_series(key, codes, narwhals.Int64, backend=known.implementation))
+    distinct = {}
+    for some in labelled:
+        code = "number"
+        while code in known.columns:  # until it is free
+            code += "_"
+        different = known.select(*some).unique().with_row_index(code)
+        cells = {key: _objects(different[key]) for key in some}
+        distinct[code] = joined([[texts[key][k] for k in cells[key]] if key in texts else cells[key] for key in some])
+        known = known.join(different, on=list(some), how="left")  # in an order of its own
+    coded = [(known[code].fill_null(-1).to_numpy().astype(np.int64), labels) for code, labels in distinct.items()]
+    return {name: _numbers(known[name]) for name in numbers}, coded, kinds, remake
 
 
-def total_of(costs: Sequence[Guarantee | Composition]) -> Guarantee | Composition:
-    """Return what mechanisms on the same records cost together."""
-    total = costs[0]
-    for cost in costs[1:]:
-        total = total + cost
-    return total
+def _objects(series: Any) -> list[Any]:
+    """Return the cells of a column as Python objects that compare by their value, None for missing ones."""
+    if series.dtype.is_float():
+        with np.errstate(invalid="ignore"):
+            numbers = series.to_numpy() + 0.0  # there is one zero
+        return [None if gone else cell for cell, gone in zip(numbers.tolist(), np.isnan(numbers).tolist(), strict=True)]
+    try:
+        found, missing = series.to_list(), series.is_null()
+    except Exception:  # a date that Python does not hold, or a signaling NaN: one row must not change what becomes of the others
+        return [_object(series, place) for place in range(len(series))]
+    return [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)] if missing.any() else list(found)
+
+
+def _object(series: Any, place: int) -> Any:
+    try:
+        cell = series[place : place + 1]
+        return None if cell.is_null().any() else cell.to_list()[0]
+    except Exception:
+        return None
+
+
+def _kind_of(series: Any) -> str:
+    """Name what labels a column can hold: by the dtype and never by what the column holds."""
+    native = series.to_native()
+    dtype = getattr(native, "dtype", getattr(native, "type", None))
+    if {str(series.dtype), str(dtype)} & set(_TEXT):
+        return "text"
+    categories: Any = getattr(dtype, "categories", None)
+    if hasattr(categories, "to_series"):  # of pandas, which are of any dtype
+        return _kind_of(_narwhals().from_native(categories.to_series(), series_only=True))
+    if str(series.dtype).startswith(("Categorical", "Enum")):
+        return "String" if "string" in str(getattr(dtype, "value_type", "string")) else "other"
+    if series.dtype.is_numeric() and not series.dtype.is_float():
+        return "number"
+    return str(series.dtype).partition("(")[0]
+
+
+def _numbers(series: Any) -> np.ndarray:
+    if str(series.dtype) in ("Int128", "UInt128"):
+        series = series.cast(_narwhals().Float64)
+    return as_floats(series.to_numpy())
 
 
 def _narwhals() -> ModuleType:
@@ -169,59 +189,7 @@ def _narwhals() -> ModuleType:
     return narwhals
 
 
-def _numbers(series: Any, name: str) -> np.ndarray:
-    kind = series.dtype
-    if not (kind.is_numeric() or str(kind) == "Boolean"):
-        raise TypeError(f"column {name!r} must have a dtype of numbers: convert it before.")
-    return as_floats(series.to_numpy())
-
-
-def _grouping(known: Any, keys: tuple[str, ...], groups: Iterable[Any] | None) -> Grouping:
-    if not keys:
-        if groups is not None:
-            raise ValueError("groups need by, the column that they are in.")
-        return Grouping(np.zeros(len(known), np.int32), [()])
-    index: dict[Any, int] = {}
-    for label in () if groups is None else groups:
-        one = tuple(label) if len(keys) > 1 and not isinstance(label, str) else (label,)
-        if len(one) != len(keys):
-            raise ValueError(f"a group by {', '.join(keys)} must have {len(keys)} labels, got {label!r}.")
-        for part, key in zip(one, keys, strict=True):
-            if isinstance(part, str) and known[key].dtype.is_numeric():
-                raise ValueError(f"column {key!r} holds numbers, so no group is {part!r}.")
-        one = tuple(str(part) if _is_mixed(known[key]) else part for part, key in zip(one, keys, strict=True))
-        name = one if len(keys) > 1 else one[0]
-        if name in index:
-            raise ValueError(f"groups name {label!r} twice.")
-        index[name] = len(index)
-    parts = []
-    for start in range(0, len(known), _CHUNK):
-        cells = [_labels(known[key][start : start + _CHUNK]) for key in keys]
-        parts.append(codes_of(list(zip(*cells, strict=True)) if len(keys) > 1 else cells[0], index, grow=groups is None))
-    labels = list(index) if len(keys) > 1 else [(name,) for name in index]
-    found = Grouping(np.concatenate([np.zeros(0, np.int32), *parts]), labels)
-    if groups is not None:
-        return found
-    named = [k for k, label in enumerate(found.labels) if not any(_is_missing(part) for part in label)]
-    return found.only(np.array(sorted(named, key=lambda k: [natural_order(part) for part in found.labels[k]]), np.int64))
-
-
-def _labels(series: Any) -> list[Any]:
-    """As Python objects that compare by their value, None for missing ones."""
-    if series.dtype.is_float():
-        with np.errstate(invalid="ignore"):
-            return list((series.to_numpy() + 0.0).tolist())  # there is one zero
-    found, text, missing = series.to_list(), _is_mixed(series), series.is_null()
-    if not text and not missing.any():
-        return list(found)
-    both = zip(found, missing.to_list(), strict=True)
-    return [None if gone else str(label) if text else label for label, gone in both]
-
-
-def _is_mixed(series: Any) -> bool:
-    """Whether labels may be of several kinds, and become text: by the dtype and never by what the column holds."""
-    return str(series.dtype) == "Object" or str(getattr(series.to_native(), "dtype", "")) == "object"
-
-
-def _is_missing(label: Any) -> bool:
-    return label is None or label != label
+def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[str, Any]) -> Any:
+    duckdb = str(kind) == "duckdb"
+    made = narwhals.from_dict(columns, backend="pyarrow" if duckdb else kind)
+    return narwhals.to_native(made.lazy("duckdb" if duckdb else None) if lazy else made)

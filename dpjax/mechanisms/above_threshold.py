@@ -34,7 +34,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.relations import pure, relation_first
+from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key, fold_in_range, row_words
@@ -149,7 +149,6 @@ def _distribution(asked: jax.Array, level: jax.Array, unit: jax.Array, epsilon: 
     return AboveThreshold(weight, rate, below)
 
 
-@relation_first
 def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`above_threshold` costs, the gap included.
 

@@ -10,7 +10,6 @@ and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y and z togeth
 ``dpjax.accounting.failures`` does the rest.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from math import expm1, inf, log1p
 from typing import Any, TypeVar
@@ -147,12 +146,6 @@ def _noise(public: Sequence[jax.Array], shape: tuple[int, ...] = ()) -> Piecewis
 def _room(public: Sequence[jax.Array], loss: jax.Array) -> jax.Array:
     """What the noise must not exceed. In this order of sums it never does where the loss is within the target."""
     return (public[0] - loss) + _noise(public).edges[..., 2]
-
-
-def bounded_loss_law(law: Finite, losses: ArrayLike, **options: Any) -> Finite:
-    """The old name of :func:`bounded_loss_distribution`, until version 0.3."""
-    warnings.warn("bounded_loss_law is now bounded_loss_distribution.", DeprecationWarning, stacklevel=2)
-    return bounded_loss_distribution(law, losses, **options)
 
 
 def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> float:

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.mechanisms.relations import approximate, relation_first
+from dpjax.mechanisms.relations import approximate
 
 
 def bounded_noise_laplace(
@@ -70,7 +70,6 @@ def _distribution(center: jax.Array, rate: jax.Array, scale: jax.Array, failure:
     )
 
 
-@relation_first
 def guarantee(relation: str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`bounded_noise_laplace` costs.
 

@@ -17,10 +17,10 @@ from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
-from dpjax.mechanisms.interval_bound import miss_of, plan_of, planned_levels
 from dpjax.mechanisms.joint_quantiles import with_aims
-from dpjax.mechanisms.relations import pure, relation_first
-from dpjax.statistics.ranks import level_of
+from dpjax.mechanisms.relations import pure
+from dpjax.several_quantiles.interval_bound import miss_of, plan_of, planned_levels
+from dpjax.several_quantiles.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
 
 
@@ -223,7 +223,6 @@ def interval_coverage(
     return max(0.0, 1 - miss_of(plan, middle, low, high, n))
 
 
-@relation_first
 def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`confidence_interval` costs.
 

@@ -45,7 +45,8 @@ def duff(
         rho: for a profile, as in :func:`dpjax.inverse_sensitivity`; the paper has none, and a mean's hulls take none.
 
     Returns:
-        A :class:`PiecewiseExponential` for a profile, a :class:`Finite` for candidates.
+        A :class:`PiecewiseExponential` for a profile, a :class:`Rounded` if it has a resolution (the value then costs 1 - depth,
+        not 0), a :class:`Finite` for candidates.
 
     Raises:
         ValueError: another relation than ``"add_remove"`` and ``"edge"``, or a ``rho`` beside candidates.

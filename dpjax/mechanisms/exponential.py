@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.relations import pure, relation_first
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity import CandidateScores, SensitivityProfile
 
 
@@ -88,7 +88,6 @@ def candidate_scores(
     return found
 
 
-@relation_first
 def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`exponential` costs; for an array of scores, under the relation given in its place.
 

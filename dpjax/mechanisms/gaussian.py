@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
-from dpjax.mechanisms.relations import relation_first, relation_of
+from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.vectors import vectors
 
 
@@ -68,7 +68,6 @@ def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
     return SphericalGaussian(center, checks.positive("sigma", sigma, center.dtype))
 
 
-@relation_first
 def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
     """Return what one draw of :func:`gaussian` or :func:`spherical_gaussian` costs; it composes exactly with others of its kind.
 

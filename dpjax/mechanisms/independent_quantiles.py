@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.budgeting import epsilon_per_query, shared_epsilon
+from dpjax.accounting.allocation import shared_epsilon
+from dpjax.accounting.budgeting import epsilon_per_query
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.distributions import PiecewiseExponential, Rounded

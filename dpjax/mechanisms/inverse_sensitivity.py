@@ -2,7 +2,8 @@
 
 Density proportional to exp(-epsilon/2 * len(y)), where len(y) is how many individuals must change for the statistic to become y:
 piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its median under add/remove neighbors is Duff's.
-Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, 0 without ties.
+Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, 0 without ties;
+so has the value itself on the multiples of a resolution, where another multiple costs len(y) (``line.py``).
 """
 
 from typing import overload

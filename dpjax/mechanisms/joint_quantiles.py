@@ -56,12 +56,12 @@ from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
-from dpjax.sensitivity.far_records import far_records, most_left
-from dpjax.sensitivity.sorted_records import Aims, SortedRecords, level_parts
+from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts
+from dpjax.several_quantiles.far_records import far_records, most_left
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
 _FINE = log(2.0**40)  # the same for the widest of the slots near a quantile, where there are many records
-SLACK = 3.0  # on a grid, where the flat term adds about exp(-3) multiples to the error at most
 
 
 def joint_quantiles(
@@ -129,14 +129,6 @@ def with_aims(
         reach = checks.static_integer("reach", reach, 0, most)
     aims = aims or aims_of(asked.neighbors, len(asked.levels), n is not None, asked.resolution is not None)
     return _distribution(asked, rate, n, reach, most, terms, aims)
-
-
-def aims_of(neighbors: str, m: int, size_is_public: bool, on_grid: bool) -> Aims:
-    """The ranks that quantiles aim at, which are public for every N."""
-    if on_grid:
-        # Those of one quantile of a private number of records follow the data: rounded, they would have a sensitivity of 1.
-        return "ranks" if m == 1 and neighbors == "add_remove" and not size_is_public else "records"
-    return "slots" if size_is_public else "ranks"
 
 
 @partial(jax.jit, static_argnames=("reach", "most", "terms", "aims"))

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions import DiscreteLaplace, PiecewiseExponential, Tails
-from dpjax.mechanisms.relations import pure, relation_first
+from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -98,7 +98,6 @@ def laplace(
     return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate / 2, tails).restrict(low, high)
 
 
-@relation_first
 def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: bool = False) -> Guarantee:
     """Return what one draw of :func:`laplace` costs, with (``bounded``) or without ``lower`` and ``upper``.
 

@@ -8,7 +8,6 @@ leaves a probability of failure^m to the fallback. Privacy: the argument is in `
 dataset. A bound that holds for most datasets is none: where it fails, so does delta.
 """
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from math import prod
@@ -157,12 +156,6 @@ def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: 
     log_kept = jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_factor
     own = jnp.where(kept | jnp.isnan(log_factor), -log_kept, jnp.inf)[..., : one.values.shape[-1]]
     return jnp.concatenate([own, -log_rest], axis=-1)
-
-
-def never_fail_law(law: Finite, acceptance: ArrayLike, **options: Any) -> Finite:
-    """The old name of :func:`never_fail_distribution`, until version 0.3."""
-    warnings.warn("never_fail_law is now never_fail_distribution.", DeprecationWarning, stacklevel=2)
-    return never_fail_distribution(law, acceptance, **options)
 
 
 def guarantee(attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp") -> Guarantee:

@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores, rate_of_scores
-from dpjax.mechanisms.relations import pure, relation_first
+from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import broadcast_rows
 from dpjax.numerics.sums import LANES, pad
 from dpjax.sensitivity.scores import CandidateScores
@@ -102,7 +102,6 @@ def _quadrature(k: int) -> tuple[np.ndarray, np.ndarray]:
     return (nodes + 1) / 2, weights / 2
 
 
-@relation_first
 def guarantee(scores: CandidateScores | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`permute_and_flip` costs; see :func:`dpjax.mechanisms.exponential.guarantee`.
 

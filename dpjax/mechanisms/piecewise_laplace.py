@@ -4,7 +4,8 @@ Density proportional to exp(-epsilon/2 * cost(y)), where the cost of the value a
 is chosen with probability proportional to its length times exp(-epsilon l / 2), and the point in it by a truncated exponential.
 Privacy: the cost changes by at most 1 between neighbors (Theorem 1, from Corollary 3.1), so this is the exponential mechanism. The
 flat piece of the rho-smooth variant has cost 2 - depth, 1 without ties (``SensitivityProfile.depth``): with 0 in the place of 1,
-its loss is 1.44 epsilon and its range 2 epsilon.
+its loss is 1.44 epsilon and its range 2 epsilon. On the multiples of a resolution, probabilities are proportional to
+exp(-epsilon/2 * cost) themselves: the value costs 1 - depth, and another multiple its level, linear in between (``line.py``).
 """
 
 from typing import overload
@@ -53,8 +54,8 @@ def piecewise_laplace(
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and Proposition 2). Public: epsilon,
-        rho, and what the profile says is public. The bounded range is attained: epsilon cannot be halved as for plain Laplace.
-        Float draws are simulations.
+        rho, and what the profile says is public. ``line.py`` has the proof for a resolution. The bounded range is attained: epsilon
+        cannot be halved as for plain Laplace. Float draws are simulations.
 
     References:
         Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2 (rho-smooth). Theorem 2

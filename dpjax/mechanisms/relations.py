@@ -1,17 +1,10 @@
 """The neighbour relation that a guarantee holds under: that of what a mechanism takes, or by its name."""
 
-import warnings
-from collections.abc import Callable
-from functools import wraps
 from math import inf
-from typing import Any, ParamSpec
-
-import numpy as np
+from typing import Any
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-
-P = ParamSpec("P")
 
 
 def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[str, ...] = checks.RELATIONS) -> str:
@@ -42,25 +35,3 @@ def pure(statistic: Any, epsilon: float, *, ranges: int = 1, known: tuple[str, .
 def approximate(statistic: Any, epsilon: float, delta: float) -> Guarantee:
     """Return (epsilon, delta)-DP under the relation of a statistic."""
     return Guarantee(checks.concrete_epsilon(epsilon), inf, relation_of(statistic), delta=checks.concrete_delta(delta))
-
-
-def relation_first(guarantee: Callable[P, Guarantee]) -> Callable[P, Guarantee]:
-    """Let a guarantee take its relation as ``neighbors=`` too, as until version 0.3: ``guarantee(1.0, neighbors="swap")``."""
-
-    @wraps(guarantee)
-    def call(*args: P.args, **kwargs: P.kwargs) -> Guarantee:
-        if "neighbors" not in kwargs:
-            return guarantee(*args, **kwargs)
-        relation: Any = kwargs.pop("neighbors")
-        warnings.warn(
-            f"a guarantee takes its relation first, as guarantee({relation!r}, ...); neighbors= goes in 0.3.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        known = args and hasattr(args[0], "neighbors")
-        if relation is None or (known and relation_of(args[0], relation)):
-            return guarantee(*args, **kwargs)
-        rest = args[1:] if args and np.ndim(args[0]) else args  # type: ignore[arg-type]  # an array of scores said nothing
-        return guarantee(relation, *rest, **kwargs)  # type: ignore[arg-type]
-
-    return call

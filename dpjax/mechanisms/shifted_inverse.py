@@ -23,7 +23,7 @@ from dpjax.distributions import Finite, PiecewiseExponential, Rounded
 from dpjax.mechanisms.line import Support, is_given
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.relations import pure
-from dpjax.sensitivity.down import DownSensitivity, check_shift
+from dpjax.sensitivity.down import DownSensitivity
 
 Candidates = jax.Array | np.ndarray | Sequence[float]
 
@@ -85,7 +85,7 @@ def shifted_inverse(
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
     if is_given(rho):
         raise ValueError("rho smooths the distribution on the line; with candidates ties need no smoothing, leave it out.")
-    check_shift(tau)
+    checks.shift(tau)
     values = finite_range(candidates, down.dtype)
     to_at_most, to_below = removals(down, values)
     rate = checks.positive("epsilon", epsilon, down.dtype) / 2

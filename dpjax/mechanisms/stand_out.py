@@ -19,7 +19,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import candidate_scores
-from dpjax.mechanisms.relations import approximate, relation_first
+from dpjax.mechanisms.relations import approximate
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity.scores import CandidateScores
 
@@ -94,7 +94,6 @@ def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Arr
     return jnp.where(ok[..., None], jnp.concatenate([jnp.where(place, first, jnp.inf), last], axis=-1), jnp.nan)
 
 
-@relation_first
 def guarantee(scores: CandidateScores | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`stand_out` costs; see :func:`dpjax.mechanisms.exponential.guarantee`.
 

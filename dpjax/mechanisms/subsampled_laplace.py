@@ -7,8 +7,8 @@ neighbours (``dpjax.accounting.subsampling``), and no better: the loss between t
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.accounting.amplified_epsilon import epsilon_before_sampling
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.accounting.subsampling import epsilon_before_sampling
 from dpjax.distributions.subsampled_laplace import SubsampledLaplace
 from dpjax.mechanisms.relations import pure
 

@@ -44,9 +44,9 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.above_threshold import stopping_cost
-from dpjax.mechanisms.relations import pure, relation_first
+from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import fits
-from dpjax.statistics.ranks import ranks_of_quantile
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 from dpjax.statistics.records import present_records
 
 _REACH = 1e12
@@ -185,7 +185,6 @@ def _cost(gaps: jax.Array, rate: jax.Array, scale: jax.Array, below: float, abov
     return stopping_cost(rate[..., None] * gaps + jnp.log(scale)[..., None], below, above)
 
 
-@relation_first
 def guarantee(relation: str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`unbounded_quantile` costs.
 

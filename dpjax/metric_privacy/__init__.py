@@ -28,9 +28,6 @@ The ``guarantee`` of a mechanism's module (``laplace``, ``planar_laplace``, ``ex
 twice its budgets, a selection of no more than its budgets.
 """
 
-import warnings
-from typing import Any
-
 from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
 from dpjax.metric_privacy.exponential import linear_selection, metric_exponential, selection_scale
 from dpjax.metric_privacy.graphs import from_graph, spanning_tree
@@ -110,10 +107,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def __getattr__(name: str) -> Any:
-    if name == "PointMetric":
-        warnings.warn("PointMetric is now Metric, and goes in 0.3.", DeprecationWarning, stacklevel=2)
-        return Metric
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

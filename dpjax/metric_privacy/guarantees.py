@@ -55,7 +55,7 @@ class MetricGuarantee(Shown):
             checks.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...")
             metric = metric.dense()
             object.__setattr__(self, name, metric)
-            if isinstance(metric.budgets, jax.core.Tracer):
+            if checks.is_traced(metric.budgets):
                 raise TypeError(f"a guarantee is about one concrete metric, and {name} is traced.")
             if metric.batch_shape:
                 raise ValueError(f"a guarantee is about one metric, and {name} has a batch of shape {metric.batch_shape}.")

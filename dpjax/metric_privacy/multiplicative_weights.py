@@ -13,10 +13,9 @@ noise take the largest error from 0.29 n (uniform) to 0.56 n, and to 0.22 n with
 too. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
 """
 
-import warnings
 from functools import partial
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -225,10 +224,3 @@ def selection_distribution(
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
     exponents = _exponents(_problem(counts, public, queries, rounds), jnp.asarray(y, public.dtype))
     return Finite(jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype))
-
-
-def __getattr__(name: str) -> Any:
-    if name == "selection_law":
-        warnings.warn("selection_law is now selection_distribution, and goes in 0.3.", DeprecationWarning, stacklevel=2)
-        return selection_distribution
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,5 @@
 """Metrics on points: d(i, j) = epsilon * distance(i, j) (Kamalaruban et al. 2020, Sections 4.1 and 5)."""
 
-import warnings
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,10 +84,3 @@ def from_smallest(values: np.ndarray, axis: int) -> np.ndarray:
         values = values.astype(np.float64)
     with np.errstate(invalid="ignore"):  # infinities, which are refused later
         return (values - np.min(values, axis=axis, keepdims=True)).astype(np.float64)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "PointMetric":
-        warnings.warn("PointMetric is now Metric, and goes in 0.3.", DeprecationWarning, stacklevel=2)
-        return Metric
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Bisection, for real numbers and for indices."""
+"""Bisection of JAX arrays, of real numbers and of indices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,16 +29,6 @@ def bisect(is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
     return jax.lax.fori_loop(np.int32(0), np.int32(steps), halve, (low, high))
-
-
-def bisect_numbers(is_below: Callable[[float], bool], low: float, high: float, tolerance: float) -> tuple[float, float]:
-    """The same for numbers on the host, until ``high - low`` is at most ``tolerance`` times ``high`` or no number is between."""
-    while high - low > tolerance * high:
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if is_below(middle) else (low, middle)
-    return low, high
 
 
 def count_leading(

@@ -1,24 +1,44 @@
-"""The release of a statistic on a public grid: a function for each, from records to multiples of a resolution, and their cost."""
+"""The releases as functions: from records, or how often each value occurs, to draws and what they cost.
+
+Each of them makes a statistic of :mod:`dpjax.release.statistics`, counts the records, and lets it draw.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
-from typing import Any, Literal
+from math import prod
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
 
 from dpjax import checks
-from dpjax.checks import Neighbors, Resolution
-from dpjax.release import integer_profiles
+from dpjax.checks import Neighbors, Relation, Resolution
+from dpjax.release import rows
+from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import GridDistribution, Mechanism
-from dpjax.release.drawing import release_ranks, release_statistic, release_sum
-from dpjax.release.grid import Floats, Multiples, grid_of
-from dpjax.release.records import Records
-from dpjax.release.result import EVALUATE, Release
-from dpjax.sensitivity.down import check_shift
-from dpjax.statistics.ranks import ranks_of_order_statistic, ranks_of_quantile
-
-Definition = Literal["linear", "lower"]
+from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.grid import Candidates, Floats
+from dpjax.release.records import as_array, as_integers, clip_integers, codes_of, refuse_text, refuse_traces, shape_of
+from dpjax.release.result import Release, cost_of, release_of
+from dpjax.release.statistics import (
+    ByRank,
+    ChoiceMechanism,
+    Count,
+    Definition,
+    DistinctCount,
+    Histogram,
+    Maximum,
+    Mean,
+    Median,
+    Mode,
+    NonnegativeSum,
+    OrderStatistic,
+    Quantile,
+    Statistic,
+    Sum,
+    choice_of,
+)
 
 
 def median(
@@ -32,7 +52,6 @@ def median(
     grid: Floats | None = None,
     definition: Definition = "lower",
     counts: Any = None,
-    n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
@@ -40,11 +59,10 @@ def median(
     """Release the median of every row, drawn exactly on the multiples of a public resolution.
 
     It is the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
-    exactly that distribution if the operating system's entropy is uniform and ChaCha20 is: no float, no truncated table and no
-    rounding takes part in the choice of a value (in permute and flip, floats rule out what has certainly lost). There is no key and
-    no seed; two calls never give the same draws. In rows of more than 4096 records, and more than 512 / epsilon, the profile is
-    taken to be at the bounds after as many changes, as with ``truncate=`` in :func:`dpjax.median`: what differs has a probability
-    below e^-128 times the number of multiples.
+    exactly that distribution if the operating system's entropy is uniform and NumPy's exponentials err by less than 2^-45 relative:
+    floats decide a draw only where no rounding can change it, and exact arithmetic decides the others. There is no key and no seed;
+    two calls never give the same draws. After 128 / epsilon changes the profile is taken to be at the bounds, as with ``truncate=``
+    in :func:`dpjax.median`: what differs has a probability below e^-64 times the number of multiples.
     :func:`exact_distribution` gives the probabilities.
 
     Args:
@@ -58,18 +76,17 @@ def median(
         resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
         grid: instead of these three, where no bounds are known: :class:`Floats`, numbers with a few significant digits.
         definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
-        counts: how many records each entry of ``x`` stands for, integers ``(..., n)``; negative ones count as 0. For tables that
-            are grouped already, with ``x`` the distinct values. For add/remove, and with an ``n_max``.
-        n_max: the public capacity of a row; shorter ones are padded with absent records (add/remove only). More records than
-            that are refused, which discloses that there are more: choose it generously.
+        counts: how many records each entry of ``x`` stands for, integers that broadcast against ``x`` (add/remove only); negative
+            ones count as 0, and those above 2^40 as that. For tables that are grouped already, with ``x`` the distinct values: a
+            row costs what its values cost, however many records there are.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
-        mechanism: ``"piecewise_laplace"``, or ``"permute_and_flip"`` for a single release: at the same epsilon its error is up to
-            twice smaller, and its draw takes longer. It is that of :func:`dpjax.permute_and_flip` on minus the number of changes
-            that each multiple is away, for the value itself ``depth - 1``.
+        mechanism: ``"piecewise_laplace"``; ``"inverse_sensitivity"``; or ``"permute_and_flip"`` for a single release: at the same
+            epsilon its error is up to twice smaller, and its draw takes longer. It is that of :func:`dpjax.permute_and_flip` on
+            minus the number of changes that each multiple is away, for the value itself ``depth - 1``.
         draws: how many from each row; each costs epsilon.
 
     Returns:
-        A :class:`Release`.
+        A :class:`Release`; ``float(found)`` is the value of a single draw from a single row.
 
     Raises:
         TypeError: under a trace; ``x`` is not numeric, or a masked array; a ``resolution`` that is a JAX array.
@@ -77,41 +94,29 @@ def median(
 
     Privacy:
         epsilon-DP for each draw, under the relation, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Public:
-        all parameters, the shape and the dtype of ``x`` (under add/remove the number of records is private, its capacity is
-        not). Not covered: timing (a doubtful lane takes longer, with a probability of about 2^-27 for a thousand records, which
-        grows with their number; in permute and flip some percent are), caches, power, memory that is not wiped, parameters chosen
-        from the data, and a call inside a ``vmap`` that closes over the data, which cannot be detected.
+        all parameters, the shape and the dtype of ``x`` (under add/remove the number of records is private, but for the shape).
+        Not covered: timing (the time grows with the number of different values; a doubtful draw takes longer, with a probability of
+        about 2^-31 for a thousand pieces and 2^-42 for each number that a piece has, and more in permute and flip), caches, power,
+        memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which
+        cannot be detected.
 
     References:
-        Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what floats give away; RFC 8439.
+        Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what floats give away.
 
-    >>> ages = [[31, 40, 28, 35, 52, 33, 47, 29, 38]]
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
     >>> found = median(ages, lower=0, upper=120, resolution=1, epsilon=1.0, neighbors="add_remove")
-    >>> found.values.shape, bool((found.values >= 0).all()), found.resolution
-    ((1, 1), True, Fraction(1, 1))
+    >>> found.values.shape, 0 <= float(found) <= 120, found.resolution
+    ((1,), True, Fraction(1, 1))
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors
     """
-    return quantile(
-        *(x, Fraction(1, 2)),
-        epsilon=epsilon,
-        neighbors=neighbors,
-        lower=lower,
-        upper=upper,
-        resolution=resolution,
-        grid=grid,
-        definition=definition,
-        counts=counts,
-        n_max=n_max,
-        mask=mask,
-        mechanism=mechanism,
-        draws=draws,
-    )
+    statistic = Median(lower, upper, resolution, grid, definition)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
 
 
 def quantile(
     x: Any,
-    q: float | Fraction,
+    q: float | Fraction | str,
     *,
     epsilon: float,
     neighbors: Neighbors,
@@ -121,26 +126,21 @@ def quantile(
     grid: Floats | None = None,
     definition: Definition = "lower",
     counts: Any = None,
-    n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
     """Release the q-quantile of every row; the rest is as for :func:`median`.
 
-    ``q`` is strictly between 0 and 1, a short decimal or a Fraction. ``definition`` is ``"lower"``, the record
-    x[ceil(q n)], or ``"linear"``, NumPy's interpolation, whose values are multiples of the resolution over the denominator of q.
+    ``q`` is strictly between 0 and 1, a short decimal or a Fraction. ``definition`` is ``"lower"``, the record x[ceil(q n)], or
+    ``"linear"``, NumPy's interpolation, whose values are multiples of the resolution over the denominator of q.
 
-    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
-    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
-    >>> exact_distribution(quantile, ages, 0.9, **options).profile.upper.tolist()
-    [52, 127]
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
+    >>> float(quantile(ages, 0.9, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"))
+    52.0
     """
-    checks.one_of("definition", definition, ("linear", "lower"))
-    if grid is not None and definition == "linear":
-        raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
-    records = Records(x, grid_of(lower, upper, resolution, grid), neighbors, mask, n_max, counts=counts)
-    return release_ranks(records, ranks_of_quantile(q, definition=definition, neighbors=neighbors), epsilon, mechanism, draws)
+    statistic = Quantile(q, lower, upper, resolution, grid, definition)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
 
 
 def order_statistic(
@@ -154,20 +154,22 @@ def order_statistic(
     resolution: Resolution | None = None,
     grid: Floats | None = None,
     counts: Any = None,
-    n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
 ) -> Release:
-    """Release the record of a fixed rank of every row, from 1 to the size of the last axis; the rest is as for :func:`median`.
+    """Release the record of a fixed rank of every row, from 1 on; the rest is as for :func:`median`.
 
-    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
-    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0}
-    >>> exact_distribution(order_statistic, ages, 5, neighbors="swap", **options).profile.upper.tolist()
-    [35, 38, 40, 47, 52, 127]
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
+    >>> float(order_statistic(ages, 90, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"))
+    35.0
     """
-    records = Records(x, grid_of(lower, upper, resolution, grid), neighbors, mask, n_max, counts=counts)
-    return release_ranks(records, ranks_of_order_statistic(rank, records.size), epsilon, mechanism, draws)
+    statistic = OrderStatistic(rank, lower, upper, resolution, grid)
+    shape = shape_of(x)
+    if counts is None and shape:
+        must = f"an integer from 1 to the {shape[-1]} records on the last axis of x"
+        checks.static_integer("rank", rank, 1, shape[-1], must=must)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
 
 
 def maximum(
@@ -181,7 +183,6 @@ def maximum(
     resolution: Resolution | None = None,
     grid: Floats | None = None,
     counts: Any = None,
-    n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
@@ -193,13 +194,12 @@ def maximum(
     References:
         Steinke (2023), Theorem 4; Fang, Dong and Yi (2022).
 
-    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
-    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0}
-    >>> exact_distribution(maximum, ages, tau=2, neighbors="add_remove", **options).profile.upper.tolist()
-    [40, 47, 52, 127]
+    >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
+    >>> float(maximum(ages, tau=5, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="add_remove"))
+    52.0
     """
-    records = Records(x, grid_of(lower, upper, resolution, grid), neighbors, mask, n_max, counts=counts)
-    return release_statistic(records, partial(integer_profiles.maximum, tau=check_shift(tau)), epsilon, mechanism, draws)
+    statistic = Maximum(tau, lower, upper, resolution, grid)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
 
 
 def nonnegative_sum(
@@ -211,7 +211,6 @@ def nonnegative_sum(
     epsilon: float,
     neighbors: Neighbors,
     counts: Any = None,
-    n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
@@ -221,12 +220,11 @@ def nonnegative_sum(
     It lies near the sum without the ``tau`` largest records. ``upper`` is the public upper bound of the sum, a multiple of the
     resolution: a larger sum counts as that, and so does a larger record. The rest is as for :func:`maximum`.
 
-    >>> options = {"tau": 1, "upper": 199, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
-    >>> exact_distribution(nonnegative_sum, [3, 1, 4, 1, 5, 9], **options).profile.upper.tolist()
-    [14, 23, 199]
+    >>> found = nonnegative_sum([3] * 100, tau=1, upper=999, resolution=1, epsilon=64.0, neighbors="swap")
+    >>> abs(float(found) - 297) <= 3
+    True
     """
-    records = Records(x, Multiples.between(0, upper, resolution), neighbors, mask, n_max, counts=counts)
-    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), epsilon, mechanism, draws)
+    return _released(NonnegativeSum(tau, upper, resolution), x, epsilon, neighbors, mechanism, draws, counts, mask)
 
 
 def user_sum(
@@ -238,7 +236,6 @@ def user_sum(
     resolution: Resolution,
     epsilon: float,
     neighbors: Literal["add_remove"],
-    n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
@@ -248,13 +245,28 @@ def user_sum(
     It lies near the sum without the ``tau`` largest persons. ``person_ids`` are integers or text that broadcast against ``x``; a
     record without one (None, NaN) is absent. The rest is as for :func:`nonnegative_sum`, for one person more or less.
 
-    >>> options = {"tau": 1, "upper": 199, "resolution": 1, "epsilon": 4.0, "neighbors": "add_remove"}
-    >>> exact_distribution(user_sum, [3, 1, 4, 1, 5, 9], ["a", "a", "b", "b", "b", "c"], **options).profile.upper.tolist()
-    [13, 23, 199]
+    >>> options = {"tau": 1, "upper": 999, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
+    >>> abs(float(user_sum([1, 2] * 100, np.arange(200) // 2, **options)) - 297) <= 3
+    True
     """
     checks.one_of("neighbors", neighbors, ("add_remove",))
-    records = Records(x, Multiples.between(0, upper, resolution), neighbors, mask, n_max, person_ids)
-    return release_statistic(records, partial(integer_profiles.nonnegative_sum, tau=check_shift(tau)), epsilon, mechanism, draws)
+    statistic = NonnegativeSum(tau, upper, resolution)
+    positions, present, batch = _read(statistic, x, neighbors, mask)
+    ids, known = codes_of(_like(as_array(person_ids), "person_ids", positions.shape, batch))
+    totals = _totals_of_persons(positions, present & known, ids, statistic.records_grid.size - 1)
+    found = Counts.of_groups(*totals, len(positions))
+    return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
+
+
+def _totals_of_persons(positions: np.ndarray, present: np.ndarray, ids: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
+    """The row and the total, at most ``high``, of each person in each row."""
+    row = np.repeat(np.arange(len(positions)), positions.shape[-1])[present.ravel()]
+    person, amount = ids[present], positions[present].astype(np.int64)
+    order = np.lexsort((person, row))
+    row, person, amount = row[order], person[order], amount[order]
+    first = np.flatnonzero(np.append(True, (row[1:] != row[:-1]) | (person[1:] != person[:-1])))[: len(row)]
+    totals = sums_of(amount, np.append(first, len(row)))
+    return row[first], np.minimum(totals, high)
 
 
 def distinct_count(
@@ -265,7 +277,6 @@ def distinct_count(
     epsilon: float,
     neighbors: Neighbors,
     counts: Any = None,
-    n_max: int | None = None,
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
@@ -276,13 +287,10 @@ def distinct_count(
     ``(..., n)``, and anything else in a list is absent; ``upper`` is the largest possible count, public, and a larger one counts
     as that. The rest is as for :func:`maximum`.
 
-    >>> options = {"tau": 1, "upper": 19, "epsilon": 4.0, "neighbors": "add_remove"}
-    >>> exact_distribution(distinct_count, ["a", "b", "b", "c", "c", "c"], **options).profile.lower.tolist()
-    [2, 2, 1, 1, 1, 0]
+    >>> float(distinct_count(["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"))
+    3.0
     """
-    records = Records(ids, Multiples.between(0, upper, 1), neighbors, mask, n_max, counts=counts, read=integer_profiles.codes_of)
-    statistic = partial(integer_profiles.distinct_count, tau=check_shift(tau))
-    return release_statistic(records, statistic, epsilon, mechanism, draws)
+    return _released(DistinctCount(tau, upper), ids, epsilon, neighbors, mechanism, draws, counts, mask)
 
 
 def sum(
@@ -298,11 +306,11 @@ def sum(
 ) -> Release:
     """Release the sum of every row, where the number of records is public; the rest is as for :func:`median`.
 
-    >>> options = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
-    >>> exact_distribution(sum, [31, 40, 28], **options).profile.upper.tolist()
-    [99, 191, 280, 360]
+    >>> found = sum([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
+    >>> abs(float(found) - 9900) <= 120
+    True
     """
-    return release_sum(x, Multiples.between(lower, upper, resolution), neighbors, epsilon, mechanism, draws, of_mean=False)
+    return _released(Sum(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws)
 
 
 def mean(
@@ -318,37 +326,305 @@ def mean(
 ) -> Release:
     """Release the mean of every row, where the number of records is public: :func:`sum`, whose values are divided by it.
 
-    >>> options = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 4.0, "neighbors": "swap"}
-    >>> round(exact_distribution(mean, [31, 40, 28], **options).mean_abs_error(33), 1)
-    12.2
+    >>> found = mean([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
+    >>> abs(float(found) - 33) <= 0.4
+    True
     """
-    return release_sum(x, Multiples.between(lower, upper, resolution), neighbors, epsilon, mechanism, draws, of_mean=True)
+    return _released(Mean(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws)
 
 
-def exact_distribution(statistic: Callable[..., Release], x: Any, *arguments: Any, **options: Any) -> GridDistribution:
-    """Return the distribution that a release of one dataset draws from: to know the utility before anything is spent.
+def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Release:
+    """Release the number of records of every row, drawn exactly: what ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
 
     Args:
-        statistic: one of the functions for values on a grid, such as :func:`median`; for a mode or scores, ``dpjax.exponential``
-            has the distribution.
-        x: one dataset, ``(n,)``; simulated or public data, since the distribution is a function of it.
-        arguments: further positional arguments of that function, such as q.
-        options: its keyword arguments but ``draws``.
+        x: numbers ``(..., n)``, of which NaN are absent; this and the rest as for :func:`median`.
+        epsilon: from 2^-30 to 64 for each draw.
+        mask: which records count.
+        draws: how many from each row.
 
     Returns:
-        A :class:`GridDistribution`.
-
-    Raises:
-        TypeError, ValueError: as that function; more than one dataset.
+        A :class:`Release` of integers ``(draws, ...)``, which may be negative: to clamp them costs nothing.
 
     Privacy:
-        A function of the private data: not a release.
+        Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not covered: as :func:`median`.
+
+    References:
+        Ghosh, Roughgarden and Sundararajan (2009).
+
+    >>> found = count([31, 70, 28, 81], epsilon=32.0)
+    >>> float(found), print(found.guarantee)
+    32-DP and 64-bounded-range under add_remove neighbors
+    (4.0, None)
+    """
+    return _released(Count(), x, epsilon, "add_remove", None, draws, mask=mask)
+
+
+def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = None, mask: Any = None, draws: int = 1) -> Release:
+    """Release the number of records in each bin, or of those equal to each candidate: :func:`count` for all of them together.
+
+    Args:
+        x: numbers ``(..., n)``; this and the rest as for :func:`count`.
+        epsilon: for each draw of all bins.
+        edges: ``(bins + 1,)``, public, increasing: each bin holds its lower edge, the last one its upper, too.
+        candidates: ``(bins,)``, public, finite and increasing: instead of ``edges``.
+        mask: which records count.
+        draws: how many of all bins.
+
+    Returns:
+        A :class:`Release` of integers ``(draws, ..., bins)``.
+
+    Raises:
+        ValueError: not one of ``edges`` and ``candidates``, or ones that do not increase.
+
+    Privacy:
+        That of :func:`count`, for all bins together: a record is in one of them only. Public: the bins and the shape of ``x``.
+
+    References:
+        Ghosh, Roughgarden and Sundararajan (2009); McSherry (2009), Theorem 4.
+
+    >>> histogram([31, 70, 28, 81], edges=[0, 30, 60, 90], epsilon=32.0).values.tolist()
+    [[1.0, 1.0, 2.0]]
+    """
+    return _released(Histogram(edges, candidates), x, epsilon, "add_remove", None, draws, mask=mask)
+
+
+def mode(
+    x: Any,
+    *,
+    candidates: Sequence[float],
+    epsilon: float,
+    neighbors: Neighbors,
+    resolution: Resolution | None = None,
+    counts: Any = None,
+    mask: Any = None,
+    mechanism: ChoiceMechanism = "exponential",
+    draws: int = 1,
+) -> Release:
+    """Release the most frequent of finitely many public candidates: :func:`release_choice` by how often each occurs.
+
+    ``candidates`` are finite numbers, distinct and increasing, which float64 holds, chosen without the data. Integers are compared
+    with them exactly, however large they are, and a record that equals none counts for none. With a ``resolution`` the candidates
+    are multiples of it, and records are rounded to its multiples. Under add/remove, epsilon is at most 32. The rest is as for
+    :func:`median`.
+
+    >>> float(mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove"))
+    3.0
+    """
+    return _released(Mode(candidates, resolution), x, epsilon, neighbors, mechanism, draws, counts, mask)
+
+
+def release_choice(
+    scores: Any,
+    *,
+    epsilon: float,
+    sensitivity: int | Fraction,
+    lower: int,
+    upper: int,
+    neighbors: Relation,
+    mechanism: ChoiceMechanism = "exponential",
+    draws: int = 1,
+) -> Release:
+    """Release one candidate of every row: drawn exactly, by the exponential mechanism or by permute and flip.
+
+    Their distributions are those of :func:`dpjax.exponential` and :func:`dpjax.permute_and_flip`.
+
+    Args:
+        scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not traced). Each is clamped to
+            the public range on its own.
+        epsilon: for each draw; it and ``epsilon / sensitivity`` are from 2^-30 to 64.
+        sensitivity: a positive integer or Fraction, the most by which any score changes between neighbours, up or down. Where
+            all scores change in the same direction, as counts do under add/remove, half of that is enough.
+        lower: the public lower end of the scores, chosen without the data.
+        upper: the public upper end, at most 2^62 above the lower one.
+        neighbors: the relation that the sensitivity holds for.
+        mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, with an error up to twice smaller.
+        draws: how many from each row.
+
+    Returns:
+        A :class:`Release` whose values are numbers of candidates, 0, ..., k - 1; it has no resolution.
+
+    Raises:
+        TypeError: ``scores`` that are not integers, a ``sensitivity`` that is a float. Integer scores never raise.
+
+    Privacy:
+        epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Clamping keeps every
+        score's change between 0 and what it was, so that the sensitivity stays what it is, of either kind. Public: all
+        parameters, the shape and the dtype of ``scores``. Not covered: as :func:`median`.
+
+    References:
+        McSherry and Talwar (2007); McKenna and Sheldon (2020); Dong, Durfee and Rogers (2020), for the half where all change in
+        the same direction.
+
+    >>> found = release_choice([[3, 41, 7]], epsilon=2.0, sensitivity=1, lower=0, upper=100, neighbors="swap")
+    >>> found.multiples.tolist(), print(found.guarantee)
+    2-DP and 2-bounded-range under swap neighbors
+    ([[1]], None)
+    """
+    relation = checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    checks.one_of("mechanism", mechanism, get_args(ChoiceMechanism))
+    number = checks.static_integer("draws", draws, 1)
+    least = checks.static_integer("lower", lower, -(2**999), must="an integer")
+    most = checks.static_integer("upper", upper, least, least + 2**62, must="from lower to 2^62 above it")
+    if isinstance(sensitivity, bool) or not isinstance(sensitivity, (int, np.integer, Fraction)):
+        raise TypeError(f"sensitivity must be an integer or a Fraction, got {sensitivity!r}.")
+    if sensitivity <= 0:
+        raise ValueError(f"sensitivity must be positive, got {sensitivity}.")
+    refuse_traces(scores)
+    inside = clamped_scores(scores, least, most)
+    *batch, k = inside.shape
+    grid = Candidates(np.arange(k, dtype=np.float64))
+    found = choice_of(inside.reshape(prod(batch), k), epsilon, Fraction(sensitivity), mechanism, grid, batch)
+    drawn = found.positions(number).reshape(number, *batch)
+    return release_of(drawn, grid, cost_of(exact_epsilon(epsilon), number, relation, 2 if mechanism == "permute_and_flip" else 1))
+
+
+def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
+    """Return scores as int64 ``(..., k)`` from 0 to upper - lower."""
+    array = as_integers("scores", scores)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
+    # As Python's integers where the difference of two could pass 64 bits.
+    wide = clip_integers(array, lower, upper).astype(object if max(abs(lower), abs(upper)) >= 2**62 else np.int64)
+    return np.clip(wide - lower, 0, upper - lower).astype(np.int64)
+
+
+def exact_distribution(
+    statistic: Statistic,
+    x: Any,
+    *,
+    epsilon: float,
+    neighbors: Neighbors,
+    mechanism: str | None = None,
+    counts: Any = None,
+    mask: Any = None,
+) -> GridDistribution:
+    """Return the distributions that a release of every row draws from: to know the utility before anything is spent.
+
+    Args:
+        statistic: such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``.
+        x: numbers ``(..., n)``, simulated or public data, since the distributions are functions of them.
+        epsilon: of one draw.
+        neighbors: as for the release.
+        mechanism: by default that of the release.
+        counts: as for :func:`median`.
+        mask: as for :func:`median`.
+
+    Returns:
+        A :class:`GridDistribution` with ``value``, ``pmf``, ``cdf``, ``quantile``, ``interval``, ``mean_abs_error`` and ``sample``;
+        of counts one with the last four.
+
+    Raises:
+        TypeError, ValueError: as the release; several quantiles, which have no distribution in closed form here.
+
+    Privacy:
+        Functions of the private data: not a release.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
-    >>> options = {"lower": 0, "upper": 127, "resolution": 1, "epsilon": 4.0}
-    >>> found = exact_distribution(median, ages, neighbors="swap", **options)
-    >>> round(float(found.pmf(35)), 3), round(found.mean_abs_error(35), 2)
-    (0.287, 1.49)
+    >>> found = exact_distribution(Median(lower=0, upper=127, resolution=1), ages, epsilon=4.0, neighbors="swap")
+    >>> round(float(found.pmf(35)), 3), round(float(found.mean_abs_error(35)), 2)
+    (0.38, 1.38)
     """
-    found: Any = statistic(x, *arguments, **options, draws=EVALUATE)
-    return found
+    checks.instance("exact_distribution", statistic, Statistic, "such as dpjax.release.Median(lower=0, upper=120, resolution=1)")
+    found, batch = counts_of(statistic, x, neighbors, counts, mask)
+    made: Any = statistic.distribution(found, epsilon, neighbors, mechanism=mechanism, batch_shape=batch)
+    return made
+
+
+def _released(
+    statistic: Statistic,
+    x: Any,
+    epsilon: float,
+    neighbors: str,
+    mechanism: str | None,
+    draws: int,
+    counts: Any = None,
+    mask: Any = None,
+) -> Release:
+    """Count the records of every row and draw."""
+    statistic.checked(neighbors, mechanism)
+    if counts is not None:
+        found, batch = _of_given(statistic, x, neighbors, counts, mask)
+        return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
+    positions, present, batch = _read(statistic, x, neighbors, mask)
+    if draws == 1 and mechanism == "piecewise_laplace" and rows.apply_to(statistic, neighbors, positions, present):
+        known, cost = cast(ByRank, statistic), exact_epsilon(epsilon)
+        drawn = rows.positions(known, positions, cost, neighbors).reshape(1, *batch)
+        return release_of(drawn, known.records_grid, known.cost(cost, 1, neighbors))
+    near = statistic.near(positions.shape[-1], epsilon, neighbors)
+    found = Counts.of_records(positions, present, near)
+    return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
+
+
+def counts_of(
+    statistic: Statistic, x: Any, neighbors: str, counts: Any = None, mask: Any = None, epsilon: float | None = None
+) -> tuple[Counts, tuple[int, ...]]:
+    """Return the counts of every row of records ``(..., n)``, or of distinct values with their ``counts``, and the batch shape.
+
+    For a release with this epsilon, records that do not matter may be given other values.
+    """
+    if counts is not None:
+        return _of_given(statistic, x, neighbors, counts, mask)
+    positions, present, batch = _read(statistic, x, neighbors, mask)
+    near = None if epsilon is None else statistic.near(positions.shape[-1], epsilon, neighbors)
+    return Counts.of_records(positions, present, near), batch
+
+
+def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: Any) -> tuple[Counts, tuple[int, ...]]:
+    """Return the counts of distinct values, of each as many as are given."""
+    if neighbors == "swap":
+        raise ValueError("counts are for add_remove neighbors: under swap the number of records is public.")
+    given = clip_integers(as_integers("counts", counts), 0, MOST)
+    positions, present, _ = _read(statistic, x, neighbors, None)
+    own = np.shape(x)
+    batch = np.broadcast_shapes(own, given.shape)
+    shape = (prod(batch[:-1]), batch[-1])
+    number = np.broadcast_to(given, batch).reshape(shape)
+    if len(own) > 1:
+        positions, present = (np.broadcast_to(each.reshape(own), batch).reshape(shape) for each in (positions, present))
+    else:
+        positions, present = positions[0], present[0]
+    if not present.all():
+        number = np.where(present, number, 0)
+    if mask is not None:
+        number = np.where(_mask(mask, shape, batch[:-1]), number, 0)
+    return Counts.of_matrix(positions, number), batch[:-1]
+
+
+def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """Read records as positions ``(rows, n)``, which of them are there, and the batch shape of the rows."""
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    if neighbors == "swap" and mask is not None:
+        raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
+    refuse_traces(x)
+    if not isinstance(statistic, DistinctCount):
+        refuse_text(x)
+    array = as_array(x)
+    if array.ndim == 0:
+        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+    positions, present = statistic.read(array)
+    if neighbors == "swap" and not isinstance(statistic, Mode):
+        present = np.ones_like(present)  # a NaN has position 0
+    *leading, n = positions.shape
+    batch = tuple(leading)
+    positions, present = (each.reshape(prod(batch), n) for each in (positions, present))
+    if mask is not None:
+        present = present & _mask(mask, positions.shape, batch)
+    return positions, present, batch
+
+
+def _mask(mask: Any, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
+    """A mask of records of a batch, as ``(rows, n)``."""
+    given = as_array(mask)
+    if given.dtype == object:
+        given = np.array(given.tolist())
+    if given.dtype != np.bool_:
+        raise ValueError(f"mask must be bool, got dtype {given.dtype}.")
+    return _like(given, "mask", rows, batch)
+
+
+def _like(given: np.ndarray, name: str, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
+    """Broadcast something against records of a batch, as ``(rows, n)``."""
+    try:
+        return np.broadcast_to(given, (*batch, rows[-1])).reshape(rows)
+    except ValueError as error:
+        raise ValueError(f"{name} of shape {given.shape} does not fit x of shape {(*batch, rows[-1])}.") from error

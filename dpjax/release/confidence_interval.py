@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.mechanisms.interval_bound import plan_of, planned_levels
+from dpjax.release.api import counts_of
+from dpjax.release.counts import Counts
 from dpjax.release.grid import Multiples
-from dpjax.release.joint_quantiles import draw_quantiles, parameters_of
-from dpjax.release.records import Records
-from dpjax.release.result import Release
-from dpjax.release.tables import exact_epsilon
-from dpjax.statistics.ranks import level_of
+from dpjax.release.joint_quantiles import countable, draw_quantiles, parameters_of
+from dpjax.release.records import shape_of
+from dpjax.release.result import Release, cost_of, release_of
+from dpjax.release.statistics import Statistic
+from dpjax.several_quantiles.interval_bound import plan_of, planned_levels
+from dpjax.several_quantiles.ranks import level_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,6 +37,60 @@ class ReleasedInterval(Release):
         return super().to_dict() | {"coverage": self.coverage}
 
 
+@dataclass(frozen=True)
+class ConfidenceInterval(Statistic):
+    """A confidence interval for the population's q-quantile: two joint quantiles.
+
+    Attributes:
+        q: strictly between 0 and 1.
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public; a finer one costs little width.
+        n: public, how many records a group has, for the promise alone.
+        coverage: what the bound must reach at least.
+        ties: public, how many records share one multiple at most, near the quantile; by default n, which always holds.
+        terms: as for :class:`Quantiles`.
+    """
+
+    q: float | Fraction | str
+    lower: float
+    upper: float
+    resolution: Resolution
+    n: int
+    coverage: float = 0.95
+    ties: int | None = None
+    terms: int = 32
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        checks.static_integer("n", self.n, 1)
+        checks.concrete_fraction("coverage", self.coverage)
+        level_of(self.q)
+        self._settle()
+
+    @cached_property
+    def records_grid(self) -> Multiples:
+        """The values that records are rounded to."""
+        return Multiples.between(self.lower, self.upper, self.resolution)
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Round each record to the grid; NaN is absent."""
+        return self.records_grid.numbers_of(x)
+
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+    ) -> ReleasedInterval:
+        grid, ties = self.records_grid, self.n if self.ties is None else self.ties
+        counts = countable(counts, grid.size)
+        plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
+        levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
+        parameters = parameters_of(levels, epsilon, neighbors, grid.size, False, plan.reach, self.terms, counts, "ranks")
+        drawn = release_of(
+            draw_quantiles(parameters, counts, draws).reshape(draws, *batch, 2), grid, cost_of(epsilon, draws, neighbors)
+        )
+        return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, coverage)
+
+
 def confidence_interval(
     x: Any,
     q: float | Fraction | str,
@@ -46,7 +105,6 @@ def confidence_interval(
     n: int | None = None,
     terms: int = 32,
     counts: Any = None,
-    n_max: int | None = None,
     mask: Any = None,
     draws: int = 1,
 ) -> ReleasedInterval:
@@ -67,7 +125,6 @@ def confidence_interval(
         n: public, how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove.
         terms: as for :func:`joint_quantiles`.
         counts: how many records each entry of ``x`` stands for.
-        n_max: the public capacity of a row.
         mask: which records are present.
         draws: how many intervals from each row; each costs epsilon.
 
@@ -88,17 +145,12 @@ def confidence_interval(
     >>> found.values.shape, found.coverage >= 0.95
     ((1, 2), True)
     """
-    grid = Multiples.between(lower, upper, resolution)
-    records = Records(x, grid, neighbors, mask, n_max, counts=counts)
     if n is None:
         if neighbors == "add_remove":
             raise ValueError("n is needed under add_remove: a public number of records to plan for.")
-        n = records.size
-    n = checks.static_integer("n", n, 1, records.size)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
-    levels, found = planned_levels(plan, level_of(q), n, records.size, checks.concrete_fraction("coverage", coverage))
-    parameters = parameters_of(
-        levels, exact_epsilon(epsilon), neighbors, grid.size, False, plan.reach, terms, records.size, "ranks"
-    )
-    drawn = draw_quantiles(parameters, records, None, epsilon, draws)
-    return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, found)
+        shape = shape_of(x)
+        n = shape[-1] if shape else 0
+    statistic = ConfidenceInterval(q, lower, upper, resolution, n, coverage, ties, terms)
+    found, batch = counts_of(statistic, x, neighbors, counts, mask)
+    made: Any = statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch)
+    return made

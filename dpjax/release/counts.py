@@ -1,99 +1,154 @@
-"""The release of counts: of all records, or of those in each bin, with discrete Laplace noise, drawn exactly."""
+"""How often each value of a public grid occurs in each group: all that a release knows of its records."""
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpjax import checks
-from dpjax.release.candidates import counts_of, increasing, reals
-from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.records import Records
-from dpjax.release.result import EVALUATE, Release, cost_of
-from dpjax.release.tables import exact_epsilon
+from dpjax.release.chunks import in_threads, ranges
+
+MOST = 2**40  # a larger count of one value counts as this: then no sum of counts passes 64 bits
+_RECORDS = 2**17  # that are sorted together
 
 
-def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Release:
-    """Release the number of records of every row, drawn exactly: what ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The distinct values of each group, ascending, and how often each of them occurs, as flat arrays of all groups.
 
-    Args:
-        x: numbers ``(..., n)``, of which NaN are absent; this and the rest as for :func:`median`.
-        epsilon: from 2^-30 to 64 for each draw.
-        mask: which records count.
-        draws: how many from each row.
+    Attributes:
+        starts: int64 ``(groups + 1,)``: group g has the entries from ``starts[g]`` to ``starts[g + 1]``.
+        values: int64 ``(entries,)``, positions on a public grid, not negative.
+        counts: int64 ``(entries,)``, positive.
 
-    Returns:
-        A :class:`Release` of integers ``(draws, ...)``, which may be negative: to clamp them costs nothing.
-
-    Privacy:
-        Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not covered: as :func:`median`.
-
-    References:
-        Ghosh, Roughgarden and Sundararajan (2009).
-
-    >>> found = count([31, 70, 28, 81], epsilon=32.0)
-    >>> found.values.tolist(), print(found.guarantee)
-    32-DP and 64-bounded-range under add_remove neighbors
-    ([4.0], None)
+    >>> counts = Counts.of_rows([0, 0, 2, 0], [5, 3, 1, 5], [1, 2, 1, 1], groups=3)
+    >>> counts.starts.tolist(), counts.values.tolist(), counts.counts.tolist()
+    ([0, 2, 2, 3], [3, 5, 1], [2, 2, 1])
     """
-    records = Records(x, None, "add_remove", mask, read=reals)
-    values, present = records.read(slice(None))
-    return _release(np.sum(_between(values, -np.inf, None) & present, axis=-1).reshape(records.batch), epsilon, draws)
+
+    starts: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+
+    @staticmethod
+    def of_rows(group: Any, value: Any, count: Any, *, groups: int) -> Counts:
+        """Return the counts of rows (group, value, count) in any order; equal ones are added up.
+
+        Args:
+            group: integers ``(rows,)`` from 0 to ``groups - 1``; rows of other groups are left out.
+            value: integers ``(rows,)``, not negative.
+            count: integers ``(rows,)``, of which those that are not positive are left out.
+            groups: how many groups there are.
+        """
+        group, value, count = (np.asarray(column).astype(np.int64, copy=False) for column in (group, value, count))
+        there = (group >= 0) & (group < groups) & (count > 0)
+        if not there.all():
+            group, value, count = group[there], value[there], count[there]
+        count = np.minimum(count, MOST)
+        later = (group[1:] > group[:-1]) | ((group[1:] == group[:-1]) & (value[1:] > value[:-1]))
+        if not later.all():
+            order = np.lexsort((value, group))
+            group, value, count = group[order], value[order], count[order]
+            first = np.flatnonzero(np.concatenate([[True], (group[1:] != group[:-1]) | (value[1:] != value[:-1])]))
+            group, value, count = group[first], value[first], np.minimum(np.add.reduceat(count, first), MOST)
+        return Counts(np.searchsorted(group, np.arange(groups + 1)), value, count)
+
+    @staticmethod
+    def of_matrix(positions: np.ndarray, counts: np.ndarray) -> Counts:
+        """Return the counts of rows ``(rows, k)``: of positions that broadcast against them, in any order, with these counts."""
+        rows, k = counts.shape
+        counts = np.clip(counts, 0, MOST).astype(np.int64, copy=False)
+        if not np.all(positions[..., 1:] > positions[..., :-1]):
+            whole = np.broadcast_to(positions, counts.shape)
+            return Counts.of_rows(np.repeat(np.arange(rows), k), whole.ravel(), counts.ravel(), groups=rows)
+        there = np.flatnonzero(counts)
+        values = positions[there % k] if positions.ndim == 1 else np.broadcast_to(positions, counts.shape).ravel()[there]
+        return Counts(np.searchsorted(there, np.arange(rows + 1) * k), values.astype(np.int64), counts.ravel()[there])
+
+    @staticmethod
+    def of_records(positions: np.ndarray, present: np.ndarray | None = None, near: tuple[int, int] | None = None) -> Counts:
+        """Return the counts of each row of records ``(rows, n)``, by one sort.
+
+        Args:
+            positions: integers, not negative.
+            present: which records are there, by default all.
+            near: if given, and all records are there, what is below the first of these two ranks counts as that record, and what is
+                above the other one as that.
+        """
+        rows, n = positions.shape
+        if present is not None and not present.all():
+            return Counts.of_groups(np.repeat(np.arange(rows), n)[present.ravel()], positions[present], rows)
+        low, high = (1, n) if near is None else (min(max(near[0], 1), max(n, 1)), max(min(near[1], n), 1))
+        ordered = np.empty((rows, max(high - low + 1, 0) if n else 0), positions.dtype)
+        step = max(_RECORDS // max(n, 1), 1)
+
+        def some(first: int, last: int) -> None:
+            ordered[first:last] = np.sort(positions[first:last], axis=-1)[:, low - 1 : high]
+
+        in_threads(some, ranges(rows if n else 0, step))
+        width = ordered.shape[-1]
+        new = np.ones(ordered.shape, bool)
+        np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
+        first = np.flatnonzero(new)
+        counts = np.diff(first, append=ordered.size)
+        starts = np.searchsorted(first, np.arange(rows + 1) * width)
+        if width:
+            counts[starts[:-1]] += low - 1
+            counts[starts[1:] - 1] += n - high
+        return Counts(starts, ordered.ravel()[first].astype(np.int64), counts)
+
+    @staticmethod
+    def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:
+        """Return the counts of records ``(n,)``, each in the group of its number; those of other numbers are left out."""
+        there = (group >= 0) & (group < groups)
+        if not there.all():
+            group, positions = group[there], positions[there]
+        size = int(positions.max(initial=0)) + 1
+        if groups * size >= 2**62:
+            return Counts.of_rows(group, positions, np.ones(len(group), np.int64), groups=groups)
+        kind = np.dtype(np.int32 if groups * size < 2**31 else np.int64)
+        key = group.astype(kind)
+        key *= size
+        key += positions.astype(kind)
+        key.sort()
+        first = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
+        counts, key = np.diff(first, append=len(key)), key[first].astype(np.int64)
+        return Counts(np.searchsorted(key, np.arange(groups + 1) * size), key % size, counts)
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are."""
+        return len(self.starts) - 1
+
+    @property
+    def group(self) -> np.ndarray:
+        """The group of each entry, int64."""
+        return np.repeat(np.arange(self.groups), np.diff(self.starts))
+
+    @property
+    def totals(self) -> np.ndarray:
+        """How many records each group has, int64 ``(groups,)``."""
+        return sums_of(self.counts, self.starts)
+
+    def some(self, start: int, stop: int) -> Counts:
+        """Return the counts of the groups from ``start`` to ``stop``."""
+        starts = self.starts[start : stop + 1]
+        return Counts(starts - starts[0], self.values[starts[0] : starts[-1]], self.counts[starts[0] : starts[-1]])
 
 
-def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = None, mask: Any = None, draws: int = 1) -> Release:
-    """Release the number of records in each bin, or of those equal to each candidate: :func:`count` for all of them together.
-
-    Args:
-        x: numbers ``(..., n)``; this and the rest as for :func:`count`.
-        epsilon: for each draw of all bins.
-        edges: ``(bins + 1,)``, public, increasing: each bin holds its lower edge, the last one its upper, too.
-        candidates: ``(bins,)``, public, finite and increasing: instead of ``edges``.
-        mask: which records count.
-        draws: how many of all bins.
-
-    Returns:
-        A :class:`Release` of integers ``(draws, ..., bins)``.
-
-    Raises:
-        ValueError: not one of ``edges`` and ``candidates``, or ones that do not increase.
-
-    Privacy:
-        That of :func:`count`, for all bins together: a record is in one of them only. Public: the bins and the shape of ``x``.
-
-    References:
-        Ghosh, Roughgarden and Sundararajan (2009); McSherry (2009), Theorem 4.
-
-    >>> histogram([31, 70, 28, 81], edges=[0, 30, 60, 90], epsilon=32.0).values.tolist()
-    [[1.0, 1.0, 2.0]]
-    """
-    if (edges is None) == (candidates is None):
-        raise ValueError("a histogram needs edges or candidates: exactly one of them.")
-    public = increasing("edges", edges, 2) if candidates is None else increasing("candidates", candidates, 1)
-    records = Records(x, None, "add_remove", mask, read=reals)
-    values, present = records.read(slice(None))
-    if candidates is not None:
-        found = counts_of(values, present, public.tolist())
-    else:
-        ends = zip(public[:-1], [*public[1:-1], np.nextafter(public[-1], np.inf)], strict=True)
-        found = np.stack([np.sum(_between(values, *end) & present, axis=-1) for end in ends], axis=-1)
-    return _release(found.reshape(*records.batch, -1), epsilon, draws)
+def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The running sums of integers within each segment: exact, since what overflows comes back when the start is taken off."""
+    sums = np.cumsum(numbers)
+    before = np.concatenate([np.zeros(1, sums.dtype), sums])[starts[:-1]]
+    return sums - np.repeat(before, np.diff(starts))
 
 
-def _between(values: np.ndarray, low: float, high: float | None) -> np.ndarray:
-    """Which values lie in [low, high), bool; NaN does not."""
-    with np.errstate(invalid="ignore"):  # a signaling NaN
-        return (values >= low).astype(bool) & (True if high is None else (values < high).astype(bool))
-
-
-def _release(numbers: np.ndarray, epsilon: float, draws: int) -> Release:
-    """Add noise to counts of any shape, which one record more or less changes by 1 in one place."""
-    if draws is EVALUATE:
-        raise ValueError("exact_distribution is for statistics with a profile; dpjax.laplace has the distribution of a count.")
-    number, rate = checks.static_integer("draws", draws, 1), exact_epsilon(epsilon)
-    noise = draw_discrete_laplace([rate], math.prod(numbers.shape), number).reshape(number, *numbers.shape)
-    multiples = numbers.astype(np.int64) + noise
-    return Release(multiples.astype(np.float64), multiples, Fraction(1), cost_of(rate, number, "add_remove", ranges=2))
+def sums_of(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The sum of each segment, which may be empty; of integers it is exact."""
+    kind = numbers.dtype if numbers.dtype.kind == "f" else np.dtype(np.int64)
+    found = np.zeros(len(starts) - 1, kind)
+    filled = np.flatnonzero(np.diff(starts))
+    if filled.size:
+        found[filled] = np.add.reduceat(numbers, starts[filled], dtype=kind)
+    return found

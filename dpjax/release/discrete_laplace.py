@@ -4,7 +4,7 @@ It is the difference of two geometric numbers G, P(G = g) = (1 - e^-lam) e^(-lam
 e^(-lam g) is a product over them: digit j is 1 with probability 1 / (1 + e^(lam 2^j)), and what is above ``digits`` of them is
 geometric again, with the rate lam 2^digits, which is at least 32: it is 0 except with probability e^-32, and then counted one trial
 at a time. A word decides a digit unless it equals the first 32 bits of its probability; a draw with such a word is made anew on the
-host, which reads on in the same uniforms (``exact.py``). Nothing is truncated.
+host, which reads on in the same uniforms. Nothing is truncated.
 
 Privacy: integers a and a' apart by s give P(z - a) <= e^(lam s) P(z - a') for every z.
 
@@ -13,20 +13,62 @@ References: Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism;
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from dpjax.release.exact import Bits, More
-from dpjax.release.sampler import Draw
-from dpjax.release.tables import digit_probability, exponential, floor_of
-from dpjax.release.words import draw_lanes
+from dpjax import checks
+from dpjax.release.entropy import Bits, More, further_word, system_words
+from dpjax.release.exponentials import digit_probability, exponential, floor_of
 
 _SURE = 32  # the rate from where on a geometric number is 0, but for a word of 0
+_WORDS = 2**22  # at a time
 _ROLES = 2**16  # of one geometric number: its digits, then the trials above them
+
+
+@dataclass(frozen=True, eq=False)
+class CountDistribution:
+    """Numbers with discrete Laplace noise: functions of the data, not private.
+
+    Attributes:
+        value: the numbers themselves, int64 of any shape.
+        rate: of the noise, exactly: epsilon where one record more or less changes one number by 1.
+    """
+
+    value: np.ndarray
+    rate: Fraction
+
+    def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
+        """E|Y - center|, for centers that broadcast against the numbers."""
+        away = np.abs(np.asarray(center, np.float64) - self.value)
+        whole, decay = np.floor(away), math.exp(-float(self.rate))
+        # E|Z - a| is linear between integers, and n + 2 e^(-lam n) e^-lam / (1 - e^-2 lam) at the integer n.
+        ends = [n + 2 * decay ** (n + 1) / -math.expm1(-2 * float(self.rate)) for n in (whole, whole + 1)]
+        found: np.ndarray = ends[0] + (ends[1] - ends[0]) * (away - whole)
+        return found
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of the central interval of probability ``level``: each side leaves out (1 - level) / 2."""
+        rate, outside = float(self.rate), (1 - checks.concrete_fraction("level", level)) / 2
+        away = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
+        return self.value - math.floor(away), self.value + math.ceil(away) - 1.0
+
+    def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
+        """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + value.shape``."""
+        generator, success = np.random.default_rng(seed), -math.expm1(-float(self.rate))
+        size = ((shape,) if isinstance(shape, int) else tuple(shape)) + self.value.shape
+        noise = generator.geometric(success, size) - generator.geometric(success, size)
+        found: np.ndarray = self.value + noise.astype(np.float64)
+        return found
+
+    def positions(self, draws: int) -> np.ndarray:
+        """Draw exactly, int64 ``(draws, ...)``."""
+        noise = draw_discrete_laplace([self.rate], math.prod(self.value.shape), draws)
+        return self.value + noise.reshape(draws, *self.value.shape)
 
 
 def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> np.ndarray:
@@ -34,20 +76,17 @@ def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> n
     for rate in rates:
         if not Fraction(1, 2**40) <= rate <= 2**20:
             raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
-    k, digits = len(rates), digits_of(min(rates))
+    digits = digits_of(min(rates))
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
-
-    def numbers(start: int, stop: int) -> np.ndarray:
-        return np.arange(start, stop) % k
-
-    def on_device(here: np.ndarray, words: Any) -> Draw:
-        return Draw(*decide(table[:, here], np.asarray(words)))
-
-    def on_host(here: np.ndarray, row: int, words: list[int], more: More) -> int:
-        return exact_noise(rates[here[row]], digits, words, more)
-
-    found = draw_lanes(rows * k, draws, 1, 2 * (digits + 1), numbers, on_device, on_host)
-    return found.reshape(draws, rows, k)
+    found = np.zeros((draws * rows, len(rates)), np.int64)
+    step = max(_WORDS // (2 * (digits + 1) * len(rates)), 1)
+    for start in range(0, len(found), step):
+        some = found[start : start + step]
+        words = system_words((2 * (digits + 1), *some.shape), np.uint32)
+        some[:], certain = decide(table, words)
+        for at in zip(*np.nonzero(~certain), strict=True):
+            some[at] = exact_noise(rates[at[1]], digits, words[:, at[0], at[1]].tolist(), further_word)
+    return found.reshape(draws, rows, len(rates))
 
 
 def digits_of(rate: Fraction) -> int:
@@ -60,14 +99,14 @@ def threshold(rate: Fraction, j: int) -> int:
     x = rate * 2**j
     if x > 2 * _SURE:
         return 0
-    mantissa, scale = floor_of(partial(digit_probability, x, 0), 32)
+    mantissa, scale = floor_of(partial(digit_probability, x), 32)
     return mantissa >> (scale - 32)
 
 
 def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The noise that words ``(2 (digits + 1), draws, lanes)`` decide, int64, and whether they do.
+    """The noise that words ``(2 (digits + 1), lanes, K)`` decide, int64 ``(lanes, K)``, and whether they do.
 
-    ``table`` has the thresholds ``(digits + 1, lanes)``; that above the digits is 0: its word certifies unless it is 0 as well.
+    ``table`` has the thresholds ``(digits + 1, K)``; that above the digits is 0: its word certifies unless it is 0 as well.
     """
     digits = table.shape[0] - 1
     halves = words.reshape(2, digits + 1, *words.shape[1:])
@@ -84,11 +123,11 @@ def exact_noise(rate: Fraction, digits: int, words: Sequence[int], more: More) -
 
 
 def _exact_geometric(rate: Fraction, digits: int, words: Sequence[int], more: More, role: int) -> int:
-    low = sum(_happens(rate * 2**j, Bits(words[j : j + 1], role + j, more), digit=True) << j for j in range(digits))
-    above, uniform = 0, Bits(words[digits:], role + digits, more)
+    low = sum(_happens(rate * 2**j, Bits(words[j], 32, role + j, more), digit=True) << j for j in range(digits))
+    above, uniform = 0, Bits(words[digits], 32, role + digits, more)
     while _happens(rate * 2**digits, uniform, digit=False):
         above += 1
-        uniform = Bits([], role + digits + above, more)
+        uniform = Bits(0, 0, role + digits + above, more)
     return (above << digits) + low
 
 
@@ -98,4 +137,4 @@ def _happens(x: Fraction, uniform: Bits, *, digit: bool) -> bool:
         uniform.read()
     if uniform.value and x > uniform.count:  # at least 2^-count, which is more than e^-x
         return False
-    return uniform.below(partial(digit_probability, x, 0) if digit else partial(exponential, x))
+    return uniform.below(partial(digit_probability, x) if digit else partial(exponential, x))

@@ -1,173 +1,370 @@
-"""The output distribution on a grid, and its probabilities: for evaluation before anything is spent.
+"""The output distributions of all datasets on a public grid: probabilities, errors and intervals in closed form, in NumPy.
 
-Around a value f that can move to U(l) >= f and L(l) <= f after l changes, all integers, the grid falls into pieces; with
-lam = epsilon/2, and c the least l >= 1 with U(l) > f or L(l) < f,
+Let f be the value of a statistic, c its depth (the least number of changes that move it), and L(y) the level at which a position y
+is reached (``profiles.py``). With lam = epsilon / 2,
 
-    piece                    width            weight
-    U(l) + 1, ..., U(l+1)    w = U(l+1)-U(l)  w e^(-lam l)
-    L(l) - 1, ..., L(l+1)    w = L(l)-L(l+1)  w e^(-lam l)
-    f                        1                lam / (1 - e^-lam) e^(lam (c - 1))
+    cost(f) = 1 - c,   cost(y) = L(y) for y != f,   P(y) proportional to exp(-lam cost(y)).
 
-and the j-th number of a piece of width w, counted from its inner end, has a share of its weight proportional to e^(-lam j / w).
+**Privacy.** Corollary 3.1 of Durfee (2025), V'(l + 1) >= V(l) for neighbours and integers l, holds for the interpolations at all
+real levels, so L'(y) <= L(y) + 1 wherever y is on the same side of f and f'. If f = f', then |c - c'| <= 1. If f != f', then
+c = c' = 1: both values cost 0 for their own dataset and at most 1 for the other, because f' is reached after one change, and a y
+strictly between them has L(y) <= 1 and L'(y) <= 1. So the cost changes by at most 1: epsilon-DP and epsilon-bounded-range. (With
+2 - 2 c or -c in the place of 1 - c the loss passes epsilon.)
 
-In permute and flip a number of the piece at level l has the cost l + 1, and the value the cost 1 - c.
+**Three mechanisms.** Piecewise Laplace is the one above. In inverse sensitivity L(y) is rounded up to the number of changes that
+reach y: flat pieces, and the same proof. Permute and flip (McKenna and Sheldon 2020) has the costs of inverse sensitivity: it
+accepts y with probability exp(-lam cost(y)) relative to the value, and one of those accepted wins, which is epsilon-DP and
+2 epsilon-bounded-range.
+
+**Closed forms.** A piece of g positions that rises by r from the level l has k ``steps`` of s positions each, its ``span``, and
+step number t costs l + (r / k) t: k = g and s = 1 in piecewise Laplace, k = r and s = g / r in the others. With h = lam r / k its
+weight is s exp(-lam l) (1 - e^(-h k)) / (e^h - 1), and t is a truncated geometric number.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from dpjax import checks
 from dpjax.display import Picture, Shown
-from dpjax.release.grid import Floats, Multiples
-from dpjax.release.integer_profiles import IntegerProfile
+from dpjax.release import draw, permute_and_flip
+from dpjax.release.counts import running_sums, sums_of
+from dpjax.release.entropy import More, further_word, seeded, system_words
+from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.grid import Candidates, Floats, Multiples
+from dpjax.release.profiles import Profile
 
-_NODES, _PARTS = np.polynomial.legendre.leggauss(20)
-
-Mechanism = Literal["piecewise_laplace", "permute_and_flip"]
-
-
-class Pieces(NamedTuple):
-    """Runs of neighbouring numbers whose log-probability is linear; arrays ``(..., P)``, or lists for one row.
-
-    Attributes:
-        width: how many numbers.
-        level: the cost of the inner end, less 1.
-        inner: the number next to the statistic.
-        sign: 1 upwards, -1 downwards, 0 for the value itself.
-    """
-
-    width: Any
-    level: Any
-    inner: Any
-    sign: Any
+Mechanism = Literal["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"]
+UNIT = 2**60  # running sums of probabilities are integers: exact in any order
+_LISTED = 2**22  # values that are listed one by one
+_LEAST_FLIPS = 2.0**-14  # below, a profile has too many levels to give each a uniform
 
 
-def pieces_of(lower: Any, upper: Any, xp: Any = np) -> Pieces:
-    """Return the pieces of profiles ``(..., k)``, by NumPy or JAX: upwards, downwards, and last the value itself."""
-    own = upper[..., :1]
-    steps = [xp.ones_like(side[..., 1:]) for side in (upper, lower)]
-    levels = [step * xp.arange(step.shape[-1], dtype=step.dtype) for step in steps]
-    depth = depths_of(lower, upper, xp)[..., None].astype(own.dtype)
-    return Pieces(
-        width=xp.concatenate([xp.diff(upper), -xp.diff(lower), xp.ones_like(own)], axis=-1),
-        level=xp.concatenate([*levels, 1 - depth], axis=-1),
-        inner=xp.concatenate([upper[..., :-1] + 1, lower[..., :-1] - 1, own], axis=-1),
-        sign=xp.concatenate([steps[0], -steps[1], xp.zeros_like(own)], axis=-1),
-    )
-
-
-def depths_of(lower: Any, upper: Any, xp: Any = np) -> Any:
-    """Return how many changes move the value, for sides ``(..., k)``; one more than there are levels if none do."""
-    most = np.int32(max(lower.shape[-1], upper.shape[-1]))
-
-    def moves(side: Any) -> Any:
-        unmoved = xp.sum(side == side[..., :1], axis=-1, dtype=np.int32)  # sides are monotone: these come first
-        return xp.where(unmoved == side.shape[-1], most, unmoved)
-
-    return xp.minimum(moves(lower), moves(upper))
-
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class GridDistribution(Shown):
-    """The output distribution of a release of one dataset, exact to the rounding of float64; a function of the data, not private.
+    """The output distributions of a release, one for each dataset: functions of the data, not private.
+
+    All numbers are exact to the rounding of float64. Points broadcast against the batch of datasets, which comes last.
 
     Attributes:
-        profile: of the dataset, ``(D+1,)`` and ``(U+1,)``, in multiples of ``resolution`` counted from ``start``.
-        epsilon: of one draw.
-        resolution: of the released values.
-        start: the multiple that is the smallest value.
-        mechanism: ``"piecewise_laplace"`` or ``"permute_and_flip"``.
-        grid: the values, where they are not multiples of a resolution.
+        profile: of all datasets, in positions on ``grid``.
+        exact_rate: lam, half of epsilon for values on a grid.
+        grid: the values: multiples of a resolution, floats or candidates.
+        mechanism: ``"piecewise_laplace"``, ``"inverse_sensitivity"`` or ``"permute_and_flip"``.
+        batch_shape: of the datasets.
     """
 
-    profile: IntegerProfile
-    epsilon: float
-    resolution: Fraction = Fraction(1)
-    start: int = 0
+    profile: Profile
+    exact_rate: Fraction
+    grid: Multiples | Floats | Candidates
     mechanism: Mechanism = "piecewise_laplace"
-    grid: Floats | None = None
+    batch_shape: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(
+        profile: Profile,
+        epsilon: float | Fraction,
+        grid: Multiples | Floats | Candidates,
+        mechanism: str = "piecewise_laplace",
+        batch_shape: Sequence[int] = (),
+    ) -> GridDistribution:
+        """Return the distributions of a mechanism by its name; permute and flip takes its profile step by step."""
+        exact: Any = checks.one_of("mechanism", mechanism, get_args(Mechanism))
+        cost = exact_epsilon(epsilon)
+        if exact == "permute_and_flip":
+            if cost < _LEAST_FLIPS:
+                raise ValueError(f"permute_and_flip needs an epsilon of at least 2^-14, got {epsilon}: take piecewise_laplace.")
+            profile = profile.in_steps()
+        return GridDistribution(profile, cost / 2, grid, exact, tuple(batch_shape))
 
     def _facts(self) -> dict[str, Any]:
-        grid = {"resolution": self.resolution} if self.grid is None else {"grid": self.grid}
-        return {"size": self.size, "epsilon": self.epsilon, **grid, "mechanism": repr(self.mechanism)}
+        shown = {"batch_shape": self.batch_shape, "rate": self.rate, "grid": self.grid}
+        return shown | {"mechanism": repr(self.mechanism)}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The probabilities of all values that have one worth seeing."""
-        values, shares = self.values, self.pmf(self.values)
+        """The probabilities of all values of the first dataset that have one worth seeing."""
+        if not self.profile.groups:
+            return {}, None
+        positions, shares = self._all_of(0)
         seen = slice(*np.flatnonzero(shares > 1e-6 * np.max(shares))[[0, -1]] + [0, 1])
-        return {}, Picture(values[None, seen], shares[None, seen], "value", "probability")
+        return {}, Picture(self.grid.values_of(positions)[None, seen], shares[None, seen], "value", "probability")
+
+    @property
+    def rate(self) -> float:
+        """Lam as a float."""
+        return float(self.exact_rate)
 
     @property
     def size(self) -> int:
         """The number of values that have a probability."""
-        return int(self.profile.upper[-1]) + 1
+        return self.profile.size
+
+    @property
+    def value(self) -> np.ndarray:
+        """What the distribution is around, float64 of the batch shape: the statistic itself, but for a shifted one."""
+        return self.grid.values_of(self.profile.value).reshape(self.batch_shape)
 
     @property
     def values(self) -> np.ndarray:
-        """All values that have a probability, ascending, float64.
+        """All values of the grid, ascending, float64.
 
         Raises:
             ValueError: more than 2^22 of them.
         """
-        if self.size > 2**22:
-            raise ValueError(f"a sum over {self.size} values is too long: evaluate with a coarser resolution.")
-        return self._numbers.values_of(np.arange(self.size))
+        if self.size > _LISTED:
+            raise ValueError(f"a grid of {self.size} values is too long to list: take a coarser resolution.")
+        return self.grid.values_of(np.arange(self.size))
 
-    @property
-    def _numbers(self) -> Multiples | Floats:
-        return self.grid or Multiples(self.resolution, self.start, self.size)
+    @cached_property
+    def group(self) -> np.ndarray:
+        """The dataset of each piece."""
+        return np.repeat(np.arange(self.profile.groups), np.diff(self.profile.starts))
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """How many different costs each piece has, int64."""
+        if self.mechanism == "piecewise_laplace":
+            return self.profile.length
+        return np.maximum(self.profile.rise, 1)
+
+    @cached_property
+    def span(self) -> np.ndarray:
+        """How many positions have one cost, int64."""
+        if self.mechanism == "piecewise_laplace":
+            return np.ones_like(self.profile.length)
+        return self.profile.length // self.steps
+
+    @cached_property
+    def step_rate(self) -> np.ndarray:
+        """The rate times what one step more costs, float64."""
+        return self.rate * (self.profile.rise / self.steps)
+
+    @cached_property
+    def costs(self) -> np.ndarray:
+        """The cost of the last step of each piece, counted from that of the value on, int64: not negative."""
+        return self.profile.level + self.profile.rise + (self.profile.depth - 1)[self.group]
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """The probability of each piece, float64."""
+        if self.mechanism == "permute_and_flip":
+            return np.concatenate([np.zeros(0), *self._by_flips(log=False)])
+        rise, value = self.profile.rise, self.profile.sign == 0
+        by_one = rise.size == 0 or int(rise.max()) <= 1
+        with np.errstate(under="ignore", over="ignore", divide="ignore", invalid="ignore"):
+            weight = np.exp(-self.rate * (self.profile.level + (self.profile.depth - 1)[self.group]))
+            weight *= -np.expm1(-self.rate) if by_one else -np.expm1(-self.rate * rise)
+            weight /= np.expm1(self.step_rate)
+            weight *= self.span
+        weight[value] = np.exp(-self.rate * self.costs[value])
+        return weight / sums_of(weight, self.profile.starts)[self.group]
+
+    @cached_property
+    def log_shares(self) -> np.ndarray:
+        """The logarithm of each piece's probability, also where that is below all floats."""
+        if self.mechanism == "permute_and_flip":
+            return np.concatenate([np.zeros(0), *self._by_flips(log=True)])
+        rise, sloped = self.profile.rise, self.profile.rise > 0
+        with np.errstate(under="ignore"):
+            weight = np.log(self.span) - self.rate * (self.costs - rise)
+            step, whole = self.step_rate[sloped], self.rate * rise[sloped]
+            weight[sloped] += np.log(np.expm1(-whole) / np.expm1(-step)) - step
+            return weight - np.log(sums_of(np.exp(weight), self.profile.starts))[self.group]
+
+    def _by_flips(self, log: bool) -> Iterator[np.ndarray]:
+        """The probability of each piece of one dataset after the other in permute and flip, or its logarithm."""
+        for first, last in itertools.pairwise(self.profile.starts.tolist()):
+            costs, widths = self.costs[first:last], self.profile.length[first:last]
+            yield permute_and_flip.probabilities(self.rate, costs, widths, log)
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """The probability of each piece and those below it in its dataset, in units of 2^-60, int64."""
+        return running_sums(np.rint(self.shares * UNIT).astype(np.int64), self.profile.starts)
 
     def pmf(self, values: Any) -> np.ndarray:
-        """The probability of values, of their shape; 0 where one is not on the grid."""
+        """The probability of values; 0 where one is not on the grid."""
         return np.exp(self.log_pmf(values))
 
     def log_pmf(self, values: Any) -> np.ndarray:
         """The logarithm of :meth:`pmf`."""
-        given = np.asarray(values, np.float64)
-        number, _ = self._numbers.numbers_of(given)
-        there = np.isclose(self._numbers.values_of(number), given, rtol=8 * np.finfo(np.float64).eps, atol=0)
-        return np.where(there, self._log_pmf(number), -np.inf)
+        given, shape = self._points(values)
+        position, there = self._positions(given)
+        piece = self._piece_at(np.clip(position, 0, self.size - 1))
+        nearer = np.abs(position - self.profile.near[piece]) - (self.profile.sign[piece] != 0)
+        rate = self.step_rate[piece]
+        first = np.log(_share(rate, 1, self.steps[piece]) / self.span[piece])
+        found = self.log_shares[piece] + first - rate * (nearer // self.span[piece])
+        return np.where(there & (position >= 0) & (position < self.size), found, -np.inf).reshape(shape)
 
-    def _log_pmf(self, at: np.ndarray) -> np.ndarray:
-        rate, pieces = self.epsilon / 2, pieces_of(*self.profile)
-        first = np.where(pieces.sign < 0, pieces.inner - pieces.width + 1, pieces.inner)
-        order = np.argsort(first, kind="stable")
-        order = order[pieces.width[order] > 0]
-        first = first[order]
-        widths, levels, inner, sign = (field[order] for field in pieces)
-        if self.mechanism == "permute_and_flip":
-            weights, slopes = log_shares(rate, levels + np.abs(sign), widths), np.zeros(widths.shape)
-            innermost = -np.log(widths)
-        else:
-            weights = np.where(sign == 0, np.log(rate / -np.expm1(-rate)), np.log(widths)) - rate * levels
-            weights, slopes = weights - np.logaddexp.reduce(weights), rate / widths
-            innermost = np.log(np.expm1(-slopes) / np.expm1(-rate))
-        i = np.maximum(np.searchsorted(first, at, side="right") - 1, 0)
-        inside = (at >= first[i]) & (at < first[i] + widths[i])
-        return np.where(inside, (weights + innermost)[i] - slopes[i] * np.abs(at - inner[i]), -np.inf)
+    def cdf(self, values: Any) -> np.ndarray:
+        """P(Y <= value)."""
+        given, shape = self._points(values)
+        position, there = self._positions(given)
+        position = np.where(~there & (self.grid.values_of(np.clip(position, 0, self.size - 1)) > given), position - 1, position)
+        inside = np.clip(position, 0, self.size - 1)
+        piece = self._piece_at(inside)
+        sign, number = self.profile.sign[piece], np.abs(inside - self.profile.near[piece])
+        part = self._share_of_first(piece, np.where(sign < 0, number - 1, np.where(sign > 0, number, 1)))
+        share = self.shares[piece] * np.where(sign < 0, 1 - part, part)
+        found = np.minimum(self._below(piece) / UNIT + share, 1.0)
+        return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
 
-    def mean_abs_error(self, center: float) -> float:
-        """E|Y - center|, by the sum over all values, at most 2^22 of them."""
-        return float(np.sum(np.abs(self.values - center) * np.exp(self._log_pmf(np.arange(self.size)))))
+    def quantile(self, p: Any) -> np.ndarray:
+        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""
+        if isinstance(p, int | float) and not 0 <= p <= 1:
+            raise ValueError(f"p must be between 0 and 1, got {p}.")
+        given, shape = self._points(p)
+        there = (given >= 0) & (given <= 1)
+        target = np.rint(np.where(there, given, 0.5) * UNIT).astype(np.int64)
+        piece = self._locate(self.sums, target)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.clip((target - self._below(piece)) / (self.shares[piece] * UNIT), 0, 1)
+        sign = self.profile.sign[piece]
+        place = self._place_of_share(piece, np.where(sign < 0, 1 - part, part))
+        slack = 1e-12 * np.maximum(place, 1)
+        number = np.where(sign < 0, np.floor(place + slack) + 1, np.ceil(place - slack))
+        number = np.clip(np.nan_to_num(number, nan=1.0), 1, self.profile.length[piece]).astype(np.int64)
+        found = self.grid.values_of(self.profile.near[piece] + sign * number)
+        return np.where(there, found, np.nan).reshape(shape)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of the central interval of probability ``level``, of the batch shape: each side leaves out (1 - level) / 2."""
+        level = checks.concrete_fraction("level", level)
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def mean_abs_error(self, center: Any) -> np.ndarray:
+        """E|Y - center|: the exact error bar of a draw."""
+        given, shape = self._points(center)
+        if not isinstance(self.grid, Multiples):
+            datasets = np.arange(given.size) % max(self.profile.groups, 1)
+            each = [self._error_one_by_one(*pair) for pair in zip(datasets.tolist(), given, strict=True)]
+            return np.array(each, np.float64).reshape(shape)
+        unit = self.grid.resolution
+        at = given * unit.denominator / unit.numerator - self.grid.start
+        nearest = np.rint(at)
+        at = np.where(np.isclose(self.grid.values_of(nearest), given, rtol=1e-15, atol=0), nearest, at)
+        rows = at.reshape(-1, max(self.profile.groups, 1))
+        found = np.array([self._errors(row) for row in rows], np.float64)
+        return (found * unit.numerator / unit.denominator).reshape(shape)
+
+    def _errors(self, center: np.ndarray) -> np.ndarray:
+        """E|Y - center| of each dataset, in positions."""
+        sign, rate, steps, span = self.profile.sign, self.step_rate, self.steps, self.span
+        ahead = center[self.group] - self.profile.near
+        ahead = np.where(sign == 0, ahead + 1, sign * ahead)  # the positions of a piece are at 1, 2, ..., its length
+        # Steps before that of the center, that step itself, and those after it.
+        first = np.clip(np.ceil(ahead / span), 1, steps)
+        some, before, through = np.flatnonzero(first > 1), np.zeros_like(rate), _share(rate, first, steps)
+        before[some] = _share(rate[some], first[some] - 1, steps[some])
+        rest = ahead - span * (first - 1)
+        split = np.clip(np.floor(rest), 0, span)
+        far = span * (first - 1 + _mean(rate, steps - first)) + (span + 1) / 2 - ahead
+        here = split * (rest - (split + 1) / 2) + (span - split) * ((span + split + 1) / 2 - rest)
+        error = (through - before) * here / span
+        near = ahead[some] - span[some] * (_mean(rate[some], first[some] - 1) - 1) - (span[some] + 1) / 2
+        error[some] += before[some] * near
+        error += np.where(first < steps, (1 - through) * far, 0.0)
+        return sums_of(self.shares * error, self.profile.starts)
+
+    def _error_one_by_one(self, group: int, center: float) -> float:
+        positions, shares = self._all_of(group)
+        return float(np.sum(np.abs(self.grid.values_of(positions) - center) * shares))
+
+    def _all_of(self, group: int) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of one dataset whose pieces are above 2^-60, ascending, and their probabilities."""
+        some = np.arange(self.profile.starts[group], self.profile.starts[group + 1])
+        some = some[self.shares[some] > 2.0**-60]
+        length = self.profile.length[some]
+        number = np.arange(np.sum(length)) - np.repeat(np.cumsum(length) - length, length)
+        piece = np.repeat(some, length)
+        sign = self.profile.sign[piece]
+        number = np.where(sign < 0, self.profile.length[piece] - 1 - number, number)
+        rate = self.step_rate[piece]
+        with np.errstate(under="ignore"):
+            share = self.shares[piece] / self.span[piece] * _share(rate, 1, self.steps[piece])
+            return self.profile.near[piece] + sign * (number + 1), share * np.exp(-rate * (number // self.span[piece]))
+
+    def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
+        """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + batch_shape``."""
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        found = self.positions(int(np.prod(shape, dtype=np.int64)), *seeded(seed))
+        return self.grid.values_of(found).reshape(shape + self.batch_shape)
+
+    def positions(self, draws: int, words: Any = system_words, more: More = further_word) -> np.ndarray:
+        """Draw positions exactly, int64 ``(draws, datasets)``, by the operating system's entropy; simulations and tests give other.
+
+        ``words(shape)`` returns 64-bit words, and ``more(role, number)`` 32 bits that follow.
+        """
+        way = permute_and_flip if self.mechanism == "permute_and_flip" else draw
+        return way.positions(self, draws, words, more)
+
+    def _points(self, given: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+        """Points as float64, flat, and the shape of what is found: a whole number of batches."""
+        array = np.asarray(given, np.float64)
+        shape = np.broadcast_shapes(array.shape, self.batch_shape)
+        return np.broadcast_to(array, shape).ravel(), shape
+
+    def _positions(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The positions nearest to values, -1 and ``size`` beyond the ends, int64; and whether values are on the grid."""
+        position = self.grid.numbers_of(values)[0].astype(np.int64)
+        there = np.isclose(self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0)
+        low, high = self.grid.values_of(np.array([0, self.size - 1]))
+        return np.where(there, position, np.where(values < low, -1, np.where(values > high, self.size, position))), there
+
+    def _piece_at(self, position: np.ndarray) -> np.ndarray:
+        """The piece of each position."""
+        sign = self.profile.sign
+        last = self.profile.near + np.where(sign > 0, self.profile.length, np.where(sign < 0, -1, 0))
+        return self._locate(last, position)
+
+    def _locate(self, ascending: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """The first piece of each dataset that has a number of at least what is wanted, or its last one."""
+        starts = self.profile.starts
+        rows = wanted.reshape(-1, max(self.profile.groups, 1))
+        found = draw.first_above(ascending + 1, starts, self.group, rows)
+        return found.reshape(wanted.shape)
+
+    def _below(self, piece: np.ndarray) -> np.ndarray:
+        """The probability of all pieces of the dataset below a piece, in units of 2^-60."""
+        return np.where(piece > self.profile.starts[self.group[piece]], self.sums[piece - 1], 0)
+
+    def _share_of_first(self, piece: np.ndarray, number: np.ndarray) -> np.ndarray:
+        """How much of a piece's probability its first positions have, counted outwards."""
+        rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
+        whole, part = np.divmod(number, span)
+        before = _share(rate, whole, steps)
+        return before + (_share(rate, np.minimum(whole + 1, steps), steps) - before) * (part / span)
+
+    def _place_of_share(self, piece: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """How many positions of a piece, counted outwards, have this share of its probability, as a real number."""
+        rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.where(rate > 0, -np.log1p(share * np.expm1(-rate * steps)) / rate, share * steps)
+        if self.mechanism == "piecewise_laplace":
+            return place
+        step = np.clip(np.floor(place * (1 + 1e-12)), 0, steps - 1)
+        before, through = _share(rate, step, steps), _share(rate, step + 1, steps)
+        return span * (step + np.clip((share - before) / (through - before), 0, 1))
 
 
-def log_shares(rate: float, costs: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Return the log-probability that each group, of so many candidates of a cost, wins in permute and flip.
+def _share(rate: np.ndarray, number: Any, steps: np.ndarray) -> np.ndarray:
+    """P(t <= number) of a truncated geometric t = 1, ..., steps."""
+    with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
+        return np.where(rate > 0, np.expm1(-rate * number) / np.expm1(-rate * steps), number / steps)
 
-    With arrival times t for their order, uniform on [0, 1], and q = e^(-rate cost) the chance to be accepted, that of one group is
-    w q times the integral of (1 - t q)^(w - 1) times the product over all other groups of (1 - t q)^w.
-    """
-    levels, level = np.unique(costs, return_inverse=True)
-    total = np.bincount(level, weights=widths)
-    accepted = np.exp(-rate * (levels - levels[0]))
-    # Panels between powers of two, from 1 / number of candidates on: in each the integrand is smooth.
-    ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
-    t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * _NODES).ravel() / 2
-    parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2
-    misses = np.log1p(-np.outer(t, accepted))
-    integral = parts @ np.exp((misses @ total)[:, None] - misses)
-    return np.log(widths) + (np.log(integral) - rate * (levels - levels[0]))[level]
+
+def _mean(rate: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """E[t] of a truncated geometric t = 1, ..., steps; some number for no steps."""
+    x, square = rate * steps, np.square(steps.astype(np.float64))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        exact = -1 / np.expm1(-rate) - steps / np.expm1(x)
+    near = (steps + 1) / 2 - rate * (square - 1) / 12 + rate * rate * rate * (square * square - 1) / 720
+    return np.where(x < 1e-2, near, exact)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from math import factorial, prod
 from typing import NamedTuple
 
-from dpjax.release.exact import Bits, choose
+from dpjax.release.draw import choose_between
+from dpjax.release.entropy import Bits
+from dpjax.release.exponentials import exponential
 from dpjax.release.rank_chains import Parameters
-from dpjax.release.tables import exponential
 
 _BITS = 256
 _LEADING = 192  # of the weight of a term
@@ -70,7 +71,7 @@ def _choose(weights: Weights, uniform: Bits) -> int:
     if len(weights) == 1:
         return 0
     low, high = zip(*weights, strict=True)
-    found = choose(low, high, uniform)
+    found = choose_between(low, high, uniform)
     if found is None:
         uniform.read()
         raise _Undecided

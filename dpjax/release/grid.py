@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dpjax import checks
+from dpjax.release.chunks import in_threads, ranges
+from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
-_TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|dictionary)\b", re.IGNORECASE)  # names of dtypes
-_AT_A_TIME = 2**22  # records, so that what is computed between takes no memory to speak of
+_AT_A_TIME = 2**16  # records: what is computed between stays in the cache
 
 
 @dataclass(frozen=True)
@@ -87,20 +83,27 @@ class Multiples:
         [0, 1, 3, 3, 0]
         """
         if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:
-            parts = [self.numbers_of(part) for part in np.array_split(x.reshape(-1), -(-x.size // _AT_A_TIME))]
-            cells, present = (np.concatenate(same).reshape(x.shape) for same in zip(*parts, strict=True))
-            return cells, present
+            flat, cells, present = x.reshape(-1), np.empty(x.size, np.int32), np.empty(x.size, bool)
+
+            def some(first: int, last: int) -> None:
+                cells[first:last], present[first:last] = self.numbers_of(flat[first:last])
+
+            in_threads(some, ranges(x.size, _AT_A_TIME))
+            return cells.reshape(x.shape), present.reshape(x.shape)
         records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-            present = ~np.isnan(records)
-            np.copyto(records, self.lower, where=~present)  # in place: a copy is what costs the time
-            np.clip(records, self.lower, self.upper, out=records)
+            missing = np.isnan(records)
             # As in dpjax.numerics.multiples.
-            records *= float(self.resolution.denominator)
-            records /= float(self.resolution.numerator)
+            if self.resolution.denominator != 1:
+                records *= float(self.resolution.denominator)
+            if self.resolution.numerator != 1:
+                records /= float(self.resolution.numerator)
             np.rint(records, out=records)
             records -= float(self.start)
             np.clip(records, 0, self.size - 1, out=records)
+        present = ~missing
+        if not present.all():
+            records[missing] = 0
         return records.astype(np.int32), present
 
 
@@ -153,6 +156,36 @@ class Floats:
         return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(np.int32), present
 
 
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Finitely many values in any order: a position is the number of a candidate.
+
+    Attributes:
+        labels: float64 ``(k,)``, distinct.
+    """
+
+    labels: np.ndarray
+
+    start: ClassVar[int] = 0  # as of Multiples
+    resolution: ClassVar[None] = None
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.labels)
+
+    def values_of(self, number: Any) -> np.ndarray:
+        """The candidates of these numbers, float64."""
+        return self.labels[np.asarray(number)]
+
+    def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the candidates that values equal, else some number, and which values equal one."""
+        values = np.asarray(x, np.float64)
+        order = np.argsort(self.labels)
+        place = order[np.searchsorted(self.labels[order], values).clip(0, self.size - 1)]
+        return place, self.labels[place] == values
+
+
 def grid_of(
     lower: float | None, upper: float | None, resolution: checks.Resolution | None, grid: Floats | None
 ) -> Multiples | Floats:
@@ -180,121 +213,3 @@ def _floats(grid: Floats) -> np.ndarray:
 def values_of(number: Any, resolution: Fraction) -> np.ndarray:
     """Multiples of the resolution as float64, rounded once."""
     return np.asarray(number, np.float64) * resolution.numerator / resolution.denominator
-
-
-def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
-    """Real numbers as a new array of float64; integers, which may be larger than that holds, are clipped. None warns."""
-    array = as_reals(x)
-    if array.dtype.kind in "iu":
-        array = clip_integers(array, low, high)
-    elif array.dtype.kind == "O":
-        exact = [v if isinstance(v, float) else min(max(v, low), high) for v in array.flat]
-        array = np.array(exact, np.float64).reshape(array.shape)
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        return array.astype(np.float64)
-
-
-def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Clip an array of integers to ends that its dtype need not hold."""
-    if array.dtype.kind == "O":
-        return np.clip(array, low, high)
-    limits = np.iinfo(array.dtype)
-    return np.clip(array, *np.clip([low, high], limits.min, limits.max).astype(array.dtype))
-
-
-def as_integers(name: str, x: Any) -> np.ndarray:
-    """Return computed integers, such as counts, as an array of an integer dtype or of Python's integers; refuse anything else."""
-    array = as_array(x)
-    if array.dtype.kind == "O":
-        values = [without_axes(value) for value in array.flat]
-        if not all(is_integer(value) and not isinstance(value, bool) for value in values):
-            raise TypeError(f"{name} must be integers: they are computed, not records, so anything else is a mistake.")
-        found = np.empty(array.size, object)
-        found[:] = list(map(int, values))
-        return found.reshape(array.shape)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
-    return array
-
-
-def as_array(x: Any) -> np.ndarray:
-    """Return an array of NumPy or JAX as NumPy's, and anything else as an array of objects.
-
-    That is a list, since NumPy's dtype for it depends on all its records at once, and an array of another library with a dtype of
-    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32. Masked arrays, data frames
-    and rows of different lengths are refused.
-    """
-    checks.refuse_frame("x", x)
-    if _is_masked(x):
-        raise TypeError("masked arrays are refused, since their mask would be lost: pass NaN (.filled(np.nan)) or mask=.")
-    if isinstance(getattr(x, "dtype", None), np.dtype):
-        array = np.asarray(x)
-        for kind, wider in ((jnp.floating, np.float32), (jnp.integer, np.int32)):
-            if array.dtype.kind == "V" and jnp.issubdtype(array.dtype, kind):
-                array = array.astype(wider)
-        return array
-    ragged = "x has rows of different lengths: pad them with NaN."
-    try:
-        array = np.asarray(x, dtype=object)
-    except ValueError as error:
-        raise ValueError(ragged) from error
-    arrays = (np.ndarray, jax.Array)
-    if isinstance(x, (list, tuple)) and any(isinstance(v, (list, tuple)) or (isinstance(v, arrays) and v.ndim) for v in array.flat):
-        raise ValueError(ragged)
-    return array
-
-
-def refuse_text(x: Any) -> None:
-    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers."""
-    dtype = getattr(x, "dtype", None)
-    if getattr(dtype, "kind", "") in ("U", "S") or _TEXT.match(str(dtype)):
-        raise TypeError(f"x must hold numbers, got dtype {dtype}.")
-
-
-def _is_masked(x: Any) -> bool:
-    """Whether it is a masked array, or a list of them. One masked record in a list is data, and missing."""
-    if isinstance(x, (list, tuple)):
-        return any(map(_is_masked, x))
-    return isinstance(x, np.ma.MaskedArray) and x.ndim > 0
-
-
-def as_reals(x: Any) -> np.ndarray:
-    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float."""
-    array = as_array(x)
-    if array.dtype.kind == "O":
-        found = np.empty(array.size, object)
-        found[:] = [_real(value) for value in array.flat]
-        return found.reshape(array.shape)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"records must be real numbers, got dtype {array.dtype}.")
-    return array
-
-
-def without_axes(value: Any) -> Any:
-    """Return an element of an array of objects without the array of no axes that it may stand in; None for a masked one."""
-    if isinstance(value, (np.ndarray, jax.Array)) and value.ndim == 0:
-        return None if np.ma.is_masked(value) else value.item()
-    return value
-
-
-def is_integer(value: Any) -> bool:
-    """Whether an object is an integer. A time difference is none, though NumPy counts it among them."""
-    return isinstance(value, Integral) and not isinstance(value, np.timedelta64)
-
-
-def _real(value: Any) -> int | float:
-    """One object as a Python integer, or else as the nearest float; NaN if it is no real number, since a record must not raise."""
-    if type(value) in (int, float):
-        return value
-    value = without_axes(value)
-    if is_integer(value):
-        return int(value)
-    kinds: Any = (Real, Decimal, np.bool_)
-    if not isinstance(value, kinds) or isinstance(value, np.timedelta64):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return -math.inf if value < 0 else math.inf
-    except ValueError:  # a signaling NaN
-        return math.nan

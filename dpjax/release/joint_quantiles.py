@@ -12,29 +12,168 @@ Of many records only those near the quantiles are weighed: the others are worth 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, log, prod
-from typing import Any
+from functools import cached_property
+from math import ceil, log
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
-from dpjax.mechanisms.joint_quantiles import SLACK, aims_of
-from dpjax.release.grid import Floats, grid_of
-from dpjax.release.quantile_sampler import Sampler, slots_of
+from dpjax.release import profiles
+from dpjax.release.api import counts_of
+from dpjax.release.counts import Counts
+from dpjax.release.entropy import More, further_word, seeded, system_words
+from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.grid import Floats, Multiples, grid_of
+from dpjax.release.quantile_sampler import Sampler
 from dpjax.release.rank_chains import Parameters
-from dpjax.release.records import Records
+from dpjax.release.records import shape_of
+from dpjax.release.recursive_quantiles import depths_of, draw_recursively
 from dpjax.release.result import Release, cost_of, release_of
-from dpjax.release.sampler import Draw
-from dpjax.release.tables import exact_epsilon
-from dpjax.release.words import draw_lanes
-from dpjax.sensitivity.sorted_records import Aims, level_parts
-from dpjax.statistics.several_quantiles import levels_of
+from dpjax.release.statistics import Statistic
+from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts, levels_of
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 # For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
 # bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
 _BITS_OF_PARTS, _BITS = 21, 960
+_WORDS = 2**22  # at a time
+_NUMBERS = 2**22  # slots of some rows
+Method = Literal["joint", "recursive"]
+
+
+@dataclass(frozen=True)
+class Quantiles(Statistic):
+    """Several quantiles under one budget.
+
+    Attributes:
+        qs: levels between 0 and 1, ascending.
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data.
+        grid: instead of these three, :class:`Floats`.
+        method: ``"joint"``, one draw of all of them, or ``"recursive"``, the middle one first.
+        n_max: for joint quantiles under add/remove: a public guess of the most records of a group, by which the error is small.
+        reach: how far from the number of records the terms go, public; by default for ``n_max`` records.
+        terms: how many terms there are, at least 2.
+    """
+
+    qs: Any
+    lower: float | None = None
+    upper: float | None = None
+    resolution: Resolution | None = None
+    grid: Floats | None = None
+    method: Method = "joint"
+    n_max: int | None = None
+    reach: int | None = None
+    terms: int = 32
+
+    mechanisms: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        checks.one_of("method", self.method, get_args(Method))
+        for name, least in (("n_max", 1), ("reach", 0)):
+            if getattr(self, name) is not None:
+                checks.static_integer(name, getattr(self, name), least)
+        if not isinstance(self.qs, str):
+            object.__setattr__(self, "qs", tuple(self.qs) if isinstance(self.qs, Iterable) else self.qs)
+        levels, size = self.levels, self.records_grid.size
+        if self.method == "joint" and len(levels) * (size.bit_length() + _BITS_OF_PARTS) > _BITS:
+            most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
+            raise ValueError(
+                f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
+                "take dpjax.release.recursive_quantiles, or a coarser resolution."
+            )
+        if self.method == "recursive":
+            denominator = max(part.ranks.denominator for parts in depths_of(levels, "swap") for part in parts)
+            if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
+                raise ValueError(
+                    f"qs lead to ranks with the denominator {denominator}, too large for exact ones: give short decimals or "
+                    "Fractions such as Fraction(1, 3)."
+                )
+        self._settle()
+
+    @cached_property
+    def levels(self) -> tuple[Fraction, ...]:
+        """The levels exactly."""
+        return levels_of(self.qs)
+
+    @cached_property
+    def records_grid(self) -> Multiples | Floats:
+        """The values that records are rounded to."""
+        return grid_of(self.lower, self.upper, self.resolution, self.grid)
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Round each record to the grid; NaN is absent."""
+        return self.records_grid.numbers_of(x)
+
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+    ) -> Release:
+        return self.draw(counts, epsilon, neighbors, draws, batch, None)
+
+    def draw(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, draws: int, batch: tuple[int, ...], sizes: np.ndarray | None
+    ) -> Release:
+        """Draw from each group of counts exactly; ``sizes`` are public numbers of records, int64 ``(groups,)``."""
+        found = self._draw(counts, epsilon, neighbors, draws, sizes)
+        shaped = found.reshape(draws, *batch, len(self.levels))
+        return release_of(shaped, self.records_grid, self.cost(epsilon, draws, neighbors))
+
+    def sample(
+        self, seed: int | np.random.Generator, draws: int, counts: Counts, epsilon: float | Fraction, neighbors: str
+    ) -> np.ndarray:
+        """Draw for a simulation, by a seed or a generator of NumPy: float64 ``(draws, groups, m)``."""
+        return self.records_grid.values_of(self._draw(counts, exact_epsilon(epsilon), neighbors, draws, None, *seeded(seed)))
+
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        several = self.method == "recursive" and len(self.levels) > 1
+        return cost_of(epsilon, draws, neighbors, 2 if several else 1)  # the range is that of the losses of a recursion
+
+    def value(self, counts: Counts) -> np.ndarray:
+        """Return the quantiles themselves, float64 ``(groups, m)``."""
+        high = self.records_grid.size - 1
+        ranks = [ranks_of_quantile(level, definition="lower", neighbors="add_remove") for level in self.levels]
+        found = [profiles.quantile(counts, each, high=high, most=1).value for each in ranks]
+        return self.records_grid.values_of(np.stack(found, axis=-1))
+
+    def _draw(
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        draws: int,
+        sizes: np.ndarray | None,
+        words: Any = system_words,
+        more: More = further_word,
+    ) -> np.ndarray:
+        """Draw positions, int64 ``(draws, groups, m)``."""
+        size = self.records_grid.size
+        if self.method == "recursive":
+            return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
+        counts = countable(counts, size)
+        far, known = self.reach_of(epsilon, neighbors, sizes is not None), sizes is not None
+        parameters = parameters_of(self.levels, epsilon, neighbors, size, known, far, self.terms, counts)
+        return draw_quantiles(parameters, counts, draws, sizes, words, more)
+
+    def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
+        """Return how far the terms go, or raise where a public number of records is needed and not given."""
+        if self.reach is not None:
+            return self.reach
+        if self.method == "recursive" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
+            return 0
+        if self.n_max is None:
+            raise ValueError(
+                "joint quantiles need n_max=, a public guess of the most records of a group: sizes are private. "
+                "Recursive quantiles do not."
+            )
+        return default_reach(self.levels, epsilon, self.records_grid.size, self.n_max)
 
 
 def joint_quantiles(
@@ -71,7 +210,7 @@ def joint_quantiles(
         resolution: public, that of the data.
         grid: instead of these three, :class:`Floats`.
         counts: how many records each entry of ``x`` stands for.
-        n_max: the public capacity of a row, by which the time grows.
+        n_max: a public guess of the most records of a row, by default the columns of ``x``; with ``counts`` it is needed.
         mask: which records are present.
         draws: how many from each row; each costs epsilon.
         n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or what is
@@ -101,49 +240,76 @@ def joint_quantiles(
     >>> print(found.guarantee)
     50-DP and 50-bounded-range under add_remove neighbors
     """
-    levels, values = levels_of(qs), grid_of(lower, upper, resolution, grid)
-    records = Records(x, values, neighbors, mask, n_max, counts=counts)
     if n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
-    public = None if n is None else _public_sizes(n, records)
-    exact, size = exact_epsilon(epsilon), values.size
-    if len(levels) * (size.bit_length() + _BITS_OF_PARTS) > _BITS:
-        most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
-        raise ValueError(
-            f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
-            "take dpjax.release.recursive_quantiles, or a coarser resolution."
-        )
-    far = default_reach(levels, exact, size, records.size) if reach is None else checks.static_integer("reach", reach, 0)
-    parameters = parameters_of(levels, exact, neighbors, size, public is not None, far, terms, records.size)
-    return draw_quantiles(parameters, records, public, epsilon, draws)
+    shape = shape_of(x) if n_max is None and counts is None else ()
+    capacity = max(shape[-1], 1) if shape else n_max
+    statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms)
+    found, batch = counts_of(statistic, x, neighbors, counts, mask)
+    sizes = None if n is None else _public_sizes(n, batch)
+    number = checks.static_integer("draws", draws, 1)
+    return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes)
 
 
-def _public_sizes(n: Any, records: Records) -> np.ndarray:
-    """A public number of records for each row, int64."""
-    sizes = np.asarray(n)
-    if sizes.dtype.kind not in "iu" or np.any(sizes < 0):
-        raise ValueError(f"n must be integers that are not negative, got {n}.")
-    return np.broadcast_to(np.minimum(sizes, records.size), records.batch).reshape(-1).astype(np.int64)
-
-
-def reach_for(
+def recursive_quantiles(
+    x: Any,
     qs: Iterable[float | Fraction | str],
-    n_max: int,
     *,
     epsilon: float,
+    neighbors: Neighbors,
     lower: float | None = None,
     upper: float | None = None,
     resolution: Resolution | None = None,
     grid: Floats | None = None,
-    **rest: Any,
-) -> int:
-    """The ``reach`` of :func:`joint_quantiles` for up to ``n_max`` records, where rows are padded to sizes that are private.
+    counts: Any = None,
+    mask: Any = None,
+    draws: int = 1,
+) -> Release:
+    """Release many quantiles of every row, drawn exactly on a public grid.
 
-    It takes all options of the release, and reads those that matter.
+    It is what ``dpjax.recursive_quantiles`` simulates: the middle one of the levels first, by piecewise Laplace, then those below
+    it from the records up to that draw, and so on. Of records that equal a draw, the share that its level says goes to the left.
+
+    Args:
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
+        qs: levels between 0 and 1, ascending.
+        epsilon: from 2^-24 to 64 for all quantiles together, for each draw.
+        neighbors: ``"add_remove"`` or ``"swap"``.
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data.
+        grid: instead of these three, :class:`Floats`.
+        counts: how many records each entry of ``x`` stands for.
+        mask: which records are present.
+        draws: how many from each row; each costs epsilon.
+
+    Returns:
+        A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
+
+    Privacy:
+        epsilon-DP under the relation for each draw of all quantiles, by adaptive composition over the ceil(log2(m + 1)) depths; one
+        record is in one part of each depth (add/remove), or in two (swap). What is not covered: see :func:`median`.
+
+    References:
+        Kaplan, Schnapp and Stemmer (2022), Algorithm 1; Durfee (2025), Algorithm 1.
+
+    >>> ages = [[31, 40, 28, 35, 52, 33, 47, 29, 38] * 50]
+    >>> options = {"lower": 0, "upper": 120, "resolution": 1, "neighbors": "add_remove"}
+    >>> found = recursive_quantiles(ages, [0.25, 0.5, 0.75], epsilon=40.0, **options)
+    >>> found.values.tolist()
+    [[[31.0, 35.0, 40.0]]]
     """
-    del rest
-    size = grid_of(lower, upper, resolution, grid).size
-    return default_reach(levels_of(qs), exact_epsilon(epsilon), size, checks.static_integer("n_max", n_max, 1))
+    statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "recursive")
+    found, batch = counts_of(statistic, x, neighbors, counts, mask)
+    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch)
+
+
+def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
+    """A public number of records for each row, int64."""
+    sizes = np.asarray(n)
+    if sizes.dtype.kind not in "iu" or np.any(sizes < 0):
+        raise ValueError(f"n must be integers that are not negative, got {n}.")
+    return np.broadcast_to(sizes, batch).reshape(-1).astype(np.int64)
 
 
 def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_max: int) -> int:
@@ -152,18 +318,29 @@ def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_ma
     return ceil(Fraction((m + 1) * log(size) + m * log(n_max + 1) + SLACK) / (epsilon / 2))
 
 
+def countable(counts: Counts, size: int) -> Counts:
+    """Return the same counts on a grid of so many numbers, but that a larger one counts as the most whose parts 64 bits hold.
+
+    One record more or less still changes one count by one at most.
+    """
+    return Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length())))
+
+
 def parameters_of(
     levels: Sequence[Fraction],
     epsilon: Fraction,
-    neighbors: Neighbors,
+    neighbors: str,
     size: int,
     size_is_public: bool,
     reach: int,
     terms: int,
-    n_max: int,
+    counts: Counts,
     aims: Aims | None = None,
 ) -> Parameters:
-    """The public part of the distribution on a grid of so many numbers, for rows of up to ``n_max`` records."""
+    """The public part of the distribution on a grid of so many numbers.
+
+    Records are cut into parts of a number by a power of two, which the distribution does not depend on: it fits these counts.
+    """
     terms = checks.static_integer("terms", terms, 2)
     whole, m, rate = level_parts(tuple(levels))[1], len(levels), epsilon / 2
     spacing = (2 * reach + terms) // terms
@@ -172,28 +349,36 @@ def parameters_of(
         rate /= 2
     elif m == 1 and not size_is_public:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
         rate /= 2 * max(levels[0], 1 - levels[0])
-    aims, cut = aims or aims_of(neighbors, m, size_is_public, True), 1 << max(n_max - 1, 0).bit_length()
+    most = int(np.max(counts.counts, initial=1))
+    aims, cut = aims or aims_of(neighbors, m, size_is_public, True), 2 << (most - 1).bit_length()
     return Parameters(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
 
 
-def draw_quantiles(parameters: Parameters, records: Records, public: np.ndarray | None, epsilon: float, draws: int) -> Release:
-    """Draw all quantiles of all rows; ``public`` are numbers of records, int64 ``(rows,)``."""
-    number, rows, m = checks.static_integer("draws", draws, 1), prod(records.batch), parameters.quantiles
-    slots = 2 * records.size + 1
+def draw_quantiles(
+    parameters: Parameters,
+    counts: Counts,
+    draws: int,
+    public: np.ndarray | None = None,
+    words_of: Any = system_words,
+    more: More = further_word,
+) -> np.ndarray:
+    """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``."""
     if parameters.whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
         raise ValueError(
             f"qs have the common denominator {parameters.whole}, too large for exact ranks: give short decimals or Fractions "
             "such as Fraction(1, 3)."
         )
-
-    def sampler(start: int, stop: int) -> Sampler:
-        found = slots_of(*records.read(slice(start, stop)), parameters)
-        sizes = found.records if public is None else public[start:stop]
-        return Sampler(parameters, found, sizes - 1)
-
-    def on_device(here: Sampler, words: Any) -> Draw:
-        return here.draw(np.asarray(words))
-
-    found = draw_lanes(rows, number, slots, 6 * m + 2, sampler, on_device, Sampler.exactly, (m,))
-    found = found.reshape(number, *records.batch, m)
-    return release_of(found, records.grid, cost_of(exact_epsilon(epsilon), number, records.neighbors))
+    m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
+    found = np.zeros((draws, counts.groups, m), np.int64)
+    rows = max(_NUMBERS // max(2 * int(np.max(counts.totals, initial=0)) + 1, 1), 1)
+    for first in range(0, counts.groups, rows):
+        last = min(first + rows, counts.groups)
+        sampler = Sampler(parameters, counts.some(first, last), None if public is None else public[first:last])
+        step = max(_WORDS // (uniforms * (last - first)), 1)
+        for start in range(0, draws, step):
+            some = found[start : start + step, first:last]
+            words = words_of((uniforms, *some.shape[:2]))
+            some[:], sure = sampler.draw(words)
+            for draw, row in zip(*np.nonzero(~sure), strict=True):
+                some[draw, row] = sampler.exactly(int(row), words[:, draw, row].tolist(), more)
+    return found

@@ -30,14 +30,14 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.metric_privacy.small_database import small_databases
-from dpjax.release.candidates import release_choice
+from dpjax.release.api import release_choice
 from dpjax.release.discrete_laplace import draw_discrete_laplace
-from dpjax.release.grid import as_integers, values_of
-from dpjax.release.records import refuse_traces
+from dpjax.release.grid import values_of
+from dpjax.release.records import as_integers, refuse_traces
 from dpjax.release.result import Release
-from dpjax.release.tables import MOST_LEVELS
 
 _MOST = 2**62
+_MOST_SCORES = 2**53
 
 
 def metric_laplace(
@@ -115,7 +115,7 @@ def metric_choice(
         x: histograms; this and the rest as for :func:`metric_laplace`.
         metric: on the N elements.
         weights: ``(R, N)``, public, rounded to multiples of the resolution.
-        resolution: public; n times the largest difference between two candidates is at most 2^24 multiples of it.
+        resolution: public; n times the largest difference between two candidates is at most 2^53 multiples of it.
         total: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
         draws: how many from each histogram; each costs the metric.
 
@@ -161,7 +161,7 @@ def small_db(
         queries: ``(K, N)``, public, rounded to multiples of the resolution.
         metric: on the N elements.
         size: m, the number of records of a small database.
-        resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^24 multiples of it.
+        resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^53 multiples of it.
         total: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
         draws: how many from each histogram; each costs the metric.
 
@@ -283,8 +283,8 @@ def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
 
 def _choice(scores: np.ndarray, rate: Fraction, least: int, metric: Metric, draws: int) -> Release:
     """Choose with P(r) proportional to e^(min(rate, 32) score), for scores from ``least`` to 0."""
-    if -least >= MOST_LEVELS:
-        raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^24: take a coarser one.")
+    if -least > _MOST_SCORES:
+        raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^53: take a coarser one.")
     options: dict[str, Any] = {"sensitivity": 1, "lower": least, "upper": 0, "neighbors": "swap", "draws": draws}
     found = release_choice(scores, epsilon=2 * min(rate, Fraction(32)), **options)  # type: ignore[arg-type]  # a Fraction is exact
     return replace(found, guarantee=found.draws * guarantee_of_choice(metric))

@@ -1,121 +1,96 @@
-"""Permute and flip on a public grid (McKenna and Sheldon 2020), drawn exactly on the host.
+"""Permute and flip (McKenna and Sheldon 2020), drawn exactly.
 
-Every candidate is accepted with probability e^(-lam cost), the least cost being 0, and one of the accepted wins, each with the same
-chance: that is the candidate with the least U e^(lam cost), for uniforms U. Candidates of one cost are a group. The least of w
+Every position is accepted with probability e^(-lam cost), the least cost being 0, and one of those accepted wins, each with the
+same chance: that is the position with the least U e^(lam cost), for uniforms U. Positions of one cost are a group. The least of w
 uniforms is 1 - (1 - V)^(1/w) for one uniform V, so that a draw needs one V for each group, and a place in the group that wins.
 
-Nearly all groups lose by bounds in float64 sums, products and quotients, with a margin far above their rounding. With
-z = V / (2 - V), E = -ln(1 - V) is 2 (z + z^3/3 + ...), and x = E/w: the least uniform 1 - e^-x lies between x - x^2/2 and
-x - x^2/2 + x^3/6, and between V/w and V. If several groups are left, their logarithms are enclosed in decimal arithmetic (whose ln
-and exp are rounded correctly), with more and more words of the uniforms, until one group is below all others.
+Nearly all groups lose by float64: the logarithm of the least U e^(lam cost) is computed for both ends of the interval that 53 bits
+of V leave open, widened far above every rounding. If several groups are left, their logarithms are enclosed in decimal arithmetic
+(whose ln and exp are rounded correctly), with more and more bits of the uniforms, until one group is below all others.
 """
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpjax.release.distribution import Pieces, pieces_of
-from dpjax.release.exact import Bits, More
-from dpjax.release.integer_profiles import IntegerProfile
-from dpjax.release.sampler import Draw
-from dpjax.release.tables import Weights, rate_of
-from dpjax.release.words import draw_lanes, places
+from dpjax.release.draw import open_interval, place_in
+from dpjax.release.entropy import Bits, More
 
-_WORDS = 2  # of each uniform, before more are read
-_MARGIN = 1e-9
+if TYPE_CHECKING:
+    from dpjax.release.distribution import GridDistribution
+
+_NODES, _PARTS = np.polynomial.legendre.leggauss(20)
+_WIDENED = 2.0**-36
+_NUMBERS = 2**21  # of which a chunk of draws takes logarithms
 
 
-def groups_of(profile: IntegerProfile) -> Pieces:
-    """Return the pieces of a profile ``(rows, ...)`` as groups, whose ``level`` is the cost.
+def positions(distribution: GridDistribution, draws: int, words: Any, more: More, widened: float = _WIDENED) -> np.ndarray:
+    """Draw positions, int64 ``(draws, datasets)``; ``words(shape)`` are 64-bit words, ``more`` the bits that follow.
 
-    A number beside the value costs as many changes as reach it, the value 1 - depth; here all of that and depth - 1.
+    With ``widened`` at 1 or more, no draw is decided by floats.
     """
-    pieces = pieces_of(*(side.astype(np.int64) for side in profile))
-    return pieces._replace(level=pieces.level - pieces.level[:, -1:] + np.abs(pieces.sign))
+    profile, starts = distribution.profile, distribution.profile.starts
+    found = np.zeros((draws, profile.groups), np.int64)
+    size = max(_NUMBERS // max(int(starts[-1]), 1), 1)
+    for start in range(0, draws if profile.groups else 0, size):
+        some = found[start : start + size]
+        drawn, placed = words((len(some), int(starts[-1]))), words(some.shape)
+        left = candidates(distribution, drawn, widened)
+        winner = np.maximum.reduceat(np.where(left, np.arange(starts[-1]), 0), starts[:-1], axis=1)
+        place, sure = place_in(profile.length[winner], placed)
+        sure &= (np.add.reduceat(left, starts[:-1], axis=1, dtype=np.int64) == 1) & (widened < 1)
+        for draw, dataset in zip(*np.nonzero(~sure), strict=True):
+            own = slice(starts[dataset], starts[dataset + 1])
+            costs, widths = distribution.costs[own].tolist(), profile.length[own].tolist()
+            words_of = drawn[draw, own].tolist()
+            uniforms = {group: Bits(words_of[group], 64, group, more) for group in np.flatnonzero(left[draw, own]).tolist()}
+            first = exact_winner(distribution.exact_rate, costs, widths, uniforms)
+            winner[draw, dataset] = starts[dataset] + first
+            place[draw, dataset] = Bits(int(placed[draw, dataset]), 64, len(costs), more).times(widths[first])
+        some[:] = profile.near[winner] + profile.sign[winner] * (place + 1)
+    return found
 
 
-def draw_by_permute_and_flip(
-    epsilon: float | Fraction, weights: Weights, groups: Callable[[int, int], Pieces], rows: int, draws: int
-) -> np.ndarray:
-    """Draw numbers, int64 ``(draws, rows)``, with weights of :func:`dpjax.release.tables.level_weights` for every cost.
-
-    ``groups(start, stop)`` are those of some rows, int64 ``(rows, G)``; their levels are costs, from 0 on.
-    """
-    rate, size = rate_of(epsilon), groups(0, 0).level.shape[-1]
-
-    def certified(here: Pieces, words: Any) -> Draw:
-        found = np.asarray(words)
-        left = candidates(weights, here.level, here.width, found)
-        group, row = np.argmax(left, axis=0), np.arange(here.level.shape[0])
-        place, sure = places(here.width[row, group], found[-_WORDS:])
-        return Draw(here.inner[row, group] + here.sign[row, group] * place, (np.sum(left, axis=0) == 1) & sure)
-
-    def on_host(here: Pieces, row: int, words: list[int], more: More) -> int:
-        one = Pieces(*(field[row] for field in here))
-        left = candidates(weights, one.level[None], one.width[None], np.array(words, np.uint32)[:, None, None])[:, 0, 0]
-        group, place = exact_winner(rate, one.level.tolist(), one.width.tolist(), words, np.flatnonzero(left).tolist(), more=more)
-        return int(one.inner[group] + one.sign[group] * place)
-
-    return draw_lanes(rows, draws, size, _WORDS * (size + 1), groups, certified, on_host)
+def candidates(distribution: GridDistribution, words: np.ndarray, widened: float = _WIDENED) -> np.ndarray:
+    """Return which pieces may win by words ``(draws, pieces)``, bool: others are above the least upper bound of their dataset."""
+    profile = distribution.profile
+    shift = distribution.rate * distribution.costs
+    bounds = []
+    with np.errstate(divide="ignore", under="ignore", invalid="ignore"):
+        for uniform, away in zip(open_interval(words), (-widened, widened), strict=True):
+            least = np.log(-np.expm1(np.log1p(-uniform) / profile.length)) + shift
+            bounds.append(least + away * (1 + np.abs(least)))
+    low, high = bounds
+    low[np.isnan(low)] = -np.inf  # of a uniform that may be 0
+    best = np.minimum.reduceat(high, profile.starts[:-1], axis=1)
+    found: np.ndarray = low <= best[:, distribution.group]
+    return found
 
 
-def candidates(weights: Weights, costs: np.ndarray, widths: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return which groups may win, bool ``(G, draws, rows)``: the others have more than the least upper bound.
-
-    Costs and widths are ``(rows, G)``, and words uint32 ``(2 G + 2, draws, rows)``. A group of width 0 never wins.
-    """
-    high, low = (words[start:-2:2].astype(np.uint64) for start in (0, 1))
-    leading = (high << np.uint64(21)) | (low >> np.uint64(11))  # 53 bits, which float64 holds
-    least, most = leading.astype(np.float64) * 2.0**-53, (leading + np.uint64(1)).astype(np.float64) * 2.0**-53
-    cost, width = costs.T[:, None], widths.T[:, None].astype(np.float64)
-    with np.errstate(under="ignore", over="ignore", divide="ignore", invalid="ignore"):
-        heavy = np.maximum(np.ldexp(weights.high + 1.0, 32 - weights.scale), 1e-300)[cost]
-        light = np.ldexp(weights.high.astype(np.float64), 32 - weights.scale)[cost]
-        x = _logarithm(least)[0] / width
-        below = np.maximum(least / width, np.where(x < 1, x - x * x / 2, 0.0)) / heavy
-        x = _logarithm(most)[1] / width
-        above = np.minimum(most, x - x * x / 2 + x * x * x / 6)  # NaN where V may be 1
-        above = np.where(width > 0, np.where(np.isnan(above), most, above) / light, np.inf)
-    bound = np.min(above, axis=0) * (1 + _MARGIN)
-    return (width > 0) & ~(below * (1 - _MARGIN) > bound)
-
-
-def _logarithm(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of -ln(1 - v), up to rounding: a series, and what is left of it."""
-    z = v / (2 - v)
-    square = z * z
-    series = z * (1 + square * (1 / 3 + square * (1 / 5 + square * (1 / 7 + square * (1 / 9)))))
-    return 2 * series, 2 * (series + z * square**5 / (11 * (1 - square)))
-
-
-def exact_winner(
-    rate: Fraction, costs: Sequence[int], widths: Sequence[int], words: Sequence[int], left: Sequence[int], *, more: More
-) -> tuple[int, int]:
-    """Return the group that wins among those ``left``, and the place in it, whatever it takes; for one row and draw."""
-    uniforms = {group: Bits(words[_WORDS * group : _WORDS * (group + 1)], group, more) for group in left}
+def exact_winner(rate: Fraction, costs: Sequence[int], widths: Sequence[int], uniforms: dict[int, Bits]) -> int:
+    """Return the group that wins among those that have a uniform, whatever it takes."""
     while True:
         ends = {group: _enclose(rate, costs[group], widths[group], uniform) for group, uniform in uniforms.items()}
         best = min(ends, key=lambda group: ends[group][1])
         rivals = [group for group in ends if ends[group][0] <= ends[best][1]]
         if rivals == [best]:
-            break
+            return best
         uniforms = {group: uniforms[group] for group in rivals}
         for uniform in uniforms.values():
             uniform.read()
-    return best, Bits(words[-_WORDS:], len(costs), more).times(widths[best])
 
 
 def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[decimal.Decimal, decimal.Decimal]:
     """Enclose the logarithm of (1 - (1 - V)^(1/w)) e^(lam cost).
 
-    V has b bits and b + 40 digits, and the difference from 1 is at least 2^-b / 2^32: the logarithm is off by less than 10^(-b/2).
+    V has b bits and b + 60 digits, and the difference from 1 is at least 2^-b / 2^53: the logarithm is off by less than 10^(-b/2).
     """
-    bits, context = uniform.count, decimal.Context(prec=uniform.count + 40, Emin=-(10**9), Emax=10**9)
+    bits, context = uniform.count, decimal.Context(prec=uniform.count + 60, Emin=-(10**9), Emax=10**9)
     margin = context.power(10, -(bits // 2))
     shift = context.divide(decimal.Decimal(rate.numerator * cost), decimal.Decimal(rate.denominator))
 
@@ -129,3 +104,25 @@ def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[deci
         return context.add(context.ln(context.subtract(decimal.Decimal(1), stays)), shift)
 
     return context.subtract(end(uniform.value), margin), context.add(end(uniform.value + 1), margin)
+
+
+def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray, log: bool = False) -> np.ndarray:
+    """Return the probability that each group of so many positions of one cost wins, or its logarithm, by quadrature to about 1e-15.
+
+    With arrival times t for their order, uniform on [0, 1], and q = exp(-rate cost) the chance to be accepted, that of w positions
+    is w q times the integral of (1 - t q)^(w - 1) times the product over all other groups of (1 - t q)^w.
+    """
+    levels, level = np.unique(costs, return_inverse=True)
+    total = np.bincount(level, weights=widths)
+    with np.errstate(under="ignore"):
+        accepted = np.exp(-rate * (levels - levels[0]))
+        # Panels between powers of two, from 1 / number of candidates on: in each the integrand is smooth.
+        ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
+        t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * _NODES).ravel() / 2
+        parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2
+        misses = np.log1p(-np.outer(t, accepted))
+        integral = parts @ np.exp((misses @ total)[:, None] - misses)
+        if log:
+            return np.log(widths * integral[level]) - rate * (costs - levels[0])
+        found: np.ndarray = widths * (integral * accepted)[level]
+    return found

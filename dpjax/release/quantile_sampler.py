@@ -1,4 +1,4 @@
-"""Draws of joint quantiles from rows of records: slots, choices by weights in float64 or in integers, and places in slots."""
+"""Draws of joint quantiles from counts: slots, choices by weights in float64 or in integers, and places in slots."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpjax.release.exact import Bits, More
+from dpjax.release.counts import Counts
+from dpjax.release.draw import place_in
+from dpjax.release.entropy import Bits, More
 from dpjax.release.exact_chains import exact_runs
+from dpjax.release.exponentials import one_minus_exponential
 from dpjax.release.rank_chains import Chain, Parameters, arrays_of, choose, errors, forward, from_target, kernel, scaled_exponential
-from dpjax.release.sampler import Draw
-from dpjax.release.tables import own_weight
-from dpjax.release.words import places
-from dpjax.sensitivity.far_records import far_records
+from dpjax.several_quantiles.far_records import far_records
 
 # Draws of paths that have less than 2^-_RARE of all weight together are left to integers: without far records, their weights may be
 # off. All others are off by 2^-_FAR of themselves at most.
@@ -28,7 +28,7 @@ class Slots(NamedTuple):
     """The numbers of a grid by rank; one row each.
 
     Attributes:
-        left: the first number of each slot, int64 ``(R, 2 n + 1)``.
+        left: the first number of each slot, int64 ``(R, J)``.
         width: how many numbers it has, in pieces of ``parameters.cut``: of whole numbers, or fewer.
         records: how many there are, ``(R,)``.
     """
@@ -38,51 +38,59 @@ class Slots(NamedTuple):
     records: np.ndarray
 
 
-def slots_of(cells: np.ndarray, present: np.ndarray, parameters: Parameters) -> Slots:
-    """The slots of records ``(R, n)``; "Ties" at the head of ``dpjax/mechanisms/joint_quantiles.py`` says what each record has."""
-    rows, n = cells.shape
-    x = np.sort(np.where(present, cells, parameters.size).astype(np.int64), axis=-1)
-    count, i = np.sum(present, axis=-1), np.arange(1, n + 1)
-    edges = np.pad(x, [(0, 0), (1, 1)], constant_values=[(0, 0), (-1, parameters.size)])
-    gap = np.diff(edges, axis=-1) - 1
-    left, width = np.zeros((2, rows, 2 * n + 1), np.int64)
-    left[:, ::2], width[:, ::2] = edges[:, :-1] + 1, np.maximum(gap, 0) * parameters.cut
-    new = gap >= 0
-    first = np.maximum.accumulate(np.where(new[:, :-1], i, 0), axis=-1)
-    last = np.minimum.accumulate(np.where(new[:, 1:] | (i == count[:, None]), i, n)[:, ::-1], axis=-1)[:, ::-1]
-    equal = np.maximum(last - first + 1, 1)
+def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None) -> Slots:
+    """The slots of some indices ``(R, J)``, by default all: 2 i is between record i and the next one, 2 i - 1 is that of record i.
+
+    "Ties" at the head of ``dpjax/mechanisms/joint_quantiles.py`` says what each record has of a number.
+    """
+    n = counts.totals[:, None]
+    if index is None:
+        index = np.broadcast_to(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 2 * int(np.max(n, initial=0)) + 1))
+    sums = np.cumsum(counts.counts)
+    offset = np.append(0, sums)[counts.starts[:-1], None]
+    values, number, through = np.append(counts.values, 0), np.append(counts.counts, 1), np.append(sums, 0)
+
+    def entry(record: np.ndarray) -> np.ndarray:
+        return np.searchsorted(sums, offset + np.clip(record, 1, np.maximum(n, 1)))
+
+    record = (index + 1) // 2
+    inner, outer = entry(record), entry(record + 1)
+    value = np.where(record < 1, -1, values[inner])
+    gap = np.where(record >= n, parameters.size, values[outer]) - value - 1
+    equal = number[inner]
+    place = record - (through[inner] - equal - offset) - 1  # among the records that are equal
     whole = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
-    part = parameters.cut // np.where(i - first < 2 * (equal - whole), 2 * whole, whole)
-    left[:, 1::2], width[:, 1::2] = x, np.where(i <= count[:, None], part, 0)
-    return Slots(left, width, count)
+    part = parameters.cut // np.where(place < 2 * (equal - whole), 2 * whole, whole)
+    between = index % 2 == 0
+    left, width = np.where(between, value + 1, value), np.where(between, np.maximum(gap, 0) * parameters.cut, part)
+    return Slots(left, np.where(index <= 2 * n, width, 0), n[:, 0])
 
 
-def without_far(parameters: Parameters, slots: Slots, middle: np.ndarray) -> tuple[Slots, np.ndarray, float]:
-    """The slots near the quantiles, ``middle`` without the far records, and log2 of the least probability that can be trusted.
+def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, float]:
+    """The slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
 
-    ``dpjax/sensitivity/far_records.py`` says which records are far. All tuples have the volume (size cut / scale)^m at most. Those
-    that are far weigh exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is one. The parts of
-    the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one.
-    A path chooses a term, and for each quantile a slot and whether it is in the run of the next one.
+    They are None where no records are far. ``several_quantiles/far_records.py`` says which are. All tuples have the volume
+    (size cut / scale)^m at most. Those that are far weigh exp(-rate (near - 1)) of it in each term, or
+    exp(-rate (2 near - 2 - |D|)) where there is one. The parts of the records at the quantiles weigh at least
+    exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile a
+    slot and whether it is in the run of the next one.
     """
     m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
     terms, spacing = (1, 1) if parameters.reach is None else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
-    least = -(_RARE + log2(terms) + m * log2(2 * slots.width.shape[-1]))
+    least = -(_RARE + log2(terms) + m * log2(4 * int(np.max(n, initial=0)) + 2))
     volume = m * log(parameters.size * parameters.cut) + lgamma(m + 1) + log(terms) + (_FAR - least) * log(2)
-    off = np.abs(middle - (slots.records - 1)) if parameters.reach is None else spacing
-    far = far_records(parameters.levels, slots.records, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
+    off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
+    far = far_records(parameters.levels, n, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
     removed = np.sum([number for _, number in far], axis=0)
     if not np.any(removed):
-        return slots, middle, -np.inf
-    records = slots.records - removed
+        return None, middle, -np.inf
+    records = n - removed
     here = np.arange(2 * int(np.max(records)) + 1)
     slot, gone = np.tile(here, (len(records), 1)), np.zeros_like(records)
     for after, number in far:
         slot += np.where(here >= (2 * (after - gone) + 1)[:, None], 2 * number[:, None], 0)
         gone = gone + number
-    there = here <= 2 * records[:, None]
-    left, width = (np.take_along_axis(a, np.where(there, slot, 0), axis=-1) for a in (slots.left, slots.width))
-    return Slots(left, np.where(there, width, 0), records), middle - removed, least
+    return np.where(here <= 2 * records[:, None], slot, 2 * n[:, None] + 1), middle - removed, least
 
 
 class Sampler:
@@ -90,26 +98,30 @@ class Sampler:
 
     Args:
         parameters: what is public.
-        slots: of the rows.
-        middle: n - 1 of each row, of a public n where there is one, int64 ``(R,)``.
+        counts: of the rows.
+        public: how many records each row has for the terms, int64 ``(R,)``; by default as many as it has.
         bits: of each uniform that are looked at before it is left to integers, at most 53.
     """
 
-    def __init__(self, parameters: Parameters, slots: Slots, middle: np.ndarray, bits: int = 53) -> None:
-        self.parameters, self.bits, self._all = parameters, bits, (slots, middle)
-        self.slots, self.middle, self._least = slots, middle, _ = without_far(parameters, slots, middle)
-        self.numbers = sorted({number for each in set(middle.tolist()) for number in parameters.numbers(each)})
+    def __init__(self, parameters: Parameters, counts: Counts, public: np.ndarray | None = None, bits: int = 53) -> None:
+        self.parameters, self.bits, self._counts = parameters, bits, counts
+        n = counts.totals
+        self._middle = (n if public is None else public) - 1
+        index, self.middle, self._least = near_slots(parameters, n, self._middle)
+        self.slots = slots_of(counts, parameters, index)
+        if index is not None:  # as if there were no others
+            self.slots = self.slots._replace(records=n - (self._middle - self.middle))
+        self.numbers = sorted({number for each in set(self.middle.tolist()) for number in parameters.numbers(each)})
         self._size = self.slots.width.shape[-1]
-        relative, self._lost = errors(parameters, slots.width.shape[-1])
+        relative, self._lost = errors(parameters, self._size)
         self._error = relative + 2.0**-bits + 2.0 ** (1 - _FAR)
         self._memory = np.empty(0)
 
-    def draw(self, words: np.ndarray) -> Draw:
-        """Draw from every row by uint32 words ``(6 m + 2, draws, R)``: numbers ``(draws, R, m)``, and which draws are certain."""
+    def draw(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draw from every row by 64-bit words ``(3 m + 1, draws, R)``: numbers ``(draws, R, m)``, and which draws are certain."""
         (draws, rows), m = words.shape[1:], self.parameters.quantiles
         lanes = words.reshape(len(words), -1)
-        high, low = (lanes[start::2].astype(np.uint64) for start in (0, 1))
-        leading = ((high << np.uint64(32)) | low) >> np.uint64(64 - self.bits)
+        leading = lanes >> np.uint64(64 - self.bits)
         uniforms, row = leading.astype(np.float64) * 2.0**-self.bits, np.tile(np.arange(rows), draws)
         slot, first = np.full((len(row), m), -1), np.zeros((len(row), m), np.int64)
         with np.errstate(all="ignore"):
@@ -129,22 +141,22 @@ class Sampler:
         width, weight = width // each, cut // each
         cells = np.zeros_like(left)
         for k in range(m):  # Polya's urn: a number anew, or that of an earlier quantile of the run
-            ball, certain = places(width[:, k] + (k - first[:, k]) * weight[:, k], lanes[2 * (2 * m + 1 + k) :][:2])
+            ball, certain = place_in(width[:, k] + (k - first[:, k]) * weight[:, k], lanes[2 * m + 1 + k])
             earlier = np.where(ball < width[:, k], 0, first[:, k] + (ball - width[:, k]) // weight[:, k])
             anew = np.where(weight[:, k] > 1, 0, ball)
             cells[:, k] = np.where(ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
             sure &= certain
-        return Draw(np.sort(left + cells, axis=-1).reshape(draws, rows, m), sure.reshape(draws, rows))
+        return np.sort(left + cells, axis=-1).reshape(draws, rows, m), sure.reshape(draws, rows)
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
-        """The same draw from one row in integers."""
-        slots, middle = self._all
-        m, cut, width = self.parameters.quantiles, self.parameters.cut, slots.width[row].tolist()
-        uniforms = [Bits(words[2 * role : 2 * role + 2], role, more) for role in range(3 * m + 1)]
-        numbers = list(self.parameters.numbers(int(middle[row])))
+        """The same draw from one row in integers, from all of its slots."""
+        slots = slots_of(self._counts.some(row, row + 1), self.parameters)
+        m, cut, width = self.parameters.quantiles, self.parameters.cut, slots.width[0].tolist()
+        uniforms = [Bits(word, 64, role, more) for role, word in enumerate(words)]
+        numbers = list(self.parameters.numbers(int(self._middle[row])))
         cells = [0] * m
-        for run in exact_runs(self.parameters, width, int(slots.records[row]), numbers, uniforms):
-            left, size = (0, self.parameters.size * cut) if run.slot < 0 else (int(slots.left[row, run.slot]), width[run.slot])
+        for run in exact_runs(self.parameters, width, int(slots.records[0]), numbers, uniforms):
+            left, size = (0, self.parameters.size * cut) if run.slot < 0 else (int(slots.left[0, run.slot]), width[run.slot])
             each = cut if size >= cut else 1
             size, weight = size // each, cut // each
             for k in range(run.first, run.last):
@@ -171,7 +183,7 @@ class Sampler:
         weights, lost = self._terms
         found, sure, share = np.zeros(len(row), np.int64), np.zeros(len(row), bool), np.zeros(len(row))
         for part in _parts(np.arange(len(row)), weights.shape[-1]):
-            found[part], sure[part], share[part] = choose(weights[row[part]], uniform[part], self._error, lost[row[part]])
+            found[part], sure[part], share[part] = choose(weights, row[part], uniform[part], self._error, lost[row[part]])
         return found, sure, share
 
     @cached_property
@@ -188,12 +200,12 @@ class Sampler:
                 lost[part, i] = self._lost
         rate = 2 * parameters.whole * parameters.unit
         far, power = scaled_exponential(rate * (reach + 1))
-        rest = own_weight(rate, 80)
+        rest = one_minus_exponential(rate, 80)
         volume = Fraction(
             comb(parameters.size + parameters.quantiles - 1, parameters.quantiles) * parameters.cut**parameters.quantiles,
             parameters.scale**parameters.quantiles,
         )
-        flat = 2 * Fraction(far) * Fraction(rest.low, 2**rest.scale) / rate * volume
+        flat = 2 * Fraction(far) * Fraction(2**rest.scale, rest.high) * volume
         shift = flat.numerator.bit_length() - flat.denominator.bit_length()
         mantissa[:, -1], scale[:, -1] = float(flat / Fraction(2) ** shift), power + shift
         small, exponent = np.frexp(mantissa)
@@ -223,9 +235,11 @@ class Sampler:
                 going = np.flatnonzero(last > 0)
                 mine, k = lane[going], last[going] - 1
                 own = np.searchsorted(part, row[mine])
-                weights = chain.after[k, :, own]
-                weights *= ends.T[own] if run == 0 else near[k[:, None], above[going, None] - np.arange(slots) + slots]
-                j, sure_slot, share_slot = choose(weights, uniforms[2 * run, mine], self._error, self._lost)
+                alike, shared = np.unique((own * m + k) * (slots + 1) + above[going], return_inverse=True)
+                (of, level), over = np.divmod(alike // (slots + 1), m), alike % (slots + 1)
+                weights = chain.after[level, :, of]
+                weights *= ends.T[of] if run == 0 else near[level[:, None], over[:, None] - np.arange(slots) + slots]
+                j, sure_slot, share_slot = choose(weights, shared, uniforms[2 * run, mine], self._error, self._lost)
                 on_top, coefficient = np.zeros((len(mine), m)), np.zeros(len(mine))
                 here = width[j, own]
                 for i in reversed(range(m)):
@@ -237,7 +251,8 @@ class Sampler:
                     )
                     coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0.0))
                     on_top[:, i] = coefficient * chain.before[i, j, own]
-                first, sure_first, share_first = choose(on_top, uniforms[2 * run + 1, mine], self._error, self._lost)
+                lanes = np.arange(len(mine))
+                first, sure_first, share_first = choose(on_top, lanes, uniforms[2 * run + 1, mine], self._error, self._lost)
                 run_of = (column >= first[:, None]) & (column <= k[:, None])
                 found[mine] = np.where(run_of, j[:, None], found[mine])
                 firsts[mine] = np.where(run_of, first[:, None], firsts[mine])

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpjax.release.tables import exponential, level_weights
-from dpjax.sensitivity.sorted_records import Aims, rank_steps
+from dpjax.release.exponentials import exponential, powers
+from dpjax.several_quantiles.asked import Aims, rank_steps
 
 _TILE = 2**13  # numbers that stay in the cache
 
@@ -112,9 +112,7 @@ class Chain(NamedTuple):
 @lru_cache(maxsize=4)
 def decays(rate: Fraction, size: int) -> np.ndarray:
     """e^(-rate j) for j = 0, ..., size - 1, each right up to a factor 1 + 2^-52."""
-    table = level_weights(2 * rate, size)
-    with np.errstate(under="ignore"):
-        return np.ldexp(table.high * 2.0**32 + table.low, -table.scale)
+    return powers(rate, size)
 
 
 @lru_cache(maxsize=4096)
@@ -246,16 +244,20 @@ def errors(parameters: Parameters, slots: int) -> tuple[float, float]:
     return 2.0**-53 * longest, 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
 
 
-def choose(weights: np.ndarray, uniform: np.ndarray, relative: float, lost: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Choose by weights ``(L, C)`` and uniforms ``(L,)``; say where that is certain, and log2 of the probability of what is chosen.
+def choose(
+    weights: np.ndarray, row: np.ndarray, uniform: np.ndarray, relative: float, lost: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Choose by weights ``(R, C)``, of which each uniform ``(L,)`` has its row; say where that is certain, and log2 of the chance.
 
     ``relative`` is how far running sums are off as a part of themselves, or uniforms at all, which are rounded down; ``lost`` is
     how far sums are off besides.
     """
-    sums = np.cumsum(weights, axis=-1)
-    total, lane = sums[:, -1], np.arange(len(sums))
-    target = uniform * total
-    chosen = np.minimum(np.sum(sums <= target[:, None], axis=-1), weights.shape[-1] - 1)
+    sums, last = np.cumsum(weights, axis=-1), weights.shape[-1] - 1
+    total = sums[row, -1]
+    target, chosen = uniform * total, np.zeros(len(row), np.int64)
+    for bit in reversed(range(last.bit_length())):  # how many sums are not above the target: they ascend
+        further = np.minimum(chosen + (1 << bit), last)
+        chosen = np.where(sums[row, further - 1] <= target, further, chosen)
     slack = 4 * relative * total + 4 * lost
-    least, most = np.where(chosen > 0, sums[lane, np.maximum(chosen - 1, 0)], 0.0), sums[lane, chosen]
+    least, most = np.where(chosen > 0, sums[row, np.maximum(chosen - 1, 0)], 0.0), sums[row, chosen]
     return chosen, (least + slack < target) & (target + slack < most), np.log2((most - least) / total)

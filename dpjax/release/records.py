@@ -1,112 +1,184 @@
-"""The records of a release, on the host: which grid they are rounded to, which of them are present, how often each occurs."""
+"""Records as people have them, in any container: a map of one record at a time, which never raises for what a record is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dpjax import checks
-from dpjax.checks import Neighbors
-from dpjax.release import integer_profiles
-from dpjax.release.grid import as_array, as_integers, clip_integers, refuse_text
 
-Read = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # numbers of a grid, and which records are present
+_TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|dictionary)\b", re.IGNORECASE)  # names of dtypes
 
 
-class Records:
-    """Records as rows, of which some are read at a time.
+def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
+    """Real numbers as a new array of float64; integers, which may be larger than that holds, are clipped. None warns."""
+    array = as_reals(x)
+    if array.dtype.kind in "iu":
+        array = clip_integers(array, low, high)
+    elif array.dtype.kind == "O":
+        exact = [v if isinstance(v, float) else min(max(v, low), high) for v in array.flat]
+        array = np.array(exact, np.float64).reshape(array.shape)
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        return array.astype(np.float64)
 
-    Attributes:
-        grid: the numbers that they are read as; without one ``read`` says how.
-        batch: the leading axes of ``x``.
-        size: how many records a row has room for.
-        neighbors: the relation.
+
+def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Clip an array of integers to ends that its dtype need not hold."""
+    if array.dtype.kind == "O":
+        return np.clip(array, low, high)
+    limits = np.iinfo(array.dtype)
+    return np.clip(array, *np.clip([low, high], limits.min, limits.max).astype(array.dtype))
+
+
+def as_integers(name: str, x: Any) -> np.ndarray:
+    """Return computed integers, such as counts, as an array of an integer dtype or of Python's integers; refuse anything else."""
+    array = as_array(x)
+    if array.dtype.kind == "O":
+        values = [without_axes(value) for value in array.flat]
+        if not all(is_integer(value) and not isinstance(value, bool) for value in values):
+            raise TypeError(f"{name} must be integers: they are computed, not records, so anything else is a mistake.")
+        found = np.empty(array.size, object)
+        found[:] = list(map(int, values))
+        return found.reshape(array.shape)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
+    return array
+
+
+def as_array(x: Any) -> np.ndarray:
+    """Return an array of NumPy or JAX as NumPy's, and anything else as an array of objects.
+
+    That is a list, since NumPy's dtype for it depends on all its records at once, and an array of another library with a dtype of
+    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32. Masked arrays, data frames
+    and rows of different lengths are refused.
     """
-
-    def __init__(
-        self,
-        x: Any,
-        grid: Any,
-        neighbors: Neighbors,
-        mask: Any = None,
-        n_max: int | None = None,
-        person_ids: Any = None,
-        counts: Any = None,
-        read: Read | None = None,
-    ) -> None:
-        checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-        if neighbors == "swap" and not (mask is None and n_max is None and counts is None):
-            raise ValueError("mask, counts and n_max are for add_remove neighbors: under swap the number of records is public.")
-        refuse_traces(x)
-        if read is not integer_profiles.codes_of:
-            refuse_text(x)
-        array = as_array(x)
-        if array.ndim == 0:
-            raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
-        if counts is not None:
-            array = np.broadcast_to(array, np.broadcast_shapes(array.shape, np.shape(counts)))
-        self.batch, n = array.shape[:-1], array.shape[-1]
-        least = n if counts is None else 0
-        self.size = n if n_max is None else checks.static_integer("n_max", n_max, least, must=f"an integer, at least {least}")
-        self.grid, self.neighbors = grid, neighbors
-        self._read, self._x = read or grid.numbers_of, array.reshape(math.prod(self.batch), n)
-        self._mask, self._person_ids = self._like_x("mask", mask), self._like_x("person_ids", person_ids)
-        if self._mask is not None and self._mask.dtype != np.bool_:
-            raise ValueError(f"mask must be bool, got dtype {self._mask.dtype}.")
-        self._counts = None if counts is None else self._numbers(counts, n_max)
-
-    def _numbers(self, counts: Any, n_max: int | None) -> np.ndarray:
-        """How often each entry occurs, int64."""
-        if n_max is None:
-            raise ValueError("counts need n_max, the public capacity of a row: how many records there are is private.")
-        given = clip_integers(as_integers("counts", self._like_x("counts", counts)), 0, self.size + 1)
-        present = self._read(self._x)[1] if self._mask is None else self._read(self._x)[1] & self._mask
-        found = np.where(present, given, 0).astype(np.int64)
-        if np.any(np.sum(found, axis=-1) > self.size):
-            raise ValueError(f"a row has more records than n_max = {self.size}.")
-        return found
-
-    def _like_x(self, name: str, value: Any) -> np.ndarray | None:
-        if value is None:
-            return None
-        given, shape = as_array(value), (*self.batch, self._x.shape[-1])
-        if name == "mask" and given.dtype == object:
-            given = np.array(given.tolist())
-        try:
-            return np.broadcast_to(given, shape).reshape(self._x.shape)
-        except ValueError as error:
-            raise ValueError(f"{name} of shape {given.shape} does not fit x of shape {shape}.") from error
-
-    def read(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers ``(rows, size)`` of the records, or of persons' totals, and which are present."""
-        cells, present = self._read(self._x[rows])
-        if self.neighbors == "swap":
-            present = np.ones_like(present)  # a NaN has cell 0
-        if self._mask is not None:
-            present = present & self._mask[rows]
-        if self._person_ids is not None:
-            persons, known = integer_profiles.codes_of(self._person_ids[rows])
-            cells, present = integer_profiles.totals_of_persons(cells, present & known, persons)
-        if self._counts is not None:
-            return _repeated(cells, np.where(present, self._counts[rows], 0), self.size)
-        padding = [(0, 0), (0, self.size - cells.shape[-1])]
-        return np.pad(cells, padding), np.pad(present, padding)
+    checks.refuse_frame("x", x)
+    if _is_masked(x):
+        raise TypeError("masked arrays are refused, since their mask would be lost: pass NaN (.filled(np.nan)) or mask=.")
+    if isinstance(getattr(x, "dtype", None), np.dtype):
+        array = np.asarray(x)
+        if array.dtype.kind == "V":
+            name = array.dtype.name  # of ml_dtypes
+            wider = np.float32 if name.startswith(("bfloat", "float")) else np.int32 if name.startswith(("int", "uint")) else None
+            array = array if wider is None else array.astype(wider)
+        return array
+    if not isinstance(x, (list, tuple)):
+        if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):  # of Polars, which does not make them NumPy's
+            return np.asarray(x, dtype=object)
+        x = x.to_list()
+    shape: tuple[int, ...] = (len(x),)
+    records = list(x)
+    while records and all(map(_is_sequence, records)):
+        lengths = set(map(len, records))
+        if len(lengths) > 1:
+            raise ValueError("x has rows of different lengths: pad them with NaN.")
+        shape, records = (*shape, lengths.pop()), [record for row in records for record in _items(row)]
+    # A record among others that is a list is no number.
+    return np.fromiter((None if _is_sequence(record) else record for record in records), object, len(records)).reshape(shape)
 
 
-def _repeated(cells: np.ndarray, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each cell as often as it occurs, rows padded to ``size``, and which of them are records."""
-    present = np.arange(size) < np.sum(counts, axis=-1, keepdims=True)
-    found = np.zeros(present.shape, cells.dtype)
-    found[present] = np.repeat(cells.ravel(), counts.ravel())
-    return found, present
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of :func:`as_array`."""
+    shape = getattr(x, "shape", None)
+    return as_array(x).shape if shape is None else tuple(shape)
+
+
+def _items(row: Any) -> Any:
+    return row if isinstance(row, (list, tuple)) else np.asarray(row, dtype=object)
+
+
+def _is_sequence(record: Any) -> bool:
+    """Whether an element of a list is itself a list or an array with axes."""
+    return isinstance(record, (list, tuple)) or getattr(record, "ndim", 0) > 0
 
 
 def refuse_traces(x: Any) -> None:
     """Raise under jit, vmap or grad; a vmap that closes over the data cannot be seen."""
-    if isinstance(x, jax.core.Tracer) or isinstance(jnp.zeros(()), jax.core.Tracer):
+    if checks.is_tracing(x):
         raise TypeError("a release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
+
+
+def refuse_text(x: Any) -> None:
+    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers."""
+    dtype = getattr(x, "dtype", None)
+    if getattr(dtype, "kind", "") in ("U", "S") or _TEXT.match(str(dtype)):
+        raise TypeError(f"x must hold numbers, got dtype {dtype}.")
+
+
+def _is_masked(x: Any) -> bool:
+    """Whether it is a masked array, or a list of them. One masked record in a list is data, and missing."""
+    if isinstance(x, (list, tuple)):
+        return any(map(_is_masked, x))
+    return isinstance(x, np.ma.MaskedArray) and x.ndim > 0
+
+
+def as_reals(x: Any) -> np.ndarray:
+    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float."""
+    array = as_array(x)
+    if array.dtype.kind == "O":
+        found = np.empty(array.size, object)
+        found[:] = [_real(value) for value in array.flat]
+        return found.reshape(array.shape)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"records must be real numbers, got dtype {array.dtype}.")
+    return array
+
+
+def without_axes(value: Any) -> Any:
+    """Return an element of an array of objects without the array of no axes that it may stand in; None for a masked one."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, np.generic):
+        return None if np.ma.is_masked(value) else value.item()
+    return value
+
+
+def is_integer(value: Any) -> bool:
+    """Whether an object is an integer. A time difference is none, though NumPy counts it among them."""
+    return isinstance(value, Integral) and not isinstance(value, np.timedelta64)
+
+
+def _real(value: Any) -> int | float:
+    """One object as a Python integer, or else as the nearest float; NaN if it is no real number, since a record must not raise."""
+    if type(value) in (int, float):
+        return value
+    value = without_axes(value)
+    if is_integer(value):
+        return int(value)
+    kinds: Any = (Real, Decimal, np.bool_)
+    if not isinstance(value, kinds) or isinstance(value, np.timedelta64):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return -math.inf if value < 0 else math.inf
+    except ValueError:  # a signaling NaN
+        return math.nan
+
+
+def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return integers that are equal where the ids are, int64, and which ids there are, both of the shape of ``ids``.
+
+    An object is an id if it is an integer or a text; it never raises.
+    """
+    array = as_array(ids)
+    if array.dtype.kind == "O":
+        known: dict[Any, int] = {}
+        plain = [int(v) if is_integer(v) else str(v) if isinstance(v, str) else None for v in map(without_axes, array.flat)]
+        found = np.array([-1 if v is None else known.setdefault(v, len(known)) for v in plain], np.int64).reshape(array.shape)
+    elif array.dtype.kind in "iuUSb":
+        found = np.unique(array, return_inverse=True)[1].reshape(array.shape).astype(np.int64)
+    else:
+        raise TypeError(f"ids must be integers or text, got dtype {array.dtype}.")
+    return np.maximum(found, 0), found >= 0
+
+
+def increasing(name: str, given: Any, least: int) -> np.ndarray:
+    """Return public numbers as a new array of float64, or raise for such that are not finite and increasing."""
+    numbers = np.array(given, np.float64)
+    if numbers.ndim != 1 or numbers.size < least or not np.isfinite(numbers).all() or not np.all(np.diff(numbers) > 0):
+        raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
+    return numbers

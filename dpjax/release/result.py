@@ -12,20 +12,18 @@ import numpy as np
 
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.display import Picture, Shown, index_names
-from dpjax.release.grid import Floats, Multiples
+from dpjax.release.grid import Candidates, Floats, Multiples
 
 if TYPE_CHECKING:
     from dpjax.metric_privacy.guarantees import MetricGuarantee
 
-EVALUATE: Any = object()  # in the place of the number of draws: see exact_distribution
-
 
 @dataclass(frozen=True, repr=False)
 class Release(Shown):
-    """What was released; no error bar, since that would be a function of the data.
+    """What was released; no error bar, since that would be a function of the data. A single number is ``float(found)``.
 
     Attributes:
-        values: float64 ``(draws, ...)``, in the units of the data.
+        values: float64, in the units of the data: the draws on the first axis, then the batch of the records.
         multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates and of
             floats, their numbers.
         resolution: what all values are multiples of; None for candidates and floats.
@@ -42,9 +40,17 @@ class Release(Shown):
         """How many from each row."""
         return self.values.shape[0]
 
-    def _facts(self) -> dict[str, Any]:
-        grid = {} if self.resolution is None else {"resolution": self.resolution}
-        return {"draws": self.draws, "batch_shape": self.values.shape[1:], **grid, "guarantee": self.guarantee}
+    def __float__(self) -> float:
+        """Return the value of a single draw from a single dataset."""
+        if self.values.size != 1:
+            raise TypeError(f"a release of the shape {self.values.shape} is not one number: read its .values.")
+        return float(self.values.reshape(()))
+
+    def __repr__(self) -> str:
+        """The values first, then what they are multiples of and what they cost."""
+        grid = "" if self.resolution is None else f", resolution={self.resolution}"
+        shown = np.array2string(self.values, separator=", ", threshold=20, max_line_width=100, formatter={"float_kind": _shown})  # type: ignore[arg-type]
+        return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         table = self._table()[:, : rows + 1]
@@ -102,7 +108,11 @@ class Release(Shown):
         return "\n".join([*lines, str(self.guarantee)])
 
 
-def release_of(numbers: np.ndarray, grid: Multiples | Floats, guarantee: Guarantee) -> Release:
+def _shown(value: float) -> str:
+    return f"{value:.15g}"
+
+
+def release_of(numbers: np.ndarray, grid: Multiples | Floats | Candidates, guarantee: Guarantee) -> Release:
     """Return the values of numbers of a grid, counted from its smallest, as released."""
     return Release(grid.values_of(numbers), numbers + grid.start, grid.resolution, guarantee)
 
@@ -112,8 +122,3 @@ def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, ranges: int =
     exact = Fraction(epsilon) * draws
     cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
     return Guarantee(cost, ranges * cost, neighbors)
-
-
-def ranges_of(mechanism: str) -> int:
-    """How many times epsilon the bounded range of a draw is: twice in permute and flip."""
-    return 2 if mechanism == "permute_and_flip" else 1

@@ -106,12 +106,7 @@ class DownSensitivity(Batch):
         >>> profile.upper.tolist(), profile.lower.tolist()
         ([5.0, 7.0, 8.0, 100.0], [5.0, 1.0, 0.0])
         """
-        tau = check_shift(tau)
+        tau = checks.shift(tau)
         values = extend(self.values, max(tau + 1, self.values.shape[-1]))
         upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
         return replace(from_sides(upper, values[..., tau:], neighbors=self.neighbors), resolution=self.resolution)
-
-
-def check_shift(tau: int) -> int:
-    """Return a static tau of a shift, or raise."""
-    return checks.static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")

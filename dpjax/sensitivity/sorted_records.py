@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
-from math import lcm
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +13,7 @@ from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.display import Picture
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.several_quantiles.asked import level_parts
 
 
 @jax.tree_util.register_dataclass
@@ -82,39 +81,3 @@ class SortedRecords(Batch):
         # Two products: the value lies between its neighbours whatever is rounded, and is theirs where they agree.
         below, above = take(padded, rank), take(padded, jnp.minimum(rank + 1, np.int32(n + 1)))
         return jnp.clip(below * (1 - share) + above * share, below, above)
-
-
-def level_parts(levels: tuple[Fraction, ...]) -> tuple[tuple[int, ...], int]:
-    """Return the levels as integers over their common denominator.
-
-    >>> level_parts((Fraction(1, 4), Fraction(1, 2)))
-    ((1, 2), 4)
-    """
-    whole = lcm(*(level.denominator for level in levels))
-    return tuple(level.numerator * (whole // level.denominator) for level in levels), whole
-
-
-Aims = Literal["ranks", "slots", "records"]
-
-
-def rank_steps(levels: tuple[Fraction, ...], number: Any, aims: Aims) -> list[Any]:
-    """The distances of ranks from the first of N + 1 records to the quantiles, from one to the next, and to the last record.
-
-    Integers, in parts 1 / (2 whole) of a rank. A quantile has the rank 1 + q N; as a slot between records floor(1 + q N) + 1/2, and
-    as a record ceil(q (N + 1)).
-
-    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "ranks")  # 1, 3 1/4, 5 1/2, 10
-    [18, 18, 36]
-    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "slots")  # 1, 3 1/2, 5 1/2, 10
-    [20, 16, 36]
-    >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "records")  # 1, 3, 5, 10
-    [16, 16, 40]
-    """
-    parts, whole = level_parts(levels)
-
-    def after_first(part: int) -> Any:
-        if aims == "ranks":
-            return 2 * part * number
-        return whole * (2 * (part * number // whole) + 1) if aims == "slots" else -2 * whole * (-part * (number + 1) // whole + 1)
-
-    return [b - a for a, b in pairwise((0, *map(after_first, parts), 2 * whole * number))]

@@ -27,8 +27,8 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
 from dpjax.sensitivity.profile import extend
+from dpjax.several_quantiles.ranks import Definition
 from dpjax.statistics.quantiles import median, order_statistic
-from dpjax.statistics.ranks import Definition
 from dpjax.statistics.records import presence
 
 

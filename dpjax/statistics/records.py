@@ -1,7 +1,6 @@
 """Padded data: the records, which of them are present, and the bounds that they are clamped to."""
 
 from collections.abc import Callable
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -95,12 +94,3 @@ def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
     if exact is None or exact.size == 0 or not all(isinstance(v, (int, np.integer)) for v in exact.flat):
         return None
     return exact
-
-
-def levels_needed(epsilon: float | Fraction) -> int:
-    """Return after how many changes a profile may count as the bounds: a power of two; what is beyond has a weight below e^-128.
-
-    >>> levels_needed(1.0), levels_needed(0.01)
-    (4096, 32768)
-    """
-    return max(2**12, 1 << int(256 / epsilon).bit_length())

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +11,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
-from dpjax.sensitivity.sorted_records import SortedRecords, level_parts
-from dpjax.statistics.ranks import level_of
+from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.several_quantiles.asked import level_parts, levels_of
 from dpjax.statistics.records import present_records
 from dpjax.statistics.sorting import sort_rows
 
@@ -64,16 +63,6 @@ def quantiles(
     low, high = checks.bounds(lower, upper, records.dtype)
     step = None if resolution is None else checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
     return _sorted(records, present, low, high, levels, neighbors, step)
-
-
-def levels_of(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
-    """Return quantile levels as fractions, or raise for such that are not in (0, 1) or not ascending."""
-    if isinstance(qs, str) or not isinstance(qs, Iterable) or getattr(qs, "ndim", 1) == 0:
-        raise TypeError(f"qs must be several levels such as [0.25, 0.5], got {qs!r}; dpjax.quantile takes one.")
-    levels = tuple(level_of(q) for q in qs)
-    if not levels or any(a >= b for a, b in pairwise(levels)):
-        raise ValueError(f"qs must be one or more levels in ascending order, got {[str(level) for level in levels]}.")
-    return levels
 
 
 @partial(jax.jit, static_argnames=("levels", "neighbors", "resolution"))

@@ -19,7 +19,7 @@ import numpy as np
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import broadcast_rows, by_platform, take
 from dpjax.numerics.host_call import allowed, host_call
-from dpjax.statistics.ranks import Sides, Window
+from dpjax.statistics.values_at_ranks import Sides, Window
 
 _BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
 _SELECT = 4096  # from so many records on, a window is selected instead of sorted

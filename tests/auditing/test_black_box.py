@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpjax import laplace
-from dpjax.auditing.binomial import lower_limit, upper_limit, upper_tail
 from dpjax.auditing.black_box import log_ratio, lower_bound
+from dpjax.numerics.binomial import lower_limit, upper_limit, upper_tail
 from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial, of_one_shape
 from tests.support.statistics import FALSE_POSITIVE_RATE
 

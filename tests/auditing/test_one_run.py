@@ -135,13 +135,6 @@ def test_mistakes_raise():
         p_value(1, 2, epsilon=-1.0)
 
 
-def test_old_names_of_arguments():
-    first, second = randomized_response(3, 1.0)
-    with pytest.warns(DeprecationWarning, match="is now with") as warned, pytest.raises(ValueError, match="guesses"):
-        audit_in_one_run(jax.random.key(0), law_in=first, law_out=second, guesses=0)
-    assert {str(w.message).split(",")[0] for w in warned} == {"law_in is now with_canary", "law_out is now without_canary"}
-
-
 def randomized_response(canaries, epsilon):
     """The distributions of one coin told with randomized response, with the canary and without it."""
     costs = jnp.array([[1.0, 0.0], [0.0, 1.0]])

@@ -176,8 +176,6 @@ def test_what_does_not_fit_is_named():
             worst_neighbor(given.pop("x"), given.pop("distribution_of"), **given)
     with pytest.raises(TypeError, match="distribution_of must return"):
         worst_neighbor(x, lambda x, mask: jnp.mean(x), neighbors="swap", **RANGE)
-    with pytest.warns(DeprecationWarning, match="law_of is now distribution_of"), pytest.raises(ValueError, match="refine"):
-        worst_neighbor(x, law_of=swap_distribution, neighbors="swap", refine=-1, **RANGE)
 
 
 def test_a_refined_value_without_a_distribution_is_not_hidden():

@@ -1,6 +1,7 @@
 """The command line in this process: arguments in, exit code and both streams out.
 
-Every new shape of a table costs a compilation. So most tests ask for the median of ten records, or of the three groups below.
+Without a resolution every new shape of a table costs a compilation. So most tests ask for the median of ten records, or of the
+three groups below, on whole numbers.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from dpjax.command_line.kept import Table
 from dpjax.command_line.main import main
 
 AGES = {"a": [23, 35, 41, 62, 64, 29.5, 18], "b": [50, 51, 51, 60, 51], "c": [44, 44]}  # no tie, three of five, all
@@ -35,7 +37,7 @@ class Outcome(NamedTuple):
     @property
     def table(self) -> list[dict[str, Any]]:
         """The rows of the printed table by the names of its columns, with the ends of the interval and the mark of a tie."""
-        lines = self.out.split("\n\n")[1].splitlines()
+        lines = self.out.split("\n\n")[0].splitlines()
         names = [name for name in re.split(r"  +", lines[0].strip()) if name != "tied"]
         rows = []
         for line in lines[1:]:
@@ -95,27 +97,25 @@ def ages(write):
 
 
 class Whole:
-    """Keeps every record as it was read."""
+    """Keeps every record as it was read, in the place of :class:`dpjax.command_line.kept.Keeper`."""
 
-    neighbors = "add_remove"
-
-    def __init__(self):
-        self.blocks = []
+    def __init__(self, columns):
+        self.columns, self.blocks = columns, []
 
     def add(self, columns, codes):
         self.blocks.append((*columns, codes))
 
-    def close(self, sizes):
-        *self.columns, self.codes = (np.concatenate(part) for part in zip(*self.blocks, strict=True)) if self.blocks else ()
-
-    def records(self, column, group):
-        return self.columns[column][self.codes == group]
+    def table(self, labels):
+        *kept, codes = (np.concatenate(part) for part in zip(*self.blocks, strict=True)) if self.blocks else ()
+        nothing = np.zeros((len(self.columns), len(labels)), np.int64)
+        sizes = np.bincount(codes[codes >= 0], minlength=len(labels))
+        return Table(self.columns, list(labels), sizes, nothing, nothing, nothing, kept, codes)
 
 
 def whole(read, *arguments, **options):
     """The records of each column, in the order of the file, by the label of their group: of ``read_table`` or ``read_records``."""
-    table = read(*arguments, **options, keep=lambda names: Whole())
+    table = read(*arguments, **options, keep=Whole)
     return {
-        label: {name: table.kept.records(k, group) for k, name in enumerate(table.columns)}
-        for label, group in zip(table.labels, table.groups, strict=True)
+        label: {name: table.kept[k][table.codes == group] for k, name in enumerate(table.columns)}
+        for group, label in enumerate(table.labels)
     }

@@ -28,7 +28,7 @@ def test_the_measured_error_is_the_exact_one(answer):
 
 @pytest.mark.slow
 def test_the_text_says_what_was_done(run, monkeypatch):
-    monkeypatch.setattr("dpjax.command_line.demo.MECHANISMS", MECHANISMS[1:2])  # each one is compiled anew
+    monkeypatch.setattr("dpjax.command_line.demo.LINE_MECHANISMS", MECHANISMS[1:2])  # each one is compiled anew
     outcome = run("demo", "--datasets", 50, "--points", 4, "--lower", -3, "--upper", 4.5, "--neighbors", "swap")
     assert (outcome.code, outcome.err) == (0, "")
     exact, measured, error = re.search(r"\ninverse_sensitivity +([\d.]+) +([\d.]+) \+- ([\d.]+) ", outcome.out).groups()

@@ -18,6 +18,7 @@ from tests.support import oracle
 
 MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove")
+WHOLE = (*TEN, "--resolution", 1)
 
 
 def library_distribution(mechanism, profile, epsilon, lower, upper):
@@ -31,8 +32,9 @@ def closed_forms(expected):
     return pytest.approx(np.float64(expected), rel=1e-6, abs=0)
 
 
-def key_of(seed, column, mechanism):
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), column), MECHANISMS.index(mechanism))
+def key_of(seed, mechanism):
+    """That of the first column and the first batch of groups."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), MECHANISMS.index(mechanism)), 0)
 
 
 def oracle_distribution(mechanism, records, q, neighbors, epsilon, lower, upper):
@@ -66,7 +68,7 @@ def test_every_row_is_the_distribution_of_its_group(answer, ages, q, neighbors, 
     epsilon, expected = np.array([0.5, 2.0])[:, None], {}
     for mechanism in MECHANISMS:
         distribution = library_distribution(mechanism, profile, epsilon, 0.0, 100.0)
-        sample = distribution.sample(key_of(7, 0, mechanism), (draws,) if draws > 1 else ())
+        sample = distribution.sample(key_of(7, mechanism), (draws,) if draws > 1 else ())
         results = (distribution.mean_abs_error(profile.value), *distribution.interval(0.95), sample.reshape(draws, 2, 3))
         expected[mechanism] = [np.asarray(result) for result in results]
 
@@ -99,31 +101,14 @@ def test_a_constant_column_by_hand_and_how_a_resolution_mends_it(answer, ten):
     assert [row["mean_abs_error"] for row in bare] == pytest.approx(by_hand, rel=1e-4)
     assert all(error > 1.8 for error in by_hand)  # uniform on [0, 10] would be 2.5
     # The record of rank ceil(n/2), at depth 10: ten records that go (or come below) move it to 0, eleven that come above to 10.
-    # Piecewise Laplace has five multiples of 1 in either piece, where they fall by the factor e^-0.1.
-    fall, own = math.exp(-0.1), math.exp(4.5)
-    share = [math.exp(-0.5 * (9 + piece)) * 5 * fall**k * (1 - fall) / (1 - math.exp(-0.5)) for piece in (0, 1) for k in range(5)]
-    plm_own = own * 0.5 / (1 - math.exp(-0.5))
+    # The costs of piecewise Laplace rise by 1/5 from one multiple to the next, from 9 on below and from 10 on above.
+    own = math.exp(4.5)
+    sloped = [math.exp(-0.5 * (9 + piece + k / 5)) for piece in (0, 1) for k in range(1, 6)]
     flat = [math.exp(-0.5 * (10 + piece)) for piece in (0, 1) for _ in range(5)]
-    by_hand = [
-        sum(w * (k % 5 + 1) for k, w in enumerate(weights)) / (middle + sum(weights))
-        for weights, middle in ((share, plm_own), (flat, own))
-    ]
+    by_hand = [sum(w * (k % 5 + 1) for k, w in enumerate(weights)) / (own + sum(weights)) for weights in (sloped, flat)]
     assert [row["mean_abs_error"] for row in smooth] == pytest.approx([*by_hand, truncated(20.0)], rel=1e-4)
     assert max(by_hand) < 0.01
     assert [row["tied_share"] for row in bare + smooth] == [1.0] * 6
-
-
-@pytest.mark.slow
-def test_a_resolution_is_that_of_the_library_and_of_a_release(answer, ten):
-    (row,) = answer("median", ten(), *TEN, "--resolution", "0.5", "--seed", 3)["rows"]
-    options = {"lower": 0, "upper": 10, "neighbors": "add_remove", "resolution": 0.5}
-    profile = dpjax.median(np.arange(10.0)[None], count=np.array([10], np.int32), **options)
-    distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
-    assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(profile.value)[0, 0])
-    assert np.float32(row["draws"][0]) == distribution.sample(key_of(3, 0, "piecewise_laplace"))[0, 0]
-    exact = dpjax.release.exact_distribution(dpjax.release.median, np.arange(10.0), epsilon=1.0, n_max=64, **options)
-    assert row["mean_abs_error"] == pytest.approx(exact.mean_abs_error(4), rel=1e-5)
-    assert row["draws"][0] % 0.5 == 0
 
 
 @pytest.mark.slow
@@ -135,6 +120,31 @@ def test_the_interval_and_the_error_are_those_of_the_draws(answer, ten):
     assert abs(np.mean(draws > high) - 0.025) < 5 * deviation
     error = np.abs(draws - 4.5)
     assert abs(error.mean() - row["mean_abs_error"]) < 5 * error.std() / math.sqrt(draws.size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_groups_of_all_sizes_in_any_batches(answer, write, monkeypatch, neighbors):
+    """Padded to shapes of their own, with missing and infinite cells, each is the distribution of its records."""
+    rng, sizes = np.random.default_rng(2), {"a": 400, "b": 3, "c": 90, "d": 200}
+    cells = {g: np.where(rng.random(n) < 0.1, "", rng.lognormal(1, 1, n).astype(str)) for g, n in sizes.items()}
+    cells["c"][:5] = ["inf", "-inf", "1e300", "-1", "11"]
+    lines = rng.permutation([f"{g},{cell}\n" for g, some in cells.items() for cell in some])
+    path, bounds = write("g,x\n" + "".join(lines)), ("--lower", 0, "--upper", 10, "--neighbors", neighbors)
+    command = ("quantile", path, "--quantile", 0.75, "--column", "x", "--by", "g", *bounds)
+    for cells_of_a_batch in (2**22, 1000, 1):
+        monkeypatch.setattr("dpjax.frames.draws._CELLS", cells_of_a_batch)
+        rows = answer(*command)["rows"]
+        for row, (group, texts) in zip(rows, cells.items(), strict=True):
+            records = np.clip([float(text or "nan") for text in texts], 0, 10)[None]
+            profile = dpjax.quantile(records, 0.75, lower=0, upper=10, neighbors=neighbors)
+            law = dpjax.piecewise_laplace(profile, 1.0)
+            assert (row["group"], row["missing"]) == (group, np.sum(np.isnan(records)))
+            found = row["value"], row["mean_abs_error"], *row["interval95"]
+            expected = profile.value, law.mean_abs_error(profile.value), *law.interval(0.95)
+            np.testing.assert_allclose(found, [float(number[0]) for number in expected], rtol=1e-4)
+            there = records[~np.isnan(records)] if neighbors == "add_remove" else np.nan_to_num(records)
+            assert row["tied_share"] == pytest.approx(np.mean(there.astype(np.float32) == np.float32(row["value"])))
 
 
 @pytest.mark.slow
@@ -166,7 +176,8 @@ def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
     assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(4.0)[0, 0])
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
     cells = ["4", "NA", "6", "nan", "NaN", "9", "na", "4", "9", "-nan"]
     (row,) = answer("median", ten(cells), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
@@ -177,7 +188,8 @@ def test_a_missing_cell_is_absent_or_the_lower_bound(answer, ten, neighbors):
     assert row["tied_share"] == pytest.approx(numbers.count(value) / len(numbers))
 
 
-@pytest.mark.parametrize(("neighbors", "share"), [("add_remove", 0.0), pytest.param("swap", 1.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("neighbors", "share"), [("add_remove", 0.0), ("swap", 1.0)])
 def test_a_column_without_any_value(answer, ten, neighbors, share):
     (row,) = answer("median", ten(["NA"] * 10), "--lower", 0, "--upper", 10, "--neighbors", neighbors)["rows"]
     assert (row["present"], row["missing"], row["tied_share"]) == (0, 10, share)
@@ -190,29 +202,31 @@ def test_the_largest_seed(answer, ten):
     assert answer(*common, 2**32 - 1)["rows"][0]["draws"] != answer(*common, 0)["rows"][0]["draws"]
 
 
-# What is printed around the numbers, here because the program is the same.
+# What is printed around the numbers: with a resolution, which needs no program.
 
 
 def test_several_columns_are_named(run, write):
     file = write("u,v\n" + "".join(f"{i},{10 * i}\n" for i in range(10)))
-    outcome = run("median", file, "--column", "u", "v", "--lower", 0, "--upper", 10, 1234567, "--neighbors", "add_remove")
-    assert outcome.out.startswith("Median (definition linear) of columns u, v, 10 records.\n")
+    outcome = run(
+        "median", file, "--column", "u", "v", "--lower", 0, "--upper", 10, 1234567, "--neighbors", "add_remove", "--resolution", 1
+    )
+    assert "\n\nMedian (definition lower) of columns u, v, 10 records.\n" in outcome.out
     assert "bounds u [0, 10], v [0, 1234567].\n" in outcome.out
     assert [row["column"] for row in outcome.table] == ["u", "v"]
 
 
 def test_it_is_called_a_simulation_and_says_the_statistic_beside_the_draw(run, answer, ten):
-    command = ("median", ten([1, 1.5, 2, 3, 4.25, 4.3125, 7, 8, "inf", "-inf"]), *TEN, "--seed", 1)
+    command = ("median", ten([1, 1.5, 2, 3, 4.25, 4.3125, 7, 8, "inf", "-inf"]), *TEN, "--resolution", "1/4", "--seed", 1)
     outcome, found = run(*command), answer(*command)
     assert "Simulation: float draws reveal low-order bits" in outcome.words
     assert "None of this is a private release." in outcome.words
     (text,), (row,) = outcome.table, found["rows"]
-    assert (text["present"], text["infinite"], float(text["value"])) == ("10", "2", pytest.approx(3.625, abs=0.01))
-    assert (row["present"], row["infinite"], row["value"]) == (10, 2, 3.625)
+    assert (text["present"], text["infinite"], float(text["value"])) == ("10", "2", 3.0)
+    assert (row["present"], row["infinite"], row["value"]) == (10, 2, 3.0)
 
 
 def test_the_seed_makes_it_repeatable(run, ten):
-    command = ("median", ten(), *TEN)
+    command = ("median", ten(), *WHOLE)
     first = run(*command, "--seed", 12)
     assert run(*command, "--seed", 12).out == first.out
     assert run(*command, "--seed", 13).out != first.out
@@ -227,12 +241,12 @@ def test_a_reader_that_goes_away(ten, monkeypatch, capfd):
     os.close(reader)
     with os.fdopen(writer, "w") as stdout:
         monkeypatch.setattr("sys.stdout", stdout)
-        assert main(["median", ten(), *map(str, TEN)]) == 1
+        assert main(["median", ten(), *map(str, WHOLE)]) == 1
     assert capfd.readouterr().err == ""
 
 
 def test_rows_go_to_a_file(run, answer, ten, tmp_path):
-    command = ("median", ten(), *TEN, "--seed", 1)
+    command = ("median", ten(), *WHOLE, "--seed", 1)
     found = answer(*command)
     assert run(*command, "--output", tmp_path / "found.csv").out == f"Wrote {tmp_path / 'found.csv'}.\n"
     (line,) = csv.DictReader((tmp_path / "found.csv").read_text().splitlines())
@@ -249,23 +263,25 @@ def test_rows_go_to_a_file(run, answer, ten, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_quantiles_are_joint_ones(run, answer, write):
-    file = write("g,h,x\n" + "".join(f"{'ab'[i % 2]},u,{i % 13}\n" for i in range(60)))
-    bounds = ("--lower", 0, "--upper", 20, "--neighbors", "add_remove", "--resolution", 1, "--epsilon", 1, 4)
+def test_several_quantiles_without_a_resolution_are_joint_ones(run, answer, write):
+    rng = np.random.default_rng(4)
+    values = rng.uniform(0, 20, 60).round(3)
+    file = write("g,h,x\n" + "".join(f"{'ab'[i % 2]},u,{value}\n" for i, value in enumerate(values)))
+    bounds = ("--lower", 0, "--upper", 20, "--neighbors", "add_remove", "--epsilon", 1, 4)
     command = ("quantile", file, "--column", "x", "--by", "h", "g", "--quantile", 0.75, 0.25, *bounds, "--seed", 3)
     rows, outcome = answer(*command)["rows"], run(*command)
     assert [(row["group"], row["epsilon"], row["quantile"]) for row in rows] == [
         ({"h": "u", "g": group}, epsilon, q) for group in "ab" for epsilon in (1, 4) for q in (0.25, 0.75)
     ]
     records = np.full((2, 64), np.nan)
-    records[:, :30] = np.arange(60).reshape(30, 2).T % 13
-    options = {"lower": 0, "upper": 20, "neighbors": "add_remove", "resolution": 1}
-    asked = dpjax.quantiles(records, [0.25, 0.75], **options)
+    records[:, :30] = values.reshape(30, 2).T
+    asked = dpjax.quantiles(records, [0.25, 0.75], lower=0, upper=20, neighbors="add_remove")
     marginals = dpjax.joint_quantiles(asked, np.array([[1.0], [4.0]])).marginals()
     expected = np.asarray(marginals.mean_abs_error(asked.value)).swapaxes(0, 1).ravel()
     np.testing.assert_allclose([row["mean_abs_error"] for row in rows], expected, rtol=1e-4)
-    assert [row["value"] for row in rows] == np.asarray(asked.value).repeat(2, axis=0).ravel().tolist()
-    assert outcome.out.startswith("Quantiles 0.25, 0.75 (definition lower) of column x by h, g (2 groups), 60 records.\n")
+    assert [row["value"] for row in rows] == pytest.approx(np.asarray(asked.value).repeat(2, axis=0).ravel())
+    assert ("\n\nQuantiles 0.25, 0.75 (definition linear) of column x by h, g (2 groups), 60 records.\n") in outcome.out
+    assert "mean |error|: exact expected distance" in outcome.words
     assert "All quantiles of one draw cost that together." in outcome.words
     wrong = run(*command, "--mechanism", "laplace")
     assert "several quantiles are drawn together, by joint quantiles" in wrong.err

@@ -4,9 +4,7 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-BOUNDS = ("--lower", "0", "--upper", "10", "--neighbors", "add_remove")
+BOUNDS = ("--lower", "0", "--upper", "10", "--resolution", "1", "--neighbors", "add_remove")
 
 
 def dpjax(*arguments, **options):
@@ -15,7 +13,6 @@ def dpjax(*arguments, **options):
     )
 
 
-@pytest.mark.slow
 def test_standard_input_and_a_label_that_the_terminal_cannot_show():
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = dpjax(

@@ -72,7 +72,7 @@ def test_groups_are_those_that_the_user_names(capsys, tmp_path):
     path.write_text("\n".join(["age,region", *LINES, *NASTY[:5], ""]))
     code, out, err = run(capsys, path, "--column", "age", *GRID, "--by", "region", "--groups", "south", "east", "--draws", "5")
     assert (code, err) == (0, "")
-    table = [line.split(maxsplit=2) for line in out.split("\n\n")[1].splitlines()[1:]]
+    table = [line.split(maxsplit=2) for line in out.split("\n\n")[0].splitlines()[1:]]
     assert [(row[0], row[1]) for row in table] == [("age", "south"), ("age", "east")]
     assert all(0 <= float(value) <= 127 and float(value) % 0.5 == 0 for row in table for value in row[2].split(","))
     assert "north" not in out
@@ -95,7 +95,7 @@ def test_json_has_the_release_and_nothing_of_the_data(capsys, tmp_path):
     assert set(answer) == {
         *("simulation", "quantiles", "definition", "mechanism", "neighbors", "columns"),
         *("epsilon_of_each", "epsilon_of_all", "delta", "rows"),
-        *("dpjax_version", "jax_version", "device"),
+        *("dpjax_version", "numpy_version"),
     }
 
 
@@ -209,7 +209,7 @@ def test_decimal_commas(capsys, tmp_path):
 
 
 def table_of(out):
-    return [line.split() for line in out.split("\n\n")[1].splitlines()[1:]]
+    return [line.split() for line in out.split("\n\n")[0].splitlines()[1:]]
 
 
 PEOPLE = [f"{region},{sex},{age},{10 * age}" for region in "ns" for sex in "fm" for age in [34 if sex == "f" else 51] * 30]
@@ -283,6 +283,8 @@ def test_a_dry_run_reads_what_is_public_only(capsys, tmp_path):
     assert "Dry run: no record was read, and nothing is spent." in out
     assert "is 1-DP and 1-bounded-range for one record" in " ".join(out.split())
     assert "released" not in out
+    _, out, _ = run(capsys, path, "--column", "age", *GRID, "--dry-run", "--by", "region", "--groups", "north", "south,east")
+    assert "of the groups north; south,east, quantile 1/2" in " ".join(out.split())
     for options in (("--column", "height", *GRID), ("--column", "age", *GRID, "--epsilon", "100")):
         assert run(capsys, path, *options, "--dry-run")[0] == 2
 

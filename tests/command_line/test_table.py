@@ -11,7 +11,7 @@ import pytest
 from dpjax.command_line import cells
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.files import Source
-from dpjax.command_line.table import _text, read_records, read_table
+from dpjax.command_line.table import read_records, read_table
 from tests.command_line.conftest import whole
 
 
@@ -96,28 +96,24 @@ def test_blocks_are_joined_wherever_they_end(write, monkeypatch, quoted):
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
 def test_cells_are_those_of_the_csv_module(delimiter):
-    """Of random lines, most of them split by NumPy."""
+    """Of random lines, whether they have quotes or not."""
     rng = np.random.default_rng(1)
     lines = ["".join(rng.choice(list('ab" \t;,;,'), rng.integers(1, 9))) + "\n" for _ in range(3000)]
     lines += [f'"{a}"{delimiter}"{b}"\n' for a in ("", "x", "1,5") for b in ("", "y")] + ['""\n']
-    fast = 0
     for text in lines:
         if text.count('"') % 2:
             continue
         ((*expected,),) = csv.reader([text.rstrip("\n")], delimiter=delimiter, skipinitialspace=True)
         expected = [[cell.strip()] for cell in expected]
-        fast += cells._plain(text, delimiter) is not None
         places = range(len(expected))
         (strict,) = cells.split_strictly([text], delimiter, places, len(expected), 1, "")
         (by_line,) = cells.split_by_line([text], delimiter, places)
         for block in (strict, by_line):
-            assert [[_text(cell) for cell in column] for column in block.columns] == expected, text
-    assert 1000 < fast < 2900
+            assert block.columns == expected, text
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
 def test_parquet(tmp_path, monkeypatch, library):
-    pytest.importorskip("narwhals")
     frame = pytest.importorskip("polars").DataFrame({"g": ["a", "b", "a", None], "x": [1, 20, None, 4], "t": ["u"] * 4})
     path = str(tmp_path / "people.parquet")
     frame.write_parquet(path)

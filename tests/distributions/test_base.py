@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dpjax
 from dpjax.distributions.base import Distribution
 
 
@@ -71,3 +72,19 @@ def test_repr_is_short_and_prints_no_array():
     jax.jit(lambda distribution: seen.append(repr(distribution)))(UNIFORM)
     assert seen == [wanted]
     assert repr(jax.tree.map(lambda _: 0, UNIFORM)) == "Uniform(...)"
+
+
+def test_probabilities_in_percent_are_refused():
+    """One number at once; in an array, which may be traced, it gives NaN."""
+    records = np.arange(9.0)
+    for distribution in (
+        dpjax.laplace(0.0, 1.0, sensitivity=1.0),
+        dpjax.piecewise_laplace(dpjax.median(records, lower=0, upper=9, neighbors="swap"), 1.0),
+        dpjax.piecewise_laplace(dpjax.median(records, lower=0, upper=9, resolution=1, neighbors="swap"), 1.0),
+    ):
+        for ask in (distribution.interval, distribution.quantile):
+            for wrong in (95, -0.5, np.float32(1.5)):
+                with pytest.raises(ValueError, match="between 0 and 1"):
+                    ask(wrong)
+        assert np.isfinite(distribution.quantile(0.95))
+        assert np.isnan(distribution.quantile(jnp.array([0.5, 95.0]))).tolist() == [False, True]

@@ -307,12 +307,6 @@ def test_stddev_where_the_variance_underflows_or_overflows(scale):
         assert float(noise.variance()) in (0, np.inf)  # the control: a root of it would be wrong
 
 
-def test_the_old_name_of_what_is_clamped():
-    noise = Cauchy(jnp.zeros(()), jnp.ones(()))
-    with pytest.warns(DeprecationWarning, match=r"Clamped\.distribution"):
-        assert Clamped.of(noise, lower=-1, upper=1).law is noise
-
-
 @pytest.mark.slow
 def test_far_quantiles_stay_on_the_curve():
     """Where the density underflows in float32."""

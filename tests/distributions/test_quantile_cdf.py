@@ -25,7 +25,7 @@ def test_it_is_the_line_through_its_points(rows):
     p = np.array([0.0, 0.1, 0.2, 0.45, 0.7, 0.9, 1.0])
     np.testing.assert_allclose(rows.quantile(p[:, None])[:, 0], np.interp(p, LEVELS, VALUES[0]), atol=1e-14)
     np.testing.assert_allclose(rows.quantile(np.array([0.2, 0.5, 0.7])[:, None])[:, 1], 3.0)
-    assert np.isnan(rows.quantile(1.1)).all()
+    assert np.isnan(rows.quantile(np.array(1.1))).all()
 
 
 def test_moments_and_bins_are_those_of_the_pieces(rows):

@@ -62,6 +62,24 @@ def test_mass_mean_and_variance(dtype, units, x64):
         assert abs(Decimal(float(variance[i])) / var - 1) <= units * 4 * unit, decay
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_height_at_the_far_end(dtype, x64):
+    """Within s + 4 units, down to the smallest normal number; its derivative, s times which is that of its logarithm, within 20."""
+    info = np.finfo(dtype)
+    s = jnp.array([d for d in DECAYS if dtype == "float64" or d == 0 or d > 1e-30], dtype)
+    found, slope = piece.far_height(s), jax.vmap(jax.grad(piece.far_height))(s)
+    for i, decay in enumerate(np.asarray(s, np.float64)):
+        own = Decimal(decay)
+        height = own / (own.exp() - 1) if decay else Decimal(1)
+        bound = Decimal(float(info.eps)) * height * (own + 4) + Decimal(float(info.tiny)) * (own + 1)
+        assert abs(Decimal(float(found[i])) - height) <= bound, decay
+        _, mean, _ = exact(decay)
+        assert abs(Decimal(float(slope[i])) - height * (mean - 1)) <= 5 * bound, decay
+    ends = jax.vmap(jax.value_and_grad(piece.far_height))(jnp.array([1e9, info.max], dtype))
+    np.testing.assert_array_equal(ends, np.zeros((2, 2)))
+    assert jnp.isnan(piece.far_height(jnp.array(jnp.nan, dtype)))
+
+
 def test_cdf_and_quantile_invert_each_other(x64):
     for s in DECAYS:
         for p in FRACTIONS:

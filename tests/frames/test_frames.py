@@ -1,7 +1,8 @@
 """Frames of every kind in and out, against arrays; what one row more can change; and what is refused."""
 
+import datetime
 from collections import Counter
-from fractions import Fraction
+from decimal import Decimal
 
 import jax
 import numpy as np
@@ -9,9 +10,7 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
-from dpjax.frames.tables import read_frame
-from dpjax.release.joint_quantiles import default_reach, reach_for
-from dpjax.statistics.grouping import Grouping
+from dpjax.frames.tables import read_table
 
 narwhals = pytest.importorskip("narwhals")
 pandas = pytest.importorskip("pandas")
@@ -77,7 +76,7 @@ def test_a_frame_of_the_same_kind_comes_back(kind):
     assert promise in found._repr_html_()
     nobody = frames.release(people, "age", by="region", groups=[], **CERTAIN)
     assert repr(nobody).splitlines() == ["region  column  released  epsilon", promise]
-    simulated = rows_of(frames.simulate(jax.random.key(0), people, "age", by="region", **CERTAIN).frame)
+    simulated = rows_of(frames.simulate(0, people, "age", by="region", **CERTAIN).frame)
     seen = [(row["region"], row["records"], row["missing"], row["value"], row["simulated"]) for row in simulated]
     assert seen == [("east", 8, 0, 70.0, 70.0), ("north", 24, 0, 34.0, 34.0), ("south", 16, 8, 51.0, 51.0)]
 
@@ -100,6 +99,7 @@ def test_a_simulation_has_the_numbers_of_the_arrays():
     options = {"lower": 0, "upper": 100, "neighbors": "add_remove"}
     found = frames.simulate(jax.random.key(1), people, "x", by="g", epsilon=[0.5, 2.0], **options)
     rows = rows_of(found.frame)
+    assert {found.frame[name].dtype for name in ("value", "simulated", "mean_abs_error", "upper95")} == {np.dtype(np.float64)}
     assert [(row["g"], row["epsilon"]) for row in rows] == [(g, e) for g in "abc" for e in (0.5, 2.0)]
     padded = np.stack([np.pad(groups[g], (0, 64 - len(groups[g])), constant_values=np.nan) for g in "abc"])
     profile = dpjax.median(padded, **options)
@@ -117,17 +117,17 @@ def test_a_simulation_has_the_numbers_of_the_arrays():
     assert rows_of(other.frame) != rows
 
 
-def test_joint_quantiles_do_not_depend_on_what_groups_are_padded_to():
-    options = {"qs": [0.25, 0.5], "epsilon": 1.0, "lower": 0, "upper": 200, "resolution": 1, "neighbors": "add_remove"}
-    for statistic, wrong in ((release.joint_quantiles, {}), (release.joint_quantiles, {"n": 50}), (release.mode, {"n_max": 9})):
-        with pytest.raises(ValueError, match="n_max"):
-            frames.release(from_pandas(x=np.arange(9.0)), "x", statistic=statistic, **options, **wrong)
-    levels, rate, size = [Fraction(1, 4), Fraction(1, 2)], Fraction(1), 201
-    reach = reach_for(n_max=100, **options)
-    assert reach == default_reach(levels, rate, size, 100)
-    assert reach < default_reach(levels, rate, size, 128)  # control: padding would tell n = 65 from n = 64
+def test_joint_quantiles_need_a_public_guess_of_sizes():
+    options = {"qs": [0.25, 0.5], "epsilon": 60.0, "lower": 0, "upper": 200, "resolution": 1, "neighbors": "add_remove"}
     people = from_pandas(x=np.arange(101.0))
-    found = frames.release(people, "x", statistic=release.joint_quantiles, n_max=100, **options | {"epsilon": 60.0})
+    for statistic, wrong in (
+        (release.joint_quantiles, {}),
+        (release.joint_quantiles, {"n": 50}),
+        (release.recursive_quantiles, {"n_max": 9}),
+    ):
+        with pytest.raises((TypeError, ValueError), match="n_max"):
+            frames.release(people, "x", statistic=statistic, **options, **wrong)
+    found = frames.release(people, "x", statistic=release.joint_quantiles, n_max=100, **options)
     assert [row["released"] for row in rows_of(found.frame)] == [25.0, 50.0]
 
 
@@ -146,7 +146,7 @@ def test_counts_of_values():
         people, "x", statistic=release.count, by="g", groups=["b", "a", "c"], neighbors="add_remove", epsilon=64.0
     )
     assert found.frame["released"].tolist() == [1.0, 1.0, 0.0]
-    with pytest.raises(ValueError, match="count needs"):
+    with pytest.raises(ValueError, match="'add_remove' for Count"):
         frames.release(people, "x", statistic=release.count, neighbors="swap", epsilon=1.0)
 
 
@@ -167,25 +167,19 @@ def test_simulated_quantiles_have_the_bars_of_their_marginals():
     assert found.guarantee.epsilon == 5.0  # all quantiles cost one epsilon
 
 
-@pytest.mark.parametrize("sizes", [[0], [1, 0, 7], [64] * 5, [3, 100, 5000], list(range(600)), [600_000, 5, 70, 2000]])
-def test_every_record_is_in_its_group_once_and_shapes_are_few(sizes):
-    rng = np.random.default_rng(len(sizes))
-    codes = rng.permutation(np.concatenate([np.repeat(np.arange(len(sizes)), sizes), np.full(9, -1)])).astype(np.int32)
-    grouping = Grouping(codes, list(range(len(sizes))))
-    np.testing.assert_array_equal(grouping.sizes, sizes)
-    number, shapes, seen = np.arange(codes.size, dtype=float), set(), []
-    for batch in grouping.batches():
-        padded = batch.padded(number)
-        shapes.add(padded.shape)
-        assert all(side & (side - 1) == 0 for side in padded.shape)
-        for row, group in enumerate(batch.groups):
-            seen.append(group)
-            members = padded[row][~np.isnan(padded[row])]
-            assert len(members) == batch.sizes[row] == sizes[group]
-            np.testing.assert_array_equal(np.sort(members), np.flatnonzero(codes == group))
-        assert np.all(np.isnan(padded[len(batch.groups) :]))
+@pytest.mark.parametrize("sizes", [[], [0], [1, 0, 7], [64] * 5, [3, 100, 5000], list(range(600)), [600_000, 5, 70, 2000]])
+def test_shapes_of_padded_groups_are_few(sizes):
+    from dpjax.frames.draws import shapes_of
+
+    sizes, seen, shapes = np.array(sizes, np.int64), [], set()
+    for groups, padded, places in shapes_of(sizes):
+        assert all(side & (side - 1) == 0 for side in (len(padded), places))
+        assert places >= padded.max()
+        np.testing.assert_array_equal(padded, [*sizes[groups], *[0] * (len(padded) - len(groups))])
+        seen += groups.tolist()
+        shapes.add((len(padded), places))
     assert sorted(seen) == list(range(len(sizes)))
-    assert len(shapes) <= 3
+    assert len(shapes) <= 4
     assert sum(a * b for a, b in shapes) <= 2 * 2**22
 
 
@@ -196,14 +190,11 @@ NASTY = [("north", None), (None, 3.0), ("north", float("nan")), ("north", float(
 @pytest.mark.parametrize("named", [["north", "south"], None])
 def test_one_row_more_adds_one_record_to_one_group(row, named):
     def records(rows):
-        table = read_frame(
-            from_pandas(region=[r for r, _ in rows], age=[a for _, a in rows]), ["age"], "region", named, "add_remove"
-        )
-        batches = [(batch, batch.padded(table.columns["age"])) for batch in table.grouping.batches()]
+        frame = from_pandas(region=[r for r, _ in rows], age=[a for _, a in rows])
+        table = read_table(frame, ["age"], [], "region", named, "add_remove")
         return {
-            table.grouping.labels[group]: Counter(str(value) for value in padded[i, : batch.sizes[i]])
-            for batch, padded in batches
-            for i, group in enumerate(batch.groups)
+            label: Counter(str(value) for value in table.columns["age"][table.codes == group])
+            for group, label in enumerate(table.labels["region"])
         }
 
     people = [("north", 1.0), ("south", 2.0), ("north", 3.0), ("south", None)]
@@ -241,7 +232,13 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"by": ["region", "code"]}, "must have 2 labels, got 'a'"),
         ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
         ({"neighbors": "swap"}, "by needs neighbors='add_remove'"),
-        ({"statistic": dpjax.variance}, "statistic must be one of these functions of dpjax.release: median, quantile"),
+        ({"statistic": dpjax.variance}, "statistic must be an object such as .* of dpjax.release: median, quantile"),
+        ({"statistic": dpjax.mode}, "statistic must be an object"),  # a profile of its own
+        ({"statistic": release.Histogram(edges=(0, 1)), "lower": None, "upper": None, "resolution": None}, "statistic must be an"),
+        ({"statistic": release.Median(0, 120, 1)}, r"^Median\(.* takes epsilon, draws and mechanism here, and no lower or upper"),
+        ({"q": 0.5}, "^median has no option 'q': it takes lower, upper, resolution, grid, definition, epsilon, draws, mechanism"),
+        ({"statistic": release.quantile}, "^quantile needs q="),
+        ({"epsilon": None}, "epsilon is missing"),
         ({"statistic": release.histogram}, "Histograms and other results that are arrays are made by"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"lower": 0.5}, "multiple"),
@@ -257,17 +254,18 @@ def test_mistakes_name_what_is_wrong(changes, message):
 
 
 def test_mistakes_in_a_simulation_are_found_before_anything_is_drawn():
-    people, key = from_pandas(**PEOPLE), jax.random.key(0)
+    people = from_pandas(**PEOPLE)
     for changes, message in (
         ({"epsilon": -1.0}, "epsilon"),
-        ({"upper": -1}, "lower must be below upper"),
+        ({"upper": -1}, "lower below upper"),
         ({"resolution": 7}, "multiple"),
         ({"groups": ["a"]}, "groups need by"),
     ):
         with pytest.raises(ValueError, match=message):
-            frames.simulate(key, people, "age", **(BOUNDS | {"epsilon": 1.0} | changes))
-    with pytest.raises(TypeError, match="epsilon is missing"):
-        frames.simulate(key, people, "age", **BOUNDS)
+            frames.simulate(0, people, "age", **(BOUNDS | {"epsilon": 1.0} | changes))
+    for key in (-1, 0.5, True, None, "seed"):
+        with pytest.raises((TypeError, ValueError), match="key must be an integer"):
+            frames.simulate(key, people, "age", **CERTAIN)
 
 
 def test_without_narwhals_the_extra_is_named(monkeypatch):
@@ -301,7 +299,7 @@ def test_what_is_refused_depends_on_dtypes_and_not_on_records():
             frames.release(people, "a", by="g", groups=[1], statistic=release.count, neighbors="add_remove", epsilon=1.0)
 
 
-@pytest.mark.parametrize("n", [2048, 2049])  # padded to 2048 and 4096
+@pytest.mark.parametrize("n", [2048, 2049])
 def test_levels_are_refused_or_not_at_every_size(n):
     people, options = from_pandas(x=np.full(n, 3.0)), {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
     found = frames.release(people, "x", statistic=release.quantile, q=0.999999, epsilon=64.0, **options)
@@ -310,3 +308,94 @@ def test_levels_are_refused_or_not_at_every_size(n):
     assert len(rows_of(frames.release(people, "x", **fine, **options).frame)) == 2
     with pytest.raises(ValueError, match="too large for exact ranks"):
         frames.release(people, "x", statistic=release.quantile, q="0.9999999999", epsilon=1.0, **options)
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], [3, 4], [True, False], [0.1, 0.2]])
+@pytest.mark.parametrize("kind", [from_pandas, from_polars, from_pyarrow, from_duckdb])
+def test_every_dtype_of_labels_matches_its_own_and_refuses_others(kind, labels):
+    people = kind(g=labels * 50, x=[50.0, 60.0] * 50)
+    for given in (labels, np.array(labels), tuple(labels)):
+        found = frames.release(people, "x", by="g", groups=given, **CERTAIN)
+        assert [row["released"] for row in rows_of(found.frame)] == [50.0, 60.0]
+    numbers = not isinstance(labels[0], str | bool)
+    with pytest.raises(ValueError, match=r"column 'g' holds .*, so no group is"):
+        frames.release(people, "x", by="g", groups=[str(labels[0])] if numbers else [1], **CERTAIN)
+
+
+def test_labels_of_categories_halves_and_times():
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    values, days = [50.0, 60.0] * 50, [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]
+    times = [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
+    for column, right, wrong in (
+        (pandas.Categorical(["a", "b"] * 50), ["a", "b"], [1]),
+        (pandas.Categorical([1, 2] * 50), [1, 2], ["1"]),
+        (pandas.Series(times * 50), times, ["2020-01-01"]),
+        (pandas.Series(times * 50), np.array(times, "datetime64[ns]"), [1]),
+        (pandas.array([1, 2] * 50, dtype="Int64"), [1.0, 2], ["1"]),
+        (polars.Series([0.1, 0.2] * 50, dtype=polars.Float32), [0.1, 0.2], ["0.1"]),
+        (polars.Series(days * 50), days, times),
+        (polars.Series(times * 50), times, days),
+        (polars.Series(["a", "b"] * 50, dtype=polars.Enum(["a", "b"])), ["a", "b"], [1]),
+        (pyarrow.array(["a", "b"] * 50).dictionary_encode(), ["a", "b"], [1]),
+    ):
+        make = {"polars": polars.DataFrame, "pyarrow": pyarrow.table}.get(
+            type(column).__module__.partition(".")[0], pandas.DataFrame
+        )
+        people = make({"g": column, "x": values})
+        found = rows_of(frames.release(people, "x", by="g", groups=right, **CERTAIN).frame)
+        assert [row["released"] for row in found] == [50.0, 60.0]
+        unknown = frames.PrivateGroups(epsilon=30.0, delta=1e-6)
+        assert [row["released"] for row in rows_of(frames.release(people, "x", by="g", groups=unknown, **CERTAIN).frame)] == [
+            50.0,
+            60.0,
+        ]
+        with pytest.raises(ValueError, match="so no group is"):
+            frames.release(people, "x", by="g", groups=wrong, **CERTAIN)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_label_that_python_does_not_hold_changes_nothing(more):
+    polars = pytest.importorskip("polars")
+    days = polars.Series([18_262] * 60 + [19_723 + 365 * 18_200] * more, dtype=polars.Int32).cast(polars.Date)
+    numbers = pandas.Series([3] * 60 + [10**5000] * more, dtype=object)
+    asked = {"by": "g", "epsilon": 60.0, "neighbors": "add_remove", "statistic": release.count}
+    for people, label in (
+        (polars.DataFrame({"g": days, "x": [1.0] * len(days)}), datetime.date(2020, 1, 1)),
+        (pandas.DataFrame({"g": numbers, "x": 1.0}), 3),
+        (pandas.DataFrame({"g": pandas.Series(["b"] * 60 + [Decimal("sNaN")] * more, dtype=object), "x": 1.0}), "b"),
+        (pyarrow_nulls(60 + more), "a"),
+    ):
+        known = frames.release(people, "x", groups=[label], **asked)
+        there = 0.0 if label == "a" else 60.0
+        assert [row["released"] for row in rows_of(known.frame)] == [there]
+        unknown = frames.release(people, "x", groups=frames.PrivateGroups(30.0, 1e-6), **asked)
+        assert [(str(row["g"]), row["released"]) for row in rows_of(unknown.frame)] == [(str(label), 60.0)] * bool(there)
+
+
+def pyarrow_nulls(rows):
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.table({"g": pyarrow.nulls(rows), "x": [1.0] * rows})
+
+
+def test_a_missing_label_is_in_no_group_in_every_kind():
+    for kind in KINDS:
+        people = kind(region=["a", None] * 50, age=[50.0, 60.0] * 50)
+        found = frames.release(
+            people, "age", by="region", groups=["a", None], statistic=release.count, epsilon=60.0, neighbors="add_remove"
+        )
+        assert [row["released"] for row in rows_of(found.frame)] == [50.0, 0.0]
+
+
+@pytest.mark.slow
+def test_groups_of_any_size_are_released():
+    people = from_pandas(x=np.ones(2**23 + 1, bool))  # from here on 0.2 raised
+    found = frames.release(people, "x", statistic=release.mode, candidates=[0, 1], epsilon=1.0, neighbors="add_remove")
+    assert rows_of(found.frame)[0]["released"] == 1.0
+
+
+def test_numbers_of_different_ids_in_each_group():
+    people = from_pandas(g=list("aabbbb"), id=["x", "x", "y", None, "z", "w"])
+    found = frames.simulate(
+        0, people, "id", by="g", statistic=release.DistinctCount(tau=1, upper=9), epsilon=60.0, neighbors="add_remove"
+    )
+    assert [(row["value"], row["records"], row["missing"]) for row in rows_of(found.frame)] == [(1.0, 2, 0), (3.0, 4, 1)]

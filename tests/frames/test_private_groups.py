@@ -1,5 +1,6 @@
 """Groups by a threshold on noisy sizes: its exact (epsilon, delta), what is kept, and that nothing else is seen."""
 
+from fractions import Fraction
 from itertools import pairwise
 from math import exp, tanh
 
@@ -38,6 +39,7 @@ def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
     assert found == pytest.approx(groups.guarantee.delta, rel=1e-9, abs=1e-14)
     assert groups.guarantee.delta <= delta
     assert groups.guarantee.epsilon == epsilon
+    assert Fraction(PrivateGroups(Fraction(1, 3), delta).guarantee.epsilon) >= Fraction(1, 3)  # whose float is less
     if groups.threshold > 1:  # a lower threshold would not do, and neither would half the noise
         assert worst_delta(epsilon, groups.threshold - 1) > delta
         p, q = (outcomes(groups.threshold - less, 2 * epsilon, groups.threshold, groups.threshold + 40) for less in (0, 1))

@@ -1,5 +1,8 @@
-"""The same call simulates and releases: its options, its distribution, its ties, and what is refused in both."""
+"""The same call simulates and releases: its options, its distribution, its notes, and what is refused in both."""
 
+import subprocess
+import sys
+from functools import partial
 from statistics import NormalDist
 
 import jax
@@ -8,13 +11,12 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
-from dpjax.frames.statistics import released_as
-from tests.support.statistics import FALSE_POSITIVE_RATE
+from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
 
 pytest.importorskip("narwhals")
 pandas = pytest.importorskip("pandas")
 
-KEY = jax.random.key(3)
+KEY = 3
 AGES = np.random.default_rng(5).integers(20, 60, 60).astype(float)
 PEOPLE = pandas.DataFrame({"age": AGES, "region": ["north", "south"] * 30})
 BOUNDS = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 0.3, "neighbors": "add_remove"}
@@ -29,9 +31,8 @@ CALLS = {
     "floats": FREE | {"grid": release.Floats(digits=2)},
     "maximum": BOUNDS | {"statistic": release.maximum, "tau": 9},
     "nonnegative_sum": {k: v for k, v in SWAP.items() if k != "lower"} | {"statistic": release.nonnegative_sum, "tau": 9},
-}
-COMPILED = {
     "median": BOUNDS,
+    "inverse_sensitivity": BOUNDS | {"mechanism": "inverse_sensitivity"},
     "linear": SWAP | {"definition": "linear"},
     "joint": BOUNDS | {"statistic": dpjax.quantiles, "qs": QUARTILES, "n_max": 100, "epsilon": 2.0},
     "recursive": BOUNDS | {"statistic": release.recursive_quantiles, "qs": QUARTILES, "epsilon": 1.0},
@@ -43,11 +44,7 @@ COMPILED = {
 CALLS["nonnegative_sum"]["upper"] = 5000
 
 
-@pytest.mark.parametrize(
-    "call",
-    [pytest.param(call, id=name) for name, call in CALLS.items()]
-    + [pytest.param(call, id=name, marks=pytest.mark.slow) for name, call in COMPILED.items()],
-)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_release_is_off_by_what_its_simulation_says(call):
     """Same names of options, same columns but for what is not private, and the error of the draws themselves."""
     draws = 4000
@@ -62,7 +59,7 @@ def test_a_release_is_off_by_what_its_simulation_says(call):
     for k in range(levels):
         said, drawn, control = (result.frame.iloc[k::levels] for result in (planned, found, other))
         error = said["mean_abs_error"].iloc[0]
-        measured = "qs" in call and call["statistic"] is release.recursive_quantiles  # on 1000 draws
+        measured = "qs" in call  # on 1000 draws
         for values in (said["simulated"], drawn["released"]):
             errors = np.abs(values.to_numpy() - said["value"].iloc[0])
             deviation = np.std(errors) * np.sqrt(1 / draws + measured / 1000)
@@ -73,51 +70,227 @@ def test_a_release_is_off_by_what_its_simulation_says(call):
     assert any(wrong)
 
 
+SIMULATED = {
+    "median": (release.Median(0, 120, 1), "swap"),
+    "between records": (release.Quantile(0.3, 0, 120, 1, definition="linear"), "add_remove"),
+    "floats": (release.Quantile(0.9, grid=release.Floats(digits=1, smallest=-1, largest=3)), "add_remove"),
+    "order": (release.OrderStatistic(3, 0, 120, 1), "swap"),
+    "maximum": (release.Maximum(2, 0, 120, 1), "add_remove"),
+    "sum": (release.NonnegativeSum(2, 5000, 1), "add_remove"),
+    "mean": (release.Mean(0, 120, 1), "swap"),
+    "mode": (release.Mode((21, 25, 40, 59, 99)), "add_remove"),
+}
+
+
+@pytest.mark.parametrize(("statistic", "neighbors"), SIMULATED.values(), ids=SIMULATED)
+@pytest.mark.parametrize("mechanism", [None, "permute_and_flip"])
+def test_a_simulation_is_the_release_probability_by_probability(statistic, neighbors, mechanism):
+    """Error bars of every group are those of its exact distribution, and a seed decides the draw by the same probabilities."""
+    asked = {"epsilon": 0.7, "neighbors": neighbors, "mechanism": mechanism}
+    regions = ["north", "south"] if neighbors == "add_remove" else [None]
+    by = {"by": "region"} if neighbors == "add_remove" else {}
+    found = frames.simulate(KEY, PEOPLE, {"age": statistic}, draws=3000, **by, **asked).frame
+    for region in regions:
+        own = PEOPLE if region is None else PEOPLE[PEOPLE["region"] == region]
+        rows = found if region is None else found[found["region"] == region]
+        exact = release.exact_distribution(statistic, own["age"].to_numpy(), **asked)
+        value = rows["value"].iloc[0]
+        bars = [exact.mean_abs_error(value), *exact.interval(0.95)]
+        np.testing.assert_allclose(rows[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-9)
+        values = exact.values
+        pmf = exact.pmf(values)
+        assert pmf.sum() == pytest.approx(1, abs=1e-9)
+        seen, there = np.searchsorted(values, rows["simulated"]), pmf > 0
+        np.testing.assert_array_equal(values[seen], rows["simulated"])
+        assert_counts_follow(np.bincount(seen, minlength=values.size)[there], pmf[there] / pmf.sum())
+        wrong = statistic.distribution(counted(statistic, own), 2.1, neighbors, mechanism=mechanism)
+        other = wrong.pmf(values).reshape(-1)
+        assert_counts_rejected(np.bincount(seen, minlength=values.size)[there], other[there] / other[there].sum())
+
+
+def test_groups_that_are_worked_on_together_or_apart_are_the_same():
+    """3000 groups of about 40 different records are more than fit into the cache."""
+    rng = np.random.default_rng(1)
+    group, size = rng.integers(0, 3000, 120_000), rng.integers(0, 10_000, 120_000)
+    people = pandas.DataFrame({"g": group, "x": size})
+    statistic = release.Median(0, 10_000, 1)
+    found = frames.simulate(0, people, {"x": statistic}, by="g", epsilon=1.0, neighbors="add_remove").frame
+    assert found["g"].tolist() == list(range(3000))
+    for place in (0, 1, 1499, 1700, 2998, 2999):
+        exact = release.exact_distribution(statistic, size[group == place], epsilon=1.0, neighbors="add_remove")
+        bars = [exact.value, exact.mean_abs_error(exact.value), *exact.interval(0.95)]
+        np.testing.assert_allclose(
+            found.iloc[place][["value", "mean_abs_error", "lower95", "upper95"]].to_numpy(float), bars, rtol=1e-9
+        )
+        assert found.iloc[place]["records"] == np.sum(group == place)
+
+
+def counted(statistic, people):
+    positions, present = statistic.read(people["age"].to_numpy()[None])
+    return release.Counts.of_records(positions, present)
+
+
+def test_objects_functions_and_names_of_columns_are_one():
+    """A function with its options is the object, and a mapping of objects is a shared one."""
+    public = {"lower": 0, "upper": 120, "resolution": 1}
+    common = {"epsilon": 1.0, "neighbors": "add_remove", "by": "region", "groups": ["south", "north"]}
+    for function, object_, options in (
+        (release.median, release.Median(**public), public),
+        (dpjax.quantile, release.Quantile("1/3", **public), public | {"q": "1/3"}),
+        (dpjax.quantiles, release.Quantiles((0.2, 0.5), n_max=90, **public), public | {"qs": [0.2, 0.5], "n_max": 90}),
+        (dpjax.count, release.Count(), {}),
+        (dpjax.candidate_counts, release.Mode((21, 25)), {"candidates": [21, 25]}),
+    ):
+        assert release.Statistic.from_json(object_.to_json()) == object_
+        calls = (
+            ("age", {"statistic": function, **options}),
+            ("age", {"statistic": object_}),
+            ({"age": object_}, {}),
+            ({"age": release.Statistic.from_json(object_.to_json())}, {}),
+            ({"age": options}, {"statistic": function}),
+        )
+        found = [frames.simulate(KEY, PEOPLE, columns, **asked, **common).frame.to_dict() for columns, asked in calls]
+        assert all(each == found[0] for each in found)
+        assert frames.simulate(KEY + 1, PEOPLE, {"age": object_}, **common, draws=9).frame.to_dict() != found[0]
+        drawn = [frames.release(PEOPLE, columns, **asked, **common) for columns, asked in calls]
+        assert len({(str(each.guarantee), tuple(each.frame.columns), len(each.frame)) for each in drawn}) == 1
+
+
+def test_several_statistics_in_one_call():
+    asked = {"age": release.Quantiles((0.25, 0.75), 0, 120, 1, n_max=99), "hours": release.Count()}
+    people = PEOPLE.assign(hours=1.0)
+    found = frames.release(people, asked, by="region", groups=["north"], epsilon=60.0, neighbors="add_remove").frame
+    assert found["column"].tolist() == ["age", "age", "hours"]
+    assert found["quantile"].tolist()[:2] == [0.25, 0.75]
+    assert np.isnan(found["quantile"].iloc[2])
+    assert found["released"].iloc[2] == 30.0
+
+
+def test_a_seed_decides_a_simulation_and_a_typed_key_is_one():
+    def drawn(key):
+        return frames.simulate(key, PEOPLE, "age", draws=20, **BOUNDS).frame["simulated"].tolist()
+
+    assert drawn(5) == drawn(5) == drawn(np.int64(5)) != drawn(6)
+    assert drawn(jax.random.key(5)) == drawn(jax.random.key(5)) != drawn(jax.random.key(6))
+    for wrong in (jax.random.PRNGKey(0), jax.random.split(jax.random.key(0))):
+        with pytest.raises((TypeError, ValueError), match="key must be"):
+            drawn(wrong)
+
+
+PROGRAM = """
+import sys
+import pandas
+from dpjax import frames, release
+people = pandas.DataFrame({"region": ["a", "b"] * 30, "age": range(60)})
+public = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
+regions = {"by": "region", "groups": ["a", "c"]}
+several = {"qs": [0.25, 0.5], "n_max": 50}
+for call in (
+    {}, {"statistic": release.count, "lower": None, "upper": None, "resolution": None},
+    {"statistic": release.joint_quantiles, **several},
+    {"statistic": release.recursive_quantiles, "qs": [0.2, 0.9]}, {"statistic": release.maximum, "tau": 2},
+    {"mechanism": "permute_and_flip"}, {"mechanism": "inverse_sensitivity"},
+):
+    frames.release(people, "age", **public | regions | call)
+    frames.simulate(0, people, "age", **public | regions | call)
+frames.release(people, "age", by="region", groups=frames.PrivateGroups(1.0, 1e-6), **public)
+print("jax" in sys.modules, "scipy" in sys.modules)
+"""
+
+
+LINE = 'frames.simulate(0, people, "age", lower=0, upper=120, epsilon=1.0, neighbors="swap")\nprint("jax" in sys.modules)'
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"), [("", "False False"), pytest.param(LINE, "True", marks=pytest.mark.slow, id="control: on the line")]
+)
+def test_a_new_process_imports_no_jax(more, expected):
+    done = subprocess.run([sys.executable, "-c", PROGRAM + more], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip().splitlines()[-1] == expected
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["inverse_sensitivity", "laplace"])
-def test_mechanisms_by_name_have_the_bars_of_the_arrays(mechanism):
-    found = frames.simulate(KEY, PEOPLE, "age", mechanism=mechanism, **BOUNDS).frame
+def test_laplace_noise_has_the_bars_of_the_arrays():
+    found = frames.simulate(KEY, PEOPLE, "age", mechanism="laplace", **BOUNDS)
     options = {name: BOUNDS[name] for name in ("lower", "upper", "resolution", "neighbors")}
     profile = dpjax.median(AGES, **options)
-    exact = dpjax.inverse_sensitivity(profile, 0.3)
-    if mechanism == "laplace":
-        exact = dpjax.laplace(profile.value, 0.3, sensitivity=120.0, lower=0.0, upper=120.0)
+    exact = dpjax.laplace(profile.value, 0.3, sensitivity=120.0, lower=0.0, upper=120.0)
     bars = [exact.mean_abs_error(profile.value), *exact.interval(0.95)]
-    np.testing.assert_allclose(found[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-4)
+    np.testing.assert_allclose(found.frame[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-4)
     assert abs(float(dpjax.piecewise_laplace(profile, 0.3).mean_abs_error(profile.value)) / float(bars[0]) - 1) > 1e-3  # control
+    assert found.note == "A release needs another mechanism besides."
 
 
 @pytest.mark.slow
 def test_ties_are_said_where_they_spoil_a_draw():
     tied = pandas.DataFrame({"age": [30.0] * 30 + list(range(31, 51)) + [None] * 9, "hours": np.arange(59.0)})
-    options = {"lower": 0, "upper": 120, "epsilon": 1.0, "neighbors": "add_remove"}
+    options = {"lower": -1, "upper": 120, "epsilon": 1.0, "neighbors": "add_remove"}
     plain = frames.simulate(KEY, tied, ["age", "hours"], **options)
     assert plain.frame["tied_share"].tolist() == [0.6, pytest.approx(1 / 59)]
     assert "60 % of the records are tied: they equal the statistic." in plain.note
     assert "Give the resolution of the data as resolution= (1 for integers)" in plain.note
+    assert plain.note.endswith("A release needs resolution= besides.")
     assert plain.note.split(" A continuous")[0] in repr(plain)
     with_resolution = frames.simulate(KEY, tied, ["age", "hours"], resolution=1, **options)
     assert with_resolution.frame["tied_share"].tolist() == [0.6, pytest.approx(1 / 59)]
-    assert (with_resolution.note, frames.simulate(KEY, tied, "hours", **options).note) == ("", "")
+    assert with_resolution.note == ""
+    assert frames.simulate(KEY, tied, "hours", **options).note == "A release needs resolution= besides."
     assert "tied_share" not in frames.simulate(KEY, tied, "age", statistic=dpjax.mean, **options).frame
 
 
+def test_many_records_at_or_beyond_a_bound_are_said():
+    people = pandas.DataFrame({"age": [*range(1, 14), *range(31, 118)], "g": ["a", "b"] * 50})
+    asked = {"lower": 0, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
+    for statistic in (release.median, release.maximum):
+        more = {"tau": 1} if statistic is release.maximum else {}
+        found = frames.simulate(KEY, people, "age", statistic=statistic, upper=30, **asked, **more)
+        assert found.note == "87 % of the records are at or beyond a bound, and count as that bound: are the bounds wide enough?"
+        assert found.note[:40] in repr(found)
+        assert frames.simulate(KEY, people, "age", statistic=statistic, upper=96, **asked, **more).note == ""  # 22 %
+    assert (
+        "86 to 88 % of the records" in frames.simulate(KEY, people, "age", by="g", groups=["a", "b", "c"], upper=30, **asked).note
+    )
+    assert (
+        frames.simulate(
+            KEY, people, "age", statistic=release.nonnegative_sum, tau=1, upper=30, resolution=1, epsilon=1.0, neighbors="swap"
+        ).note
+        == ""
+    )
+
+
+@pytest.mark.slow
+def test_a_function_of_a_users_own_is_drawn_by_jax():
+    found = frames.simulate(KEY, PEOPLE, "age", statistic=partial(dpjax.quantile, q=0.5), **BOUNDS)
+    assert found.frame["value"].tolist() == [float(np.sort(AGES)[29])]
+    assert found.note == "A release needs another statistic besides."
+    assert "tied_share" not in found.frame
+
+
+def test_what_a_release_lacks_is_said():
+    assert frames.simulate(KEY, PEOPLE, "age", by="region", **BOUNDS).note == "A release needs groups= besides."
+    assert frames.simulate(KEY, PEOPLE, "age", by="region", groups=["north"], **BOUNDS).note == ""
+    assert frames.simulate(KEY, PEOPLE, "age", by="region", groups=frames.PrivateGroups(1.0, 1e-6), **BOUNDS).note == ""
+
+
 SAME = [
-    ({"n_max": 100}, "n_max is for joint_quantiles"),
+    ({"n_max": 100}, "^median has no option 'n_max': it takes lower"),
     ({"mask": AGES > 30}, "mask= is for arrays"),
     ({"counts": AGES}, "counts= is for arrays"),
     ({"mechanism": "permute and flip"}, "mechanism must be one of 'piecewise_laplace'"),
-    ({"mechanism": "permute_and_flip", "resolution": None}, "needs lower, upper and (a )?resolution"),
+    ({"mechanism": "permute_and_flip", "resolution": None}, "needs lower, upper and resolution"),
     ({"grid": release.Floats(digits=2)}, "give no lower, upper or resolution beside it"),
     ({"statistic": release.median, "resolution": None}, "needs lower, upper and resolution"),
-    ({"statistic": release.median, "mechanism": "laplace"}, "mechanism must be one of 'piecewise_laplace', 'permute_and_flip'"),
-    ({"statistic": release.sum}, "neighbors must be 'swap': sums and means are released under swap only; got 'add_remove'"),
-    ({"statistic": release.mean}, "sums and means are released under swap only"),
+    ({"statistic": release.median, "mechanism": "laplace"}, "mechanism must be one of 'piecewise_laplace', 'inverse_sensitivity'"),
+    ({"statistic": release.sum}, "neighbors must be 'swap' for Sum, got 'add_remove'"),
+    ({"statistic": release.mean}, "neighbors must be 'swap' for Mean, got 'add_remove'"),
     ({"by": "region", "groups": "Male"}, r"groups must be a list of labels, such as \['Male'\]; got 'Male'"),
-    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n": 60}, "sizes are private. Give n_max="),
+    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n": 60, "n_max": 60}, "sizes are private. Give n_max="),
     ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n_max": 9, "neighbors": "swap"}, "n_max is for add_remove"),
-    ({"statistic": dpjax.count, "neighbors": "swap"}, "count needs neighbors='add_remove'"),
-    ({"statistic": release.mode, "candidates": [2, 1], "lower": None, "upper": None}, "increas"),
+    ({"statistic": release.joint_quantiles, "qs": QUARTILES}, "need n_max="),
+    ({"statistic": release.joint_quantiles, "qs": QUARTILES, "n_max": 9, "mechanism": "laplace"}, "has one mechanism: give none"),
+    ({"statistic": dpjax.count, "lower": None, "upper": None, "resolution": None, "neighbors": "swap"}, "'add_remove' for Count"),
+    ({"statistic": release.mode, "candidates": [2, 1], "lower": None, "upper": None, "resolution": None}, "increas"),
+    ({"statistic": release.mode, "candidates": [20, 30]}, "^mode has no option 'lower': it takes candidates, resolution"),
     ({"statistic": dpjax.quantile, "q": 0.5, "epsilon": 0.0}, "epsilon"),
 ]
 
@@ -132,10 +305,9 @@ def test_what_one_call_refuses_the_other_refuses_too(changes, message):
 
 def test_what_only_one_of_them_can_do_says_so():
     for changes, message in (
-        ({"mechanism": "inverse_sensitivity"}, "mechanism must be one of 'piecewise_laplace', 'permute_and_flip'"),
         ({"epsilon": [0.5, 1.0]}, "a release has one epsilon"),
         ({"by": "region"}, "groups are public labels"),
-        ({"statistic": dpjax.quantiles, "qs": QUARTILES}, "needs n_max="),
+        ({"statistic": dpjax.quantiles, "qs": QUARTILES}, "need n_max="),
     ):
         with pytest.raises(ValueError, match=message):
             frames.release(PEOPLE, "age", **BOUNDS | changes)
@@ -143,17 +315,15 @@ def test_what_only_one_of_them_can_do_says_so():
         ({"statistic": dpjax.quantiles, "qs": QUARTILES, "mechanism": "laplace"}, "give no mechanism"),
         ({"statistic": dpjax.local_sensitivity, "resolution": None}, "must return a SensitivityProfile"),
         ({"statistic": dpjax.mean, "resolution": None, "mechanism": "laplace"}, "laplace takes a profile with steps"),
-        ({"mechanism": "gaussian"}, "'inverse_sensitivity', 'laplace', 'permute_and_flip'; got"),
-        ({"statistic": dpjax.mean, "mechanism": "gaussian", "neighbors": "swap"}, "'inverse_sensitivity', 'permute_and_flip'; got"),
-        ({"statistic": dpjax.mean, "mechanism": "gaussian", "resolution": None}, "'inverse_sensitivity'; got"),  # add/remove
-        ({"resolution": None, "mechanism": "permute_and_flip"}, "^permute_and_flip needs lower, upper and a resolution"),
-        ({"statistic": release.mode, "candidates": [20, 30]}, "^mode: got an unexpected keyword argument 'lower'"),
+        ({"mechanism": "gaussian"}, "'inverse_sensitivity', 'permute_and_flip'; got"),
+        ({"mechanism": "gaussian", "resolution": None}, "'inverse_sensitivity', 'laplace'; got"),
+        ({"resolution": None, "definition": "middle"}, "definition"),
+        ({"resolution": None, "rounded": True}, "^median: .*unexpected keyword argument 'rounded'"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             frames.simulate(KEY, PEOPLE, "age", **{k: v for k, v in (BOUNDS | changes).items() if v is not None})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["joint_quantiles", "recursive_quantiles"])
 def test_the_mechanism_of_several_quantiles_stands_for_their_release(name):
     """In both calls; the other one is not the same."""
@@ -164,9 +334,26 @@ def test_the_mechanism_of_several_quantiles_stands_for_their_release(name):
         for statistic in (getattr(dpjax, name), getattr(release, name), getattr(release, other))
     ]
     assert planned[0] == planned[1] != planned[2]
-    assert released_as(getattr(dpjax, name)) is getattr(release, name)
     found = frames.release(PEOPLE, "age", statistic=getattr(dpjax, name), **call).frame
     assert found["quantile"].tolist() == QUARTILES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["joint_quantiles", "recursive_quantiles"])
+def test_several_quantiles_without_a_resolution_come_from_jax(name):
+    call = {
+        "lower": 0,
+        "upper": 120,
+        "neighbors": "add_remove",
+        "epsilon": [1.0, 2.0],
+        "statistic": getattr(dpjax, name),
+        "qs": QUARTILES,
+    }
+    found = frames.simulate(KEY, PEOPLE, "age", by="region", **call)
+    assert found.frame.shape[0] == 12
+    lacking = "resolution=, n_max=, groups=" if name == "joint_quantiles" else "resolution=, groups="
+    assert found.note.endswith(f"A release needs {lacking} besides.")
+    assert found.frame["simulated"].between(0, 120).all()
 
 
 def test_a_result_prints_in_a_hundred_columns_with_everything():
@@ -176,14 +363,16 @@ def test_a_result_prints_in_a_hundred_columns_with_everything():
     columns |= {"age": rng.normal(50, 9, 400), "income": np.exp(rng.normal(10, 1, 400))}
     options = {"lower": 0, "epsilon": [0.5, 1.0], "neighbors": "add_remove", "mechanism": "permute_and_flip", "resolution": 1}
     for kind in (pandas.DataFrame, pytest.importorskip("polars").DataFrame):
-        asked = {"age": {"upper": 120}, "income": {"upper": 10_000, "resolution": 100}}
+        asked = {"age": {"upper": 120}, "income": {"upper": 300_000, "resolution": 100}}
         found = frames.simulate(KEY, kind(columns), asked, by=["region", "sex"], **options)
         lines = repr(found).splitlines()
         assert max(map(len, lines)) <= 100
         for name in found.frame.columns:
             assert sum(name in line.split() for line in lines) >= 1, name
         assert len([line for line in lines if line.startswith(("north", "south"))]) == 16 * (1 + ("" in lines))
-        assert lines[-2:] == ["missing 0", str(found.guarantee)]
+        assert "missing 0" in lines
+        assert found.note == "A release needs groups= besides."
+        assert lines[-1] == found.note
         assert set(found.guarantees) == {(column, epsilon) for column in asked for epsilon in (0.5, 1.0)}
         assert found.guarantees["age", 0.5].bounded_range == 1.0
         assert found.guarantee.epsilon == 3.0

@@ -43,7 +43,6 @@ FAMILIES = {
     "budgets": Family(promises.budgets, quick=()),
     "auditing": Family(promises.auditing, quick=()),
     "worst_neighbor": Family(promises.worst_neighbor, dtypes=("float64",), quick=()),
-    "release": Family(promises.release, dtypes=("float64",)),
     "metrics": Family(promises.metrics, quick=()),
     "metric_mechanisms": Family(promises.metric_mechanisms, quick=()),
     "metric_fits": Family(promises.metric_fits, quick=()),

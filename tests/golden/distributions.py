@@ -170,10 +170,10 @@ LINE: dict[str, LineCase] = {
     "mean_hull": _of(lambda d: dpjax.mean(d["x"], values="hull", **ADD_REMOVE), "inv duff", slow=True),
     "mean_swap": _of(lambda d: dpjax.mean(d["x"], **SWAP), "plm inv", slow=True),
     "mean_count": _of(lambda d: dpjax.mean(d["x"], count=d["count"], **ADD_REMOVE), "inv", slow=True),
-    "sum_swap": _of(lambda d: dpjax.profiles.sum(d["x"], **SWAP), "plm inv", high=1300.0, slow=True),
-    "sum_add_remove": _of(lambda d: dpjax.profiles.sum(d["x"], **ADD_REMOVE), "plm", high=1300.0, slow=True),
+    "sum_swap": _of(lambda d: dpjax.statistics.sum(d["x"], **SWAP), "plm inv", high=1300.0, slow=True),
+    "sum_add_remove": _of(lambda d: dpjax.statistics.sum(d["x"], **ADD_REMOVE), "plm", high=1300.0, slow=True),
     "sum_add_remove_max_count": _of(
-        lambda d: dpjax.profiles.sum(d["x"], max_count=15, **ADD_REMOVE), "plm inv", high=1500.0, slow=True
+        lambda d: dpjax.statistics.sum(d["x"], max_count=15, **ADD_REMOVE), "plm inv", high=1500.0, slow=True
     ),
     "median_truncated": LineCase(_truncated, slow=True),
     "radii_bounds": _of(lambda d: _radii(d, neighbors="swap", **BOUNDS), "plm inv", slow=True),
@@ -384,8 +384,8 @@ def _finite(quick: bool) -> dict[str, Any]:
     found["noisy_tree epsilon"] = dpjax.noisy_tree(scores, epsilon=each, candidates=labels, sensitivity=1.5)
     found["noisy_tree mode epsilon"] = dpjax.noisy_tree(modes, epsilon=each)
     acceptance = floats([0, 0.1, 0.5, 1, 1, 0.9, 0])
-    found["never_fail"] = dpjax.mechanisms.never_fail.never_fail_law(one, acceptance, fallback=7.0, attempts=5)
-    found["bounded_loss"] = dpjax.mechanisms.bounded_loss.bounded_loss_law(
+    found["never_fail"] = dpjax.mechanisms.never_fail.never_fail_distribution(one, acceptance, fallback=7.0, attempts=5)
+    found["bounded_loss"] = dpjax.mechanisms.bounded_loss.bounded_loss_distribution(
         one, -scores, target=0.5, epsilon=each, delta=1e-3, fallback=7.0, attempts=5
     )
     return found

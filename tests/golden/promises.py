@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import jax
@@ -10,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpjax
-from dpjax.release.tables import public_tables
 from tests.golden.distributions import ADD_REMOVE, BOUNDS, SWAP, Values, floats, records
 
 EPSILONS = (0.1, 1.0, 8.0)
@@ -273,68 +271,6 @@ def worst_neighbor(quick: bool) -> Values:
     return found
 
 
-def release(quick: bool) -> Values:
-    """The probabilities that a release on a grid draws from: computed by NumPy, whatever JAX's precision."""
-    to = dpjax.release
-    whole = {"lower": 0, "upper": 15, "resolution": 1}
-    data = {
-        "some": np.array([3.0, 7.2, 7.9, 12.0, 1.0]),
-        "ties": np.full(6, 7.0),
-        "beyond": np.array([-3.0, 40.0, 0.0, 15.9, 2.5, np.nan]),
-    }
-    both: dict[str, Any] = {
-        "median": (to.median, {"definition": "linear"}),
-        "quantile_25": (to.quantile, {"q": 0.25, "definition": "linear"}),
-        "quantile_90_lower": (to.quantile, {"q": 0.9, "definition": "lower"}),
-        "rank_2": (to.order_statistic, {"rank": 2}),
-        "maximum": (to.maximum, {"tau": 2}),
-    }
-    added = {
-        "total": (to.nonnegative_sum, {"tau": 1, "upper": 59, "resolution": 1}),
-        "quantile_third": (to.quantile, {"q": Fraction(1, 3), "definition": "linear"}),
-    }
-    found: Values = {}
-    for neighbors in ("add_remove", "swap"):
-        wanted = both | (added if neighbors == "add_remove" else {"sum": (to.sum, {}), "mean": (to.mean, {})})
-        for name, (statistic, own) in wanted.items():
-            case = {}
-            options = own if name == "total" else whole | own
-            for rows, x in data.items():
-                some = to.exact_distribution(statistic, x, epsilon=1.0, neighbors=neighbors, **options)
-                values = some.values[np.unique(np.linspace(0, some.size - 1, 8).round().astype(int))]
-                case |= {f"{rows}.probability": some.pmf(values), f"{rows}.mean_abs_error": some.mean_abs_error(4.0)}
-                case[f"{rows}_size.exact"] = some.size
-            found[f"{name} {neighbors}"] = case
-    for epsilon in EPSILONS:
-        fine: dict[str, Any] = {"lower": -2, "upper": 3.5, "resolution": 0.1, "neighbors": "add_remove", "n_max": 8}
-        fine["definition"] = "linear"
-        some = to.exact_distribution(to.median, data["some"] / 4, epsilon=epsilon, **fine)
-        found[f"median {epsilon}"] = {
-            "some.probability": some.pmf(np.arange(12) / 4),
-            "some.mean_abs_error": some.mean_abs_error(2.0),
-        }
-    ids = np.array([4, 4, 9, 1, 1, 7, 2])
-    some = to.exact_distribution(to.distinct_count, ids, tau=1, upper=11, epsilon=2.0, neighbors="add_remove")
-    found["distinct"] = {"ids.probability": some.pmf(np.arange(12))}
-    persons = np.array([1, 1, 2, 3, 3, 3, 4])
-    total: dict[str, Any] = {"tau": 1, "upper": 39, "resolution": 1, "epsilon": 2.0, "neighbors": "add_remove"}
-    some = to.exact_distribution(to.user_sum, ids, persons, **total)
-    found["total of persons"] = {"ids.probability": some.pmf(np.arange(0, 40, 3))}
-    mask = np.array([1, 1, 0, 1, 0], bool)
-    masked = to.exact_distribution(
-        to.median, data["some"], epsilon=1.0, neighbors="add_remove", mask=mask, **whole | {"definition": "linear"}
-    )
-    found["median masked"] = {"some.probability": masked.pmf(np.arange(16))}
-    table = public_tables(1.0, levels=6)
-    found["tables"] = {
-        f"{name} {part}.exact": np.asarray(value).tolist()
-        for name in ("levels", "own")
-        for part, value in getattr(table, name)._asdict().items()
-    }
-    found["tables"] |= {"thresholds.exact": table.thresholds.tolist(), "slack.exact": table.slack.tolist()}
-    return found
-
-
 # Metric privacy -----------------------------------------------------------------------------------------------------------------
 
 
@@ -503,7 +439,7 @@ def metric_fits(quick: bool) -> Values:
 
 def bounds(quick: bool) -> Values:
     """What the theorems promise about errors."""
-    of, d, u = dpjax.utility, records(), _universe()
+    of, d, u = dpjax.bounds, records(), _universe()
     lower = dpjax.median(d["x"], definition="lower", **ADD_REMOVE)
     e, failure = floats(EPSILONS), 0.05
     tail = of.duff.theorem_1(floats([0.02, 0.1, 0.5]), e, smooth_sensitivity=2.0, support=100.0, level_measure=25.0)

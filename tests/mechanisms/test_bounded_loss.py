@@ -11,7 +11,7 @@ import pytest
 
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.bounded_loss import bounded_loss, bounded_loss_distribution, bounded_loss_law, guarantee, loss_margin
+from dpjax.mechanisms.bounded_loss import bounded_loss, bounded_loss_distribution, guarantee, loss_margin
 from dpjax.mechanisms.exponential import exponential
 from tests.support import oracle
 from tests.support.removals import log_probabilities, neighbouring
@@ -131,15 +131,6 @@ def test_draws_follow_the_distribution():
         assert_counts_follow(counts, right)
         assert_counts_rejected(counts, four)
         assert counts[5:8].sum() == 0  # twice the margin is 4.5
-
-
-@pytest.mark.slow
-def test_the_old_name_warns():
-    with pytest.warns(DeprecationWarning, match="now bounded_loss_distribution"):
-        old = bounded_loss_law(
-            Finite(jnp.arange(4.0), jnp.zeros(4), jnp.ones(())), np.zeros(4), target=0.0, **NOISE, fallback=0.0, attempts=1
-        )
-    assert old.cost.shape == (5,)
 
 
 def test_public_parameters_do_not_widen_the_loss():

@@ -10,8 +10,8 @@ import pytest
 
 import dpjax
 from dpjax import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
-from dpjax.mechanisms import interval_bound as module
 from dpjax.mechanisms.joint_quantiles import with_aims
+from dpjax.several_quantiles import interval_bound as module
 
 ROWS, N = 2000, 300
 GRID = {"lower": 0, "upper": 10_000, "resolution": 1}

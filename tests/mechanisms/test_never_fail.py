@@ -13,7 +13,7 @@ from dpjax.accounting.failures import retry_until_success
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.exponential import exponential
-from dpjax.mechanisms.never_fail import guarantee, never_fail, never_fail_distribution, never_fail_law
+from dpjax.mechanisms.never_fail import guarantee, never_fail, never_fail_distribution
 from dpjax.mechanisms.permute_and_flip import permute_and_flip
 from dpjax.random import exponential as exponential_noise
 from tests.support.removals import log_probabilities
@@ -89,12 +89,6 @@ def test_draws_follow_the_distribution_and_what_comes_with_them_stays_together()
     right, four = (sequences(MASSES, ACCEPTANCE[0], attempts) for attempts in (3, 4))
     assert_counts_follow(counts, right)
     assert_counts_rejected(counts, four)  # one attempt more is another distribution
-
-
-def test_the_old_name_warns():
-    with pytest.warns(DeprecationWarning, match="now never_fail_distribution"):
-        old = never_fail_law(law=small_distribution("float32"), acceptance=np.ones(4), fallback=0.0, attempts=1)
-    assert old.cost.shape == (5,)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ GRID = (0, 1, 2, 3)
 THIRDS = (Fraction(1, 3), Fraction(2, 3))
 QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 EPSILONS = np.array([0.5, 3.0])
-SIZES = {"add_remove": (0, 1, 2, 3), "swap": (4,)}
+SIZES = {"add_remove": (0, 1, 2, 3, 4), "swap": (4,)}  # up to 3 records, no loss tells records that are in both parts
 
 
 @functools.cache
@@ -34,8 +34,10 @@ def of_part(records, low, high, q, epsilon, neighbors):
     else:
         statistic = functools.partial(oracle.quantile, q=q, definition="lower", lower=low, upper=high)
         extremes = oracle.extremes(records, 2 * len(records) + 4, statistic, neighbors, low, high)
-    distribution = oracle.mechanism(*extremes, epsilon, "piecewise_laplace", rho=0.5, support="extended")
-    return tuple(np.diff([distribution.cdf(end - 0.5) for end in range(low, high + 2)]))
+    sides = [[(level, int(value)) for level, value in enumerate(side)] for side in extremes]
+    values, costs = oracle.costs_on_grid(*sides, "piecewise_laplace")
+    assert values == list(range(low, high + 1))
+    return tuple(oracle.probabilities(costs, epsilon))
 
 
 def by_definition(data, levels, epsilon, neighbors, fault=None):

@@ -1,16 +1,14 @@
-"""Every guarantee is asked for in the same way: first what says the relation, then the budget; the words of 0.2 work until 0.3."""
+"""Every guarantee is asked for in the same way: first what says the relation, then the budget."""
 
 import inspect
 import re
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import dpjax
-from dpjax import Guarantee, mechanisms
+from dpjax import mechanisms
 
-SCORES = dpjax.CandidateScores(jnp.zeros(3), jnp.arange(3.0), neighbors="swap")
 BY_NAME = {  # with what else each needs
     **{name: {} for name in ("above_threshold", "confidence_interval", "exponential", "inverse_sensitivity", "laplace")},
     **{name: {} for name in ("permute_and_flip", "piecewise_laplace", "smooth_cauchy", "unbounded_quantile")},
@@ -59,15 +57,3 @@ def test_a_search_takes_a_relation_by_its_name():
 def test_where_a_name_is_not_enough_the_message_says_what_is(name, instead):
     with pytest.raises(TypeError, match=f"takes a {re.escape(instead)}.*got str"):
         getattr(mechanisms, name).guarantee("add_remove", 1.0)
-
-
-def test_the_older_form_warns():
-    guarantee = mechanisms.exponential.guarantee
-    with pytest.warns(DeprecationWarning, match=r"guarantee\('swap', ...\)"):
-        assert mechanisms.laplace.guarantee(0.7, neighbors="swap", bounded=True) == Guarantee(0.7, 0.7, "swap")
-    with pytest.warns(DeprecationWarning, match="relation first"):
-        assert mechanisms.gaussian.guarantee(2.0, sensitivity=1.0, neighbors="edge").neighbors == "edge"
-    with pytest.warns(DeprecationWarning, match="relation first"):
-        assert guarantee(np.zeros(2), 0.5, neighbors="edge") == Guarantee(0.5, 0.5, "edge")
-    with pytest.warns(DeprecationWarning, match="relation first"), pytest.raises(ValueError, match="hold under swap"):
-        guarantee(SCORES, 0.5, neighbors="add_remove")

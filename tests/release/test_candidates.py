@@ -1,19 +1,17 @@
-"""The choice by integer scores: its distribution, its clamping, the doubtful lanes, and what it refuses."""
+"""The choice by integer scores: its distribution, its clamping, exact draws, and what it refuses."""
 
 from fractions import Fraction
-from itertools import product
 
 import jax
 import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import candidates, release_choice, words
-from dpjax.release.candidates import clamped_scores
-from dpjax.release.exact import exact_choice
-from dpjax.release.sampler import Draw, certified_choice
-from dpjax.release.tables import level_weights
-from tests.release.test_sampler import EXTREME, more
+from dpjax.release import draw, permute_and_flip, release_choice
+from dpjax.release.api import clamped_scores
+from dpjax.release.grid import Candidates
+from dpjax.release.statistics import choice_of
+from tests.support.exact_draws import EXTREME, given, more
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 
@@ -32,65 +30,22 @@ def test_draws_follow_the_exponential_mechanism():
     assert Fraction(found.guarantee.epsilon) >= Fraction(1.2) * 20_000
 
 
-@pytest.mark.slow
-def test_doubtful_lanes_are_drawn_exactly(monkeypatch):
-    """Costs beyond what the words decide, and no certainty at all: the same draws."""
-    seed = bytes(range(32))
-    monkeypatch.setattr(words.os, "urandom", lambda n: seed[:n])
-    scores = np.random.default_rng(0).integers(0, 5000, (40, 13))
-    arguments = {"epsilon": 0.3, "sensitivity": Fraction(1, 2), "lower": 0, "upper": 5000, "neighbors": "add_remove", "draws": 3}
-    plain = release_choice(scores, **arguments)
-    device = candidates.certified_choice
-
-    def never(*args):
-        drawn = device(*args)
-        return Draw(drawn.cell * 0 - 5, drawn.certified & False)
-
-    monkeypatch.setattr(candidates, "certified_choice", never)
-    np.testing.assert_array_equal(release_choice(scores, **arguments).multiples, plain.multiples)
-
-
-@pytest.mark.slow
-def test_device_equals_host_and_levels_beyond_the_table_are_in_doubt():
+@pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
+def test_many_candidates_and_large_differences_are_drawn_exactly(mechanism):
+    """Costs far beyond those that have a weight in floats, and no certainty at all: the same draws."""
     rng = np.random.default_rng(0)
-    weights = level_weights(1.5, 30)
-    costs = rng.integers(0, 30, (300, 70))
-    costs[:100] += rng.integers(0, 2, (100, 1)) * 40  # whole rows far out
-    costs[100:150, 3] = 31  # one candidate too far
-    read = np.where(rng.uniform(size=(2, 300)) < 0.3, rng.choice(EXTREME, (2, 300)), rng.integers(0, 2**32, (2, 300))).astype(
-        np.uint32
-    )
-    drawn = certified_choice(weights, costs.astype(np.int32), read)
-    certified = np.asarray(drawn.certified)
-    covered = (costs < 30).all(axis=-1)
-    assert not certified[~covered].any()
-    assert certified[covered].mean() > 0.9
-    for row in np.flatnonzero(certified):
-        assert np.asarray(drawn.cell)[row] == exact_choice(1.5, costs[row], read[:, row], more=more)
-    # Clipped to the table, the far candidate would be as likely as one at the last level: another distribution, unseen.
-    clipped = np.asarray(certified_choice(weights, np.minimum(costs, 29).astype(np.int32), read).cell)
-    exact = np.array([exact_choice(1.5, c, w, more=more) for c, w in zip(costs[:100], read.T[:100], strict=True)])
-    assert (clipped[:100] != exact).any()
-
-
-def worst_range(changes, sensitivity):
-    """Over all scores 0..4 of two candidates and all changes of both: the range of the loss, in units of epsilon."""
-    worst = 0.0
-    for scores in product(range(5), repeat=2):
-        for change in product(changes, repeat=2):
-            first, second = (
-                clamped_scores(np.array(rows), 1, 3) / (2 * float(sensitivity)) for rows in (scores, np.add(scores, change))
-            )
-            worst = max(worst, np.ptp(first - second))
-    return worst
-
-
-def test_clamping_keeps_either_sensitivity():
-    assert 0.5 < worst_range((-1, 0, 1), 1) <= 1
-    assert 0.5 < worst_range((0, 1), Fraction(1, 2)) <= 1
-    # Half is for scores that all change in one direction from 0 on; and only for them.
-    assert worst_range((1, 2), Fraction(1, 2)) > 1.5
-    assert worst_range((-1, 0, 1), Fraction(1, 2)) > 1.5
+    scores = rng.integers(0, 5000, (8, 13))
+    scores[:4] = rng.integers(4990, 5000, (4, 13))
+    found = choice_of(scores, 0.3, Fraction(1, 2), mechanism, Candidates(np.arange(13.0)), (8,))
+    if mechanism == "exponential":
+        words = rng.integers(0, 2**64, (2, 3, 8), np.uint64)
+        words[0] = np.where(rng.random((3, 8)) < 0.5, rng.choice(EXTREME, (3, 8)), words[0])
+        fast, exact = (draw.positions(found, 3, given(words), more, margin=margin) for margin in (draw.MARGIN, 2**61))
+    else:
+        words = rng.integers(0, 2**64, (3, 104), np.uint64), rng.integers(0, 2**64, (3, 8), np.uint64)
+        fast, exact = (permute_and_flip.positions(found, 3, given(*words), more, widened=by) for by in (2.0**-36, 2.0))
+    np.testing.assert_array_equal(fast, exact)
+    assert len(np.unique(fast)) > 5
 
 
 def test_scores_of_every_dtype():
@@ -100,6 +55,7 @@ def test_scores_of_every_dtype():
         np.testing.assert_array_equal(clamped_scores(scores, -1000, 4), [1003, 1004, 1004])
     top = np.array([2**64 - 1, 0, 2**63], np.uint64)
     np.testing.assert_array_equal(clamped_scores(top, 2**63, 2**63 + 9), [9, 0, 0])
+    assert clamped_scores([-(2**61), 2**61], -(2**61), 2**61).tolist() == [0, 2**62]
     np.testing.assert_array_equal(clamped_scores(np.array([-(2**63), 2**63 - 1]), -(2**63), 5 - 2**63), [0, 5])
     np.testing.assert_array_equal(clamped_scores([-(10**30), 2, 10**30], 0, 4), [0, 2, 4])
     assert clamped_scores(np.array([-120, 100], np.int8), -(10**30), 3 - 10**30).tolist() == [3, 3]
@@ -114,7 +70,7 @@ def test_what_is_refused():
         ({"epsilon": 65.0}, ValueError),
         ({"epsilon": float("nan")}, ValueError),
         ({"upper": -1}, ValueError),
-        ({"upper": 2**24}, ValueError),
+        ({"upper": 2**62 + 1}, ValueError),
         ({"lower": 0.0}, ValueError),
         ({"draws": 0}, ValueError),
         ({"neighbors": "other"}, ValueError),

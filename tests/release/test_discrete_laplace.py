@@ -1,19 +1,15 @@
-"""Discrete Laplace noise: the law that the digits give, device against host with adversarial words, draws."""
+"""Discrete Laplace noise: the distribution that the digits give, words that decide against exact arithmetic, draws."""
 
-import hashlib
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dpjax.release.discrete_laplace import decide, digits_of, draw_discrete_laplace, exact_noise, threshold
+from tests.support.exact_draws import more
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 EXTREME = np.array([0, 1, 2**31, 2**32 - 1], np.uint32)
-
-
-def more(role, i, seed=0):
-    return int.from_bytes(hashlib.blake2b(f"{seed} {role} {i}".encode(), digest_size=4).digest(), "little")
 
 
 @pytest.mark.parametrize("rate", [Fraction(7, 3), Fraction(1, 5), Fraction(1, 1000)])
@@ -29,7 +25,7 @@ def test_the_digits_make_a_geometric_number(rate):
         assert number or abs(found - wrong) > digits * 2.0**-32  # a rate 0.1 % off is seen
 
 
-def test_the_host_agrees_wherever_the_words_decide():
+def test_exact_arithmetic_agrees_wherever_the_words_decide():
     rng = np.random.default_rng(0)
     for rate in (Fraction(7, 3), Fraction(1, 50), Fraction(1, 10**9), Fraction(300)):
         digits = digits_of(rate)

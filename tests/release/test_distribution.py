@@ -1,386 +1,238 @@
-"""The distribution on all small datasets and all their neighbours, exactly; and the faults that must be caught."""
+"""Closed forms of the distributions against sums over all values, one by one."""
 
-from functools import cache
-from itertools import pairwise, product
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import exact_distribution, integer_profiles
-from dpjax.release.distribution import GridDistribution, depths_of, pieces_of
-from dpjax.release.integer_profiles import IntegerProfile, totals_of_persons
-from dpjax.statistics.ranks import ranks_of_order_statistic, ranks_of_quantile
+from dpjax.release import Counts, Floats, GridDistribution, exact_distribution
+from dpjax.release.discrete_laplace import CountDistribution
+from dpjax.release.grid import Candidates
+from dpjax.release.statistics import choice_of
+from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
-TOP = 4  # records are 0..4
-EPSILON = 1.0
-EITHER = ("add_remove", "swap")
-
-
-def log_pmf(profile, epsilon, cells):
-    return GridDistribution(profile, epsilon).log_pmf(cells)
+MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")
+TENTHS = {"lower": -0.3, "upper": 2.0, "resolution": "0.1"}
+LEVELS = np.array([0.0, 1e-9, 0.025, 0.3, 0.5, 0.77, 0.975, 1 - 1e-9, 1.0])
 
 
-def datasets(sizes):
-    return [data for n in sizes for data in product(range(TOP + 1), repeat=n) if list(data) == sorted(data)]
+def datasets(seed, groups=4, top=23):
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(groups), 5)
+    count = rng.integers(0, 4, group.size) * (group > 0)
+    return Counts.of_rows(group, rng.integers(0, top + 1, group.size), count, groups=groups)
 
 
-def neighbours_of(data, neighbors):
-    rest = [tuple(data[:i] + data[i + 1 :]) for i in range(len(data))]
-    base = [data] if neighbors == "add_remove" else rest
-    added = [tuple(sorted((*other, v))) for other in base for v in range(TOP + 1)]
-    return set(added + (rest if neighbors == "add_remove" else [])) - {data}
+def same_size(seed, n=7, top=9):
+    return Counts.of_records(np.random.default_rng(seed).integers(0, top + 1, (4, n)) // np.array([[1], [2], [4], [20]]))
 
 
-RANKS = {
-    "median": (0.5, "linear"),
-    "lower median": (0.5, "lower"),
-    "lower quantile": (0.3, "lower"),
-    "upper quantile": (0.9, "lower"),
-    "quantile": (0.25, "linear"),
+def votes(mechanism, epsilon):
+    scores = np.random.default_rng(6).integers(0, 9, (4, 5))
+    kind = "permute_and_flip" if mechanism == "permute_and_flip" else "exponential"
+    return choice_of(scores, epsilon, Fraction(1), kind, Candidates(np.array([-2.0, 0.5, 1.0, 7.0, 9.5])), (4,))
+
+
+CASES = {
+    "median": lambda mechanism, e: release.Median(**TENTHS).distribution(datasets(1), e, "add_remove", mechanism=mechanism),
+    "quantile": lambda mechanism, e: release.Quantile("0.75", **TENTHS, definition="linear").distribution(
+        datasets(2), e, "swap", mechanism=mechanism
+    ),
+    "floats": lambda mechanism, e: release.Maximum(1, grid=Floats(digits=1, smallest=-1, largest=1)).distribution(
+        datasets(3), e, "add_remove", mechanism=mechanism
+    ),
+    "sum": lambda mechanism, e: release.Sum(-2, 7, 1).distribution(same_size(4), e, "swap", mechanism=mechanism),
+    "mean": lambda mechanism, e: release.Mean(0, 9, 1).distribution(same_size(5), e, "swap", mechanism=mechanism),
+    "total": lambda mechanism, e: release.NonnegativeSum(1, 50, 1).distribution(
+        datasets(7, top=12), e, "add_remove", mechanism=mechanism
+    ),
+    "candidates": votes,
 }
 
 
-def profiles_of(cells, present, statistic, neighbors):
-    """The profile of each row."""
-    if statistic == "sum":
-        return integer_profiles.sum_of_records(cells, high=TOP)
-    if statistic in ("maximum", "maximum without one"):
-        return integer_profiles.maximum(cells, present, tau=1 if "one" in statistic else 2, high=TOP)
-    if statistic == "distinct":
-        return integer_profiles.distinct_count(cells, present, tau=1, high=3)
-    if statistic == "total":
-        return integer_profiles.nonnegative_sum(cells, present, tau=1, high=10)
-    if statistic == "second":
-        ranks = ranks_of_order_statistic(2, cells.shape[-1])
-    else:
-        q, definition = RANKS[statistic.removesuffix(" cut")]
-        ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    most = 1 if statistic.endswith(" cut") else None
-    return integer_profiles.order_statistic(cells, present, ranks, high=TOP, count_is_public=neighbors == "swap", most=most)
-
-
-def profile_of(data, statistic, neighbors, n_max=4):
-    cells, present = np.zeros((1, n_max), np.int32), np.zeros((1, n_max), bool)
-    cells[0, : len(data)], present[0, : len(data)] = data, True
-    if neighbors == "swap":
-        cells, present = cells[:, : len(data)], present[:, : len(data)]
-    found = profiles_of(cells, present, statistic, neighbors)
-    return IntegerProfile(found.lower[0], found.upper[0])
-
-
-def distributions_of(statistic, neighbors, pmf=log_pmf):
-    every = datasets(range(4) if neighbors == "add_remove" else [3])
-    rows = [profile_of(data, statistic, neighbors) for data in every]
-    cells = np.arange(rows[0].lower[-1], rows[0].upper[-1] + 1)
-    return every, np.stack([pmf(row, EPSILON, cells) for row in rows])
-
-
-def audit(statistic, neighbors, pmf=log_pmf):
-    """The largest loss and the largest range over all neighbours, in units of epsilon."""
-    every, found = distributions_of(statistic, neighbors, pmf)
-    return worst_of(found, pairs_of(every, neighbors), EPSILON)
-
-
-def pairs_of(every, neighbors):
-    """The numbers of all datasets and of their neighbours among them, ``(2, k)``."""
-    index = {data: row for row, data in enumerate(every)}
-    pairs = [(index[data], index[other]) for data in every for other in neighbours_of(data, neighbors) if other in index]
-    return np.array(pairs).T
-
-
-def worst_of(found, pairs, epsilon):
-    one, other = found[pairs[0]], found[pairs[1]]
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)
-    spread = ratio.max(axis=-1) - np.minimum(ratio.min(axis=-1), 0.0)
-    return np.abs(ratio).max() / epsilon, spread.max() / epsilon
-
-
-NAMES = ("median", "median cut", "lower quantile", "quantile", "quantile cut", "second", "maximum", "total", "distinct")
-CASES = [(s, r) for r in ("add_remove", "swap") for s in NAMES] + [("sum", "swap")]
-
-
-@pytest.mark.parametrize(("statistic", "neighbors"), CASES)
-def test_loss_and_range_of_all_neighbours(statistic, neighbors):
-    loss, spread = audit(statistic, neighbors)
-    assert loss <= 1 + 1e-12
-    assert 0.3 < spread <= 1 + 1e-12
-    _, found = distributions_of(statistic, neighbors)
-    np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-12)
-
-
-def test_a_profile_that_is_cut_must_end_at_the_ends_of_the_range():
-    def within(profile, epsilon, cells):
-        return log_pmf(IntegerProfile(profile.lower[:-1], profile.upper[:-1]), epsilon, cells)
-
-    every = datasets(range(4))
-    found = np.stack([within(profile_of(data, "median cut", "add_remove"), EPSILON, np.arange(2 * TOP + 1)) for data in every])
-    loss, _ = worst_of(found, pairs_of(every, "add_remove"), EPSILON)
-    assert loss == np.inf
-
-
-def with_own_cost(change):
-    """The distribution with ``change(depth)`` added to the cost of the value itself, 2 - depth."""
-
-    def pmf(profile, epsilon, cells):
-        depth = depths_of(*profile)
-        found = log_pmf(profile, epsilon, cells)
-        found = np.where(cells == profile.upper[0], found - epsilon / 2 * change(depth), found)
-        return found - np.logaddexp.reduce(found)
-
-    return pmf
-
-
-TWICE_AS_DEEP = with_own_cost(lambda depth: 1 - depth)  # 3 - 2 depth
-
-
-@cache
-def every_dataset(neighbors):
-    """All datasets of up to six records, ties and all, as blocks of rows, and the pairs of neighbours."""
-    sizes = [range(7)] if neighbors == "add_remove" else [[n] for n in range(1, 7)]
-    blocks = []
-    for some in sizes:
-        every = datasets(some)
-        present = np.array([[i < len(data) for i in range(max(some))] for data in every])
-        cells = np.array([[*data, *[0] * (max(some) - len(data))] for data in every], np.int32)
-        blocks.append((cells, present, pairs_of(every, neighbors)))
-    return blocks
-
-
-@cache
-def every_profile(statistic, neighbors):
-    """Of all these datasets: the different profiles, which of them each dataset has, and the pairs of neighbours."""
-    blocks = []
-    for cells, present, pairs in every_dataset(neighbors):
-        if statistic == "second" and cells.shape[-1] < 2:
-            continue
-        profile = profiles_of(cells, present, statistic, neighbors)
-        both, of_row = np.unique(np.concatenate(profile, axis=-1), axis=0, return_inverse=True)
-        sides = np.split(both, [profile.lower.shape[-1]], axis=-1)
-        blocks.append(([IntegerProfile(*one) for one in zip(*sides, strict=True)], of_row.ravel(), pairs))
-    return blocks
-
-
-def exhaustive_audit(statistic, neighbors, epsilon, pmf=log_pmf):
-    loss = spread = 0.0
-    for profiles, of_row, pairs in every_profile(statistic, neighbors):
-        numbers = np.arange(max(one.upper.max() for one in profiles) + 1)
-        found = np.stack([pmf(one, epsilon, numbers) for one in profiles])[of_row]
-        worst = worst_of(found, pairs, epsilon)
-        loss, spread = max(loss, worst[0]), max(spread, worst[1])
-    return loss, spread
-
-
-EXHAUSTIVE = [(s, r) for r in ("add_remove", "swap") for s in (*RANKS, "second", "maximum", "maximum without one", "total")]
-EXHAUSTIVE += [("distinct", "add_remove"), ("distinct", "swap"), ("sum", "swap")]
-EPSILONS = [0.3, 1.0, 3.0]
-# Of the controls, two by default.
-CONTROLS = [case if case in EXHAUSTIVE[1::18] else pytest.param(*case, marks=pytest.mark.slow) for case in EXHAUSTIVE]
-
-
-@pytest.mark.parametrize(("statistic", "neighbors"), EXHAUSTIVE)
-def test_the_depth_is_paid_for_in_all_datasets_of_up_to_six_records(statistic, neighbors):
-    for epsilon in EPSILONS:
-        loss, spread = exhaustive_audit(statistic, neighbors, epsilon)
-        assert loss <= 1 + 1e-12
-        assert 0.9 < spread <= 1 + 1e-12
-
-
-@pytest.mark.parametrize(("statistic", "neighbors"), CONTROLS)
-def test_control_a_value_twice_as_deep(statistic, neighbors):
-    """The cost 3 - 2 depth in the place of 2 - depth: caught wherever a value can be deep, and a sum's never is."""
-    for epsilon in EPSILONS:
-        loss, spread = exhaustive_audit(statistic, neighbors, epsilon, TWICE_AS_DEEP)
-        if statistic == "sum":
-            np.testing.assert_allclose((loss, spread), exhaustive_audit(statistic, neighbors, epsilon), rtol=1e-12)
-        else:
-            assert spread > 1.5 * (1 - 1e-12)
-            assert loss > 1.1 or statistic in ("total", "distinct")
-
-
-@pytest.mark.parametrize(("statistic", "neighbors"), CONTROLS)
-def test_control_a_value_at_one_less(statistic, neighbors):
-    """The cost 1 - depth, as in finite inverse sensitivity: a value without ties would have the cost 0 of its neighbour's."""
-    for epsilon in EPSILONS:
-        assert exhaustive_audit(statistic, neighbors, epsilon, with_own_cost(lambda depth: -1))[1] > 1.4
-
-
-def test_the_audited_profiles_are_those_of_the_releases():
-    """The audit reads integer profiles: the functions that users call draw from the same."""
-    calls = {
-        "lower median": (release.median, {}, EITHER),
-        "median": (release.median, {"definition": "linear"}, EITHER),
-        "upper quantile": (release.quantile, {"q": 0.9, "definition": "lower"}, EITHER),
-        "maximum without one": (release.maximum, {"tau": 1}, ("add_remove",)),
-        "sum": (release.sum, {}, ("swap",)),
-    }
-    common = {"lower": 0, "upper": TOP, "resolution": 1, "epsilon": EPSILON}
-    for statistic, (function, options, relations) in calls.items():
-        for neighbors in relations:
-            for data in [(), *datasets([5])[::9]] if neighbors == "add_remove" else datasets([5])[::9]:
-                found = exact_distribution(function, data, neighbors=neighbors, **options, **common)
-                profile = profile_of(data, statistic, neighbors, n_max=len(data))
-                assert [side.tolist() for side in found.profile] == [side.tolist() for side in profile]
-                expected = log_pmf(profile, EPSILON, np.arange(found.size))
-                np.testing.assert_allclose(found.log_pmf(found.values), expected, rtol=1e-12)
-
-
-GOLDEN = {  # of the rank ceil(n/2), from the prototype that this distribution was first audited with
-    ("swap", (1, 2, 2, 2, 4)): [0.085901376914521, 0.141627427301399, 0.489216341181283, 0.159239223019516, 0.124015631583281],
-    ("swap", (0, 2, 2, 4)): [0.195290906253838, 0.250758487277912, 0.283407973545018, 0.152092710717214, 0.118449922206019],
-    ("add_remove", (1, 2, 2, 2, 4)): [
-        *(0.030732011006322, 0.083538267070489, 0.784392681448162, 0.056969302824373, 0.044367737650654)
-    ],
-    ("add_remove", (0, 2, 2, 4)): [0.131334377734440, 0.168636679095890, 0.518087300175674, 0.102283316223778, 0.079658326770218],
-}
-
-
-@pytest.mark.parametrize(("neighbors", "data"), GOLDEN)
-def test_golden_probabilities(neighbors, data):
-    common = {"lower": 0, "upper": 4, "resolution": 1, "epsilon": 1.0, "neighbors": neighbors}
-    found = [exact_distribution(release.median, data, definition="lower", **common)]
-    if neighbors == "swap":  # the rank of a fixed number of records
-        found.append(exact_distribution(release.order_statistic, data, (len(data) + 1) // 2, **common))
-    for one in found:
-        assert one.values.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-        np.testing.assert_allclose(one.pmf(one.values), GOLDEN[neighbors, data], rtol=0, atol=1e-12)
-    shallow = with_own_cost(lambda depth: depth - 1)(found[0].profile, 1.0, np.arange(5))  # the control: without depth
-    deep = (neighbors, data) != ("swap", (0, 2, 2, 4))
-    assert (np.abs(np.exp(shallow) - GOLDEN[neighbors, data]).max() > 0.05) == deep
-
-
-def mass_of_cost(profile, epsilon, numbers):
-    """The density exp(-epsilon/2 C), rounded: by the trapezoids' exact integrals between the points where C bends."""
-    lower, upper = profile.lower.tolist(), profile.upper.tolist()
-    depth = min([level for side in (lower, upper) for level, v in enumerate(side) if v != side[0]])
-    rate, points = epsilon / 2, []  # (place, place, cost, cost)
-    for sign, side in ((1, upper), (-1, lower)):
-        for level, (a, b) in enumerate(pairwise(side)):
-            points.append((sign * (a + sign / 2), sign * (b + sign / 2), level + 1, level + 2, sign))
-    mass = np.zeros(numbers.shape)
-    for i, y in enumerate(numbers):
-        for first, last, near, far, sign in points:
-            start, end = max(first, sign * y - 0.5), min(last, sign * y + 0.5)
-            if start < end:
-                slope = (far - near) / (last - first)
-                costs = [near + slope * (place - first) for place in (start, end)]
-                mass[i] += (np.exp(-rate * costs[0]) - np.exp(-rate * costs[1])) / (rate * slope)
-        mass[i] += np.exp(-rate * (2 - depth)) * (y == upper[0])
-    return mass / mass.sum()
-
-
-def test_it_is_the_rounded_density_of_the_cost():
-    """The definition by which the proof goes: 2 - depth within half a unit of the value, and linear outside of it."""
-    for statistic, neighbors in EXHAUSTIVE:
-        for cells, present, _ in every_dataset(neighbors)[-1:]:
-            profile = profiles_of(cells[::13], present[::13], statistic, neighbors)
-            numbers = np.arange(profile.upper.max() + 1)
-            for sides in zip(*profile, strict=True):
-                expected = mass_of_cost(IntegerProfile(*sides), 0.7, numbers)
-                np.testing.assert_allclose(GridDistribution(IntegerProfile(*sides), 0.7).pmf(numbers), expected, rtol=1e-11)
-
-
-def rounded_towards_the_value(profile, epsilon, cells):
-    """The cells below the value are moved up by one: the value is the end of its own last cell."""
-    found = log_pmf(profile, epsilon, cells)
-    below = np.where(cells <= profile.lower[0], log_pmf(profile, epsilon, cells - 1), -np.inf)
-    return np.logaddexp(np.where(cells >= profile.upper[0], found, -np.inf), below)
-
-
-def with_other_levels(change):
-    """The distribution with the levels of its pieces changed: the weights are wrong, the shares within a piece are not."""
-
-    def pmf(profile, epsilon, cells):
-        found = log_pmf(profile, epsilon, cells)
-        for width, level, inner, sign in zip(*pieces_of(profile.lower, profile.upper), strict=True):
-            below = sign < 0
-            step = inner - cells if below else cells - inner
-            inside = (step >= 0) & (step < width)
-            found = np.where(inside, found - epsilon / 2 * (change(level, below) - level), found)
-        return found - np.logaddexp.reduce(found)
-
-    return pmf
-
-
-def test_control_the_value_at_cost_0():
-    loss, spread = audit("quantile", "add_remove", with_own_cost(lambda depth: -1))
-    assert loss > 1.1
-    assert spread > 1.5
-
-
-def test_control_rounding_towards_the_value():
-    assert audit("lower quantile", "swap", rounded_towards_the_value)[0] == np.inf
-
-
-MUTATIONS = {
-    "sign": lambda level, below: -level,
-    "lower levels from 1": lambda level, below: level + (below and level >= 0),
-    "two levels a change": lambda level, below: 2 * level,
-}
-
-
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_control_wrong_levels(name):
-    loss, spread = audit("quantile", "add_remove", with_other_levels(MUTATIONS[name]))
-    assert max(loss, spread) > 1.05
-
-
-def test_tied_data_keep_their_value():
-    """The more records would have to change before the value moves, the larger its odds; without depth they grow far less."""
-    shallow = with_own_cost(lambda depth: depth - 1)
-    for neighbors, statistic in product(EITHER, ("lower median", "median")):
-        before = 0.3
-        for n in (4, 8, 16, 32):
-            profile = profile_of((2,) * n, statistic, neighbors, n_max=n)
-            assert depths_of(*profile) >= n // 2
-            value, numbers = profile.upper[0], np.arange(profile.upper[-1] + 1)
-            mass, without = (np.exp(pmf(profile, EPSILON, numbers))[value] for pmf in (log_pmf, shallow))
-            assert before < mass < 1.0
-            assert mass / (1 - mass) > 0.999 * np.exp(EPSILON / 2 * (n // 2 - 1)) * without / (1 - without)
-            before = mass
-        assert before > 0.99
-
-
-def test_control_a_shift_that_depends_on_the_data():
-    """The maximum: private for each shift, not for one that the data choose."""
-
-    def shifted_by_choice(data):
-        cells, present = np.zeros((1, 4), np.int32), np.zeros((1, 4), bool)
-        cells[0, : len(data)], present[0, : len(data)] = data, True
-        found = integer_profiles.maximum(cells, present, tau=1 + 3 * (sum(data) % 2), high=TOP)
-        return log_pmf(IntegerProfile(found.lower[0], found.upper[0]), EPSILON, np.arange(TOP + 1))
-
-    worst = max(
-        np.ptp(shifted_by_choice(data) - shifted_by_choice(other))
-        for data in datasets(range(4))
-        for other in neighbours_of(data, "add_remove")
-        if len(other) < 4
-    )
-    assert worst > 1.05 * EPSILON
-
-
-HOUSEHOLDS = [(), (1,), (3,), (1, 1), (3, 2), (3, 3)]  # the records of one person
-
-
-def test_persons_with_many_records_count_once():
-    """All sets of up to three persons, one person more or less; record by record, the same promise is broken."""
-
-    def log_probabilities(people, *, by_person):
-        cells, present, owners = np.zeros((1, 8), np.int32), np.zeros((1, 8), bool), np.zeros((1, 8), np.int64)
-        records = [(amount, 10 - number) for number, records in enumerate(people) for amount in records]
-        for place, (amount, person) in enumerate(records):
-            cells[0, place], owners[0, place], present[0, place] = amount, person, True
-        totals, every = totals_of_persons(cells, present, owners) if by_person else (cells, present)
-        found = integer_profiles.nonnegative_sum(totals, every, tau=1, high=14)
-        return log_pmf(IntegerProfile(found.lower[0], found.upper[0]), EPSILON, np.arange(15))
-
-    worst = {True: 0.0, False: 0.0}
-    for size in range(3):
-        for people in product(HOUSEHOLDS, repeat=size):
-            for one_more in HOUSEHOLDS:
-                for by_person in worst:
-                    one, other = (log_probabilities(some, by_person=by_person) for some in (people, (*people, one_more)))
-                    worst[by_person] = max(worst[by_person], np.ptp(one - other) / EPSILON)
-    assert 0.5 < worst[True] <= 1 + 1e-12
-    assert worst[False] > 1.2
+def whole(found):
+    """All values and their probabilities, ``(values, datasets)``."""
+    return found.values, found.pmf(found.values[:, None])
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("name", CASES)
+def test_closed_forms_are_sums_over_all_values(name, mechanism):
+    for epsilon in (0.05, 1.0, 12.0):
+        found = CASES[name](mechanism, epsilon)
+        values, p = whole(found)
+        np.testing.assert_allclose(p.sum(axis=0), 1, rtol=0, atol=1e-13)
+        with np.errstate(under="ignore"):
+            np.testing.assert_allclose(np.exp(found.log_pmf(values[:, None])), p, rtol=1e-12, atol=0)
+        below = np.cumsum(p, axis=0)
+        np.testing.assert_allclose(found.cdf(values[:, None]), below, rtol=0, atol=3e-15)
+        between = (values[1:] + values[:-1])[:, None] / 2
+        np.testing.assert_allclose(found.cdf(between), below[:-1], rtol=0, atol=3e-15)
+        assert (found.pmf(between) == 0).all()
+        outside = np.array([[-np.inf], [values[0] - 1], [values[-1] + 1], [1e300], [np.inf]])
+        assert (found.pmf(outside) == 0).all()
+        assert found.cdf(outside).T.tolist() == [[0, 0, 1, 1, 1]] * 4
+        for center in (*values[[0, len(values) // 3, -1]], values[1] + 0.37, values[0] - 5, values[-1] + 2.5):
+            expected = np.sum(np.abs(values[:, None] - center) * p, axis=0)
+            np.testing.assert_allclose(found.mean_abs_error(center), expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            found.mean_abs_error(found.value), np.sum(np.abs(values[:, None] - found.value) * p, axis=0), rtol=1e-11, atol=1e-13
+        )
+        # The smallest value with cdf >= p, where rounding leaves no doubt.
+        for level in LEVELS[1:-1]:
+            expected = values[np.minimum(np.sum(below < level, axis=0), len(values) - 1)]
+            clear = np.abs(below - level).min(axis=0) > 1e-13
+            np.testing.assert_array_equal(found.quantile(level)[clear], expected[clear])
+        assert (found.quantile(1.0) == values[-1]).all() or mechanism  # the largest value, up to what has no weight in floats
+        steps = found.quantile(np.sort(np.random.default_rng(0).random(200))[:, None])
+        assert (np.diff(steps, axis=0) >= 0).all()
+        assert np.isin(steps, values).all()
+        low, high = found.interval(0.9)
+        np.testing.assert_array_equal(low, found.quantile((1 - 0.9) / 2))
+        np.testing.assert_array_equal(high, found.quantile((1 + 0.9) / 2))
+        inside = np.sum(np.where((values[:, None] >= low) & (values[:, None] <= high), p, 0), axis=0)
+        assert (inside >= 0.9 - 1e-12).all()
+        assert np.isnan(found.quantile([[-0.01], [1.01], [np.nan]])).all()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_points_broadcast_against_a_batch_of_datasets(mechanism):
+    x = np.random.default_rng(1).integers(0, 12, (2, 3, 9)) / 10
+    statistic = release.Median(**TENTHS)
+    options = {"epsilon": 1.0, "neighbors": "add_remove", "mechanism": mechanism}
+    found = exact_distribution(statistic, x, **options)
+    assert found.batch_shape == found.value.shape == (2, 3)
+    np.testing.assert_allclose(found.value, np.sort(x, axis=-1)[..., 4], rtol=1e-15)
+    points = np.linspace(-0.3, 2, 24)
+    for method in ("pmf", "log_pmf", "cdf", "mean_abs_error"):
+        call = getattr(found, method)
+        assert call(0.4).shape == (2, 3)
+        assert call(points[:, None, None]).shape == (24, 2, 3)
+        assert call(np.zeros((2, 1))).shape == (2, 3)
+        for i, j in np.ndindex(2, 3):
+            one = getattr(exact_distribution(statistic, x[i, j], **options), method)
+            np.testing.assert_array_equal(call(points[:, None, None])[:, i, j], one(points))
+            assert one(0.4).shape == ()
+    assert found.quantile([[[0.1]], [[0.9]]]).shape == (2, 2, 3)
+    assert found.interval(0.5)[0].shape == (2, 3)
+    assert found.sample(0, 5).shape == (5, 2, 3)
+    assert found.sample(0, (4, 1)).shape == (4, 1, 2, 3)
+    assert found.sample(0).shape == (2, 3)
+    for call in (found.pmf, found.quantile):
+        with pytest.raises(ValueError, match="broadcast"):
+            call(np.zeros(4))
+
+
+def test_no_datasets_at_all():
+    found = exact_distribution(release.Median(**TENTHS), np.zeros((0, 5)), epsilon=1.0, neighbors="swap")
+    assert found.pmf(np.zeros((3, 1))).shape == (3, 0)
+    assert found.interval(0.5)[1].shape == found.mean_abs_error(0.0).shape == found.sample(0).shape == (0,)
+    assert "GridDistribution" in repr(found)
+
+
+def test_large_grids_are_not_listed_and_their_sums_are_exact():
+    """Two billion values: against sums over pieces that are short, and symmetry."""
+    size = 2**31 - 3
+    found = exact_distribution(release.Median(0, size, 1), [size // 2] * 3, epsilon=1.0, neighbors="swap")
+    with pytest.raises(ValueError, match="coarser"):
+        found.values  # noqa: B018
+    low, high = found.interval(0.9)
+    assert abs((low + high) / 2 - size // 2) <= 1
+    np.testing.assert_allclose(found.cdf(high) - found.cdf(low - 1), 0.9, rtol=0, atol=1e-8)
+    # One record at the middle of a small and of a large grid: the same shape, as a fraction of the range.
+    small = exact_distribution(release.Median(0, 2**20, 1), [2**19] * 3, epsilon=1.0, neighbors="add_remove")
+    large = exact_distribution(release.Median(0, 2**30, 1), [2**29] * 3, epsilon=1.0, neighbors="add_remove")
+    np.testing.assert_allclose(small.mean_abs_error(2**19) * 2**10, large.mean_abs_error(2**29), rtol=2e-5)
+    p = small.pmf(np.arange(2**20 + 1))
+    np.testing.assert_allclose(p.sum(), 1, rtol=1e-12)
+    np.testing.assert_allclose(small.mean_abs_error(2**19), p @ np.abs(np.arange(2**20 + 1) - 2**19), rtol=1e-12)
+
+
+def test_probabilities_below_those_of_floats_have_logarithms():
+    counts = Counts.of_rows([0, 0], [0, 50], [1, 12_000], groups=1)
+    statistic, scores = release.Median(0, 99, 1), np.array([[-8000, 0, -3]])
+    for mechanism in MECHANISMS:
+        found = GridDistribution.of(statistic.profile(counts, "add_remove"), 4.0, statistic.records_grid, mechanism, (1,))
+        logs = found.log_pmf(np.array([0.0, 50.0, 99.0])[:, None])[:, 0]
+        assert np.isfinite(logs).all()
+        assert logs[0] < -10_000
+        assert abs(logs[1]) < 1e-12
+        assert found.pmf([0.0]) == 0
+    for mechanism in ("exponential", "permute_and_flip"):
+        found = choice_of(scores, 2.0, Fraction(1), mechanism, Candidates(np.arange(3.0)), (1,))
+        logs = found.log_pmf(np.arange(3)[:, None])[:, 0]
+        assert logs[0] - logs[1] == pytest.approx(-8000, abs=1)
+        assert logs[1] == pytest.approx(-np.exp(-3) * (1 if mechanism == "exponential" else 0.5), rel=0.1)
+
+
+def test_permute_and_flip_among_very_many():
+    """In the limit of many candidates of equal cost one wins by chance, and the value as often as 1 / (1 + accepted)."""
+    n = 10**6
+    found = exact_distribution(release.Median(0, n, 1), [0.0] * 1, epsilon=2.0, neighbors="swap", mechanism="permute_and_flip")
+    q = np.exp(-1.0)
+    np.testing.assert_allclose(found.pmf(0.0), (1 - (1 - q) ** (n + 1)) / (q * (n + 1)), rtol=1e-9)
+    np.testing.assert_allclose(found.pmf([1.0, n]) * n, 1.0, rtol=1e-4)
+
+
+def test_values_are_recognised_up_to_rounding_and_no_further():
+    found = exact_distribution(release.Median(**TENTHS), [0.1, 0.3, 0.3], epsilon=1.0, neighbors="swap")
+    assert found.pmf(0.1 + 0.2) == found.pmf(0.3) > 0
+    assert found.pmf(0.3 + 1e-12) == found.pmf(0.35) == found.pmf(np.nan) == 0
+    assert found.cdf(0.1 + 0.2) == found.cdf(0.3) > found.cdf(0.3 - 1e-12) == found.cdf(0.2)
+
+
+@pytest.mark.parametrize("level", [95, 1.0, -0.5, 1.5, float("nan")])
+def test_levels_that_are_no_probabilities_are_refused(level):
+    """Of an interval, and of a quantile where it is one of Python's numbers; in arrays they are NaN."""
+    found = exact_distribution(release.Median(**TENTHS), [0.1, 0.3], epsilon=1.0, neighbors="swap")
+    counted = exact_distribution(release.Count(), [0.1, 0.3], epsilon=1.0, neighbors="add_remove")
+    for one in (found, counted):
+        with pytest.raises(ValueError, match="level must be at least 0 and below 1"):
+            one.interval(level)
+    if level != 1.0:
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            found.quantile(level)
+        assert np.isnan(found.quantile(np.array([level]))).all()
+
+
+def test_the_shapes_and_the_looks_of_a_distribution():
+    found = exact_distribution(release.Median(**TENTHS), [[0.1, 0.3], [0.5, 0.5]], epsilon=1.0, neighbors="swap")
+    text = repr(found)
+    assert "GridDistribution" in text
+    assert "rate=0.5" in text
+    assert "(2,)" in text
+    assert "<svg" in found._repr_html_() or "svg" in found._repr_html_()
+    with pytest.raises(ValueError, match="2\\^-14"):
+        exact_distribution(release.Median(**TENTHS), [0.1], epsilon=2.0**-15, neighbors="swap", mechanism="permute_and_flip")
+    for epsilon, mechanism in product((0.0, 65.0), MECHANISMS):
+        with pytest.raises(ValueError, match="epsilon"):
+            exact_distribution(release.Median(**TENTHS), [0.1], epsilon=epsilon, neighbors="swap", mechanism=mechanism)
+    with pytest.raises(ValueError, match="mechanism"):
+        GridDistribution.of(found.profile, 1.0, found.grid, "laplace")
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 50), Fraction(1), Fraction(5)])
+def test_numbers_with_noise_are_sums_over_all_values(rate):
+    found = CountDistribution(np.array([[3, 0], [7, 10**6]]), rate)
+    lam, z = float(rate), np.arange(-4000, 4001)
+    p = np.tanh(lam / 2) * np.exp(-lam * np.abs(z))
+    for center in (3, 3.0, 2.25, -7.5, np.array([4, 9.5])):
+        away = np.abs(z[:, None, None] + found.value - center)
+        np.testing.assert_allclose(found.mean_abs_error(center), np.einsum("z,zij->ij", p, away), rtol=1e-10)
+    for level in (0.0, 0.5, 0.9, 0.999):
+        low, high = found.interval(level)
+        below = np.cumsum(p)
+        k = [z[np.argmax(below >= q - 1e-15)] for q in ((1 - level) / 2, (1 + level) / 2)]
+        if np.abs(below - (1 - level) / 2).min() > 1e-12:
+            np.testing.assert_array_equal(low - found.value, np.full((2, 2), k[0]))
+            np.testing.assert_array_equal(high - found.value, np.full((2, 2), k[1]))
+    drawn = found.sample(3, 5000)
+    assert drawn.shape == (5000, 2, 2)
+    exactly = found.positions(3000)
+    for noise in ((drawn - found.value).ravel(), (exactly - found.value).ravel()):
+        counts = [np.sum(noise == value) for value in range(-30, 31)]
+        assert_counts_follow([*counts, noise.size - sum(counts)], [*p[3970:4031], 1 - p[3970:4031].sum()])
+        wrong = np.tanh(0.6 * lam) * np.exp(-1.2 * lam * np.abs(np.arange(-30, 31)))
+        assert_counts_rejected([*counts, noise.size - sum(counts)], [*wrong, 1 - wrong.sum()])

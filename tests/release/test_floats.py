@@ -56,18 +56,17 @@ def test_no_dtype_of_the_records_warns():
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-@pytest.mark.parametrize("mechanism", ["piecewise_laplace", "permute_and_flip"])
+@pytest.mark.parametrize("mechanism", ["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"])
 def test_all_neighbours_of_small_sets_of_floats(neighbors, mechanism):
     """Infinite records and NaN among them: NaN is absent under add/remove, and the smallest value under swap."""
     epsilon, values = 1.0, np.arange(SMALL.size)
     sizes = range(4) if neighbors == "add_remove" else [3]
     sets = [data for n in sizes for data in combinations_with_replacement(HOSTILE, n)]
-    options = {"grid": SMALL, "epsilon": epsilon, "neighbors": neighbors, "mechanism": mechanism}
-    padding = {"n_max": 3} if neighbors == "add_remove" else {}
-    logs = {}
+    options = {"epsilon": epsilon, "neighbors": neighbors, "mechanism": mechanism}
+    padded = [[*data, *[np.nan] * (3 - len(data))] for data in sets]
+    found = exact_distribution(release.Median(grid=SMALL), padded, **options)
+    logs = dict(zip(sets, found.log_pmf(SMALL.values_of(values)[:, None]).T, strict=True))
     for data in sets:
-        found = exact_distribution(release.median, list(data), **options, **padding)
-        logs[data] = found.log_pmf(SMALL.values_of(values))
         assert np.exp(logs[data]).sum() == pytest.approx(1, rel=1e-12)
 
     def worst(relation):
@@ -93,22 +92,22 @@ def test_without_bounds_the_median_is_nearly_as_good():
         (generator.normal(170, 10, 1001), 300, 1),
     ):
         common = {"epsilon": 0.2, "neighbors": "add_remove"}
-        bounded = exact_distribution(release.median, x, lower=0, upper=upper, resolution=resolution, **common)
-        free = exact_distribution(release.median, x, grid=Floats(), **common)
+        bounded = exact_distribution(release.Median(0, upper, resolution), x, **common)
+        free = exact_distribution(release.Median(grid=Floats()), x, **common)
         true = float(np.median(x))
         assert free.mean_abs_error(true) <= 1.02 * bounded.mean_abs_error(true)
 
 
 def test_draws_are_values_and_follow_the_distribution():
     x = [0.2, 0.5, 0.7, 1.4, 6.0]
-    options = {"grid": SMALL, "epsilon": 1.0, "neighbors": "swap"}
-    found = release.median(x, **options, draws=20_000)
-    exact = exact_distribution(release.median, x, **options)
+    options, statistic = {"epsilon": 1.0, "neighbors": "swap"}, release.Median(grid=SMALL)
+    found = release.median(x, grid=SMALL, **options, draws=20_000)
+    exact = exact_distribution(statistic, x, **options)
     assert found.resolution is None
     np.testing.assert_array_equal(found.values, SMALL.values_of(found.multiples))
     counts = np.bincount(found.multiples, minlength=SMALL.size)
     assert_counts_follow(counts, exact.pmf(exact.values))
-    assert_counts_rejected(counts, exact_distribution(release.median, x, **options | {"epsilon": 1.3}).pmf(exact.values))
+    assert_counts_rejected(counts, exact_distribution(statistic, x, **options | {"epsilon": 1.3}).pmf(exact.values))
     assert exact.pmf([0.15, 99.0]).tolist() == [0.0, 0.0]
     assert found.to_dict()["resolution"] is None
 
@@ -118,7 +117,7 @@ def test_other_statistics_and_what_is_refused():
     assert release.quantile(x, 0.75, grid=Floats(), **options).values.tolist() == [3.0]
     assert release.order_statistic(x, 45, grid=Floats(), **options).values.tolist() == [2.0]
     assert release.maximum(x, tau=1, grid=Floats(), **options).values.shape == (1,)
-    assert release.median([2.0, 7.0], counts=[30, 10], n_max=64, grid=Floats(), **options).values.tolist() == [2.0]
+    assert release.median([2.0, 7.0], counts=[30, 10], grid=Floats(), **options).values.tolist() == [2.0]
     with pytest.raises(ValueError, match="no lower, upper or resolution"):
         release.median(x, grid=Floats(), lower=0, **options)
     with pytest.raises(ValueError, match="definition must be 'lower'"):

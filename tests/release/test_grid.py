@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.release.grid import Multiples, as_array
-from dpjax.release.integer_profiles import codes_of
+from dpjax.release.grid import Multiples
+from dpjax.release.records import as_array, codes_of
 
 HUGE = Multiples.between(0, (2**31 - 3) * 2**30, 2**30)
 GRIDS = [
@@ -198,7 +198,7 @@ def test_numbers_in_arrays_without_axes_are_numbers():
     codes, there = codes_of([np.array(3), 3, np.array("3"), "3"])
     assert codes.tolist() == [0, 0, 1, 1]
     assert there.all()
-    for records in ([np.ones(2), np.ones(3)], [np.ones((2, 3)), np.ones((2, 4))], [1.0, jnp.ones(2)], [[1, 2], [3]]):
+    for records in ([np.ones(2), np.ones(3)], [np.ones((2, 3)), np.ones((2, 4))], [[1, 2], [3]], [[[1], [2]], [[3], [4, 5]]]):
         with pytest.raises(ValueError, match="different lengths"):
             Multiples.between(0, 7, 1).numbers_of(records)
     one = np.empty(2, object)
@@ -219,7 +219,28 @@ def test_arrays_of_other_libraries_are_arrays_of_objects():
         cells, there = HUGE.numbers_of(Foreign(values))
         assert cells.tolist() == [2**30, 0, 0]
         assert there.tolist() == [True, values[1] is not None, True]
-    assert codes_of(Foreign(["a", None, "b", "a"]))[0].tolist() == [0, -1, 1, 0]
+    codes, there = codes_of(Foreign(["a", None, "b", "a"]))
+    assert codes[there].tolist() == [0, 1, 0]
+    assert there.tolist() == [True, False, True, True]
+
+
+def test_a_list_as_a_record_is_missing():
+    """Alone, among others, and in rows: the axes are those that all lists have."""
+    grid = Multiples.between(0, 7, 1)
+    for records, shape, there in (
+        ([1, [2], 3], (3,), [True, False, True]),
+        ([1.0, jnp.ones(2)], (2,), [True, False]),
+        ([(), 4], (2,), [False, True]),
+        ([[1, 2, [3]], [4, 5, 6]], (2, 3), [True, True, False, True, True, True]),
+        ([[[1], [2]], [3, 4]], (2, 2), [False, False, True, True]),
+        ([np.array([1, [2, 3]], object), [4, 5]], (2, 2), [True, False, True, True]),
+        ([[[1, 2]], [[3, 4]]], (2, 1, 2), [True] * 4),
+        ([[], []], (2, 0), []),
+    ):
+        cells, found = grid.numbers_of(records)
+        assert cells.shape == found.shape == shape
+        assert found.ravel().tolist() == there
+        assert codes_of(records)[0].shape == shape
 
 
 def test_masked_arrays_are_refused():

@@ -1,6 +1,7 @@
 """Joint quantiles on a grid: their probabilities, their privacy, and that what is drawn is exactly they."""
 
 import decimal
+import importlib
 import itertools
 from decimal import Decimal
 from fractions import Fraction
@@ -12,20 +13,19 @@ import pytest
 
 import dpjax
 from dpjax import release
-from dpjax.release import quantile_sampler
+from dpjax.release import Counts, quantile_sampler
 from dpjax.release.exact_chains import Row, _Chain
 from dpjax.release.joint_quantiles import default_reach, parameters_of
 from dpjax.release.quantile_sampler import Sampler, slots_of
 from dpjax.release.rank_chains import errors
-from dpjax.sensitivity.far_records import far_records
+from dpjax.several_quantiles.far_records import far_records
 from tests.mechanisms.test_joint_quantiles import parts, places
-from tests.release.test_sampler import more
 from tests.support import statistics
+from tests.support.exact_draws import EXTREME, more
 
 CELLS = 4
 GRID = {"lower": 0, "upper": CELLS - 1, "resolution": 1}
 LEVELS = ["0.25", "0.5", "0.7"]
-EXTREME = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
 
 
 def tuples(m, cells=CELLS):
@@ -62,7 +62,7 @@ def probabilities(x, law, middle, flat=True):
 
 def drawn_probabilities(x, law, middle, flat=True):
     """Those of all tuples by the weights of all choices in integers, every one times the chance of the choice before."""
-    slots = slots_of(np.array([x], np.int64), np.ones((1, len(x)), bool), law)
+    slots = slots_of(counts_of([x]), law)
     row, m = Row(law, slots.width[0].tolist(), len(x), 256), law.quantiles
     left, width = (array[0, row.slots].tolist() for array in (slots.left, slots.width))
     found = {}
@@ -99,27 +99,45 @@ def drawn_probabilities(x, law, middle, flat=True):
     return np.array([Decimal(v.numerator) / v.denominator for v in values])
 
 
-def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5):
+def counts_of(rows):
+    return Counts.of_records(np.array(rows, np.int64).reshape(len(rows), -1))
+
+
+FIVE = counts_of([[0] * 5])  # parts of a number for up to five equal records
+
+
+def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5, counts=FIVE):
     exact = [Fraction(q) for q in levels]
     reach = default_reach(exact, Fraction(epsilon), size, n_max) if reach is None else reach
-    return parameters_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, n_max)
+    return parameters_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, counts)
 
 
-@pytest.mark.parametrize(
-    ("neighbors", "n"),
-    [("add_remove", None), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("add_remove", 7), ("swap", None)))],
-)
-def test_the_choices_have_the_probabilities_of_the_simulation(neighbors, n, x64):
+OPTIONS = [("add_remove", None), ("add_remove", 7), ("swap", None)]
+
+
+@pytest.mark.parametrize(("neighbors", "n"), OPTIONS)
+def test_the_choices_have_the_probabilities_of_the_definition(neighbors, n):
+    for levels, row in ((LEVELS, [0, 1, 1, 3, 3]), (["0.3"], [0, 1, 1, 3, 3]), (["0.3"], [2, 2, 2, 2, 2])):
+        law = a_law(levels, Fraction(3, 2), neighbors, known=n is not None, terms=6)
+        exact = probabilities(row, law, 4)
+        finer = law._replace(cut=8 * law.cut)  # in more parts than there are records: the same distribution
+        for one in (law, finer):
+            assert max(abs(drawn_probabilities(row, one, 4) / exact - 1)) < 1e-40
+        assert max(abs(drawn_probabilities([0, 1, 1, 3, 2], law, 4) / exact - 1)) > 1e-3  # the control
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("neighbors", "n"), OPTIONS)
+def test_the_simulation_has_the_probabilities_of_the_definition(neighbors, n, x64):
     rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
     for levels in (LEVELS, ["0.3"])[: 2 if n is None else 1]:
         law = a_law(levels, Fraction(3, 2), neighbors, known=n is not None)
         asked = dpjax.quantiles(np.array(rows, float), levels, neighbors=neighbors, **GRID)
         simulated = dpjax.joint_quantiles(asked, 1.5, n=n).log_prob(jnp.array(tuples(len(levels)), float)[:, None])
         for i, row in enumerate(rows):
-            middle = 4  # a public n beyond the columns is that of the columns
-            exact = probabilities(row, law, middle)
+            exact = probabilities(row, law, 4)  # a public n beyond the columns is that of the columns
             np.testing.assert_allclose(exact.astype(float), np.exp(np.asarray(simulated))[:, i], rtol=1e-10)
-            assert max(abs(drawn_probabilities(row, law, middle) / exact - 1)) < 1e-40
+            assert max(abs(drawn_probabilities(row, law, 4) / exact - 1)) < 1e-40
 
 
 def audit(law, rows, pairs, flat=True, public=None):
@@ -150,9 +168,9 @@ def test_no_neighbour_loses_more_than_epsilon():
 @pytest.mark.parametrize("options", [{"neighbors": "add_remove"}, {"neighbors": "add_remove", "n": 5}, {"neighbors": "swap"}])
 def test_draws_follow_the_probabilities(options):
     rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
-    law = a_law(LEVELS, 2, options["neighbors"], known="n" in options)
-    found = release.joint_quantiles(rows, LEVELS, epsilon=2.0, draws=4000, **options, **GRID)
-    assert found.values.shape == (4000, 2, 3)
+    law = a_law(LEVELS, 2, options["neighbors"], known="n" in options, terms=6)
+    found = release.joint_quantiles(rows, LEVELS, epsilon=2.0, draws=3000, terms=6, **options, **GRID)
+    assert found.values.shape == (3000, 2, 3)
     number = {y: i for i, y in enumerate(tuples(3))}
     counts = [np.bincount([number[tuple(y)] for y in found.multiples[:, i].tolist()], minlength=len(number)) for i in (0, 1)]
     expected = [probabilities(row, law, 4).astype(float) for row in rows]
@@ -163,30 +181,28 @@ def test_draws_follow_the_probabilities(options):
 
 def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=53):
     """Rows with ties, of different numbers of records."""
-    law = a_law(levels, epsilon, known=known, size=size, n_max=n)
     cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
-    slots = slots_of(cells, present, law)
-    return Sampler(law, slots, slots.records - 1, bits)
+    counts = Counts.of_records(cells, present)
+    return Sampler(a_law(levels, epsilon, known=known, size=size, n_max=n, counts=counts), counts, None, bits)
 
 
 def words_for(rng, sampler, draws):
-    words = 6 * sampler.parameters.quantiles + 2
-    return rng.integers(0, 2**32, (words, draws, len(sampler.middle)), dtype=np.uint32)
+    return rng.integers(0, 2**64, (3 * sampler.parameters.quantiles + 1, draws, len(sampler.middle)), dtype=np.uint64)
 
 
 def assert_equals_exact(sampler, words, lanes):
     """Lanes that are certain against integers; returns the share of all that are."""
-    drawn = sampler.draw(words)
+    cells, sure = sampler.draw(words)
     for draw, row in lanes:
-        if drawn.certified[draw, row]:
-            assert sampler.exactly(row, words[:, draw, row].tolist(), more) == drawn.cell[draw, row].tolist(), (draw, row)
-    return drawn.certified.mean()
+        if sure[draw, row]:
+            assert sampler.exactly(row, words[:, draw, row].tolist(), more) == cells[draw, row].tolist(), (draw, row)
+    return sure.mean()
 
 
 @pytest.mark.parametrize(
     ("epsilon", "known", "n", "draws"),
     [
-        *((epsilon, True, 9, 30) for epsilon in (1, Fraction(1, 2**20), 20, 64)),
+        *((epsilon, True, 9, 12) for epsilon in (Fraction(1, 2**20), 20, 64)),
         *((epsilon, False, 9, 3) for epsilon in (Fraction(1, 2**20), 20)),
         pytest.param(64, False, 9, 8, marks=pytest.mark.slow),
         *(pytest.param(epsilon, False, 40, 40, marks=pytest.mark.slow) for epsilon in (Fraction(1, 10), 4)),
@@ -195,13 +211,13 @@ def assert_equals_exact(sampler, words, lanes):
 def test_certain_draws_are_those_in_integers(epsilon, known, n, draws):
     rng = np.random.default_rng(0)
     sampler = a_sampler(rng, 4, n, 60, epsilon, known)
-    words = words_for(rng, sampler, max(draws, 30))
+    words = words_for(rng, sampler, max(draws, 12))
     lanes = list(np.ndindex(draws, 4))
     assert assert_equals_exact(sampler, words, lanes) == 1
     words[::2, ::2] = rng.choice(EXTREME, words[::2, ::2].shape)
     words[:, ::3] = rng.choice(EXTREME, words[:, ::3].shape)
     assert 0.02 < assert_equals_exact(sampler, words, lanes) < 0.98  # uniforms at the ends
-    for fill in (0, 2**32 - 1):
+    for fill in (0, 2**64 - 1):
         words[:] = fill
         exact = sampler.exactly(0, words[:, 0, 0].tolist(), lambda role, i: 2**31 * (i % 2))
         assert exact == sorted(exact)
@@ -209,29 +225,29 @@ def test_certain_draws_are_those_in_integers(epsilon, known, n, draws):
 
 def test_uniforms_where_the_choice_changes_are_left_to_integers():
     rng = np.random.default_rng(1)
-    sampler = a_sampler(rng, 1, 30, 500, 1)
+    sampler = a_sampler(rng, 1, 16, 500, 1)
     words, edges = words_for(rng, sampler, 1), 0
     for role in range(4):  # the term, a slot, a run and a slot
 
         def at(value, role=role):
             changed = words.copy()
-            changed[2 * role : 2 * role + 2, 0, 0] = value >> 32, value & 0xFFFFFFFF
+            changed[role, 0, 0] = value
             return changed
 
         low, high = 2**62, 3 * 2**62  # where draws differ at these ends, there is an edge between them
-        ends = [sampler.draw(at(value)).cell.tolist() for value in (low, high)]
+        ends = [sampler.draw(at(value))[0].tolist() for value in (low, high)]
         if ends[0] == ends[1]:
             continue
         edges += 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if sampler.draw(at(middle)).cell.tolist() == ends[0] else (low, middle)
-        assert not sampler.draw(at(low)).certified.any()
-        assert not sampler.draw(at(high)).certified.any()
+            low, high = (middle, high) if sampler.draw(at(middle))[0].tolist() == ends[0] else (low, middle)
+        assert not sampler.draw(at(low))[1].any()
+        assert not sampler.draw(at(high))[1].any()
         for away in (2**14, 2**24, 2**34):
             for value in (low - away, low + away):
                 assert_equals_exact(sampler, at(value), [(0, 0)])
-        assert sampler.draw(at(low - 2**34)).certified.all()
+        assert sampler.draw(at(low - 2**34))[1].all()
     assert edges >= 3
 
 
@@ -258,14 +274,13 @@ def test_a_few_bits_do_with_the_integers_and_not_without():
     rng = np.random.default_rng(3)
     law = a_law(LEVELS[:2], 2, known=True)
     x = [0, 1, 1, 3, 3]
-    slots = slots_of(np.array([x]), np.ones((1, 5), bool), law)
-    sampler = Sampler(law, slots, slots.records - 1, 7)
-    words = words_for(rng, sampler, 4000)
-    drawn = sampler.draw(words)
-    assert 0.05 < drawn.certified.mean() < 0.95
-    without = Sampler(law, slots, slots.records - 1, 3).draw(words).cell[:, 0].tolist()
-    both = drawn.cell[:, 0].tolist()
-    for draw in np.flatnonzero(~drawn.certified[:, 0]):
+    sampler = Sampler(law, counts_of([x]), None, 7)
+    words = words_for(rng, sampler, 1200)
+    cells, sure = sampler.draw(words)
+    assert 0.05 < sure.mean() < 0.95
+    without = Sampler(law, counts_of([x]), None, 3).draw(words)[0][:, 0].tolist()
+    both = cells[:, 0].tolist()
+    for draw in np.flatnonzero(~sure[:, 0]):
         both[draw] = sampler.exactly(0, words[:, draw, 0].tolist(), more)
     number, expected = {y: i for i, y in enumerate(tuples(2))}, probabilities(x, law, 4).astype(float)
     counts = [np.bincount([number[tuple(y)] for y in found], minlength=len(number)) for found in (both, without)]
@@ -286,6 +301,31 @@ def test_every_row_its_own_records():
         [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], n_max=200, **options
     )
     assert counted.values.tolist() == [[[1.0], [3.0]]]
+
+
+def test_counts_and_records_give_the_same_draws(monkeypatch):
+    """The same words: from records, in any order, with absent ones, and from counts."""
+    x, options = [0.0, 1, 1, 3, 3, 3, 2], {"epsilon": 3.0, "neighbors": "add_remove", "n_max": 9, "draws": 30} | GRID
+    many = {"n": 200, "ties": 1, "terms": 4, "coverage": 0.3}  # what the promise is for, and not how many there are
+    asked = [
+        {"x": x},
+        {"x": x[::-1]},
+        {"x": [np.nan, *x, np.nan]},
+        {"x": [*x, 2, 2], "mask": [True] * 7 + [False] * 2},
+        {"x": [0, 1, 2, 3], "counts": [1, 2, 1, 3]},
+    ]
+    words = np.random.default_rng(6).integers(0, 2**64, (10, 30, 1), np.uint64)
+    for file in ("joint_quantiles", "confidence_interval"):
+        room = importlib.import_module(f"dpjax.release.{file}")
+        draw = room.draw_quantiles
+        monkeypatch.setattr(
+            room, "draw_quantiles", lambda *given, draw=draw: draw(*given[:4], words_of=lambda shape: words[: shape[0]])
+        )
+    interval = {key: value for key, value in options.items() if key != "n_max"} | {"q": 0.5, **many}
+    for function, public in ((release.joint_quantiles, options | {"qs": LEVELS}), (release.confidence_interval, interval)):
+        drawn = [function(**one, **public).values.tolist() for one in asked]
+        assert all(one == drawn[0] for one in drawn)
+        assert function(x[1:], **public).values.tolist() != drawn[0]  # the control
 
 
 def test_data_never_raise_and_bad_parameters_do():
@@ -321,23 +361,35 @@ def test_data_never_raise_and_bad_parameters_do():
         release.joint_quantiles([1, 2], [0.5], epsilon=1.0, neighbors="swap")
 
 
-@pytest.mark.parametrize("neighbors", ["swap", pytest.param("add_remove", marks=pytest.mark.slow)])
+def test_intervals_are_two_joint_quantiles_with_a_coverage():
+    x = np.random.default_rng(4).permutation(41)
+    public = {"lower": 0, "upper": 50, "resolution": 1, "neighbors": "swap", "ties": 1, "coverage": 0.6, "n": 41, "terms": 4}
+    found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=300, **public)
+    assert found.values.shape == (300, 2)
+    assert (found.values[:, 0] <= found.values[:, 1]).all()
+    assert np.mean((found.values[:, 0] <= 20) & (found.values[:, 1] >= 20)) > 0.5  # the median of the records
+    assert 0.6 <= found.coverage < 1
+    read = release.ReleasedInterval.from_json(found.to_json())
+    assert (read.coverage, read.guarantee, read.values.tolist()) == (found.coverage, found.guarantee, found.values.tolist())
+    with pytest.raises(ValueError, match="n is needed"):
+        release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"n": None, "neighbors": "add_remove"})
+    with pytest.raises(ValueError, match="coverage"):
+        release.confidence_interval(x, 0.5, epsilon=0.01, **public | {"coverage": 0.99})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
 def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(neighbors):
     x = np.random.default_rng(4).permutation(41)
     public = {"lower": 0, "upper": 50, "resolution": 1, "neighbors": neighbors, "ties": 1, "coverage": 0.6, "n": 41, "terms": 4}
     simulated = dpjax.confidence_interval(x.astype(np.float32), 0.5, 12.0, **public)
     found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=2000, **public)
     assert found.coverage == simulated.coverage
-    assert found.to_dict()["coverage"] >= 0.6
-    read = release.ReleasedInterval.from_json(found.to_json())
-    assert (read.coverage, read.guarantee, read.values.tolist()) == (found.coverage, found.guarantee, found.values.tolist())
     cdf = np.asarray(simulated.quantiles.marginals().cdf(np.arange(51.0)[:, None]))
     for end in (0, 1):
         counts = np.bincount(found.multiples[:, end], minlength=51)
         statistics.assert_counts_follow(counts, np.diff(cdf[:, end], prepend=0.0))
     statistics.assert_counts_rejected(counts, np.diff(cdf[:, 0], prepend=0.0))
-    with pytest.raises(ValueError, match="n is needed"):
-        release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"n": None, "neighbors": "add_remove"})
 
 
 def test_many_equal_records_do_not_make_it_uniform():
@@ -348,9 +400,8 @@ def test_many_equal_records_do_not_make_it_uniform():
     hours[:, : n // 2] = 40
 
     def flat(reach):
-        law = parameters_of(levels, Fraction(1), "add_remove", size, False, reach, 8, n)
-        slots = slots_of(hours, np.ones((1, n), bool), law)
-        (weights,), _ = Sampler(law, slots, slots.records - 1)._terms
+        law = parameters_of(levels, Fraction(1), "add_remove", size, False, reach, 8, counts_of(hours))
+        (weights,), _ = Sampler(law, counts_of(hours))._terms
         return weights[-1] / np.sum(weights)
 
     reach = default_reach(levels, Fraction(1), size, n)
@@ -381,37 +432,46 @@ def log_totals(sampler):
 def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeypatch):
     levels, epsilon, sizes = tuple(map(Fraction, LEVELS)), Fraction(4), [6000, 8001]
     rng = np.random.default_rng(4)
-    law = parameters_of(levels, epsilon, neighbors, cells, False, 32, 65, max(sizes))
     x = np.sort(rng.integers(0, cells, (2, max(sizes))), axis=-1)
-    present = np.arange(max(sizes)) < np.array(sizes)[:, None]
-    slots, words = slots_of(x, present, law), rng.integers(0, 2**32, (6 * len(levels) + 2, 300, 2), np.uint32)
-    middle = slots.records - 1
+    counts = Counts.of_records(x, np.arange(max(sizes)) < np.array(sizes)[:, None])
+    reach, draws = (8, 40) if cells == 12 else (32, 300)
+    law = parameters_of(levels, epsilon, neighbors, cells, False, reach, 2 * reach + 1, counts)
+    words = rng.integers(0, 2**64, (3 * len(levels) + 1, draws, 2), np.uint64)
 
     def sampler(**patched):
         for name, value in patched.items():
             monkeypatch.setattr(quantile_sampler, name, value)
-        return Sampler(law, slots, middle)
+        return Sampler(law, counts)
 
     less, full = sampler(), sampler(far_records=lambda levels, n, *_: [(0 * n, 0 * n)])
-    assert np.all(less.slots.records < 0.7 * slots.records)
-    assert np.array_equal(full.slots.width, slots.width)
-    drawn, expected = less.draw(words), full.draw(words)
-    assert np.mean(np.asarray(drawn.certified)) > 0.999
-    assert np.array_equal(np.asarray(drawn.cell), np.asarray(expected.cell))
+    assert np.all(less.slots.records < 0.7 * counts.totals)
+    assert np.array_equal(full.slots.width, slots_of(counts, law).width)
+    (drawn, sure), (expected, _) = less.draw(words), full.draw(words)
+    assert sure.mean() > 0.999
+    assert np.array_equal(drawn, expected)
     np.testing.assert_allclose(log_totals(less), log_totals(full), rtol=1e-11)
     # A control: with one record on either side of each quantile, much is lost.
     few = sampler(far_records=lambda levels, n, near, *rest: far_records(levels, n, 1 + 0 * n, *rest))
     assert np.all(np.abs(np.subtract(log_totals(few), log_totals(full))) > 1e-4)
-    assert cells == 12 or not np.array_equal(np.asarray(few.draw(words).cell), np.asarray(expected.cell))
+    assert cells == 12 or not np.array_equal(few.draw(words)[0], expected)
 
 
 def test_draws_of_improbable_paths_are_left_to_integers(monkeypatch):
-    law = parameters_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, 9000)
-    x = np.sort(np.random.default_rng(4).integers(0, 12, (1, 9000)), axis=-1)
-    slots, words = slots_of(x, np.ones((1, 9000), bool), law), np.random.default_rng(5).integers(0, 2**32, (20, 300, 1), np.uint32)
-    sampler = Sampler(law, slots, slots.records - 1)
+    counts = counts_of([np.random.default_rng(4).integers(0, 12, 9000)])
+    law = parameters_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, counts)
+    words, sampler = np.random.default_rng(5).integers(0, 2**64, (10, 300, 1), np.uint64), Sampler(law, counts)
     assert sampler._least < -60
-    assert np.all(np.asarray(sampler.draw(words).certified))
+    assert sampler.draw(words)[1].all()
     monkeypatch.setattr(sampler, "_least", -10.0)  # a path of three slots and where their runs begin has less
-    certain = np.asarray(sampler.draw(words).certified)
-    assert not np.all(certain)
+    assert not sampler.draw(words)[1].all()
+
+
+def test_counts_of_any_size_never_raise_on_the_largest_grid():
+    """Parts of the numbers of a grid are 64-bit integers: of 2^30 numbers and 2^40 equal records they would not be."""
+    public = {"lower": 0, "upper": 2**31 - 4, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
+    for number in (1, 2**29, 2**30, 2**31, 2**40, 2**63 - 1, 10**5000):
+        found = release.joint_quantiles([5, 2**30], [0.25, 0.75], counts=[number, number], n_max=1000, **public)
+        assert found.values.shape == (1, 2)
+        ends = release.confidence_interval([5, 2**30], 0.5, counts=[number, 1], n=1000, **public)
+        assert ends.values.shape == (1, 2)
+        assert found.values.tolist() == [[5.0, 2.0**30]] or number == 1

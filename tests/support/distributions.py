@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import PiecewiseExponential
+from dpjax import PiecewiseExponential, Rounded
 
 
 def of_one_size(distribution, pieces=16, batch=None):
@@ -14,7 +14,7 @@ def of_one_size(distribution, pieces=16, batch=None):
 
     Outside of a trace that is made in NumPy: each shape would be a few programs.
     """
-    if not isinstance(distribution, PiecewiseExponential):
+    if not isinstance(distribution, PiecewiseExponential | Rounded):
         return distribution
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(distribution))
     xp = jnp if traced else np
@@ -31,8 +31,11 @@ def of_one_size(distribution, pieces=16, batch=None):
         near, far = wide(side.cost_near, pieces), wide(side.cost_far, pieces)
         return replace(side, values=wide(side.values, pieces + 1), cost_near=near, cost_far=far)
 
+    lower, upper = of_side(distribution.lower), of_side(distribution.upper)
+    if isinstance(distribution, Rounded):
+        return replace(distribution, lower=lower, upper=upper, rate=strong(xp.broadcast_to(distribution.rate, batch)))
     rate, tails = jax.tree.map(lambda value: strong(xp.broadcast_to(value, batch)), (distribution.rate, distribution.tails))
-    return PiecewiseExponential.from_sides(of_side(distribution.lower), of_side(distribution.upper), rate, tails)
+    return PiecewiseExponential.from_sides(lower, upper, rate, tails)
 
 
 def strong(value):

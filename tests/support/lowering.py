@@ -2,7 +2,8 @@
 
 import re
 
-CONSTANT = re.compile(r"^\s*(%\w+) = stablehlo\.constant ")
+CONSTANT = re.compile(r"^\s*(%\w+) = stablehlo\.(?:constant|get_dimension_size) ")  # sizes are those of static shapes
+CONVERTED = re.compile(r"^\s*(%\w+) = stablehlo\.convert (%\w+) ")
 HIGHEST = "precision = [HIGHEST, HIGHEST]"
 
 
@@ -35,6 +36,8 @@ def traced_loops(text):
             constants = set()
         if (constant := CONSTANT.match(line)) is not None:
             constants.add(constant[1])
+        if (converted := CONVERTED.match(line)) is not None and converted[2] in constants:
+            constants.add(converted[1])
         if "stablehlo.while(" not in line:
             continue
         indent = line[: len(line) - len(line.lstrip())]
@@ -71,7 +74,7 @@ def _counted(line, condition, body, constants):
     starts = dict(re.findall(r"(%iterArg\w*) = (%[\w#]+)", line))
     constants = constants | {found[1] for found in map(CONSTANT.match, [*condition, *body]) if found is not None}
     rest = [line for line in condition if CONSTANT.match(line) is None]
-    compared = re.search(r"= stablehlo\.compare\s+LT, (%iterArg\w*), (%\w+),", rest[0]) if len(rest) == 2 else None
+    compared = re.search(r"= stablehlo\.compare\s+LT, (%iterArg\w*), (%\w+)[ ,]", rest[0]) if len(rest) == 2 else None
     if compared is None or compared[2] not in constants or starts.get(compared[1]) not in constants:
         return False
     place = list(starts).index(compared[1])

@@ -128,6 +128,41 @@ def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
     return Distribution(segments, epsilon / 2)
 
 
+def costs_on_grid(upwards, downwards, kind, low=None, high=None):
+    """The integers of a range and their costs as fractions, for a statistic with integer values, from the definition.
+
+    ``upwards`` and ``downwards`` are lists of (level, value) that go outwards from (0, the statistic). The statistic costs 1 - c, c
+    being the least integer level at which either side has left it; another integer costs the least level that reaches it, which in
+    piecewise Laplace is linear between two values, and else the level of the outer one.
+    """
+    (_, value), ends = upwards[0], (downwards[-1][1] if low is None else low, upwards[-1][1] if high is None else high)
+    last = max(upwards[-1][0], downwards[-1][0])
+
+    def leaves(side):
+        """The level up to which a side stays at the statistic."""
+        stays = [level for level, at in side if at == value]
+        return last if len(stays) == len(side) else stays[-1]
+
+    depth = int(min(leaves(upwards), leaves(downwards), last)) + 1
+
+    def cost(y):
+        if y == value:
+            return Fraction(1 - depth)
+        sign, side = (1, upwards) if y > value else (-1, downwards)
+        k = next(k for k, (_, at) in enumerate(side) if sign * at >= sign * y)
+        (near, start), (far, end) = side[k - 1], side[k]
+        return Fraction(far) if kind == "inverse_sensitivity" else near + (Fraction(far) - near) * Fraction(y - start, end - start)
+
+    values = list(range(int(ends[0]), int(ends[1]) + 1))
+    return values, [cost(y) for y in values]
+
+
+def probabilities(costs, epsilon):
+    """exp(-epsilon/2 * cost), made to add up to 1: float64."""
+    weights = np.exp(-epsilon / 2 * np.array([float(cost - min(costs)) for cost in costs]))
+    return weights / weights.sum()
+
+
 def cut(segment, low, high):
     left, right, cost_left, cost_right = segment
     a, b = np.clip([left, right], low, high)

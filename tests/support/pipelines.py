@@ -119,6 +119,9 @@ PIPELINES = {
     ),
     "plm of a mean": lambda x, eps, a, b: piecewise_laplace(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove"), eps),
     "plm of a sum": lambda x, eps, a, b: piecewise_laplace(dpjax.statistics.sum(x, lower=a, upper=b, neighbors="swap"), eps),
+    "plm on a resolution": lambda x, eps, a, b: piecewise_laplace(
+        median(x, lower=a, upper=b, neighbors="add_remove", resolution=0.25), eps
+    ),
     "duff of a mean": lambda x, eps, a, b: duff(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps),
     "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(variance(x, lower=a, upper=b, neighbors="swap"), eps),
     "plm on another scale": lambda x, eps, a, b: Transformed(
@@ -176,9 +179,6 @@ FURTHER = {
     "independent quantiles": lambda x, eps, a, b: dpjax.independent_quantiles(levels(x, a, b, "swap"), eps),
     "confidence interval": lambda x, eps, a, b: dpjax.confidence_interval(
         x, 0.5, 50.0, lower=-3, upper=3, resolution="0.25", neighbors="swap", coverage=0.5, ties=1
-    ),
-    "plm on a grid": lambda x, eps, a, b: piecewise_laplace(
-        median(x, lower=a, upper=b, resolution="0.25", neighbors="add_remove"), eps
     ),
     "propose-test-release": lambda x, eps, a, b: dpjax.propose_test_release(
         dpjax.local_sensitivity(x, lower=a, upper=b, neighbors="add_remove", definition="lower"), eps, delta=0.01, proposal=0.5 * b

@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from dpjax.auditing.binomial import lower_limit, lower_tail, upper_limit, upper_tail
+from dpjax.numerics.binomial import lower_limit, lower_tail, upper_limit, upper_tail
 from tests.auditing.pairs import binomial
 
 

@@ -36,7 +36,6 @@ from functools import cache
 from math import ceil, expm1, floor, log, sqrt
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from dpjax import checks
@@ -62,7 +61,7 @@ def plan_of(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: 
     cost, ties = checks.concrete_epsilon(epsilon), checks.static_integer("ties", ties, 1)
     terms = checks.static_integer("terms", terms, 2)
     for name, bound in (("lower", lower), ("upper", upper)):
-        if isinstance(bound, jax.Array):
+        if checks.is_jax_array(bound):
             raise TypeError(f"{name} must be a static number, not a JAX array: the coverage is computed from it.")
     step, low, high = checks.resolution(resolution, (lower, upper), 2**51), checks.exact(lower), checks.exact(upper)
     if low is None or high is None or low >= high:
@@ -124,7 +123,7 @@ def miss_of(plan: Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> f
 
 def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:
     """P(y_1 > xi), at most: E T(Binomial(n, q) + 1/2 - h_1), with T constant between the values where it is computed."""
-    from dpjax.auditing.binomial import lower_tail  # loads SciPy
+    from dpjax.numerics.binomial import lower_tail  # loads SciPy
 
     spread = 7 * sqrt(n * q * (1 - q)) + 7
     first, last = max(0, floor(n * q - spread)), min(n, ceil(n * q + spread))

@@ -1,0 +1,146 @@
+"""Budgets as JAX arrays: shared by queries, the epsilon that an error needs, a budget split over queries.
+
+The last two read the exact errors of distributions, which are functions of the data: for simulation and public data, never to
+choose the epsilon of a release on the data it is released from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.budgeting import epsilon_per_query
+from dpjax.accounting.composition_theorems import Queries
+from dpjax.numerics.bisection import bisect
+
+_HALVINGS = 60
+
+
+def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any) -> jax.Array:
+    """Return :func:`epsilon_per_query` of public budgets of any shape; with a delta, of Python and NumPy numbers only."""
+    if checks.concrete_fraction("delta", delta) == 0:
+        return checks.positive("epsilon", epsilon, dtype) / count
+    if isinstance(epsilon, jax.Array):
+        raise TypeError(
+            "with a delta, epsilon must be a Python or NumPy number: its share is computed on the host, got a JAX array."
+        )
+    given = checks.host_floats("epsilon", epsilon)
+    each = [epsilon_per_query(count=count, epsilon=one, delta=delta, queries=queries) for one in given.ravel().tolist()]
+    return checks.positive("epsilon", np.array(each).reshape(given.shape), dtype)
+
+
+class _Profile(Protocol):
+    @property
+    def value(self) -> jax.Array: ...
+
+
+def epsilon_for_error(
+    profile: _Profile,
+    mechanism: Callable[[Any, jax.Array], Any],
+    target: ArrayLike,
+    *,
+    lower: float = 1e-4,
+    upper: float = 1e4,
+) -> jax.Array:
+    """Return the epsilon at which the exact mean absolute error of a mechanism meets a target, for every row.
+
+    By bisection of log(epsilon): the error at the result is at most the target, and above it just below. (Where an error does not
+    fall everywhere, this is one of the places where it falls through the target.)
+
+    Args:
+        profile: a profile with a ``value`` ``(...)``.
+        mechanism: from the profile and epsilon to a distribution with ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
+        target: positive; broadcasts against the batch.
+        lower: the smallest epsilon that is tried; the result where that is enough.
+        upper: the largest one.
+
+    Returns:
+        Float of the broadcast shape; NaN where ``upper`` does not meet the target.
+
+    Privacy:
+        Not private: the result depends on the data. For simulation and public data.
+
+    >>> import dpjax
+    >>> profile = dpjax.median(jnp.arange(101.0), lower=0, upper=100, neighbors="swap")
+    >>> epsilon = epsilon_for_error(profile, dpjax.piecewise_laplace, 1.0)
+    >>> round(float(dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value)), 4)
+    1.0
+    """
+    value = profile.value
+    aim = checks.positive("target", target, value.dtype)
+    batch = jnp.broadcast_shapes(value.shape, aim.shape)
+    if not 0 < lower < upper:
+        raise ValueError(f"lower must be positive and below upper, got {lower} and {upper}.")
+    low, high = (jnp.broadcast_to(jnp.log(jnp.asarray(end, value.dtype)), batch) for end in (lower, upper))
+
+    def too_large(log_epsilon: jax.Array) -> jax.Array:
+        return ~(mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(value) <= aim)
+
+    found = jnp.where(too_large(low), bisect(too_large, low, high, _HALVINGS)[1], low)
+    return jnp.where(jnp.isnan(aim) | too_large(high), jnp.nan, jnp.exp(found))
+
+
+def allocate(
+    errors: Callable[[jax.Array], jax.Array],
+    total: ArrayLike,
+    *,
+    queries: int,
+    budget: Literal["epsilon", "zcdp"] = "epsilon",
+    steps: int = 100,
+) -> jax.Array:
+    """Split a budget over queries so that the sum of their errors is small.
+
+    By the gradient of the exact errors: at the optimum the last unit of budget is worth the same everywhere, so the shares are
+    multiplied by a power of what it is worth, which for errors proportional to 1/epsilon is the optimum in one step. A step that
+    does not improve the sum is halved: the result is a local optimum, and never worse than an even split.
+
+    Args:
+        errors: takes epsilons ``(..., queries)`` and returns the error of each query, of the same shape; differentiable, and each
+            depends on its own epsilon only.
+        total: positive ``(...)``: the sum of the epsilons, or with ``"zcdp"`` the root of the sum of their squares, since rho is
+            proportional to epsilon^2 for mechanisms of one kind.
+        queries: how many, at least 1; static, as is ``steps``.
+        budget: ``"epsilon"`` (basic composition) or ``"zcdp"``.
+        steps: how many.
+
+    Returns:
+        Epsilons ``(..., queries)``, the best split of all steps.
+
+    Privacy:
+        Not private where the errors are functions of the data. For simulation and public data.
+
+    >>> allocate(lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon, 6.0, queries=3).round(4).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    checks.one_of("budget", budget, ("epsilon", "zcdp"))
+    queries = checks.static_integer("queries", queries, 1)
+    dtype = checks.float_dtype(total)
+    whole = checks.positive("total", total, dtype)[..., None]
+    root, power = (1.0, 0.5) if budget == "epsilon" else (0.5, 2 / 3)
+
+    def objective(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rows = jnp.sum(errors(whole * shares**root), axis=-1)
+        return jnp.sum(rows), rows
+
+    def step(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        shares, least, slope, reach = state
+        worth = jnp.maximum(-slope, jnp.finfo(dtype).tiny)
+        worth = worth / jnp.max(worth, axis=-1, keepdims=True)
+        moved = shares * jnp.maximum(worth, 1e-6) ** (reach * power)[..., None]
+        moved = moved / jnp.sum(moved, axis=-1, keepdims=True)
+        (_, rows), new_slope = jax.value_and_grad(objective, has_aux=True)(moved)
+        better = rows < least
+        reach = jnp.where(better, jnp.minimum(2 * reach, 1.0), reach / 2)  # a step that goes too far is taken back and halved
+        row = better[..., None]
+        return jnp.where(row, moved, shares), jnp.minimum(rows, least), jnp.where(row, new_slope, slope), reach
+
+    even = jnp.full((*whole.shape[:-1], queries), 1 / queries, dtype)
+    (_, rows), slope = jax.value_and_grad(objective, has_aux=True)(even)
+    best = jax.lax.fori_loop(0, steps, step, (even, rows, slope, jnp.ones_like(rows)))[0]
+    return jnp.where(jnp.isnan(whole), jnp.nan, whole * best**root)

@@ -1,0 +1,179 @@
+"""What is asked of each column: a statistic of a release, made of what was given, or a function that JAX simulates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.release import Maximum, Mean, Median, OrderStatistic, Quantile, Quantiles, Statistic, Sum
+from dpjax.release.exponentials import exact_epsilon
+
+Columns = str | Iterable[str] | Mapping[str, Mapping[str, Any] | Statistic]
+
+# The functions of dpjax and of dpjax.release by their names, and the statistic that each of them stands for: OrderStatistic is that
+# of order_statistic.
+_NAMES = ("median", "quantile", "order_statistic", "mode", "maximum", "nonnegative_sum", "sum", "mean", "count", "distinct_count")
+_METHODS = {"joint_quantiles": "joint", "recursive_quantiles": "recursive"}  # of several quantiles
+_KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES} | dict.fromkeys(
+    _METHODS, Quantiles
+)
+_SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}  # by dpjax, under another name
+_NO_RELEASE = "dpjax.statistics.mode.mode"  # a profile of its own, which no release has
+ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)  # that JAX simulates without a resolution
+BY_RANK = (Median, Quantile, OrderStatistic, Quantiles)
+_FOR_EACH = ("epsilon", "draws", "mechanism")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a column.
+
+    Attributes:
+        statistic: of a release; None where only JAX simulates what is asked.
+        function: that JAX simulates, if ``statistic`` is None; None for the median.
+        name: of the statistic.
+        options: of the function.
+        epsilons: one for a release.
+        draws: how many, each of which costs epsilon.
+        mechanism: by its name, or None.
+        lacking: what a release needs besides, in words.
+    """
+
+    statistic: Statistic | None
+    function: Callable[..., Any] | None
+    name: str
+    options: dict[str, Any]
+    epsilons: tuple[Any, ...]
+    draws: int
+    mechanism: str | None
+    lacking: tuple[str, ...] = ()
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels of several quantiles, none for other statistics."""
+        return tuple(map(float, self.statistic.levels)) if isinstance(self.statistic, Quantiles) else ()
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The public bounds of records, None where there are none."""
+        has = isinstance(self.statistic, (*ON_THE_LINE, Maximum))
+        given: Any = self.options if self.statistic is None else vars(self.statistic) if has else {}
+        low, high = (None if given.get(name) is None else float(given[name]) for name in ("lower", "upper"))
+        return low, high
+
+
+def asked_of(columns: Columns, statistic: Any, shared: dict[str, Any], neighbors: str, *, simulated: bool) -> dict[str, Asked]:
+    """Return what is asked of each column: the options of its own over the shared ones."""
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    if isinstance(columns, Mapping):
+        given: dict[str, tuple[Any, dict[str, Any]]] = {
+            name: (own, shared) if isinstance(own, Statistic) else (statistic, shared | dict(own)) for name, own in columns.items()
+        }
+    elif hasattr(columns, "dtype"):
+        raise TypeError(f"columns must be names of columns of the frame, got the {type(columns).__name__} itself.")
+    else:
+        names = [columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
+        if len(set(names)) < len(names):
+            raise ValueError(f"columns must be one or more different names, got {columns!r}.")
+        given = dict.fromkeys(names, (statistic, shared))
+    if not given:
+        raise ValueError(f"columns must be one or more different names, got {columns!r}.")
+    return {name: _asked(one, own, neighbors, simulated) for name, (one, own) in given.items()}
+
+
+def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated: bool) -> Asked:
+    own = {name: value for name, value in options.items() if value is not None}
+    for arrays in ("counts", "mask"):
+        if arrays in own:
+            raise ValueError(f"{arrays}= is for arrays: here every row of the frame is one record; filter the frame before.")
+    if "epsilon" not in own:
+        raise TypeError("epsilon is missing: give one for all columns, or for each in the mapping of columns.")
+    if np.ndim(own["epsilon"]) and not simulated:
+        raise ValueError("a release has one epsilon, or one for each column: several are for simulate.")
+    epsilons = tuple(dict.fromkeys(np.atleast_1d(np.asarray(own.pop("epsilon"), object)).tolist()))
+    draws, mechanism = checks.static_integer("draws", own.pop("draws", 1), 1), own.pop("mechanism", None)
+    common: Any = {"epsilons": epsilons, "draws": draws, "mechanism": mechanism}
+    name = _name_of(statistic)
+    if isinstance(statistic, Statistic):
+        if own:
+            raise TypeError(f"{statistic!r} takes epsilon, draws and mechanism here, and no {' or '.join(own)}.")
+        made, lacking = statistic, []
+    elif name is None:
+        _refuse_other(statistic, simulated)
+        called = f"function {getattr(statistic, '__name__', statistic)}"  # which may be that of a statistic
+        return Asked(None, statistic, called, own, lacking=("another statistic",), **common)
+    else:
+        by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
+        lacking = _lacking(name, own, mechanism, neighbors) if by_jax else []
+        in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")  # Laplace noise on a grid
+        if lacking and not in_numpy and mechanism != "permute_and_flip":
+            return Asked(None, statistic, name, own, lacking=tuple(lacking), **common)
+        made = _made(name, own, neighbors)
+    if not isinstance(made, tuple(_KINDS.values())):
+        _refuse_other(made, simulated=False)
+    made.checked(neighbors, None if mechanism == "laplace" and lacking else mechanism)
+    for epsilon in epsilons:
+        exact_epsilon(epsilon)
+    if isinstance(made, Quantiles):
+        made.reach_of(exact_epsilon(epsilons[0]), neighbors, False)
+    return Asked(made, None, name or type(made).__name__, own, lacking=tuple(lacking), **common)
+
+
+def _name_of(statistic: Any) -> str | None:
+    """The name of the statistic that a function of the library stands for, by default the median; None for anything else."""
+    if statistic is None:
+        return "median"
+    module, name = getattr(statistic, "__module__", None) or "", getattr(statistic, "__name__", "")
+    if f"{module}.{name}" == _NO_RELEASE or not module.startswith(("dpjax.release.", "dpjax.statistics.", "dpjax.mechanisms.")):
+        return None
+    name = _SIMULATED_AS.get(name, name)
+    return name if name in _KINDS else None
+
+
+def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors: str) -> list[str]:
+    """Return what a release needs besides, where JAX can simulate without it."""
+    kind = _KINDS[name]
+    if kind not in ON_THE_LINE or own.get("grid") is not None:
+        return []
+    found = ["resolution="] if "resolution" not in own else []
+    if mechanism == "laplace":
+        found.append("another mechanism")
+    if neighbors not in kind.relations:
+        found.append("neighbors='swap'")
+    several = name == "joint_quantiles" and np.size(np.asarray(own.get("qs", ()), object)) > 1
+    if several and neighbors == "add_remove" and not {"n_max", "reach"} & set(own):
+        found.append("n_max=")
+    return found
+
+
+def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
+    """Return the statistic of a function's name and options."""
+    kind, fixed = _KINDS[name], {"method": _METHODS[name]} if name in _METHODS else {}
+    if name == "joint_quantiles" and "n" in own:
+        raise ValueError("n= is not for frames: sizes are private. Give n_max=, a public guess of the most records of a group.")
+    if neighbors == "swap" and name == "joint_quantiles" and "n_max" in own:
+        raise ValueError("n_max is for add_remove neighbors: under swap the number of records is public.")
+    takes = [field for field in fields(kind) if field.name not in fixed]
+    if name == "recursive_quantiles":
+        takes = [field for field in takes if field.name not in ("n_max", "reach", "terms")]
+    if unknown := sorted(set(own) - {field.name for field in takes}):
+        known = [*(field.name for field in takes), *_FOR_EACH[:2], *_FOR_EACH[2:] * bool(kind.mechanisms)]
+        raise TypeError(f"{name} has no option {unknown[0]!r}: it takes {', '.join(known)}.")
+    if missing := [field.name for field in takes if field.default is MISSING and field.name not in own]:
+        raise TypeError(f"{name} needs {', '.join(f'{each}=' for each in missing)}.")
+    made: Statistic = kind(**own, **fixed)
+    return made
+
+
+def _refuse_other(statistic: Any, simulated: bool) -> None:
+    if simulated and callable(statistic):
+        return
+    raise TypeError(
+        "statistic must be an object such as dpjax.release.Median(lower=0, upper=120, resolution=1), or one of these functions of "
+        f"dpjax.release: {', '.join(_KINDS)}; got {statistic!r}. Histograms and other results that are arrays are made by the "
+        "functions themselves, of a column as an array: dpjax.release.histogram(column, ...)."
+    )

@@ -1,0 +1,78 @@
+"""Draws of what a release would draw, by a seed and with error bars: of the counts of all groups, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.frames.asked import BY_RANK, Asked
+from dpjax.frames.counting import some_at_a_time
+from dpjax.frames.truncated_laplace import TruncatedLaplace
+from dpjax.release import Counts, DistinctCount, Maximum, NonnegativeSum, Quantiles
+from dpjax.release.counts import sums_of
+
+MEASURED = 1000  # draws, where a mechanism has no error bar in closed form
+
+
+class Drawn(NamedTuple):
+    """What is said of a column.
+
+    Attributes:
+        value: the statistic itself, ``(groups, quantiles)``.
+        draws: ``(groups, epsilons, draws, quantiles)``.
+        bars: the mean absolute error and both ends of the interval that holds 95 % of the draws, ``(3, groups, epsilons,
+            quantiles)``.
+        tied: the share of the records that equal the statistic, ``(groups, quantiles)``, or None where no rank decides it.
+        costs: of all draws, for each epsilon.
+        levels: of several quantiles.
+    """
+
+    value: np.ndarray
+    draws: np.ndarray
+    bars: np.ndarray
+    tied: np.ndarray | None
+    costs: Sequence[Guarantee | Composition]
+    levels: Sequence[float]
+
+
+def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.random.Generator) -> Drawn:
+    """Draw from the distributions of a release, of all groups. Error bars of several quantiles are measured on 1000 draws."""
+    statistic: Any = own.statistic
+    shape = counts.groups, len(own.epsilons), own.draws, max(len(own.levels), 1)
+    draws, value, bars = np.zeros(shape), np.zeros((shape[0], shape[3])), np.zeros((3, *shape[:2], shape[3]))
+    tied = np.zeros_like(value) if isinstance(statistic, BY_RANK) else None
+    for place, some in some_at_a_time(counts):
+        for number, epsilon in enumerate(own.epsilons):
+            if isinstance(statistic, Quantiles):
+                center = statistic.value(some)
+                many = statistic.sample(generator, MEASURED + own.draws, some, epsilon, neighbors)
+                drawn, many = many[: own.draws], many[own.draws :]
+                ends = np.quantile(many, [0.025, 0.975], axis=0, method="inverted_cdf")
+                each = (np.mean(np.abs(many - center), axis=0), *ends)
+            else:
+                known = None if own.mechanism == "laplace" else own.mechanism
+                found = statistic.distribution(some, epsilon, neighbors, mechanism=known)
+                if own.mechanism == "laplace":
+                    found = TruncatedLaplace(found.value, float(epsilon), float(statistic.lower), float(statistic.upper))
+                shifted = isinstance(statistic, Maximum | NonnegativeSum | DistinctCount)
+                center = statistic.value(some) if shifted else found.value
+                drawn, each = found.sample(generator, (own.draws,)), (found.mean_abs_error(center), *found.interval(0.95))
+            value[place] = np.reshape(center, (some.groups, -1))
+            draws[place, number] = np.reshape(drawn, (own.draws, some.groups, -1)).swapaxes(0, 1)
+            for bar, one in zip(bars, each, strict=True):
+                bar[place, number] = np.reshape(one, (some.groups, -1))
+        if tied is not None:
+            tied[place] = _tied(statistic, some, value[place])
+    costs = [statistic.cost(epsilon, own.draws, neighbors, own.mechanism) for epsilon in own.epsilons]
+    return Drawn(value, draws, bars, tied, costs, own.levels)
+
+
+def _tied(statistic: Any, counts: Counts, value: np.ndarray) -> np.ndarray:
+    """The share of the records that equal the statistic, ``(groups, quantiles)``."""
+    cells = statistic.records_grid.values_of(counts.values)
+    equal = [sums_of(np.where(cells == one[counts.group], counts.counts, 0), counts.starts) for one in value.T]
+    return np.stack(equal, axis=-1) / np.maximum(counts.totals, 1)[:, None]

@@ -1,0 +1,118 @@
+"""Labels of groups: what a column's dtype, which is public, can hold, and the order in which labels are shown."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from numbers import Number
+from typing import Any
+
+import numpy as np
+
+_CLASSES: dict[str, tuple[type, ...]] = {  # by the name of a dtype, what its labels are
+    "number": (Number, Decimal),
+    "String": (str,),
+    "Boolean": (bool,),
+    "Binary": (bytes,),
+    "Date": (datetime.date,),
+    "Datetime": (datetime.datetime,),
+    "Duration": (datetime.timedelta,),
+    "Time": (datetime.time,),
+}
+
+
+def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]) -> tuple[list[Any], list[list[Any]]]:
+    """Return the labels that the caller names: as the columns have them, and for each column as they are shown.
+
+    Args:
+        groups: labels, of several columns tuples.
+        by: the names of the columns.
+        kinds: of the columns, by dtype.
+
+    Raises:
+        TypeError: a text instead of a list of labels.
+        ValueError: a label that the dtype of its column can never hold, or one that is there twice.
+    """
+    if isinstance(groups, str | bytes):
+        raise TypeError(
+            f"groups must be a list of labels, such as [{groups!r}]; got {groups!r}, whose letters would be the groups."
+        )
+    labels, several = list(groups), len(by) > 1
+    for label in labels if several else ():
+        if isinstance(label, str) or not hasattr(label, "__len__") or len(label) != len(by):
+            raise ValueError(f"a group by {', '.join(map(str, by))} must have {len(by)} labels, got {label!r}.")
+    parts = [[label[place] for label in labels] for place in range(len(by))] if several else [labels]
+    pairs = [_as_in(part, kind, column) for part, kind, column in zip(parts, kinds, by, strict=True)]
+    names = joined([matched for matched, _ in pairs])
+    if len(set(names)) < len(names):
+        raise ValueError(f"groups name {next(name for place, name in enumerate(names) if name in names[:place])!r} twice.")
+    return names, [shown for _, shown in pairs]
+
+
+def joined(parts: Sequence[list[Any]]) -> list[Any]:
+    """Return one label for each entry of several columns, a tuple if they are several; None where one is missing."""
+    if len(parts) == 1:
+        return parts[0]
+    return [None if None in label else label for label in zip(*parts, strict=True)]
+
+
+def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[Any]]:
+    """Return labels as a column of this kind has them, and as they are shown."""
+    if any(issubclass(each, np.generic) for each in set(map(type, labels))):
+        labels = [_plain(label) if isinstance(label, np.generic) else label for label in labels]
+    if kind == "text":
+        labels = [None if is_missing(label) else str(label) for label in labels]
+        return labels, labels
+    sort = "number" if kind.startswith("Float") else kind
+    wrong = {each for each in set(map(type, labels)) - {type(None)} if not issubclass(each, _CLASSES.get(sort, (object,)))}
+    wrong |= {each for each in set(map(type, labels)) if kind == "Date" and issubclass(each, datetime.datetime)}
+    if wrong:
+        holds = {"number": "numbers", "String": "text"}.get(sort, f"the dtype {kind}")
+        raise ValueError(f"column {column!r} holds {holds}, so no group is {next(x for x in labels if type(x) in wrong)!r}.")
+    if kind in ("Float32", "Float16"):  # the numbers that the column has for them
+        return np.array(labels, kind.lower()).astype(np.float64).tolist(), labels
+    return labels, labels
+
+
+def _plain(label: Any) -> Any:
+    """Return a scalar of NumPy as a Python object; times to microseconds, as Python has them."""
+    fine = label.dtype.kind in "mM" and np.datetime_data(label.dtype)[0] in ("ns", "ps", "fs", "as")
+    return (label.astype(f"{label.dtype.kind}8[us]") if fine else label).item()
+
+
+def is_missing(label: Any) -> bool:
+    """Return whether a label is None or NaN."""
+    return label is None or (isinstance(label, float) and math.isnan(label))
+
+
+def text_of(label: Any) -> str | None:
+    """Return the text of any object; None where it has none, since a record must not raise."""
+    try:
+        return str(label)
+    except Exception:
+        return None
+
+
+def in_order(labels: Iterable[Any], several: bool) -> list[Any]:
+    """Sort labels of a column, or of several columns, by their natural order."""
+    given = list(labels)
+    if set(map(type, given)) <= {int, float}:
+        return sorted(given)
+    return sorted(given, key=(lambda label: list(map(natural_order, label))) if several else natural_order)
+
+
+def natural_order(label: Any) -> tuple[bool, float, str]:
+    """Sort key of any label, by its text: numbers first and by value.
+
+    >>> sorted(["10", "b", 9, "a", ""], key=natural_order)
+    [9, '10', '', 'a', 'b']
+    """
+    text = "" if label is None else str(label)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    known = value == value
+    return not known, value if known else 0.0, text

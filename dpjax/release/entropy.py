@@ -1,0 +1,74 @@
+"""Uniform bits from the operating system, and as many more of each uniform as an exact comparison reads.
+
+There is no key and no seed. Bits that nobody has looked at are drawn when they are needed: they are independent of all others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dpjax.release.exponentials import Enclosure
+
+More = Callable[[int, int], int]  # the role of a uniform, and the number of a word: 32 bits that follow
+
+
+def system_words(shape: Sequence[int], dtype: type[np.unsignedinteger] = np.uint64) -> np.ndarray:
+    """Return words of the operating system's entropy."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.frombuffer(bytearray(os.urandom(size)), dtype).reshape(shape)
+
+
+def further_word(role: int, number: int) -> int:
+    """Return 32 bits more of a uniform; which one it is does not matter, since nobody has seen them."""
+    del role, number
+    return int.from_bytes(os.urandom(4), "little")
+
+
+def seeded(seed: int | np.random.Generator) -> tuple[Callable[[Sequence[int]], np.ndarray], More]:
+    """Return what stands for :func:`system_words` and :func:`further_word` in a simulation, by a seed or a generator of NumPy."""
+    generator = np.random.default_rng(seed)
+
+    def words(shape: Sequence[int]) -> np.ndarray:
+        return generator.integers(0, 2**64, shape, np.uint64)
+
+    def more(role: int, number: int) -> int:
+        return int(generator.integers(0, 2**32))
+
+    return words, more
+
+
+class Bits:
+    """A uniform on [0, 1) that is known to so many bits, and reads more where it must.
+
+    Attributes:
+        value: the bits read so far, as an integer.
+        count: how many.
+    """
+
+    def __init__(self, value: int, count: int, role: int, more: More) -> None:
+        self.value, self.count, self._next = value, count, 0
+        self._role, self._more = role, more
+
+    def read(self) -> None:
+        """Read one word more."""
+        self.value, self.count = self.value << 32 | self._more(self._role, self._next), self.count + 32
+        self._next += 1
+
+    def times(self, width: int) -> int:
+        """The integer floor(width U)."""
+        while (place := self.value * width >> self.count) != ((self.value + 1) * width - 1) >> self.count:
+            self.read()
+        return place
+
+    def below(self, enclose: Callable[[int], Enclosure]) -> bool:
+        """Whether the uniform is below a number that ``enclose(bits)`` encloses."""
+        while True:
+            number = enclose(self.count + 64)
+            if (self.value + 1) << number.scale <= number.low << self.count:
+                return True
+            if self.value << number.scale >= number.high << self.count:
+                return False
+            self.read()

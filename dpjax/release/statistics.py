@@ -1,0 +1,661 @@
+"""The statistics of a release: one frozen dataclass each, with what is public in it and nothing else.
+
+    counts --statistic--> profile --mechanism(epsilon)--> distribution --> a release, or its error bars
+
+Public numbers are checked once, when the object is made. It shows itself, and goes to and from JSON.
+
+>>> ages = Median(lower=0, upper=120, resolution=1)
+>>> counts = Counts.of_rows([0, 0, 0], [31, 40, 52], [3, 1, 2], groups=1)
+>>> ages.distribution(counts, 4.0, "add_remove").mean_abs_error(31.0).round(2).tolist()
+[3.01]
+>>> Statistic.from_json(ages.to_json()) == ages
+True
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.checks import Resolution
+from dpjax.release import profiles
+from dpjax.release.chunks import in_threads
+from dpjax.release.counts import Counts, sums_of
+from dpjax.release.discrete_laplace import CountDistribution
+from dpjax.release.distribution import GridDistribution, Mechanism
+from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.grid import Candidates, Floats, Multiples, grid_of
+from dpjax.release.profiles import Profile
+from dpjax.release.records import as_reals, codes_of, increasing
+from dpjax.release.result import Release, cost_of, release_of
+from dpjax.several_quantiles.ranks import Ranks, ranks_of_order_statistic, ranks_of_quantile
+
+Definition = Literal["linear", "lower"]
+ChoiceMechanism = Literal["exponential", "permute_and_flip"]
+LEVELS = 2**40  # beyond what numbers of records reach
+_COUNTED = 2**53  # floats count so far
+_ENTRIES = 2**15  # of counts, that are worked on together
+_LEVELS = 2**22  # of profiles, that may be
+
+
+class Statistic:
+    """What all statistics have in common; ``Median``, ``Sum`` and the others are the ones to use."""
+
+    relations: ClassVar[tuple[str, ...]] = checks.NEIGHBORS
+    mechanisms: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[dict[str, Callable[..., Statistic]]] = {}  # of all statistics, by name
+
+    def __init_subclass__(cls) -> None:
+        """Let :meth:`from_dict` know the statistic by its name."""
+        if not cls.__name__.startswith("_"):
+            Statistic.kinds[cls.__name__] = cls
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the position of each record, and which records are there, as arrays of the shape of ``x``."""
+        raise NotImplementedError
+
+    def distribution(
+        self,
+        counts: Counts,
+        epsilon: float | Fraction,
+        neighbors: str,
+        *,
+        mechanism: str | None = None,
+        batch_shape: Sequence[int] | None = None,
+    ) -> Any:
+        """Return what a release of each group draws from: functions of the data, for evaluation.
+
+        Args:
+            counts: of the groups; under swap all have the same number of records, which is public.
+            epsilon: from 2^-30 to 64, of one draw.
+            neighbors: ``"add_remove"`` or ``"swap"``.
+            mechanism: one of ``mechanisms``, by default the first.
+            batch_shape: that of the groups, by default ``(groups,)``.
+        """
+        name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
+        return self._distribution(counts, exact_epsilon(epsilon), neighbors, name, batch)
+
+    def release(
+        self,
+        counts: Counts,
+        epsilon: float | Fraction,
+        neighbors: str,
+        *,
+        mechanism: str | None = None,
+        draws: int = 1,
+        batch_shape: Sequence[int] | None = None,
+    ) -> Release:
+        """Draw from each group exactly, so many times; the rest is as for :meth:`distribution`."""
+        name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
+        return self._release(counts, exact_epsilon(epsilon), neighbors, name, checks.static_integer("draws", draws, 1), batch)
+
+    def _distribution(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]) -> Any:
+        raise ValueError(f"{type(self).__name__} has no distribution in closed form: simulate it by dpjax.frames.simulate.")
+
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+    ) -> Release:
+        drawn, grids = np.zeros((draws, counts.groups), np.int64), []
+
+        def some(first: int, last: int) -> None:
+            found = self._distribution(counts.some(first, last), epsilon, neighbors, mechanism, (last - first,))
+            drawn[:, first:last] = found.positions(draws)
+            grids.append(found.grid)
+
+        # Permute and flip takes each level by itself: how many those are may depend on the data, how many can be does not.
+        levels = 2 * profiles.levels_needed(epsilon) if mechanism == "permute_and_flip" else 1
+        in_threads(some, _in_cache(counts, max(_LEVELS // levels, 1)))
+        return release_of(drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism))
+
+    def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
+        """Return the first and the last rank that matter among n records, or None where all of them do."""
+        return None
+
+    def checked(self, neighbors: str, mechanism: str | None) -> str:
+        """Return the mechanism, the first one by default, or raise for one or a relation that this statistic does not have."""
+        checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+        if neighbors not in self.relations:
+            raise ValueError(f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got {neighbors!r}.")
+        if mechanism is not None and not self.mechanisms:
+            raise ValueError(f"{type(self).__name__} has one mechanism: give none, got {mechanism!r}.")
+        if not self.mechanisms:
+            return ""
+        return checks.one_of("mechanism", self.mechanisms[0] if mechanism is None else mechanism, self.mechanisms)
+
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        return cost_of(epsilon, draws, neighbors, 2 if mechanism == "permute_and_flip" else 1)
+
+    def value(self, counts: Counts) -> np.ndarray:
+        """Return the statistic itself of each group, float64, for evaluation."""
+        return self.distribution(counts, 1.0, self.relations[-1]).value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is public as numbers, text and lists, which :mod:`json` takes; defaults are left out."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        defaults = {field.name: field.default for field in fields(self)}  # type: ignore[arg-type]
+        asked = {name: _plain(value) for name, value in given.items() if defaults[name] is MISSING or value != defaults[name]}
+        return {"statistic": type(self).__name__, **asked}
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict())
+
+    @staticmethod
+    def from_dict(given: dict[str, Any]) -> Statistic:
+        """Return the statistic of :meth:`to_dict`."""
+        if not isinstance(given, dict) or not isinstance(given.get("statistic"), str):
+            raise ValueError(f"a statistic must be given as to_dict and to_json give it, by its name, got {given!r}.")
+        asked = dict(given)
+        kind = checks.one_of("statistic", asked.pop("statistic"), Statistic.kinds)
+        if isinstance(asked.get("grid"), dict):
+            asked["grid"] = Floats(**asked["grid"])
+        return Statistic.kinds[kind](**asked)
+
+    @staticmethod
+    def from_json(text: str) -> Statistic:
+        """Return the statistic of :meth:`to_json`."""
+        return Statistic.from_dict(json.loads(text))
+
+    def _settle(self) -> None:
+        """Replace lists by tuples, and text such as "1/10" by the fraction that it is: equal objects are equal."""
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray | np.generic):
+                value = value.tolist()
+            if isinstance(value, str) and "/" in value:
+                value = checks.exact(value) or value
+            if isinstance(value, range | list):
+                value = tuple(value)
+            if isinstance(value, tuple):
+                value = tuple((checks.exact(v) or v) if isinstance(v, str) and "/" in v else v for v in value)
+            object.__setattr__(self, field.name, value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Floats):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+class _OnGrid(Statistic):
+    """A statistic whose values lie on a public grid, as its records do."""
+
+    mechanisms: ClassVar[tuple[str, ...]] = get_args(Mechanism)
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        self._settle()
+        if max(abs(end) for end in self._ends(self.values_grid())) > _COUNTED:
+            raise ValueError("a float cannot count so far: take a coarser resolution, or bounds closer to 0.")
+
+    @staticmethod
+    def _ends(grid: Multiples | Floats) -> tuple[int, int]:
+        return grid.start, grid.start + grid.size - 1
+
+    @cached_property
+    def records_grid(self) -> Multiples | Floats:
+        """The values that records are rounded to."""
+        given: Any = self
+        return grid_of(given.lower, given.upper, given.resolution, given.grid)
+
+    def values_grid(self, n: int = 1) -> Multiples | Floats:
+        """Return the values that are released, of n records where their number is public."""
+        return self.records_grid
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Round each record to the grid; NaN is absent."""
+        return self.records_grid.numbers_of(x)
+
+    def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
+        """Return the values that the statistic of each group can take; after ``most`` changes any value.
+
+        Under swap all groups have the same number of records, which is public.
+        """
+        raise NotImplementedError
+
+    def _distribution(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
+    ) -> GridDistribution:
+        profile = self.profile(counts, neighbors, profiles.levels_needed(epsilon))
+        values = self.values_grid(max(_public_size(counts), 1) if neighbors == "swap" else 1)
+        return GridDistribution.of(profile, epsilon, values, mechanism, batch)
+
+
+def _in_cache(counts: Counts, most: int) -> list[tuple[int, int]]:
+    """Split the groups into ranges of at most so many, whose entries stay in the cache; there is at least one range."""
+    ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
+    cuts = sorted({*range(0, counts.groups, most), 0, *ends.tolist(), counts.groups})
+    return list(itertools.pairwise(cuts)) or [(0, 0)]
+
+
+def _public_size(counts: Counts) -> int:
+    """How many records each group has, where all have the same public number."""
+    return int(np.max(counts.totals, initial=0))
+
+
+class ByRank(_OnGrid):
+    """A statistic that reads one record, or between two, by its rank."""
+
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return where the profile reads."""
+        raise NotImplementedError
+
+    def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
+        """Return the first and the last rank that matter among n records."""
+        return profiles.near_ranks(self.ranks(neighbors), n, profiles.levels_needed(exact_epsilon(epsilon)))
+
+    def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
+        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        return profiles.quantile(counts, self.ranks(neighbors), high=self.records_grid.size - 1, most=most)
+
+
+class _OfLevel(ByRank):
+    """A quantile."""
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        given: Any = self
+        checks.one_of("definition", given.definition, get_args(Definition))
+        if given.grid is not None and given.definition == "linear":
+            raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
+        denominator = self.ranks("add_remove").denominator
+        if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
+            raise ValueError(
+                f"q has the denominator {denominator}, too large for exact ranks: give a short decimal or a Fraction such as "
+                "Fraction(1, 3)."
+            )
+        super().__post_init__()
+
+    def ranks(self, neighbors: Any) -> Ranks:
+        """Return where the profile reads."""
+        given: Any = self
+        return ranks_of_quantile(given.q, definition=given.definition, neighbors=neighbors)
+
+    def values_grid(self, n: int = 1) -> Multiples | Floats:
+        """Return the values that are released: between two records lie multiples of the resolution over the denominator of q."""
+        refined, grid = self.ranks("add_remove").refinement, self.records_grid
+        return grid.times(refined, grid.resolution / refined) if isinstance(grid, Multiples) else grid
+
+
+@dataclass(frozen=True)
+class Median(_OfLevel):
+    """The median.
+
+    Attributes:
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
+        grid: instead of these three, where no bounds are known: :class:`Floats`.
+        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
+    """
+
+    q: ClassVar[Fraction] = Fraction(1, 2)
+    lower: float | None = None
+    upper: float | None = None
+    resolution: Resolution | None = None
+    grid: Floats | None = None
+    definition: Definition = "lower"
+
+
+@dataclass(frozen=True)
+class Quantile(_OfLevel):
+    """The q-quantile, for a q strictly between 0 and 1, a short decimal or a Fraction; the rest is as for :class:`Median`."""
+
+    q: float | Fraction | str
+    lower: float | None = None
+    upper: float | None = None
+    resolution: Resolution | None = None
+    grid: Floats | None = None
+    definition: Definition = "lower"
+
+
+@dataclass(frozen=True)
+class OrderStatistic(ByRank):
+    """The record of a fixed rank, from 1 on; the rest is as for :class:`Median`."""
+
+    rank: int
+    lower: float | None = None
+    upper: float | None = None
+    resolution: Resolution | None = None
+    grid: Floats | None = None
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        super().__post_init__()
+        self.ranks("swap")
+
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return where the profile reads."""
+        return ranks_of_order_statistic(self.rank, 2**40)
+
+
+class _Shifted(_OnGrid):
+    """Shifted inverse sensitivity: around what is left when tau people leave (Steinke 2023)."""
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        given: Any = self
+        checks.shift(given.tau)
+        super().__post_init__()
+
+    def value(self, counts: Counts) -> np.ndarray:
+        """Return the statistic itself of each group, which the distribution stays below, float64."""
+        numbers = self._numbers(counts)
+        grid = self.records_grid
+        return np.asarray(grid.values_of(np.minimum(numbers, grid.size - 1)))
+
+    def _numbers(self, counts: Counts) -> np.ndarray:
+        """The statistic of each group, in positions."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Maximum(_Shifted, ByRank):
+    """The largest record, by shifted inverse sensitivity: near the (tau + 1)-th largest.
+
+    Attributes:
+        tau: at least 1, chosen without the data; the rest is as for :class:`Median`.
+    """
+
+    tau: int
+    lower: float | None = None
+    upper: float | None = None
+    resolution: Resolution | None = None
+    grid: Floats | None = None
+
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return where the profile reads: at the tau-th record from the last one."""
+        return Ranks(per_record=1, constant=-self.tau, step=1, denominator=1, definition="lower")
+
+    def _numbers(self, counts: Counts) -> np.ndarray:
+        filled = np.diff(counts.starts) > 0
+        return np.where(filled, np.append(counts.values, 0)[np.maximum(counts.starts[1:] - 1, 0)], 0)
+
+
+class _FromZero(_Shifted):
+    """A shifted statistic from 0 to ``upper``."""
+
+    lower: ClassVar[int] = 0
+    grid: ClassVar[None] = None
+
+
+@dataclass(frozen=True)
+class NonnegativeSum(_FromZero):
+    """The sum of nonnegative records, by shifted inverse sensitivity: near the sum without the tau largest records.
+
+    Attributes:
+        tau: at least 1, chosen without the data.
+        upper: the public upper bound of the sum, a multiple of the resolution: a larger sum counts as that, and a larger record.
+        resolution: public, that of the data.
+    """
+
+    tau: int
+    upper: float
+    resolution: Resolution
+
+    def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
+        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        return profiles.nonnegative_sum(counts, self.tau, high=self.records_grid.size - 1, most=most)
+
+    def _numbers(self, counts: Counts) -> np.ndarray:
+        high = self.records_grid.size - 1
+        return sums_of(np.minimum(counts.counts, high // np.maximum(counts.values, 1) + 1) * counts.values, counts.starts)
+
+
+@dataclass(frozen=True)
+class DistinctCount(_FromZero):
+    """The number of different ids, one id a person, by shifted inverse sensitivity: near what remains when tau people leave.
+
+    Attributes:
+        tau: at least 1, chosen without the data.
+        upper: the largest possible count, public; a larger one counts as that.
+    """
+
+    tau: int
+    upper: int
+
+    resolution: ClassVar[int] = 1
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Number the ids; what is no integer and no text is absent."""
+        return codes_of(x)
+
+    def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
+        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        return profiles.distinct_count(counts, self.tau, high=self.records_grid.size - 1, most=most)
+
+    def _numbers(self, counts: Counts) -> np.ndarray:
+        return np.diff(counts.starts)
+
+
+@dataclass(frozen=True)
+class Sum(_OnGrid):
+    """The sum, where the number of records is public (swap).
+
+    Attributes:
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data.
+    """
+
+    lower: float
+    upper: float
+    resolution: Resolution
+
+    relations: ClassVar[tuple[str, ...]] = ("swap",)
+    grid: ClassVar[None] = None
+
+    def values_grid(self, n: int = 1) -> Multiples:
+        """Return the values that are released, for n records."""
+        found = self._records().times(n, self._records().resolution)
+        if max(abs(end) for end in self._ends(found)) > _COUNTED:
+            raise ValueError(f"a float cannot count the sum of {n} records: take a coarser resolution, or bounds closer to 0.")
+        return found
+
+    def _records(self) -> Multiples:
+        found: Any = self.records_grid
+        return found
+
+    def release(self, counts: Counts, epsilon: float | Fraction, neighbors: str, **options: Any) -> Release:
+        """Draw from each group exactly; all have the same number of records, which is public."""
+        if counts.groups and np.any(counts.totals != counts.totals[0]):
+            raise ValueError("sums and means are of groups of one public number of records: release those of another one apart.")
+        return super().release(counts, epsilon, neighbors, **options)
+
+    def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
+        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        n = _public_size(counts)
+        if n == 0 and counts.groups:
+            raise ValueError("a sum or mean needs at least one record.")
+        self.values_grid(max(n, 1))
+        return profiles.sum_of_records(counts, max(n, 1), high=self.records_grid.size - 1, most=most)
+
+
+@dataclass(frozen=True)
+class Mean(Sum):
+    """The mean, where the number of records is public (swap): :class:`Sum`, whose values are divided by it."""
+
+    def values_grid(self, n: int = 1) -> Multiples:
+        """Return the values that are released, for n records."""
+        whole = super().values_grid(n)
+        return Multiples(whole.resolution / n, whole.start, whole.size)
+
+
+class _Counted(Statistic):
+    """Numbers of records, with discrete Laplace noise, under add/remove."""
+
+    relations: ClassVar[tuple[str, ...]] = ("add_remove",)
+
+    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+        """Return what so many draws cost together."""
+        return cost_of(epsilon, draws, neighbors, ranges=2)
+
+    def numbers(self, counts: Counts) -> np.ndarray:
+        """Return the numbers of records, int64 ``(groups,)``, or with a last axis of bins."""
+        raise NotImplementedError
+
+    def _distribution(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
+    ) -> CountDistribution:
+        numbers = self.numbers(counts)
+        return CountDistribution(numbers.reshape(batch + numbers.shape[1:]), epsilon)
+
+    def _release(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+    ) -> Release:
+        drawn = self._distribution(counts, epsilon, neighbors, mechanism, batch).positions(draws)
+        return Release(drawn.astype(np.float64), drawn, Fraction(1), self.cost(epsilon, draws, neighbors))
+
+
+@dataclass(frozen=True)
+class Count(_Counted):
+    """The number of records that are numbers."""
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Put all records in one place; NaN is absent."""
+        records = as_reals(x)
+        with np.errstate(invalid="ignore"):  # a signaling NaN
+            return np.zeros(records.shape, np.int64), (records >= -math.inf).astype(bool)
+
+    def numbers(self, counts: Counts) -> np.ndarray:
+        """Return the numbers of records, int64 ``(groups,)``."""
+        return counts.totals
+
+
+@dataclass(frozen=True)
+class Histogram(_Counted):
+    """The numbers of records in bins, or of those that equal candidates.
+
+    Attributes:
+        edges: public, increasing: each bin holds its lower edge, the last one its upper, too.
+        candidates: public, finite and increasing: instead of ``edges``.
+    """
+
+    edges: Any = None
+    candidates: Any = None
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        self._settle()
+        if (self.edges is None) == (self.candidates is None):
+            raise ValueError("a histogram needs edges or candidates: exactly one of them.")
+        if self.edges is not None:
+            increasing("edges", self.edges, 2)
+        else:
+            increasing("candidates", self.candidates, 1)
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are."""
+        return len(self.candidates) if self.edges is None else len(self.edges) - 1
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find the bin of each record; those outside of all are absent."""
+        records = as_reals(x)
+        if self.edges is None:
+            return equal_to(records, increasing("candidates", self.candidates, 1).tolist())
+        edges = increasing("edges", self.edges, 2)
+        edges[-1] = np.nextafter(edges[-1], np.inf)
+        found = np.full(records.shape, -1, np.int64)
+        with np.errstate(invalid="ignore"):
+            for edge in edges:
+                found += (records >= edge).astype(bool)
+            return found.clip(0, self.bins - 1), (records >= edges[0]).astype(bool) & (found < self.bins)
+
+    def numbers(self, counts: Counts) -> np.ndarray:
+        """Return the numbers of records, int64 ``(groups, bins)``."""
+        found = np.zeros((counts.groups, self.bins), np.int64)
+        found[counts.group, counts.values] = counts.counts
+        return found
+
+
+@dataclass(frozen=True)
+class Mode(Statistic):
+    """The most frequent of finitely many public candidates, by the exponential mechanism.
+
+    Attributes:
+        candidates: finite numbers that float64 holds, increasing. A record that equals none counts for none.
+        resolution: if given, the candidates are multiples of it, and records are rounded to its multiples.
+    """
+
+    candidates: Any
+    resolution: Resolution | None = None
+
+    mechanisms: ClassVar[tuple[str, ...]] = get_args(ChoiceMechanism)
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        given = list(self.candidates)
+        self._settle()
+        for number, label in zip(given, increasing("candidates", given, 1).tolist(), strict=True):
+            if isinstance(number, (int, np.integer)) and int(number) != label:
+                raise ValueError(f"candidates must be numbers that float64 holds, got {number}.")
+        if self.resolution is not None:
+            checks.resolution(self.resolution, (np.asarray(given),), 2**51)
+
+    def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find the candidate that each record equals; integers are compared exactly, however large they are."""
+        labels = increasing("candidates", self.candidates, 1).tolist()
+        if self.resolution is None:
+            return equal_to(as_reals(x), labels)
+        step = checks.resolution(self.resolution, (), 0)
+        exact = [Fraction(str(label)) for label in self.candidates]
+        grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # what is clamped equals no candidate
+        cells, present = grid.numbers_of(x)
+        found, there = equal_to(cells, [float(label / step - grid.start) for label in exact])
+        return found, there & present
+
+    def _distribution(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
+    ) -> GridDistribution:
+        scores = np.zeros((counts.groups, len(self.candidates)), np.int64)
+        scores[counts.group, counts.values] = counts.counts
+        # Half of the sensitivity is enough where all scores change in the same direction.
+        sensitivity = Fraction(1, 2) if neighbors == "add_remove" else Fraction(1)
+        labels = increasing("candidates", self.candidates, 1)
+        return choice_of(scores, epsilon, sensitivity, mechanism, Candidates(labels), batch)
+
+
+def choice_of(
+    scores: np.ndarray,
+    epsilon: float | Fraction,
+    sensitivity: Fraction,
+    mechanism: str,
+    grid: Candidates,
+    batch_shape: Sequence[int],
+) -> GridDistribution:
+    """Return the distributions of the exponential mechanism, or of permute and flip, on integer scores ``(groups, k)``."""
+    sharp = exact_epsilon(epsilon) / sensitivity
+    try:
+        exact_epsilon(sharp)
+    except ValueError as error:
+        raise ValueError(f"epsilon / sensitivity is out of range: {error}") from error
+    costs = scores.max(axis=-1, keepdims=True) - scores
+    name = "permute_and_flip" if mechanism == "permute_and_flip" else "piecewise_laplace"
+    return GridDistribution.of(Profile.of_costs(costs), sharp, grid, name, batch_shape)
+
+
+def equal_to(records: np.ndarray, labels: Iterable[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Return which label each record equals exactly, and whether it equals one; integers as integers, which floats would round."""
+    found, there = np.zeros(records.shape, np.int64), np.zeros(records.shape, bool)
+    for number, label in enumerate(labels):
+        if records.dtype.kind in "iu":
+            same = records == int(label) if float(label).is_integer() else np.zeros(records.shape, bool)
+        else:
+            with np.errstate(invalid="ignore"):  # a signaling NaN
+                same = (records == (label if records.dtype.kind == "O" else np.float64(label))).astype(bool)
+        found[same], there = number, there | same
+    return found, there

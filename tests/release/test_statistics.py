@@ -1,0 +1,262 @@
+"""Statistic objects: what is public of a statistic, checked once, equal where it is the same, and as JSON."""
+
+import copy
+import json
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpjax import release
+from dpjax.release import Counts, Floats, Statistic, profiles, statistics
+from dpjax.release.statistics import LEVELS
+
+GRID = {"lower": 0, "upper": 120, "resolution": 1}
+COUNTS = Counts.of_rows([0] * 6, [3, 5, 20, 31, 40, 52], [2, 1, 4, 1, 1, 1], groups=1)
+EVERY = [
+    release.Median(**GRID),
+    release.Median(lower=-0.3, upper=1.2, resolution="0.1", definition="linear"),
+    release.Median(grid=Floats(digits=2, smallest=-3, largest=4)),
+    release.Quantile(0.9, **GRID),
+    release.Quantile("1/3", **GRID, definition="linear"),
+    release.Quantile(Fraction(1, 3), lower=0, upper=2, resolution=Fraction(1, 3)),
+    release.OrderStatistic(4, **GRID),
+    release.Maximum(3, **GRID),
+    release.Maximum(1, grid=Floats()),
+    release.NonnegativeSum(2, 1000, 0.5),
+    release.DistinctCount(1, 99),
+    release.Sum(**GRID),
+    release.Mean(0, 1, "1/100"),
+    release.Count(),
+    release.Histogram(edges=(0, 1.5, 3)),
+    release.Histogram(candidates=[1, 2, 7]),
+    release.Mode((3, 5, 9)),
+    release.Mode(np.array([0.3, 0.7]), resolution="0.1"),
+    release.Mode(range(4)),
+    release.Quantiles((0.25, 0.5, "3/4"), **GRID),
+    release.Quantiles([0.25, Fraction(1, 3)], **GRID, method="recursive"),
+    release.Quantiles((0.5,), grid=Floats(), n_max=100, reach=3, terms=4),
+    release.ConfidenceInterval(0.5, 0, 100, 1, 500),
+    release.ConfidenceInterval("1/2", 0, 100, "0.5", 500, coverage=0.9, ties=3, terms=8),
+]
+
+
+def names(statistics):
+    return [f"{type(one).__name__}{number}" for number, one in enumerate(statistics)]
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=names(EVERY))
+def test_to_json_and_back(statistic):
+    text = statistic.to_json()
+    found = Statistic.from_json(text)
+    assert type(found) is type(statistic)
+    assert found == statistic
+    assert hash(found) == hash(statistic)
+    assert found.to_json() == text
+    given = json.loads(text)
+    assert given == statistic.to_dict()
+    assert Statistic.from_dict(given) == statistic
+    assert given["statistic"] == type(statistic).__name__  # and nothing is taken out of what is given
+    assert all(given[name] is not None for name in given)
+    x = [3, 3, 5, 20, 20, 20, 20, 31, 40, 0.25]
+    if not isinstance(statistic, release.DistinctCount):
+        for a, b in zip(statistic.read(np.array(x)), found.read(np.array(x)), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=names(EVERY))
+def test_they_are_values(statistic):
+    """Frozen, shown as they are made, equal to their copies, and without the data."""
+    for other in (copy.copy(statistic), copy.deepcopy(statistic), pickle.loads(pickle.dumps(statistic)), replace(statistic)):
+        assert other == statistic
+    assert repr(statistic).startswith(f"{type(statistic).__name__}(")
+    name = fields(statistic)[0].name if fields(statistic) else None
+    if name is not None:
+        with pytest.raises(FrozenInstanceError):
+            setattr(statistic, name, 1)
+    if not any(isinstance(getattr(statistic, field.name), np.ndarray) for field in fields(statistic)):
+        public = {"Fraction": Fraction, "Floats": Floats, **{kind.__name__: kind for kind in map(type, EVERY)}}
+        assert eval(repr(statistic), public) == statistic  # what is shown makes it again
+
+
+def test_equal_where_what_is_public_is_the_same():
+    assert release.Quantile("1/3", **GRID) == release.Quantile(Fraction(1, 3), **GRID)
+    assert release.Mode([3, 5]) == release.Mode((3, 5)) == release.Mode(np.array([3, 5]))
+    assert release.Histogram(edges=range(4)) == release.Histogram(edges=(0, 1, 2, 3))
+    different = [one for one in EVERY if one not in (release.Median(**GRID),)]
+    assert len({*different, release.Median(**GRID)}) == len(EVERY)
+    assert release.Sum(**GRID) != release.Mean(**GRID)
+    assert release.Median(**GRID) != release.Median(**GRID | {"resolution": 2})
+    assert release.Median(**GRID).to_dict() == {"statistic": "Median", **GRID}  # defaults are left out
+    assert json.loads(release.Quantile("1/3", 0, 1, "0.1").to_json()) == {
+        **{"statistic": "Quantile", "q": "1/3", "lower": 0, "upper": 1, "resolution": "0.1"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: release.Median(), "lower, upper and resolution"),
+        (lambda: release.Median(0, 10), "lower, upper and resolution"),
+        (lambda: release.Median(0, 10, 3), "multiples of the resolution"),
+        (lambda: release.Median(10, 0, 1), "lower below upper"),
+        (lambda: release.Median(**GRID, grid=Floats()), "no lower, upper or resolution"),
+        (lambda: release.Median(grid=3), "Floats"),
+        (lambda: release.Median(grid=Floats(), definition="linear"), "definition must be 'lower'"),
+        (lambda: release.Median(**GRID, definition="continuous"), "definition"),
+        (lambda: release.Quantile(1.5, **GRID), "between 0 and 1"),
+        (lambda: release.Quantile(0, **GRID), "between 0 and 1"),
+        (lambda: release.Quantile(None, **GRID), "level"),
+        (lambda: release.Quantile([0.1, 0.2], **GRID), "take several"),
+        (lambda: release.Quantile(1 / 3, **GRID), r"Fraction\(1, 3\)"),
+        (lambda: release.OrderStatistic(0, **GRID), "rank"),
+        (lambda: release.OrderStatistic(1.5, **GRID), "rank"),
+        (lambda: release.Maximum(0, **GRID), "tau"),
+        (lambda: release.Maximum(1.5, **GRID), "tau"),
+        (lambda: release.NonnegativeSum(1, 10.5, 1), "multiples of the resolution"),
+        (lambda: release.NonnegativeSum(1, -1, 1), "lower below upper"),
+        (lambda: release.NonnegativeSum(1, 2**31, 1), "coarser resolution"),
+        (lambda: release.DistinctCount(0, 10), "tau"),
+        (lambda: release.DistinctCount(1, 0), "lower below upper"),
+        (lambda: release.Sum(0, 10, 0), "positive number"),
+        (lambda: release.Sum(2**60, 2**60 + 2**4, 1), "float cannot count"),
+        (lambda: release.Histogram(), "exactly one"),
+        (lambda: release.Histogram((0, 1), (0, 1)), "exactly one"),
+        (lambda: release.Histogram((0,)), "increasing"),
+        (lambda: release.Histogram((1, 0)), "increasing"),
+        (lambda: release.Histogram(candidates=(0, float("inf"))), "finite"),
+        (lambda: release.Mode(()), "candidates"),
+        (lambda: release.Mode((2, 1)), "increasing"),
+        (lambda: release.Mode((0, 2**53 + 1)), "float64 holds"),
+        (lambda: release.Mode((0.3, 0.7), 0.2), "multiples of the resolution"),
+        (lambda: release.Quantiles(0.5, **GRID), "several levels"),
+        (lambda: release.Quantiles((0.5, 0.2), **GRID), "ascending|increasing|qs"),
+        (lambda: release.Quantiles((0.5,), **GRID, method="both"), "method"),
+        (lambda: release.Quantiles((0.5,), **GRID, n_max=0), "n_max"),
+        (lambda: release.Quantiles((0.5,), **GRID, reach=-1), "reach"),
+        (lambda: release.ConfidenceInterval(1.5, 0, 9, 1, 10), "between 0 and 1"),
+        (lambda: release.ConfidenceInterval(0.5, 0, 9, 1, 0), "n must"),
+        (lambda: release.ConfidenceInterval(0.5, 0, 9, 1, 10, coverage=1.0), "coverage"),
+        (lambda: Statistic.from_dict({"statistic": "Range", **GRID}), "statistic"),
+        (lambda: Statistic.from_dict({"statistic": "Median", **GRID, "upper": -1}), "lower below upper"),
+        (lambda: Statistic.from_json('{"statistic": "Median", "low": 0}'), "low"),
+    ],
+)
+def test_bad_public_parameters_are_refused_where_they_are_given(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+def test_damaged_text_is_refused_in_a_sentence():
+    for text in ("[]", "3", "null", "{}", '{"lower": 0}', '{"statistic": 3}', '{"statistic": ["Median"]}'):
+        with pytest.raises((TypeError, ValueError), match=r"statistic"):
+            Statistic.from_json(text)
+
+
+def test_relations_and_mechanisms_are_checked():
+    for statistic in EVERY:
+        for relation in ("add_remove", "swap"):
+            if relation in statistic.relations:
+                default = statistic.checked(relation, None)
+                assert default == (statistic.mechanisms[0] if statistic.mechanisms else "")
+            else:
+                with pytest.raises(
+                    ValueError, match=rf"neighbors must be '{statistic.relations[0]}' for {type(statistic).__name__}"
+                ):
+                    statistic.checked(relation, None)
+        with pytest.raises(ValueError, match="neighbors"):
+            statistic.checked("edge", None)
+        with pytest.raises(ValueError, match="mechanism"):
+            statistic.checked(statistic.relations[0], "laplace")
+    assert release.Median.mechanisms == ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")
+    assert release.Mode.mechanisms == ("exponential", "permute_and_flip")
+
+
+def test_values_are_those_of_the_records():
+    """The statistic itself, not a shifted one: what an error is measured from."""
+    x = np.repeat([3, 5, 20, 31, 40, 52], [2, 1, 4, 1, 1, 1])
+    expected = {
+        "Median": np.sort(x)[4],
+        "Quantile": np.sort(x)[8],
+        "OrderStatistic": np.sort(x)[3],
+        "Maximum": 52,
+        "Sum": x.sum(),
+        "Mean": x.mean(),
+        "Count": 10,
+        "DistinctCount": 6,
+    }
+    statistics = [
+        release.Median(**GRID),
+        release.Quantile(0.9, **GRID),
+        release.OrderStatistic(4, **GRID),
+        release.Maximum(3, **GRID),
+    ]
+    statistics += [release.Sum(**GRID), release.Mean(**GRID), release.Count(), release.DistinctCount(2, 99)]
+    for statistic in statistics:
+        np.testing.assert_allclose(statistic.value(COUNTS), [expected[type(statistic).__name__]], rtol=1e-15)
+    assert release.NonnegativeSum(2, 1000, 1).value(COUNTS).tolist() == [x.sum()]
+    assert release.NonnegativeSum(2, 100, 1).value(COUNTS).tolist() == [100]
+    assert release.DistinctCount(2, 4).value(COUNTS).tolist() == [4]
+    assert release.Median(**GRID, definition="linear").value(COUNTS).tolist() == [np.median(x)]
+    assert release.Quantile("1/3", **GRID, definition="linear").value(COUNTS).tolist() == [pytest.approx(np.quantile(x, 1 / 3))]
+    empty = Counts.of_rows([], [], [], groups=2)
+    for statistic in (*statistics[:4], release.NonnegativeSum(1, 9, 1), release.DistinctCount(1, 9), release.Count()):
+        assert statistic.value(empty).shape == (2,)
+    assert release.Maximum(1, 5, 9, 1).value(empty).tolist() == [5, 5]
+
+
+def test_profiles_end_after_a_public_number_of_changes():
+    """By default at none that records can reach; of a distribution after 160 / epsilon."""
+    statistic = release.Median(**GRID)
+    many = Counts.of_rows([0, 0], [3, 90], [2000, 1], groups=1)
+    whole = statistic.profile(many, "add_remove")
+    assert whole.level.max() > 1900
+    assert 2**39 < LEVELS < 2**63 / 2**22  # times a denominator it is a 64-bit integer
+    assert statistic.distribution(many, 8.0, "add_remove").profile.level.max() <= 21
+    one = whole.one(0)
+    for name in ("near", "length", "level", "rise", "sign"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(whole, name))
+
+
+def test_releases_of_many_groups_are_drawn_in_parts(monkeypatch):
+    """What stays in the cache is drawn together; the parts have the distributions of the whole."""
+    monkeypatch.setattr("dpjax.release.statistics._ENTRIES", 7)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 121, (9, 7))
+    counts = Counts.of_records(np.repeat(x, 40, axis=1))
+    found = release.Median(**GRID).release(counts, 64.0, "add_remove", draws=5)
+    assert np.array_equal(found.values, np.tile(np.sort(x, axis=1)[:, 3], (5, 1)))
+    means = release.Mean(**GRID).release(counts, 64.0, "swap", draws=2, batch_shape=(3, 3))
+    assert np.abs(means.values - x.mean(axis=1).reshape(3, 3)).max() < 0.2
+    assert means.resolution == Fraction(1, 280)
+
+
+def test_permute_and_flip_takes_as_many_groups_at_a_time_as_fit_whatever_their_records_are(monkeypatch):
+    """A group of many equal records has thousands of levels, and one of few has one: memory must not tell them apart."""
+    monkeypatch.setattr(statistics, "_LEVELS", 2**12)
+    total, seen = release.NonnegativeSum(2, 2**20, 1), []
+    distribution = release.GridDistribution.of
+    monkeypatch.setattr(
+        release.GridDistribution, "of", lambda profile, *a: seen.append(profile.groups) or distribution(profile, *a)
+    )
+    for records in (1, 5000):
+        counts = Counts.of_rows(np.arange(20), np.full(20, 3), np.full(20, records), groups=20)
+        for mechanism in ("permute_and_flip", "piecewise_laplace"):
+            seen.clear()
+            found = total.release(counts, 0.25, "add_remove", mechanism=mechanism)
+            assert found.values.shape == (1, 20)
+            assert sum(seen) == 20
+            assert (max(seen) * 2 * profiles.levels_needed(Fraction(1, 4)) <= 2**12) == (mechanism == "permute_and_flip")
+
+
+def test_sums_of_groups_of_several_sizes_are_refused():
+    """They were drawn as if the smaller groups had as many records as the largest."""
+    different = Counts.of_rows([0, 1], [1, 2], [5, 50], groups=2)
+    for statistic in (release.Sum(0, 10, 1), release.Mean(0, 10, 1)):
+        with pytest.raises(ValueError, match="one public number of records"):
+            statistic.release(different, 64.0, "swap")
+        each = [float(statistic.release(different.some(g, g + 1), 64.0, "swap")) for g in (0, 1)]
+        expected = (5, 100) if isinstance(statistic, release.Sum) and not isinstance(statistic, release.Mean) else (1, 2)
+        np.testing.assert_allclose(each, expected, atol=2)
