@@ -1,6 +1,7 @@
-"""Work that is done a part at a time, so that what is computed between stays in the cache, by as many threads as there are cores.
+"""Work that is done a part at a time, so that memory is bounded, by as many threads as there are cores.
 
-NumPy works on several parts at once: it holds no lock while it computes.
+NumPy works on several parts at once: it holds no lock while it computes. Threads wait for one another between its calls, so that
+parts of fewer than some hundred thousand numbers take longer by two threads than by one.
 """
 
 from __future__ import annotations

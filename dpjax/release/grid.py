@@ -15,7 +15,7 @@ from dpjax.release.chunks import in_threads, ranges
 from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
-_AT_A_TIME = 2**16  # records: what is computed between stays in the cache
+_AT_A_TIME = 2**18  # records: smaller parts cost more, by threads that wait for the interpreter, than the cache saves
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dpjax.release.draw import MARGIN, Exactly, step_in
 from dpjax.release.entropy import More, further_word, system_words
 from dpjax.release.statistics import ByRank, Statistic
 
-_NUMBERS = 2**15  # of a chunk of rows
+_NUMBERS = 2**19  # of a chunk of rows
 
 
 def apply_to(statistic: Statistic, neighbors: str, records: np.ndarray, present: np.ndarray) -> bool:

@@ -44,7 +44,7 @@ Definition = Literal["linear", "lower"]
 ChoiceMechanism = Literal["exponential", "permute_and_flip"]
 LEVELS = 2**40  # beyond what numbers of records reach
 _COUNTED = 2**53  # floats count so far
-_ENTRIES = 2**15  # of counts, that are worked on together
+_ENTRIES = 2**17  # of counts, that are worked on together
 _LEVELS = 2**22  # of profiles, that may be
 
 
@@ -235,7 +235,7 @@ class _OnGrid(Statistic):
 
 
 def _in_cache(counts: Counts, most: int) -> list[tuple[int, int]]:
-    """Split the groups into ranges of at most so many, whose entries stay in the cache; there is at least one range."""
+    """Split the groups into ranges of at most so many and of a bounded number of entries; there is at least one range."""
     ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
     cuts = sorted({*range(0, counts.groups, most), 0, *ends.tolist(), counts.groups})
     return list(itertools.pairwise(cuts)) or [(0, 0)]

@@ -17,6 +17,6 @@ def test_it_checks_before_it_times(tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parent)
     assert run.returncode == 0, run.stderr
     document = json.loads(out.read_text())
-    assert len(document["checks"]) == 5
+    assert len(document["checks"]) == 9  # four strategies of two sizes, and one large universe
     assert all(check["passed"] for check in document["checks"])
     assert {line["contestant"] for line in document["rows"]} == {"dpjax", "NumPy"}
