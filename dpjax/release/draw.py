@@ -7,9 +7,10 @@ distribution), under two assumptions: the operating system's entropy is uniform,
 
 **The choice.** A weight is a product of three such functions and an integer; its exponent, at most 745, is off by 2^-53 of itself
 twice. Pieces with an exponent above 90 weigh less than 2^-70 of the total, since there are at most 2^53 positions; so all sums are
-off by less than 2^-42 of the total (2^-45 thrice, and 90 2^-52, twice for the quotient). Running sums are integers in units of
-2^-60, each rounded by one half. A uniform of 60 bits that is further than ``margin`` = 2^18 + pieces from both ends of a piece's
-stretch lies in it, whatever bits follow.
+off by less than 2^-42 of the total (2^-45 thrice, and 90 2^-52, twice for the quotient). NumPy adds the total in halves, down to
+blocks of 128, so that it is off by the depth of the halving and a block at most, below 2^-45 of itself. Running sums are integers
+in units of 2^-60, each rounded by one half. A uniform of 60 bits that is further than ``margin`` = 2^18 + pieces from both ends
+of a piece's stretch lies in it, whatever bits follow.
 
 **The place.** t = ceil(-log1p(-u q) / h), q = 1 - e^(-h k), increases in u. It is computed for both ends of the interval that 53
 bits of u leave open, widened by 2^-43 before and after the logarithm. If both give the same t, that is it.

@@ -2,6 +2,7 @@
 
 import decimal
 import hashlib
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -423,3 +424,12 @@ def test_a_single_position_and_a_depth_beyond_all_levels():
     for mechanism in (*INVERTED, FLIPS):
         found = GridDistribution(profile, Fraction(1, 2), Multiples(Fraction(1), 0, 8), mechanism, (2,))
         assert set(found.positions(50).ravel().tolist()) <= {6, 7}
+
+
+def test_numpy_adds_a_total_in_halves():
+    """As the margin assumes: equal weights, of which a sum one after the other, the control, is off by more than that."""
+    weights = np.full(2**20, 0.1)
+    exact = math.fsum(weights)
+    several = np.add.reduceat(np.concatenate([weights, weights]), [0, weights.size])
+    assert np.all(np.abs(several / exact - 1) < 2.0**-45)
+    assert abs(np.cumsum(weights)[-1] / exact - 1) > 2.0**-45
