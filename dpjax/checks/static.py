@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import operator
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 Neighbors = Literal["add_remove", "swap"]
 Relation = Literal["add_remove", "swap", "edge"]
-Resolution = float | Fraction | str
+Resolution = float | Fraction | str | datetime.timedelta
 NEIGHBORS = ("add_remove", "swap")  # of a table of records
 RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 
@@ -89,11 +90,29 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
 
 
 def exact(value: Any) -> Fraction | None:
-    """Return a number as the decimal that it is written as, or None for what is no finite number."""
+    """Return a number as the decimal that it is written as, or None for what is no finite number.
+
+    A date or a time becomes the microseconds since 1970, a time of day those since midnight, and a duration its microseconds.
+
+    >>> exact(0.1), exact(datetime.timedelta(seconds=1)), exact(datetime.date(1970, 1, 2))
+    (Fraction(1, 10), Fraction(1000000, 1), Fraction(86400000000, 1))
+    """
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
+        return Fraction(_microseconds(value))
     try:
         return value if isinstance(value, Fraction) else Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         return None
+
+
+def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> int:
+    if isinstance(value, datetime.time):
+        value = datetime.datetime.combine(datetime.date(1970, 1, 1), value.replace(tzinfo=None))
+    elif not isinstance(value, datetime.datetime | datetime.timedelta):
+        value = datetime.datetime(value.year, value.month, value.day)
+    if isinstance(value, datetime.datetime):
+        value = value - datetime.datetime(1970, 1, 1, tzinfo=None if value.tzinfo is None else datetime.UTC)
+    return value // datetime.timedelta(microseconds=1)
 
 
 def shift(tau: int) -> int:

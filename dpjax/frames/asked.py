@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.release import Maximum, Mean, Median, OrderStatistic, Quantile, Quantiles, Statistic, Sum
+from dpjax.frames.columns import TIMES
+from dpjax.release import Count, Maximum, Mean, Median, OrderStatistic, Quantile, Quantiles, Statistic, Sum
 from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.grid import kind_of
 
 Columns = str | Iterable[str] | Mapping[str, Mapping[str, Any] | Statistic]
 
@@ -62,8 +64,29 @@ class Asked:
         """The public bounds of records, None where there are none."""
         has = isinstance(self.statistic, (*ON_THE_LINE, Maximum))
         given: Any = self.options if self.statistic is None else vars(self.statistic) if has else {}
-        low, high = (None if given.get(name) is None else float(given[name]) for name in ("lower", "upper"))
+        low, high = (None if given.get(name) is None else float(checks.exact(given[name]) or 0) for name in ("lower", "upper"))
         return low, high
+
+    @property
+    def kind(self) -> str | None:
+        """Which kind of time the bounds are, by the name of a dtype; None for numbers."""
+        return kind_of(getattr(self.statistic, "lower", None)) or kind_of(getattr(self.statistic, "upper", None))
+
+
+def check_kind(column: Any, kind: str, asked: Asked) -> None:
+    """Raise where a column's dtype does not hold what is asked of it: numbers or, with such bounds, times."""
+    if isinstance(asked.statistic, Count) and kind in TIMES:
+        return
+    if asked.kind is None and (kind in ("number", "Boolean") or kind.startswith("Float")):
+        return
+    if asked.kind is None and kind in TIMES:
+        raise TypeError(
+            f"column {column!r} holds {kind.lower()} values: give lower and upper as such, and as the resolution a datetime.timedelta."
+        )
+    if asked.kind is None:
+        raise TypeError(f"column {column!r} must have a dtype of numbers, dates, times or durations: convert it before.")
+    if kind != asked.kind and (kind, asked.kind) != ("Datetime", "Date"):
+        raise TypeError(f"column {column!r} holds {kind.lower()} values, and the bounds are of the kind {asked.kind.lower()}.")
 
 
 def asked_of(columns: Columns, statistic: Any, shared: dict[str, Any], neighbors: str, *, simulated: bool) -> dict[str, Asked]:

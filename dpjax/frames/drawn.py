@@ -57,7 +57,7 @@ def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.
                 known = None if own.mechanism == "laplace" else own.mechanism
                 found = statistic.distribution(some, epsilon, neighbors, mechanism=known)
                 if own.mechanism == "laplace":
-                    found = TruncatedLaplace(found.value, float(epsilon), float(statistic.lower), float(statistic.upper))
+                    found = TruncatedLaplace(found.value, float(epsilon), *own.bounds)  # type: ignore[arg-type]
                 shifted = isinstance(statistic, Maximum | NonnegativeSum | DistinctCount)
                 center = statistic.value(some) if shifted else found.value
                 drawn, each = found.sample(generator, (own.draws,)), (found.mean_abs_error(center), *found.interval(0.95))

@@ -44,6 +44,8 @@ def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]
         if isinstance(label, str) or not hasattr(label, "__len__") or len(label) != len(by):
             raise ValueError(f"a group by {', '.join(map(str, by))} must have {len(by)} labels, got {label!r}.")
     parts = [[label[place] for label in labels] for place in range(len(by))] if several else [labels]
+    if any(is_missing(part) for column in parts for part in column):
+        raise ValueError("a missing label is in no group: name the groups without None and NaN.")
     pairs = [_as_in(part, kind, column) for part, kind, column in zip(parts, kinds, by, strict=True)]
     names = joined([matched for matched, _ in pairs])
     if len(set(names)) < len(names):
@@ -63,10 +65,10 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
     if any(issubclass(each, np.generic) for each in set(map(type, labels))):
         labels = [_plain(label) if isinstance(label, np.generic) else label for label in labels]
     if kind == "text":
-        labels = [None if is_missing(label) else str(label) for label in labels]
+        labels = [str(label) for label in labels]
         return labels, labels
     sort = "number" if kind.startswith("Float") else kind
-    wrong = {each for each in set(map(type, labels)) - {type(None)} if not issubclass(each, _CLASSES.get(sort, (object,)))}
+    wrong = {each for each in set(map(type, labels)) if not issubclass(each, _CLASSES.get(sort, (object,)))}
     wrong |= {each for each in set(map(type, labels)) if kind == "Date" and issubclass(each, datetime.datetime)}
     if wrong:
         holds = {"number": "numbers", "String": "text"}.get(sort, f"the dtype {kind}")
@@ -95,12 +97,12 @@ def text_of(label: Any) -> str | None:
         return None
 
 
-def in_order(labels: Iterable[Any], several: bool) -> list[Any]:
-    """Sort labels of a column, or of several columns, by their natural order."""
-    given = list(labels)
-    if set(map(type, given)) <= {int, float}:
-        return sorted(given)
-    return sorted(given, key=(lambda label: list(map(natural_order, label))) if several else natural_order)
+def in_order(numbers: Iterable[int], labels: Sequence[Any], several: bool) -> list[int]:
+    """Sort the numbers of labels of a column, or of several columns, by their natural order."""
+    if set(map(type, labels)) <= {int, float}:
+        return sorted(numbers, key=labels.__getitem__)
+    key: Any = (lambda k: list(map(natural_order, labels[k]))) if several else (lambda k: natural_order(labels[k]))
+    return sorted(numbers, key=key)
 
 
 def natural_order(label: Any) -> tuple[bool, float, str]:

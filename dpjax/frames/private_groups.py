@@ -6,7 +6,10 @@ makes an output possible that was not, with probability
 
     P(1 + Z >= T) = e^(-epsilon (T - 1)) / (1 + e^-epsilon),
 
-which is delta exactly; T is the least integer that keeps it within what is asked.
+which is delta exactly; T is the least integer that keeps it within what is asked. A person who adds one record to each of at most m
+groups changes m noisy sizes, m epsilon in all, and where j of the groups are new, one of them is kept with the probability
+1 - (1 - p)^j, p as above; outputs without any of them differ by the other m - j groups' epsilons at most. So delta is
+1 - (1 - p)^m, which is attained where all m groups are new.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ class PrivateGroups:
 
     Attributes:
         epsilon: from 2^-30 to 64, for the choice of the groups and their noisy sizes together.
-        delta: for groups of one record, between 0 and 1; far below one over the number of people.
+        delta: for groups of one record, between 0 and 1; far below one over the number of people. It is that of a person.
+        max_groups: the most groups that a person counts in; :func:`dpjax.frames.release` sets it. Each costs epsilon.
 
     References:
         Korolova, Kenthapadi, Mishra and Ntoulas (2009); Wilson et al. (2020), with discrete noise.
@@ -46,26 +50,28 @@ class PrivateGroups:
 
     epsilon: float
     delta: float
+    max_groups: int = 1
 
     def __post_init__(self) -> None:
         """Raise for an epsilon or a delta outside its range."""
         exact_epsilon(self.epsilon)
         checks.concrete_delta(self.delta)
+        checks.static_integer("max_groups", self.max_groups, 1)
 
     @property
     def threshold(self) -> int:
         """The least T >= 1 whose delta is not above the one that is asked."""
         rate = float(self.epsilon)
         least = max(int((-log(self.delta) - log1p(expm1(-rate) + 1)) / rate) - 1, 1)
-        while _delta_of(exact_epsilon(self.epsilon), least) > Fraction(self.delta):
+        while _delta_of(exact_epsilon(self.epsilon), least, self.max_groups) > Fraction(self.delta):
             least += 1
         return least
 
     @property
     def guarantee(self) -> Guarantee:
         """What the choice of groups and their noisy sizes cost, with the exact delta, rounded up."""
-        delta = _delta_of(exact_epsilon(self.epsilon), self.threshold)
-        whole = cost_of(exact_epsilon(self.epsilon), 1, "add_remove").epsilon
+        delta = _delta_of(exact_epsilon(self.epsilon), self.threshold, self.max_groups)
+        whole = cost_of(exact_epsilon(self.epsilon), self.max_groups, "add_remove").epsilon
         return Guarantee(whole, inf, "add_remove", delta=nextafter(float(delta), 1.0))
 
     def probability_kept(self, sizes: object) -> np.ndarray:
@@ -82,7 +88,8 @@ class PrivateGroups:
         return kept, noisy[kept]
 
 
-def _delta_of(rate: Fraction, threshold: int) -> Fraction:
-    """The upper end of an enclosure of e^(-rate (T - 1)) / (1 + e^-rate)."""
+def _delta_of(rate: Fraction, threshold: int, groups: int) -> Fraction:
+    """An upper bound of 1 - (1 - p)^groups for p = e^(-rate (T - 1)) / (1 + e^-rate), by an enclosure of p."""
     found = exponential(rate * (threshold - 1), _BITS).over(exponential(rate, _BITS).one_plus(), _BITS)
-    return Fraction(found.high, 2**found.scale)
+    kept = Fraction(found.high, 2**found.scale)
+    return 1 - (1 - kept) ** groups if groups > 1 else kept

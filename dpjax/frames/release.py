@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpjax import release as exact
 from dpjax.checks import Neighbors
-from dpjax.frames.asked import Columns, asked_of
-from dpjax.frames.counting import counts_of, table_of
+from dpjax.frames.asked import Asked, Columns, asked_of
+from dpjax.frames.persons import Persons, PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import FrameResult, result_of
+from dpjax.frames.tables import read_table
+from dpjax.frames.times import in_kind
+
+if TYPE_CHECKING:
+    from dpjax.accounting import Ledger, PrivacyFilter
 
 
 def release(
@@ -22,13 +30,18 @@ def release(
     statistic: Callable[..., Any] | exact.Statistic = exact.median,
     by: str | Sequence[str] | None = None,
     groups: Iterable[Any] | PrivateGroups | None = None,
+    unit: Any = None,
+    per_unit: PerUnit | None = None,
+    max_groups: int = 1,
     neighbors: Neighbors,
+    budget: PrivacyFilter | Ledger | None = None,
     **options: Any,
 ) -> FrameResult:
     """Release a statistic of columns of a frame, of every group, drawn exactly.
 
     Args:
-        frame: of pandas, Polars or PyArrow, or a relation of DuckDB; a row is a record of one person.
+        frame: of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis, PySpark or Dask, or a mapping of names to arrays. Engines
+            count by themselves, and only counts are fetched. Without ``unit`` a row is a record of one person.
         columns: a name, or several; or a mapping from names to options of their own, such as bounds, or to a statistic object of
             their own. Each costs its epsilon.
         statistic: an object such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``, or a function of
@@ -40,17 +53,24 @@ def release(
         by: the column of the group, or several.
         groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not. They must be known
             without the data: those that are read from it are not public. Or :class:`PrivateGroups`.
+        unit: the column that names the person. All rows of a person in a group become one record, and what is promised is promised
+            to a person with all rows. A row without a person counts nowhere.
+        per_unit: what those rows become: the ``"mean"`` (the default) or ``"sum"``, ``"min"`` or ``"max"`` of their values, or their
+            ``"count"``. A row without a value counts nowhere. Without a resolution a statistic takes ``"min"`` or ``"max"``.
+        max_groups: the most groups that a person counts in: those where the person has most rows, then by label. Each costs epsilon.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, charged before anything is drawn.
         options: ``epsilon``, ``draws`` and ``mechanism``; beside a function also those of the statistic: ``lower``, ``upper``,
             ``resolution`` and so on, all public. Joint quantiles under add/remove need ``n_max``, a guess of the most records of
             a group.
 
     Returns:
-        A :class:`FrameResult`. The frame has the columns ``by``, of private groups ``noisy_size``, ``column``, of several
+        A :class:`FrameResult`. The frame is of the kind that was given, but of PyArrow for Spark, and of pandas for Dask. It has the columns ``by``, of private groups ``noisy_size``, ``column``, of several
         quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``released`` and ``epsilon``, that of a draw (of several
         quantiles, of all of them together).
 
     Raises:
+        BudgetExceeded: the budget has not so much left; nothing was drawn or charged.
         ImportError: narwhals is not installed.
         TypeError: no frame, a column that does not hold numbers, a string as ``groups``, a statistic that is none of
             :mod:`dpjax.release`, or an option that it does not have.
@@ -58,7 +78,8 @@ def release(
             its column cannot hold, or a bad public parameter. Records never raise.
 
     Privacy:
-        What ``guarantee`` says, for one row more or less, or replaced. Public: names and dtypes of columns, the groups, and all
+        What ``guarantee`` says, for one row more or less, or replaced; with ``unit`` for a person with all rows, by the proof at the
+        top of ``persons.py``: a person changes at most one record in each of ``max_groups`` groups. Public: names and dtypes of columns, the groups, and all
         options; of private groups those that are kept are released. See :func:`dpjax.release.median` for what is not covered.
 
     References:
@@ -79,23 +100,49 @@ def release(
     asked = asked_of(columns, statistic, options, neighbors, simulated=False)
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
-    table = table_of(frame, asked, by, groups, neighbors)
-    others, sizes = [], {}
+    persons = persons_of(unit, per_unit, max_groups)
+    table = read_table(frame, asked, by, groups, neighbors, persons)
+    costs = costs_of(asked, neighbors, persons)
+    others = []
     if isinstance(groups, PrivateGroups):
-        kept, noisy = groups.release(table.sizes)
-        table, others, sizes = table.only(kept), [groups.guarantee], {"noisy_size": noisy}
-    found, costs = {}, {}
+        groups = replace(groups, max_groups=1 if persons is None else persons.max_groups)
+        others = [protecting(groups.guarantee, persons)]
+    spend(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
+    sizes = {}
+    if isinstance(groups, PrivateGroups):
+        there, numbers = table.groups(bounded=True)
+        kept, noisy = groups.release(numbers)
+        named, sizes = there.only(kept.tolist(), some=True), {"noisy_size": noisy}
+    else:
+        named = table.named
+    found = {}
     for column, own in asked.items():
         made: Any = own.statistic
         (epsilon,) = own.epsilons
-        counts = counts_of(made, table.columns[column], table, neighbors)
+        counts = table.rows.tally(column, made, named, neighbors).counts(made, len(named.names), neighbors)
         drawn = made.release(counts, epsilon, neighbors, mechanism=own.mechanism, draws=own.draws)
-        values = drawn.values.reshape(own.draws, table.groups, max(len(own.levels), 1)).swapaxes(0, 1)
+        values = drawn.values.reshape(own.draws, len(named.names), max(len(own.levels), 1)).swapaxes(0, 1)
         found[column] = {
             **({"quantile": np.array(own.levels)} if own.levels else {}),
             **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
-            "released": values[:, None],
+            "released": values[:, None] if own.kind is None else in_kind(values[:, None], table.kinds[column], made.lower),
             "epsilon": np.array([float(epsilon)])[:, None, None],
         }
-        costs[column, float(epsilon)] = drawn.guarantee
-    return result_of(table, found, sizes, costs, others)
+    return result_of(table, named, found, sizes, costs, others)
+
+
+def spend(budget, guarantee, what):
+    if budget is not None:
+        budget.charge(guarantee, what)
+
+
+def _said(asked: dict[Any, Asked], by: Any, groups: Any, persons: Persons | None) -> dict[str, Any]:
+    """What a budget writes down: all of it is public."""
+    statistics: Any = {str(column): own.statistic for column, own in asked.items()}
+    private = isinstance(groups, PrivateGroups)
+    return {
+        "columns": {column: statistic.to_dict() for column, statistic in statistics.items()},
+        "draws": {str(column): own.draws for column, own in asked.items()},
+        **({} if by is None else {"by": by, "groups": vars(groups) if private else list(groups)}),
+        **({} if persons is None else vars(persons)),
+    }

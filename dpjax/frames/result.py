@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from html import escape
 from math import prod
@@ -16,6 +16,7 @@ import numpy as np
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.display import TEXT_WIDTH, cell_of, text_table
+from dpjax.frames.memory import Groups
 from dpjax.frames.tables import Table
 
 _SAID_ONCE = ("column", "missing", "epsilon")  # below a printed table, where they are the same in all rows
@@ -32,12 +33,14 @@ class FrameResult:
         guarantee: what all of it costs together.
         guarantees: by column and epsilon, what its draws cost, in all groups together: ``guarantees["age", 0.5]``.
         note: what spoils a simulation, and what a release needs besides, in a few sentences; empty if nothing does.
+        columns: those of the frame, as arrays and lists.
     """
 
     frame: Any
     guarantee: Guarantee | Composition
     guarantees: dict[tuple[str, float], Guarantee | Composition]
     note: str = ""
+    columns: Mapping[Any, Any] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         cells = self._cells()
@@ -58,15 +61,12 @@ class FrameResult:
 
     def _cells(self) -> dict[str, list[Any]]:
         """The columns as lists."""
-        import narwhals
-
-        known: Any = narwhals.from_native(self.frame)
-        known = known.collect() if hasattr(known, "collect") else known
-        return {name: known[name].to_list() for name in known.columns}
+        return {str(name): column.tolist() if isinstance(column, np.ndarray) else list(column) for name, column in self.columns.items()}
 
 
 def result_of(
     table: Table,
+    groups: Groups,
     found: Mapping[str, Mapping[str, np.ndarray]],
     sizes: Mapping[str, np.ndarray],
     costs: Mapping[tuple[str, float], Guarantee | Composition],
@@ -76,7 +76,8 @@ def result_of(
     """Make a frame of the kind of the one that was read.
 
     Args:
-        table: that was read, with the groups of the result.
+        table: that was read.
+        groups: of the result.
         found: for each column, arrays that broadcast to ``(groups, epsilons, draws, quantiles)``.
         sizes: further columns ``(groups,)``.
         costs: of each column and epsilon.
@@ -84,8 +85,8 @@ def result_of(
         note: of the result.
     """
     shapes = {column: np.broadcast_shapes(*(part.shape for part in parts.values())) for column, parts in found.items()}
-    group = np.concatenate([np.repeat(np.arange(table.groups), prod(shape[1:])) for shape in shapes.values()])
-    columns: dict[str, Any] = {name: [part[k] for k in group.tolist()] for name, part in table.labels.items()}
+    group = np.concatenate([np.repeat(np.arange(len(groups.names)), prod(shape[1:])) for shape in shapes.values()])
+    columns: dict[str, Any] = {name: [part[k] for k in group.tolist()] for name, part in groups.shown.items()}
     columns |= {name: of_groups[group] for name, of_groups in sizes.items()}
     columns["column"] = [column for column, shape in shapes.items() for _ in range(prod(shape))]
     for name in (*_ORDER, "released", "epsilon"):
@@ -97,4 +98,4 @@ def result_of(
             each = zip(parts, shapes.values(), strict=True)
             columns[name] = [cell for part, shape in each for cell in ([None] * prod(shape) if part is None else part.tolist())]
     total = reduce(add, [*others, *costs.values()])
-    return FrameResult(table.remake(columns), total, dict(costs), note)
+    return FrameResult(table.remake(columns), total, dict(costs), note, columns)

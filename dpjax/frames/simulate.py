@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,16 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
-from dpjax.frames.asked import Asked, Columns, asked_of
-from dpjax.frames.counting import counts_of, table_of
+from dpjax.frames.asked import Columns, asked_of
 from dpjax.frames.drawn import drawn_from_counts
+from dpjax.frames.memory import Tally
 from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_lacking, words_of_ties
+from dpjax.frames.persons import PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import FrameResult, result_of
-from dpjax.frames.tables import Table
-from dpjax.release import DistinctCount, Statistic
+from dpjax.frames.tables import read_table
+from dpjax.frames.times import durations, in_kind
+from dpjax.release import Statistic
 
 if TYPE_CHECKING:
     import jax
@@ -35,6 +38,9 @@ def simulate(
     statistic: Callable[..., Any] | Statistic | None = None,
     by: str | Sequence[str] | None = None,
     groups: Iterable[Any] | PrivateGroups | None = None,
+    unit: Any = None,
+    per_unit: PerUnit | None = None,
+    max_groups: int = 1,
     neighbors: Neighbors,
     **options: Any,
 ) -> FrameResult:
@@ -42,7 +48,7 @@ def simulate(
 
     Args:
         key: an integer, the seed; or a typed key of JAX, whose data are the seed.
-        frame: of pandas, Polars or PyArrow, or a relation of DuckDB; a row is a record of one person.
+        frame: as for :func:`dpjax.frames.release`.
         columns: a name, or several; or a mapping from names to options of their own, such as bounds, or to a statistic object of
             their own.
         statistic: by default the median; all that :func:`dpjax.frames.release` takes. Only here, functions of ``dpjax`` need no
@@ -50,6 +56,9 @@ def simulate(
             your own with the same arguments. These are drawn by JAX, from continuous distributions, and compiled.
         by: the column of the group, or several.
         groups: their labels, of several columns tuples; :class:`PrivateGroups`, or None, for all that are there.
+        unit: the column that names the person, with ``per_unit`` and ``max_groups`` as for a release; it needs a resolution.
+        per_unit: what all rows of a person in a group become.
+        max_groups: the most groups that a person counts in.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
         options: ``epsilon``, one or several; ``lower`` and ``upper``; ``draws``, how many; ``mechanism``, by its name; and those of
             the statistic, such as ``resolution``. All that :func:`dpjax.frames.release` takes mean the same here, so that a call
@@ -86,47 +95,67 @@ def simulate(
     [['north', 40, 34.0], ['south', 30, 34.0]]
     """
     seed, asked = _seed_of(key), asked_of(columns, statistic, options, neighbors, simulated=True)
-    table = table_of(frame, asked, by, groups, neighbors)
-    sizes, found = table.sizes, {}
-    costs: dict[tuple[str, float], Guarantee | Composition] = {}
+    persons = persons_of(unit, per_unit, max_groups)
+    table = read_table(frame, asked, by, groups, neighbors, persons)
+    there, numbers = (table.named, None) if table.named is not None else table.groups(bounded=groups is not None)
+    size, found = len(there.names), {}
+    costs: dict[tuple[Any, float], Guarantee | Composition] = {}
     tied: list[float] = []
     bound: list[float] = []
     lacking = dict.fromkeys(each for own in asked.values() for each in own.lacking)
     for place, (column, own) in enumerate(asked.items()):
-        records = table.columns[column]
         if own.statistic is None:
             from dpjax.frames.draws import drawn_by_jax
 
-            drawn = drawn_by_jax(key, place, records, table.codes, table.groups, own, neighbors)
+            records, codes = table.rows.records(column, there)
+            tally = Tally(codes, np.where(np.isnan(records), -1, 0), None)
+            drawn = drawn_by_jax(key, place, records, codes, size, own, neighbors)
+            low, high = own.bounds
+            if low is not None and high is not None:
+                with np.errstate(invalid="ignore"):
+                    at_bound = tally.numbers(size, (records <= low) | (records >= high))
+            each = zip(own.epsilons, drawn.costs, strict=True)
+            costs |= {(column, float(epsilon)): replace(cost, unit="row") for epsilon, cost in each}
         else:
-            counts = counts_of(own.statistic, records, table, neighbors)
+            tally = table.rows.tally(column, own.statistic, there, neighbors)
+            counts = tally.counts(own.statistic, size, neighbors)
             drawn = drawn_from_counts(own, counts, neighbors, np.random.default_rng([*seed, place]))
-        missing = table.numbers(records < 0 if isinstance(own.statistic, DistinctCount) else np.isnan(records))
-        there = sizes - missing
-        bound += _at_bounds(records, table, own, there)
+            high = own.statistic.records_grid.size - 1 if own.bounds[0] is not None else 0
+            at_bound = tally.numbers(size, (tally.position == 0) | (tally.position == high))
+            costs |= costs_of({column: own}, neighbors, persons)
+        sizes = tally.numbers(size)
+        missing = tally.numbers(size, tally.position < 0)
+        present = sizes - missing
+        if own.bounds[0] is not None:
+            share = at_bound / np.maximum(present, 1)
+            bound += share[(share >= BOUND_SHARE) & (at_bound > 1)].tolist()
         if drawn.tied is not None and own.statistic is None and own.mechanism != "laplace":
-            several = drawn.tied * there[:, None] > 1.5
+            several = drawn.tied * present[:, None] > 1.5
             tied += drawn.tied[(drawn.tied >= TIED_SHARE) & several].tolist()
+        values = {"value": drawn.value[:, None, None], "simulated": drawn.draws}
+        values |= {name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars, strict=True)}
+        values = {name: np.asarray(value, np.float64) for name, value in values.items()}
+        if own.kind is not None:
+            kind, lower = table.kinds[column], getattr(own.statistic, "lower", None)
+            values = {name: durations(v) if name == _BARS[0] else in_kind(v, kind, lower) for name, v in values.items()}
         found[column] = {
             **({"quantile": np.array(drawn.levels)} if drawn.levels else {}),
             **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
             "records": sizes[:, None, None, None],
             "missing": missing[:, None, None, None],
-            "value": drawn.value.astype(np.float64)[:, None, None],
-            "simulated": drawn.draws.astype(np.float64),
-            **{name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars.astype(np.float64), strict=True)},
+            **values,
             **({} if drawn.tied is None else {"tied_share": drawn.tied[:, None, None]}),
             "epsilon": np.array(own.epsilons, np.float64)[:, None, None],
         }
-        costs |= {(column, float(epsilon)): cost for epsilon, cost in zip(own.epsilons, drawn.costs, strict=True)}
     if by is not None and groups is None:
         lacking["groups="] = None
     said: Any = ((words_of_ties, tied), (words_of_bounds, bound), (words_of_lacking, list(lacking)))
     notes = [words(of_what) for words, of_what in said if of_what]
     kept, others = {}, []
     if isinstance(groups, PrivateGroups):
-        kept, others = {"probability_kept": groups.probability_kept(sizes)}, [groups.guarantee]
-    return result_of(table, found, kept, costs, others, " ".join(notes))
+        groups = replace(groups, max_groups=max_groups)
+        kept, others = {"probability_kept": groups.probability_kept(numbers)}, [protecting(groups.guarantee, persons)]
+    return result_of(table, there, found, kept, costs, others, " ".join(notes))
 
 
 def _seed_of(key: Any) -> list[int]:
@@ -140,14 +169,3 @@ def _seed_of(key: Any) -> list[int]:
     from dpjax.random.keys import check_key
 
     return [int(word) for word in np.asarray(jax.random.key_data(check_key(key))).ravel()]
-
-
-def _at_bounds(records: np.ndarray, table: Table, own: Asked, there: np.ndarray) -> list[float]:
-    """The shares of records at or beyond a bound, of the groups where they are many."""
-    low, high = own.bounds
-    if low is None or high is None:
-        return []
-    with np.errstate(invalid="ignore"):  # a signaling NaN
-        number = table.numbers((records <= low) | (records >= high))
-    share = number / np.maximum(there, 1)
-    return list(share[(share >= BOUND_SHARE) & (number > 1)].tolist())

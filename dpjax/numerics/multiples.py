@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 @partial(jax.jit, inline=True, static_argnames="resolution")
 def to_multiples(x: jax.Array, resolution: Fraction) -> jax.Array:
-    """The number of the multiple that is nearest to x, of two the even one."""
-    return jnp.round(_times(x, resolution.denominator, resolution.numerator))
+    """The number of the multiple that is nearest to x, of two the upper one: as in the engines of tables."""
+    return jnp.floor(_times(x, resolution.denominator, resolution.numerator) + 0.5)
 
 
 @partial(jax.jit, inline=True, static_argnames="resolution")

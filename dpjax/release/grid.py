@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -76,7 +77,7 @@ class Multiples:
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbours stay neighbours.
 
-        Halfway between two it is the even one. Records beyond the bounds are clamped to them; what :func:`as_reals` reads as NaN
+        Halfway between two it is the upper one: floor(x + 1/2), which every engine of tables computes alike. Records beyond the bounds are clamped to them; what :func:`as_reals` reads as NaN
         has the number 0. Returns numbers counted from the lower bound, int32, and which records are numbers, bool.
 
         >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
@@ -98,9 +99,10 @@ class Multiples:
                 records *= float(self.resolution.denominator)
             if self.resolution.numerator != 1:
                 records /= float(self.resolution.numerator)
-            np.rint(records, out=records)
+            np.clip(records, self.start, self.start + self.size - 1, out=records)
+            records += 0.5
+            np.floor(records, out=records)
             records -= float(self.start)
-            np.clip(records, 0, self.size - 1, out=records)
         present = ~missing
         if not present.all():
             records[missing] = 0
@@ -197,7 +199,23 @@ def grid_of(
         return grid
     if lower is None or upper is None or resolution is None:
         raise TypeError("a release needs lower, upper and resolution; or, without bounds, a grid such as dpjax.release.Floats().")
+    kinds = {kind_of(lower), kind_of(upper)}
+    if len(kinds) > 1 or isinstance(resolution, datetime.timedelta) != (kinds != {None}):
+        raise TypeError(
+            "lower and upper must both be numbers, dates, times or durations, and the resolution of dates, times and durations is a "
+            f"datetime.timedelta: got {lower!r}, {upper!r} and {resolution!r}."
+        )
     return Multiples.between(lower, upper, resolution)
+
+
+def kind_of(value: Any) -> str | None:
+    """Return which kind of time a bound is, by the name that engines of tables have for it; None for a number.
+
+    >>> kind_of(datetime.date(2020, 1, 1)), kind_of(datetime.timedelta(1)), kind_of(3)
+    ('Date', 'Duration', None)
+    """
+    kinds = (datetime.datetime, "Datetime"), (datetime.date, "Date"), (datetime.time, "Time"), (datetime.timedelta, "Duration")
+    return next((name for kind, name in kinds if isinstance(value, kind)), None)
 
 
 @lru_cache(maxsize=4)

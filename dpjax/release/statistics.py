@@ -14,6 +14,7 @@ True
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import math
@@ -34,7 +35,7 @@ from dpjax.release.counts import Counts, sums_of
 from dpjax.release.discrete_laplace import CountDistribution
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
-from dpjax.release.grid import Candidates, Floats, Multiples, grid_of
+from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, kind_of
 from dpjax.release.profiles import Profile
 from dpjax.release.records import as_reals, codes_of, increasing
 from dpjax.release.result import Release, cost_of, release_of
@@ -46,6 +47,7 @@ LEVELS = 2**40  # beyond what numbers of records reach
 _COUNTED = 2**53  # floats count so far
 _ENTRIES = 2**17  # of counts, that are worked on together
 _LEVELS = 2**22  # of profiles, that may be
+_FINER = ("ns", "ps", "fs", "as")  # than microseconds, which are the finest that Python has
 
 
 class Statistic:
@@ -158,9 +160,7 @@ class Statistic:
             raise ValueError(f"a statistic must be given as to_dict and to_json give it, by its name, got {given!r}.")
         asked = dict(given)
         kind = checks.one_of("statistic", asked.pop("statistic"), Statistic.kinds)
-        if isinstance(asked.get("grid"), dict):
-            asked["grid"] = Floats(**asked["grid"])
-        return Statistic.kinds[kind](**asked)
+        return Statistic.kinds[kind](**{name: _from_plain(value) for name, value in asked.items()})
 
     @staticmethod
     def from_json(text: str) -> Statistic:
@@ -171,6 +171,8 @@ class Statistic:
         """Replace lists by tuples, and text such as "1/10" by the fraction that it is: equal objects are equal."""
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
+            if isinstance(value, np.datetime64 | np.timedelta64):
+                value = value.astype(f"{value.dtype.kind}8[us]") if np.datetime_data(value.dtype)[0] in _FINER else value
             if isinstance(value, np.ndarray | np.generic):
                 value = value.tolist()
             if isinstance(value, str) and "/" in value:
@@ -182,7 +184,23 @@ class Statistic:
             object.__setattr__(self, field.name, value)
 
 
+def _from_plain(value: Any) -> Any:
+    """Return the grid, date, time or duration that :func:`_plain` wrote as a mapping, and other values as they are."""
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"microseconds"}:
+        return datetime.timedelta(microseconds=value["microseconds"])
+    kinds: Any = {"date": datetime.date, "datetime": datetime.datetime, "time": datetime.time}
+    if len(value) == 1 and (kind := kinds.get(next(iter(value)))):
+        return kind.fromisoformat(next(iter(value.values())))
+    return Floats(**value)
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, datetime.timedelta):
+        return {"microseconds": value // datetime.timedelta(microseconds=1)}
+    if (kind := kind_of(value)) is not None:
+        return {kind.lower(): value.isoformat()}
     if isinstance(value, Floats):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, tuple):

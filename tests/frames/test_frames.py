@@ -10,6 +10,7 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
+from dpjax.frames.asked import asked_of
 from dpjax.frames.tables import read_table
 
 narwhals = pytest.importorskip("narwhals")
@@ -189,13 +190,14 @@ NASTY = [("north", None), (None, 3.0), ("north", float("nan")), ("north", float(
 @pytest.mark.parametrize("row", NASTY)
 @pytest.mark.parametrize("named", [["north", "south"], None])
 def test_one_row_more_adds_one_record_to_one_group(row, named):
+    asked = asked_of("age", None, {"lower": -4, "upper": 120, "resolution": 1, "epsilon": 1.0}, "add_remove", simulated=False)
+
     def records(rows):
         frame = from_pandas(region=[r for r, _ in rows], age=[a for _, a in rows])
-        table = read_table(frame, ["age"], [], "region", named, "add_remove")
-        return {
-            label: Counter(str(value) for value in table.columns["age"][table.codes == group])
-            for group, label in enumerate(table.labels["region"])
-        }
+        table = read_table(frame, asked, "region", named, "add_remove")
+        groups = table.named or table.groups(bounded=False)[0]
+        tally = table.rows.tally("age", asked["age"].statistic, groups, "add_remove")
+        return {label: Counter(tally.position[tally.group == group].tolist()) for group, label in enumerate(groups.names)}
 
     people = [("north", 1.0), ("south", 2.0), ("north", 3.0), ("south", None)]
     before = records(people)
@@ -225,7 +227,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"columns": "height"}, "no column 'height'; its columns are region, age, code"),
         ({"columns": ["age", "age"]}, "different names"),
         ({"columns": from_pandas(age=[1.0])["age"]}, "columns must be names of columns of the frame, got the Series itself"),
-        ({"columns": "region"}, "column 'region' must have a dtype of numbers"),
+        ({"columns": "region"}, "column 'region' must have a dtype of numbers, dates, times or durations"),
         ({"by": "state"}, "no column 'state'"),
         ({"groups": None}, "by and groups go together"),
         ({"groups": ["a", "a"]}, "'a' twice"),
@@ -242,7 +244,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"statistic": release.histogram}, "Histograms and other results that are arrays are made by"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"lower": 0.5}, "multiple"),
-        ({"frame": [[1.0]]}, "frame must be of pandas, Polars or PyArrow, or a DuckDB relation, got list"),
+        ({"frame": [[1.0]]}, "frame must be of pandas, Polars, PyArrow, Dask, .* or a mapping of names to arrays, got list"),
     ],
 )
 def test_mistakes_name_what_is_wrong(changes, message):
@@ -378,12 +380,13 @@ def pyarrow_nulls(rows):
 
 
 def test_a_missing_label_is_in_no_group_in_every_kind():
+    asked = {"by": "region", "statistic": release.count, "epsilon": 60.0, "neighbors": "add_remove"}
     for kind in KINDS:
         people = kind(region=["a", None] * 50, age=[50.0, 60.0] * 50)
-        found = frames.release(
-            people, "age", by="region", groups=["a", None], statistic=release.count, epsilon=60.0, neighbors="add_remove"
-        )
-        assert [row["released"] for row in rows_of(found.frame)] == [50.0, 0.0]
+        assert [row["released"] for row in rows_of(frames.release(people, "age", groups=["a"], **asked).frame)] == [50.0]
+        for missing in (None, float("nan")):
+            with pytest.raises(ValueError, match="a missing label is in no group"):
+                frames.release(people, "age", groups=["a", missing], **asked)
 
 
 @pytest.mark.slow

@@ -1,0 +1,228 @@
+"""Columns that are in memory, as numbers or as labels: of pandas and PyArrow by narwhals, or of a mapping of names to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpjax.frames.labels import is_missing, text_of
+from dpjax.release.records import as_floats
+
+_TEXT = ("Object", "object", "null", "string_view")  # dtypes whose labels are compared as text
+TIMES = ("Date", "Datetime", "Duration", "Time")
+_MICROSECONDS = {"W": 6048e8, "D": 864e8, "h": 36e8, "m": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3, "ps": 1e-6}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A column of labels.
+
+    Attributes:
+        codes: int64 ``(n,)``, the number of each label in ascending order, -1 where it is missing.
+        names: the labels by number.
+    """
+
+    codes: np.ndarray
+    names: Sequence[Any]
+
+    @staticmethod
+    def of(codes: np.ndarray, names: Sequence[Any]) -> Labels:
+        """Return labels that are numbered in any order: equal ones become one, None is missing, and the rest is sorted."""
+        distinct = {name for name in names if name is not None}
+        ordered = sorted(distinct)
+        place = {name: number for number, name in enumerate(ordered)}
+        places = np.array([*(place.get(name, -1) for name in names), -1], np.int64)
+        return Labels(places[codes], ordered)
+
+
+class Columns(Protocol):
+    """Columns of a table that are in memory."""
+
+    def names(self) -> list[Any]:
+        """Return the names of all columns."""
+
+    def kind(self, name: Any) -> str:
+        """Name what a column holds, by its dtype: ``"number"``, ``"String"``, ``"Boolean"``, ``"Date"``, ``"text"`` and so on."""
+
+    def numbers(self, name: Any) -> np.ndarray:
+        """Return the numbers of a column, float64, or of integers their own dtype; times in microseconds; NaN where one is missing."""
+
+    def labels(self, name: Any) -> Labels:
+        """Return a column as labels."""
+
+
+class ArrayColumns:
+    """The columns of a mapping of names to arrays."""
+
+    def __init__(self, arrays: Mapping[Any, Any]) -> None:
+        self._arrays = {name: column if hasattr(column, "codes") else np.asarray(column) for name, column in arrays.items()}
+        for name, column in self._arrays.items():
+            if not hasattr(column, "codes") and column.ndim != 1:
+                raise ValueError(f"column {name!r} must be an array of one axis, got the shape {column.shape}.")
+        if len({len(column.codes if hasattr(column, "codes") else column) for column in self._arrays.values()}) > 1:
+            raise ValueError("all columns must have the same length.")
+
+    def names(self) -> list[Any]:
+        """Return the names of all columns."""
+        return list(self._arrays)
+
+    def kind(self, name: Any) -> str:
+        """Name what a column holds, by its dtype."""
+        column = self._arrays[name]
+        if hasattr(column, "codes"):
+            return "String"
+        if column.dtype.kind == "M":
+            return "Date" if np.datetime_data(column.dtype)[0] in ("D", "W", "M", "Y") else "Datetime"
+        known = {"b": "Boolean", "i": "number", "u": "number", "f": f"Float{8 * column.dtype.itemsize}", "U": "String", "T": "String"}
+        return known.get(column.dtype.kind, {"m": "Duration", "S": "Binary"}.get(column.dtype.kind, "text"))
+
+    def numbers(self, name: Any) -> np.ndarray:
+        """Return the numbers of a column."""
+        return as_numbers(self._arrays[name])
+
+    def labels(self, name: Any) -> Labels:
+        """Return a column as labels."""
+        column = self._arrays[name]
+        if hasattr(column, "codes"):
+            return Labels.of(np.asarray(column.codes, np.int64), list(column.names))
+        if self.kind(name) == "text":
+            return Labels.of(*numbered_texts(column.tolist()))
+        if column.dtype.kind == "f":
+            column = column + 0.0  # there is one zero
+        names, codes = np.unique(column, return_inverse=True)
+        return Labels.of(codes, plain_labels(names))
+
+
+class FrameColumns:
+    """The columns of an eager frame of narwhals."""
+
+    def __init__(self, frame: Any, texts: Mapping[Any, str] | None = None) -> None:
+        self._frame, self._texts = frame, texts or {}
+
+    def _series(self, name: Any) -> Any:
+        return self._frame[self._texts.get(name, name)]
+
+    def names(self) -> list[Any]:
+        """Return the names of all columns."""
+        return list(self._frame.columns)
+
+    def kind(self, name: Any) -> str:
+        """Name what a column holds, by its dtype and never by what it holds."""
+        return kind_of_series(self._series(name))
+
+    def numbers(self, name: Any) -> np.ndarray:
+        """Return the numbers of a column."""
+        series = self._series(name)
+        if str(series.dtype) in ("Int128", "UInt128"):
+            import narwhals
+
+            series = series.cast(narwhals.Float64)
+        kind = kind_of_series(series)
+        if kind == "Datetime" and getattr(series.dtype, "time_zone", None) is not None:
+            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        native = series.to_native()
+        if kind == "Time" and hasattr(native, "type"):  # PyArrow
+            native = native.cast("time64[us]" if "64" in str(native.type) else "time32[ms]").cast("int64" if "64" in str(native.type) else "int32")
+            return as_floats(native.to_numpy()) * (1.0 if "64" in str(series.to_native().type) else 1e3)
+        return as_numbers(series.to_numpy())
+
+    def labels(self, name: Any) -> Labels:
+        """Return a column as labels."""
+        series = self._series(name)
+        if kind_of_series(series) == "text":
+            return Labels.of(*numbered_texts(objects_of(series)))
+        native = series.to_native()
+        if hasattr(native, "factorize"):  # pandas
+            codes, distinct = native.factorize()
+            names = objects_of(_series(distinct.to_series(index=range(len(distinct))) if hasattr(distinct, "to_series") else native.iloc[:0]))
+            return Labels.of(codes.astype(np.int64), names)
+        if hasattr(native, "rank"):  # Polars
+            return Labels.of(native.rank("dense").fill_null(0).to_numpy().astype(np.int64) - 1, objects_of(_series(native.drop_nulls().unique().sort())))
+        array = native.combine_chunks()
+        if not hasattr(array, "dictionary"):
+            array = (array if not hasattr(array, "chunks") else array.chunk(0)).dictionary_encode()
+        codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return Labels.of(codes, objects_of(_series(array.dictionary)))
+
+
+def _series(native: Any) -> Any:
+    import narwhals
+
+    if type(native).__module__.startswith("pyarrow"):
+        import pyarrow
+
+        native = pyarrow.chunked_array([native])
+    return narwhals.from_native(native, series_only=True)
+
+
+def as_numbers(array: np.ndarray) -> np.ndarray:
+    """Return numbers as an array of floats or integers; times become microseconds, float64."""
+    if array.dtype.kind in "mM":
+        unit, step = np.datetime_data(array.dtype)
+        array = array if unit in _MICROSECONDS else array.astype(f"{array.dtype.kind}8[D]")
+        factor = _MICROSECONDS[np.datetime_data(array.dtype)[0]] * step
+        return np.where(np.isnat(array), np.nan, array.astype(np.int64).astype(np.float64) * factor)
+    return array if array.dtype.kind in "iub" else as_floats(array)
+
+
+def plain_labels(names: np.ndarray) -> list[Any]:
+    """Return labels of an array as Python objects, None for those that are missing."""
+    if names.dtype.kind in "mM" and np.datetime_data(names.dtype)[0] in ("ns", "ps", "fs", "as"):
+        names = names.astype(f"{names.dtype.kind}8[us]")
+    return [None if is_missing(name) else name for name in names.tolist()]
+
+
+def numbered_texts(cells: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Number objects by their text, the same for equal ones; None and NaN, and what has no text, are missing."""
+    index: dict[Any, int] = {}
+    texts = [cell if type(cell) is str else None if is_missing(cell) else text_of(cell) for cell in cells]
+    return np.array([index.setdefault(text, len(index)) for text in texts], np.int64), list(index)
+
+
+def objects_of(series: Any) -> list[Any]:
+    """Return the cells of a column as Python objects that compare by their value, None for missing ones."""
+    if series.dtype.is_float():
+        with np.errstate(invalid="ignore"):
+            numbers = series.to_numpy().astype(np.float64) + 0.0  # there is one zero
+        return [None if gone else cell for cell, gone in zip(numbers.tolist(), np.isnan(numbers).tolist(), strict=True)]
+    try:
+        found, missing = series.to_list(), series.is_null()
+    except Exception:  # a date that Python does not hold, or a signaling NaN: one row must not change what becomes of the others
+        return [_object(series, place) for place in range(len(series))]
+    return [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)] if missing.any() else list(found)
+
+
+def _object(series: Any, place: int) -> Any:
+    try:
+        cell = series[place : place + 1]
+        return None if cell.is_null().any() else cell.to_list()[0]
+    except Exception:
+        return None
+
+
+def kind_of_series(series: Any) -> str:
+    """Name what a column of narwhals holds, by the dtype and never by what it holds."""
+    native = series.to_native()
+    dtype = getattr(native, "dtype", getattr(native, "type", None))
+    if {str(series.dtype), str(dtype)} & set(_TEXT):
+        return "text"
+    categories: Any = getattr(dtype, "categories", None)
+    if hasattr(categories, "to_series"):  # of pandas, which are of any dtype
+        return kind_of_series(_series(categories.to_series()))
+    if str(series.dtype).startswith(("Categorical", "Enum")):
+        return "String" if "string" in str(getattr(dtype, "value_type", "string")) else "other"
+    return kind_of_dtype(series.dtype)
+
+
+def kind_of_dtype(dtype: Any) -> str:
+    """Name what a dtype of narwhals holds."""
+    if dtype.is_numeric() and not dtype.is_float():
+        return "number"
+    name = str(dtype).partition("(")[0]
+    return {"Categorical": "String", "Enum": "String", "Object": "text", "Unknown": "other"}.get(name, name)
+
+
+Remake = Callable[[dict[str, Any]], Any]

@@ -1,0 +1,187 @@
+"""A table in an engine: the engine rounds and counts, through narwhals, and only groups, positions and counts come back.
+
+    table --one record a person and group--> few groups a person --cell--> group, cell, count
+
+Cells are the same in every engine, and as in memory: they are written out in float64, by operations that are rounded alike
+everywhere. What is missing is taken out before anything is computed or cast, since an engine may raise there.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from dpjax.frames.columns import TIMES, FrameColumns, kind_of_dtype
+from dpjax.frames.memory import Groups, Memory, Tally
+from dpjax.frames.persons import Persons, Rounding, cells_of, rows_of
+from dpjax.release import Count, DistinctCount, Statistic
+from dpjax.release.grid import Multiples
+
+_SQL = ("duckdb", "ibis", "pyspark", "pyspark_connect", "sqlframe")
+_DAYS = 719_163  # from the first day of the year 1 to 1970
+_HIGH = 2**62  # above every position
+
+
+class Engine:
+    """A lazy frame of narwhals.
+
+    Args:
+        frame: the lazy frame.
+        by: the columns of the groups.
+        persons: whose rows belong together; None where each row is a record.
+    """
+
+    def __init__(self, frame: Any, by: Sequence[Any], persons: Persons | None) -> None:
+        self._frame, self._by, self._persons = frame, tuple(by), persons
+        self._keys = [f"group{number}" for number in range(len(self._by))]
+        self._schema = frame.collect_schema()
+        self._engine = frame.implementation.name.lower()
+        if persons is not None and by and self._engine == "dask":
+            raise TypeError(
+                "Dask has no window that bounds the groups of a person: give unit= without by=, or a frame of another engine."
+            )
+
+    def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
+        """Return all groups that have a row, and how many rows or persons: with ``bounded`` a person counts in few groups."""
+        rows = self._rows(None)
+        if self._persons is not None:
+            rows = rows.group_by("unit", *self._keys).agg(nw.len().alias("rows"))
+            rows = self._in_few_groups(rows) if bounded else rows
+        groups, sizes = self._counted(rows, ()).there(False)
+        return Groups(groups.names, dict(zip(self._by, groups.shown.values(), strict=True))), sizes
+
+    def tally(self, column: Any, statistic: Statistic, groups: Groups, neighbors: str) -> Tally:
+        """Count the records of a column in these groups."""
+        found = getattr(statistic, "records_grid", None)
+        grid = found if isinstance(found, Multiples) and not isinstance(statistic, DistinctCount) else None
+        rows, present = self._rows(groups, column), self._present(column)
+        if self._persons is not None:
+            rule = "max" if isinstance(statistic, Count) else self._persons.rule(statistic)
+            rows = self._of_persons(rows, column, present, grid, rule, neighbors, isinstance(statistic, Count))
+        elif grid is not None or isinstance(statistic, Count):
+            cell = nw.lit(0.0) if grid is None else self._integer(column, cells_of(grid))
+            rows = rows.with_columns(nw.when(present).then(cell).otherwise(nw.lit(-1.0)).cast(nw.Int64).alias("value"))
+        memory = self._counted(rows, ("value",))
+        if grid is not None or isinstance(statistic, Count):
+            return memory.positions("value", groups)
+        return memory.tally("value", statistic, groups, neighbors)
+
+    def records(self, column: Any, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+        """Return the records of a column as numbers, and the group of each."""
+        return Memory(FrameColumns(self._rows(groups, column).collect()), self._keys, None).records("value", groups)
+
+    def _rows(self, groups: Groups | None, column: Any = None) -> Any:
+        """The rows that have a label, and one that is asked for, and a person: their labels, values and persons."""
+        columns = [self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)]
+        columns += [] if column is None else [nw.col(column).alias("value")]
+        columns += [] if self._persons is None else [self._label(self._persons.unit).alias("unit")]
+        rows = self._frame.select(*columns)
+        labelled = [*zip(self._by, self._keys, strict=True)]
+        if self._persons is not None:
+            labelled.append((self._persons.unit, "unit"))
+        for name, key in labelled:
+            rows = rows.filter(~nw.col(key).is_null())
+            if self._schema[name].is_float():
+                rows = rows.filter(~nw.col(key).is_nan())
+        for name, key in zip(self._by, self._keys, strict=True) if groups is not None and groups.some else ():
+            labels = groups.names if len(self._by) == 1 else [label[self._by.index(name)] for label in groups.names]
+            if self._schema[name].is_integer():
+                labels = [int(label) for label in labels if label == int(label)]
+            rows = rows.filter(nw.col(key).is_in(list(dict.fromkeys(labels))))
+        return rows
+
+    def _label(self, name: Any) -> Any:
+        """A column of labels: categories as text, and one zero among floats."""
+        dtype = self._schema[name]
+        if str(dtype).startswith(("Categorical", "Enum")):
+            return nw.col(name).cast(nw.String)
+        return nw.col(name).cast(nw.Float64) + 0.0 if dtype.is_float() else nw.col(name)
+
+    def _present(self, column: Any) -> Any:
+        there = ~nw.col("value").is_null()
+        return there & ~nw.col("value").is_nan() if self._schema[column].is_float() else there
+
+    def _number(self, column: Any, rounding: Rounding) -> Any:
+        """The value as a float; times in microseconds."""
+        dtype, value = self._schema[column], nw.col("value")
+        kind = kind_of_dtype(dtype)
+        if kind == "Boolean":
+            return nw.when(value).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
+        if kind not in TIMES:
+            return value.cast(nw.Float64)
+        if kind == "Duration" and self._engine == "ibis":
+            raise TypeError("durations of Ibis cannot be counted: convert them to numbers, such as seconds.")
+        if kind == "Duration":
+            return value.dt.total_microseconds().cast(nw.Float64)
+        clock = [(value.dt.hour(), 36e8), (value.dt.minute(), 6e7), (value.dt.second(), 1e6), (value.dt.microsecond(), 1.0)]
+        time = sum((part.cast(nw.Float64) * factor for part, factor in clock), start=nw.lit(0.0))
+        if kind == "Time":
+            return time
+        if self._engine not in _SQL:  # of which none has a date that Python does not hold once it is within bounds
+            low, high = (np.datetime64(round(end * rounding.over / rounding.times), "us") for end in (rounding.low, rounding.high))
+            ends = [end.item() for end in (low, high)]
+            if kind == "Date":
+                ends = [end.date() for end in ends]
+            zone = getattr(dtype, "time_zone", None)
+            if zone is not None:
+                ends = [end.replace(tzinfo=datetime.UTC) for end in ends]
+            return value.clip(*ends).dt.timestamp("us").cast(nw.Float64)
+        year = value.dt.year().cast(nw.Float64) - 1.0
+        leap = (year / 4.0).floor() - (year / 100.0).floor() + (year / 400.0).floor()
+        days = year * 365.0 + leap + value.dt.ordinal_day().cast(nw.Float64) - float(_DAYS)
+        return days * 864e8 if kind == "Date" else days * 864e8 + time
+
+    def _integer(self, column: Any, rounding: Rounding) -> Any:
+        """The integer of a value, as :class:`Rounding` says, still a float."""
+        scaled = self._number(column, rounding) * rounding.times / rounding.over
+        fine = scaled.clip(float(rounding.low), float(rounding.high)) * 2.0**rounding.bits
+        return (fine + 0.5).floor() - float(rounding.offset) * 2.0**rounding.bits
+
+    def _of_persons(
+        self, rows: Any, column: Any, present: Any, grid: Multiples | None, rule: Any, neighbors: str, only_there: bool
+    ) -> Any:
+        """One row for each person and group, whose value is the position of the record, or a value where there is no grid."""
+        rows = rows.filter(present) if neighbors == "add_remove" else rows
+        there = nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0))
+        if grid is None and not only_there:
+            rows = rows.with_columns(there.alias("there"))
+        else:
+            none = float(_HIGH) if rule == "min" else -1.0 if rule == "max" else 0.0
+            one = nw.lit(0.0) if grid is None else self._integer(column, rows_of(grid, rule))
+            rows = rows.with_columns(nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value"), there.alias("there"))
+        value = getattr(nw.col("value"), rule if rule in ("min", "max") else "sum")()
+        rows = rows.group_by("unit", *self._keys).agg(value.alias("value"), nw.col("there").sum().alias("rows"))
+        rows = self._in_few_groups(rows)
+        return rows if grid is None and not only_there else rows.with_columns(self._finished(grid, rule).alias("value"))
+
+    def _finished(self, grid: Multiples | None, rule: Any) -> Any:
+        """The position of a person's record, from its rows put together; -1 where none has a value."""
+        rows, value = nw.col("rows").cast(nw.Float64), nw.col("value").cast(nw.Float64)
+        some = nw.when(nw.col("rows") > 0).then(rows).otherwise(nw.lit(1.0))
+        if grid is not None and rule not in ("min", "max"):
+            scale, cells = 2.0 ** rows_of(grid, rule).bits, cells_of(grid)
+            if rule == "mean":
+                value = (value / (some * scale) + 0.5).floor()
+            else:
+                whole = (value / scale + 0.5).floor() if rule == "sum" else some * cells.times / cells.over
+                whole = whole.clip(float(cells.low), float(cells.high))
+                value = (whole + 0.5).floor() - float(cells.offset)
+        return nw.when(nw.col("rows") > 0).then(value).otherwise(nw.lit(-1.0)).cast(nw.Int64)
+
+    def _in_few_groups(self, rows: Any) -> Any:
+        """The rows of each person's groups with most rows, then by label."""
+        if not self._keys or self._persons is None:
+            return rows
+        rows = rows.with_columns((nw.col("rows") * -1).alias("fewer"))
+        place = nw.col("rows").cum_count().over("unit", order_by=["fewer", *self._keys])
+        return rows.with_columns(place.alias("place")).filter(nw.col("place") <= self._persons.max_groups)
+
+    def _counted(self, rows: Any, values: Sequence[str]) -> Memory:
+        """How many rows have the same labels and value, fetched."""
+        keys = [*self._keys, *values]
+        found = rows.group_by(*keys).agg(nw.len().alias("count")).select(*keys, "count").collect()
+        return Memory(FrameColumns(found), self._keys, None, "count")

@@ -1,0 +1,205 @@
+"""A table in memory: the group of each row as a number, and of each column how many records have which position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax.frames.columns import Columns, Labels
+from dpjax.frames.labels import joined
+from dpjax.frames.persons import Persons, in_few_groups, rows_of, together
+from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
+from dpjax.release.grid import Multiples
+
+
+class Groups(NamedTuple):
+    """The groups of a result.
+
+    Attributes:
+        names: a label each, of several columns a tuple, as the columns have them.
+        shown: for each column of groups, its labels as they are shown.
+        some: whether a table may have others, which count nowhere.
+    """
+
+    names: list[Any]
+    shown: dict[Any, list[Any]]
+    some: bool = True
+
+    def only(self, kept: Sequence[int], some: bool) -> Groups:
+        """Return the groups of these numbers."""
+        return Groups([self.names[k] for k in kept], {by: [part[k] for k in kept] for by, part in self.shown.items()}, some)
+
+
+class Tally(NamedTuple):
+    """How many records of which group have which position.
+
+    Attributes:
+        group: int64 ``(rows,)``, from 0 on; -1 for no group that is asked for.
+        position: int64 ``(rows,)``, -1 where the value is missing.
+        count: int64 ``(rows,)``, or None for one each.
+    """
+
+    group: np.ndarray
+    position: np.ndarray
+    count: np.ndarray | None
+
+    def counts(self, statistic: Statistic, groups: int, neighbors: str) -> Counts:
+        """Count how often each position occurs in each group."""
+        group, position = self.group, self.position
+        if neighbors == "swap" and not isinstance(statistic, Mode):  # a record is there, whatever it is: at the lower bound
+            position = np.maximum(position, 0)
+        elif (missing := position < 0).any():
+            group, position = np.where(missing, -1, group), np.maximum(position, 0)
+        if self.count is None:
+            return Counts.of_groups(group, position, groups)
+        return Counts.of_rows(group, position, self.count, groups=groups)
+
+    def numbers(self, groups: int, which: np.ndarray | None = None) -> np.ndarray:
+        """Return how many records each group has, of those that ``which`` is true for, int64."""
+        there = self.group >= 0 if which is None else which & (self.group >= 0)
+        group = self.group[there]
+        if self.count is None:
+            return np.bincount(group, minlength=groups)
+        found = np.zeros(groups, np.int64)
+        np.add.at(found, group, self.count[there])
+        return found
+
+
+class Memory:
+    """A table whose columns are in memory.
+
+    Args:
+        columns: of the table.
+        by: the columns of the groups.
+        persons: whose rows belong together; None where each row is a record.
+        counts: the column that says how many records a row stands for; None for one each.
+    """
+
+    def __init__(self, columns: Columns, by: Sequence[Any], persons: Persons | None, counts: Any = None) -> None:
+        self._columns, self._by, self._persons = columns, tuple(by), persons
+        self._count = None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
+        self._labels = [columns.labels(name) for name in by]
+        # The different labels of rows as numbers of each column's labels, ascending, and which of them each row has, -1 for none.
+        self._different, self._order = _together(self._labels) if by else (np.zeros((1, 0), np.int64), np.zeros(0, np.int64))
+        self._unit = None if persons is None else columns.labels(persons.unit).codes
+
+    def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
+        """Return all groups that have a row, in the order of their labels, and how many rows or persons they have.
+
+        With ``bounded`` a person counts in few groups, and groups without a person are left out.
+        """
+        group, count = self._order, self._count
+        if self._unit is not None:
+            persons, group, (_, _, rows) = self._sorted(group)
+            group, count = group[self._in_few_groups(persons, group, rows)] if bounded else group, None
+        elif (group < 0).any():
+            group, count = group[group >= 0], None if count is None else count[group >= 0]
+        sizes = np.zeros(len(self._different), np.int64)
+        if count is None:
+            sizes += np.bincount(group, minlength=len(sizes))
+        else:
+            np.add.at(sizes, group, count)
+        found = np.flatnonzero(sizes)
+        parts = [
+            [labels.names[k] for k in codes.tolist()] for labels, codes in zip(self._labels, self._different[found].T, strict=True)
+        ]
+        return Groups(joined(parts), dict(zip(self._by, parts, strict=True))), sizes[found]
+
+    def _group(self, groups: Groups, rows: int) -> np.ndarray:
+        """The number of the group of each row, -1 for none of these."""
+        if not self._by:
+            return np.zeros(rows, np.int64)
+        places = [{name: code for code, name in enumerate(labels.names)} for labels in self._labels]
+        several = len(places) > 1
+        place = {tuple(codes): number for number, codes in enumerate(self._different.tolist())} if several else {}
+        number = np.full(len(self._different) + 1, -1, np.int64)  # the last one is that of the rows of no group
+        for group, name in enumerate(groups.names):
+            parts = tuple(at.get(part, -1) for at, part in zip(places, name if several else (name,), strict=True))
+            number[place.get(parts, -1) if several else parts[0]] = group
+        number[-1] = -1
+        return number[self._order]
+
+    def tally(self, column: Any, statistic: Statistic, groups: Groups, neighbors: str) -> Tally:
+        """Count the records of a column in these groups."""
+        grid = getattr(statistic, "records_grid", None)
+        if isinstance(statistic, DistinctCount):
+            values = self._columns.labels(column).codes
+            present = values >= 0
+        elif self._persons is not None and isinstance(grid, Multiples):
+            numbers = self._columns.numbers(column)
+            present = np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
+            rule = self._persons.rule(statistic)
+            values = rows_of(grid, rule).integers(np.where(present, numbers, 0).astype(np.float64))
+        else:
+            values, present = statistic.read(self._columns.numbers(column))
+            values = values.astype(np.int64, copy=False)
+        group = self._group(groups, len(values))
+        if self._unit is None or self._persons is None:
+            return Tally(group, values if present.all() else np.where(present, values, -1), self._count)
+        rule = "max" if isinstance(statistic, Count) else self._persons.rule(statistic)
+        on_grid = grid if isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount) else None
+        return self._of_persons(values, present, group, on_grid, rule, neighbors)
+
+    def _of_persons(self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str) -> Tally:
+        """One record of each person and group."""
+        order = self._order if self._by else np.zeros(len(values), np.int64)
+        persons, ordered, (there, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
+        position = together(values[there], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
+        stays = self._in_few_groups(persons, ordered, rows)
+        found, position = group[there[starts]][stays], position[stays]
+        if neighbors == "swap":  # a person is there, whatever the values are
+            absent = len(np.unique(self._unit[self._unit >= 0])) - len(position)
+            found, position = np.pad(found, (0, absent)), np.pad(position, (0, absent), constant_values=-1)
+        return Tally(found, position, None)
+
+    def _sorted(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The person and the group of each record, and its rows: sorted, where those of each record start, and how many they are."""
+        unit: Any = self._unit
+        rows = np.flatnonzero((unit >= 0) & (order >= 0))
+        width = int(order.max(initial=0)) + 1
+        if (int(unit.max(initial=0)) + 1) * width < 2**62:
+            key = unit[rows] * width + order[rows]
+            rows = rows[np.argsort(key, kind="stable")]
+        else:
+            rows = rows[np.lexsort((order[rows], unit[rows]))]
+        new = np.diff(unit[rows], prepend=np.int64(-1)) != 0
+        new |= np.diff(order[rows], prepend=np.int64(-1)) != 0
+        starts = np.flatnonzero(new)
+        return unit[rows][starts], order[rows][starts], (rows, starts, np.diff(starts, append=len(rows)))
+
+    def _in_few_groups(self, persons: np.ndarray, group: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        known: Any = self._persons
+        return in_few_groups(persons, group, rows, known.max_groups)
+
+    def positions(self, column: Any, groups: Groups) -> Tally:
+        """Return a column of positions, -1 for a missing value."""
+        position = np.asarray(self._columns.numbers(column)).astype(np.int64)
+        return Tally(self._group(groups, len(position)), position, self._count)
+
+    def records(self, column: Any, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+        """Return the records of a column as numbers, float64, and the group of each: what has no public grid."""
+        if self._persons is not None:
+            raise ValueError("unit= needs a statistic with a resolution, as a release does.")
+        values = np.asarray(self._columns.numbers(column), np.float64)
+        return values, self._group(groups, len(values))
+
+
+def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
+    """The different tuples of numbers of labels, ascending, and which of them each row has; -1 where one is missing."""
+    if len(columns) == 1:
+        return np.arange(len(columns[0].names))[:, None], columns[0].codes
+    codes = np.stack([labels.codes for labels in columns])
+    there = np.all(codes >= 0, axis=0)
+    sizes = [max(len(labels.names), 1) for labels in columns]
+    if math.prod(sizes) < 2**62:
+        key, place = np.unique(np.ravel_multi_index(list(codes[:, there]), sizes), return_inverse=True)
+        different = np.stack(np.unravel_index(key, sizes), axis=-1)
+    else:
+        different, place = np.unique(codes[:, there].T, axis=0, return_inverse=True)
+    order = np.full(len(there), -1, np.int64)
+    order[there] = place.reshape(-1)
+    return different, order
+

@@ -1,0 +1,163 @@
+"""Persons with several rows: all rows of a person in a group become one record, and a person counts in few groups.
+
+**Proof.** Let a table have one person more than another one. Rows of different persons never meet before they are counted: what a
+person's rows become, and in which groups (those where the person has most rows, then by label), is a function of that person's rows
+and of public numbers alone. So the records of all others are the same in both tables, and the person adds at most one record to each
+of at most ``max_groups`` groups. A mechanism that is epsilon-DP for a record of a group draws from each group by itself, so that the
+losses of those groups add up to at most ``max_groups`` times epsilon; all other groups have the same distribution. Ranges add up
+likewise, since the groups are drawn independently. Without groups there is one record, and the cost is that of one.
+
+**Why rows are rounded before they are added.** A sum of floats depends on their order, and an engine's order on other people's
+rows: then two persons' records could change at once. Rows become integers first, multiples of the resolution over a power of two
+that depends on public numbers only, whose sum is exact in every order (up to 2^32 rows of a person in a group).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.release import DistinctCount, Statistic
+from dpjax.release.grid import Multiples
+
+PerUnit = Literal["mean", "sum", "min", "max", "count"]
+_BITS = 31  # of the integer of a row
+
+
+class Rounding(NamedTuple):
+    """The integer of a value x, floor(clip(x * times / over, low, high) * 2^bits + 1/2) - offset * 2^bits, in float64.
+
+    With no bits it is the number of the nearest cell of a grid, counted from the lower bound.
+    """
+
+    times: float
+    over: float
+    low: float
+    high: float
+    bits: int
+    offset: float
+
+    def integers(self, values: np.ndarray) -> np.ndarray:
+        """Return the integers of values that are numbers, int64."""
+        with np.errstate(over="ignore"):
+            cells = np.clip(values * self.times / self.over, self.low, self.high) * 2.0**self.bits
+        return (np.floor(cells + 0.5) - self.offset * 2.0**self.bits).astype(np.int64)
+
+
+def cells_of(grid: Multiples) -> Rounding:
+    """Return the rounding of single records to a grid."""
+    end = grid.start + grid.size - 1
+    return Rounding(float(grid.resolution.denominator), float(grid.resolution.numerator), grid.start, end, 0, grid.start)
+
+
+@dataclass(frozen=True)
+class Persons:
+    """Whose rows belong together, and what becomes of them.
+
+    Attributes:
+        unit: the column that names the person.
+        per_unit: what all rows of a person in a group become; None for the default of the statistic.
+        max_groups: the most groups that a person counts in.
+    """
+
+    unit: Any
+    per_unit: PerUnit | None = None
+    max_groups: int = 1
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        if self.per_unit is not None:
+            checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
+        checks.static_integer("max_groups", self.max_groups, 1)
+
+    def rule(self, statistic: Statistic) -> PerUnit:
+        """Return what the rows of a person become for this statistic, or raise where that has no meaning."""
+        grid = getattr(statistic, "records_grid", None)
+        on_multiples = isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
+        if self.per_unit is None and not on_multiples:
+            raise ValueError(f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max': one of a person's values is kept.")
+        rule = self.per_unit or "mean"
+        if not on_multiples and rule not in ("min", "max"):
+            raise ValueError(f"per_unit={rule!r} needs a statistic with a resolution: {type(statistic).__name__} keeps 'min' or 'max'.")
+        if rule == "sum" and on_multiples and max(abs(grid.start), abs(grid.start + grid.size - 1)) >= 2**_BITS:
+            raise ValueError("per_unit='sum' needs bounds within 2^31 multiples of the resolution: take a coarser resolution.")
+        return rule
+
+
+def rows_of(grid: Multiples, rule: PerUnit) -> Rounding:
+    """Return how a row is rounded before the rows of a person are put together."""
+    cells = cells_of(grid)
+    if rule == "mean":
+        return cells._replace(bits=_BITS - (grid.size - 1).bit_length())
+    if rule == "sum":
+        most = max(abs(cells.low), abs(cells.high), 1)
+        return cells._replace(low=-most, high=most, bits=_BITS - int(most).bit_length(), offset=0)
+    return cells
+
+
+def together(values: np.ndarray, starts: np.ndarray, rows: np.ndarray, grid: Multiples | None, rule: PerUnit) -> np.ndarray:
+    """Return the position of each person's record, int64: of rows that are sorted by person, as :func:`rows_of` rounds them."""
+    if grid is None or rule in ("min", "max"):
+        return (np.minimum if rule == "min" else np.maximum).reduceat(values, starts)
+    if rule == "count":
+        return cells_of(grid).integers(rows.astype(np.float64))
+    return finished(np.add.reduceat(values, starts), rows, grid, rule)
+
+
+def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit) -> np.ndarray:
+    """Return the positions of the sums of persons' rows, or of their means."""
+    scale = 2.0 ** rows_of(grid, rule).bits
+    if rule == "mean":
+        return np.floor(total.astype(np.float64) / (rows * scale) + 0.5).astype(np.int64)
+    cells = cells_of(grid)
+    whole = np.clip(np.floor(total.astype(np.float64) / scale + 0.5), cells.low, cells.high)
+    return (whole - cells.low).astype(np.int64)
+
+
+def in_few_groups(person: np.ndarray, group: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
+    """Return which records stay, bool: of each person those of the groups with most rows, then by the order of the groups.
+
+    Args:
+        person: int64 ``(n,)``.
+        group: int64 ``(n,)``, different for the records of one person, in the order of their labels.
+        rows: int64 ``(n,)``, how many rows each record is made of.
+        most: how many groups a person counts in.
+
+    >>> in_few_groups(np.array([7, 7, 7, 4]), np.array([2, 0, 1, 0]), np.array([3, 1, 1, 1]), 2).tolist()
+    [True, True, False, True]
+    """
+    order = np.lexsort((group, -rows, person))
+    first = np.flatnonzero(np.diff(person[order], prepend=np.int64(-1)) != 0)
+    place = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+    stays = np.zeros(len(order), bool)
+    stays[order[place < most]] = True
+    return stays
+
+
+def persons_of(unit: Any, per_unit: PerUnit | None, max_groups: int) -> Persons | None:
+    """Return whose rows belong together, None where each row is a record."""
+    if unit is None:
+        if per_unit is not None or max_groups != 1:
+            raise ValueError("per_unit and max_groups need unit, the column that names the person.")
+        return None
+    return Persons(unit, per_unit, max_groups)
+
+
+def protecting(guarantee: Guarantee, persons: Persons | None) -> Guarantee:
+    """Return a guarantee that says whom it protects: a row, or a person."""
+    return replace(guarantee, unit="row" if persons is None else "person")
+
+
+def costs_of(asked: Mapping[Any, Any], neighbors: str, persons: Persons | None) -> dict[tuple[Any, float], Guarantee]:
+    """Return what the draws from each column cost at each epsilon, in all groups together."""
+    times = 1 if persons is None else persons.max_groups
+    return {
+        (column, float(epsilon)): protecting(own.statistic.cost(epsilon, own.draws * times, neighbors, own.mechanism), persons)
+        for column, own in asked.items()
+        for epsilon in own.epsilons
+    }
