@@ -13,8 +13,10 @@ from dpjax.version import __version__
 
 T = TypeVar("T")
 NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load NumPy
+PER_UNIT = ("mean", "sum", "min", "max", "count")
 GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")  # of a release
 LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
+MARKS = {"comma": ",", "point": ".", "blank": " ", "apostrophe": "'"}
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 _EXAMPLES = {
@@ -117,6 +119,21 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         metavar="MARK",
         help="The decimal mark: point (default) or comma.",
     )
+    add(
+        "--thousands",
+        type=lambda text: MARKS.get(text, text),
+        choices=tuple(MARKS.values()),
+        default="",
+        metavar="MARK",
+        help=f"The mark between groups of three digits, one of {', '.join(MARKS)}: 1,200 is then 1200 (default: there is none).",
+    )
+    add(
+        "--records",
+        choices=("csv", "lines"),
+        default="csv",
+        help="What a record is: csv, a record of well-formed CSV (RFC 4180), in which a quoted cell may hold line breaks, and any other "
+        "file is refused; or lines, each line, whatever is in it (default csv).",
+    )
     add("--encoding", default="utf-8", metavar="NAME", help="Of the text, such as latin-1 or utf-16 (default utf-8).")
     add(
         "--missing",
@@ -141,7 +158,18 @@ def _add_file_options(add: Callable[..., Any]) -> None:
 def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str) -> None:
     """What is asked of the columns of a file, alike for a simulation and a release."""
     add("--column", nargs="+", required=private, metavar="NAME", help=f"Columns of numbers{column}")
-    add("--by", nargs="+", default=[], metavar="NAME", help=f"Cut every column into groups by the text of this column{by}")
+    add("--by", nargs="+", default=[], metavar="NAME", help=f"Cut every column into groups by this column{by}")
+    add(
+        "--groups",
+        nargs="+",
+        action="extend",
+        metavar="LABEL",
+        help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women; a label "
+        """with a comma is quoted, '"a,b"'; one that begins with a dash is given as --groups=-low.""",
+    )
+    add("--unit", metavar="NAME", help="The column that names the person: all rows of a person in a group become one record.")
+    add("--per-unit", choices=PER_UNIT, metavar="WHAT", help=f"What they become: one of {', '.join(PER_UNIT)} (default mean).")
+    add("--max-groups", type=_integer(1), default=1, metavar="K", help="The most groups that a person counts in (default 1); each costs.")
     add(
         "--lower",
         nargs="+",
@@ -161,7 +189,9 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         help="The public resolution of the data, such as 1 for integers or 0.01 for cents. One for all columns or one for each. "
         f"Records are rounded to its multiples, and draws lie on them; the bounds are multiples of it.{resolution}",
     )
-    add("--epsilon", nargs="+", type=_positive, default=[1.0], metavar="E", help="Privacy of one draw, one or several (default 1).")
+    several = {"nargs": 1} if private else {"nargs": "+"}
+    many = "" if private else ", one or several"
+    add("--epsilon", **several, type=_positive, default=[1.0], metavar="E", help=f"Privacy of one draw{many} (default 1).")
     add(
         "--n-max",
         type=_integer(1),
@@ -215,16 +245,13 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
 def _add_release_options(add: Callable[..., Any]) -> None:
     _add_file_options(add)
     _add_column_options(add, private=True, column="; each costs epsilon.", by=", or of several.", resolution="")
-    add(
-        "--groups",
-        nargs="+",
-        metavar="LABEL",
-        help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women.",
-    )
     add("--group-epsilon", type=_positive, metavar="E", help="Find the groups instead, those whose noisy size reaches a threshold.")
     add("--group-delta", type=_positive, metavar="D", help="How likely a group of one record is found at most, such as 1e-8.")
     _add_quantile(add, required=False)
     add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
+    add("--ledger", metavar="PATH", help="A file that remembers what was spent, and refuses what would pass its total.")
+    add("--total-epsilon", type=_positive, metavar="E", help="The total of a ledger that is not there yet.")
+    add("--total-delta", type=_positive, metavar="D", help="Its delta (default 0); half of it is for the groups that are found.")
     add(
         "--mechanism",
         nargs=1,

@@ -13,6 +13,7 @@ import numpy as np
 from dpjax import release as exact
 from dpjax.checks import Neighbors
 from dpjax.frames.asked import Asked, Columns, asked_of
+from dpjax.frames.memory import Groups
 from dpjax.frames.persons import Persons, PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import FrameResult, result_of
@@ -103,24 +104,32 @@ def release(
     persons = persons_of(unit, per_unit, max_groups)
     table = read_table(frame, asked, by, groups, neighbors, persons)
     costs = costs_of(asked, neighbors, persons)
-    others = []
+    others, sizes = [], {}
+
+    def tallies(named: Groups) -> dict[Any, exact.Counts]:
+        each = {column: table.rows.tally(column, own.statistic, named, neighbors) for column, own in asked.items()}
+        return {column: each[column].counts(own.statistic, len(named.names), neighbors) for column, own in asked.items()}
+
+    # Records are read before the budget is charged, as far as it takes no draw to know which.
     if isinstance(groups, PrivateGroups):
         groups = replace(groups, max_groups=1 if persons is None else persons.max_groups)
         others = [protecting(groups.guarantee, persons)]
-    spend(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
-    sizes = {}
-    if isinstance(groups, PrivateGroups):
         there, numbers = table.groups(bounded=True)
+        spend(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
         kept, noisy = groups.release(numbers)
         named, sizes = there.only(kept.tolist(), some=True), {"noisy_size": noisy}
+        counts = tallies(named)
     else:
-        named = table.named
+        named: Any = table.named
+        counts = tallies(named)
+        if neighbors == "swap" and not all(one.totals.any() for one in counts.values()):
+            raise ValueError("under swap neighbors the number of records is public, and there is none.")
+        spend(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
     found = {}
     for column, own in asked.items():
         made: Any = own.statistic
         (epsilon,) = own.epsilons
-        counts = table.rows.tally(column, made, named, neighbors).counts(made, len(named.names), neighbors)
-        drawn = made.release(counts, epsilon, neighbors, mechanism=own.mechanism, draws=own.draws)
+        drawn = made.release(counts[column], epsilon, neighbors, mechanism=own.mechanism, draws=own.draws)
         values = drawn.values.reshape(own.draws, len(named.names), max(len(own.levels), 1)).swapaxes(0, 1)
         found[column] = {
             **({"quantile": np.array(own.levels)} if own.levels else {}),
