@@ -94,16 +94,16 @@ def read_columns(source: Source, numbers: Sequence[str] | None, labels: Sequence
         number_columns = {name: NumberColumn(source) for name in numbers}
         label_columns = {name: LabelColumn() for name in labels}
         width = len(names) if source.header else None
-        columns: list[tuple[int, NumberColumn | LabelColumn]] = [(places[name], number_columns[name]) for name in numbers]
-        columns += [(places[name], label_columns[name]) for name in labels]
         for block in rest:
             table = _split(block, source)
             if source.records == "csv":
                 table = _rectangular(table, width, source)
                 if width is None and table.counts.size:
                     width = int(table.counts[0])
-            for place, column in columns:
-                column.add(table.column(place))
+            for name, number_column in number_columns.items():
+                number_column.add(table.column(places[name]))
+            for name, label_column in label_columns.items():
+                label_column.add(table.column(places[name]))
     return Columns(
         {name: column.numbers() for name, column in number_columns.items()},
         {name: column.labels() for name, column in label_columns.items()},

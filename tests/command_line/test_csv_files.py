@@ -390,6 +390,7 @@ def test_headers(tmp_path):
     assert "one ASCII character" in outcome(source._replace(delimiter="¦"), ["1"], [])
     path.write_text("x\n1\n")
     assert read_columns(Source(str(path)), None).numbers["x"] == [1]
+    assert len(read_columns(Source(str(path)), ["x", "x"], ["x", "x"]).labels["x"].codes) == 1
     path.write_text("")
     assert read_columns(Source(str(path), header=False), ["4"], ["2"]).labels["2"].names == []
 
