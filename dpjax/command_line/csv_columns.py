@@ -1,0 +1,278 @@
+"""This module reads the cells of a column, a block of them at a time, as numbers or as labels.
+
+Cells are places in a block of bytes, and operations on whole arrays read nearly all of them. Python looks at
+one cell for each distinct label, and at numbers that are neither integers nor short decimals.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from dpjax.command_line.csv_text import Source
+
+_WORD, _LONG = 8, 128  # bytes that are compared at a time; the longest label that is compared so
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+_EXACT = 2**53  # Integers up to it, and powers of ten up to 10^22, are exact: their quotient is rounded once, as by float().
+_DIGITS = 18  # so many fit in an int64
+_POWERS = 10.0 ** np.arange(_DIGITS + 1)
+_TRIMMED = 32  # blanks are cut from a cell in arrays
+
+
+class Cells(NamedTuple):
+    """Cells are bytes of a block: cell i is ``data[starts[i]:stops[i]]``.
+
+    Attributes:
+        data: uint8, with eight bytes more at the end.
+        starts: int64 ``(n,)``.
+        stops: int64 ``(n,)``; a cell that is not there is empty.
+        literal: whether a quote stands for itself; otherwise two of them stand for one, as in CSV.
+    """
+
+    data: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    literal: bool
+
+    def texts(self, rows: np.ndarray | slice = slice(None)) -> list[str]:
+        """Return the text of some cells, without blanks around it."""
+        return [_text_of(cell, self.literal) for cell in self.raw(rows)]
+
+    def raw(self, rows: np.ndarray | slice) -> list[bytes]:
+        """Return the bytes of some cells."""
+        data, starts, stops = self.data.data, self.starts[rows].tolist(), self.stops[rows].tolist()
+        return [bytes(data[start:stop]) for start, stop in zip(starts, stops, strict=True)]
+
+
+def _text_of(cell: bytes, literal: bool) -> str:
+    text = cell.decode()
+    return (text if literal else text.replace('""', '"')).strip()
+
+
+class Labels(NamedTuple):
+    """Labels are a column of text, of which each distinct one is kept once.
+
+    Attributes:
+        codes: int32 ``(n,)``, the place of each record's label in ``names``, or -1 if its cell is empty.
+        names: the labels that occur, sorted.
+    """
+
+    codes: np.ndarray
+    names: list[str]
+
+
+class LabelColumn:
+    """Collects the labels of a column."""
+
+    def __init__(self) -> None:
+        self._words, self._chains = _Numbering(), _Numbering()
+        self._names: dict[str, int] = {"": -1}
+        self._codes_of = np.full(1, -2, np.int32)  # by the number of the bytes, -2 if they were not seen
+        self._codes = _Growing(np.int32)
+
+    def add(self, cells: Cells) -> None:
+        """Take in the cells of a block."""
+        numbers = self._numbers_of(cells)
+        if (most := np.max(numbers, initial=-1)) >= len(self._codes_of):
+            self._codes_of = np.concatenate([self._codes_of, np.full(most + 1, -2, np.int32)])
+        codes = self._codes_of[numbers]
+        codes[numbers < 0] = -2
+        if np.any(unseen := codes == -2):
+            fresh = np.flatnonzero(unseen & (numbers >= 0))
+            seen, places = np.unique(numbers[fresh], return_index=True)
+            self._codes_of[seen] = self._named(cells, fresh[places])
+            codes = self._codes_of[numbers]
+            codes[numbers < 0] = self._named(cells, np.flatnonzero(numbers < 0))
+        self._codes.add(codes)
+
+    def labels(self) -> Labels:
+        """Return what was collected."""
+        names = sorted(self._names.keys() - {""})
+        ranks = np.full(len(names) + 1, -1, np.int32)  # the last one is that of the empty cell
+        ranks[[self._names[name] for name in names]] = np.arange(len(names))
+        codes = self._codes.taken()
+        for start in range(0, len(codes), 2**16):  # in place
+            codes[start : start + 2**16] = ranks[codes[start : start + 2**16]]
+        return Labels(codes, names)
+
+    def _named(self, cells: Cells, rows: np.ndarray) -> list[int]:
+        return [self._names.setdefault(name, len(self._names) - 1) for name in cells.texts(rows)]
+
+    def _numbers_of(self, cells: Cells) -> np.ndarray:
+        """Number the cells: two have the same number if and only if their bytes agree, and long ones have -1.
+
+        The first eight bytes have an even number. A number and that of the next eight bytes have an odd one.
+        """
+        windows = np.ndarray((len(cells.data) - _WORD + 1,), "<u8", buffer=cells.data, strides=(1,))  # at every byte
+
+        def words(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # there is no NUL in a cell
+            return self._words.of(windows[starts] & _MASKS[np.minimum(lengths, _WORD)])
+
+        lengths = cells.stops - cells.starts
+        numbers = 2 * words(cells.starts, lengths)
+        rows = np.flatnonzero((lengths > _WORD) & (lengths <= _LONG))
+        done = _WORD
+        while rows.size:
+            pairs = numbers[rows] << 32 | words(cells.starts[rows] + done, lengths[rows] - done)
+            numbers[rows] = 2 * self._chains.of(pairs.astype(np.uint64)) + 1
+            done += _WORD
+            rows = rows[lengths[rows] > done]
+        numbers[lengths > _LONG] = -1
+        return numbers
+
+
+class NumberColumn:
+    """Collects the numbers of a column, with NaN for cells that are missing or no numbers.
+
+    A number is what :class:`float` reads, ``inf`` and exponents included, in ASCII and without underscores.
+
+    Attributes:
+        wrong: how many cells are neither missing nor numbers.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.wrong = 0
+        self._values = _Growing(np.float64)
+        self._decimal = source.decimal
+        marks = "[ \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}]" if source.thousands == " " else source.thousands
+        marks = marks if len(marks) > 1 else re.escape(marks)
+        self._grouped = re.compile(rf"[+-]?[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])") if marks else None
+        self._marks = re.compile(marks)
+        self._words = {"", "na", "nan", *(word.strip().lower() for word in source.missing)}
+        read = [self._number(word) for word in self._words]
+        self._values_of_words = [value for value in read if value is not None and not math.isnan(value)]
+        self._plain = source.decimal == "." and not self._values_of_words  # as float() reads numbers
+
+    def add(self, cells: Cells) -> None:
+        """Take in the cells of a block."""
+        cells = _trimmed(cells)
+        lengths, values = cells.stops - cells.starts, np.full(len(cells.starts), math.nan)
+        for length in range(1, _DIGITS + 3):  # with a sign and a decimal mark
+            if (rows := np.flatnonzero(lengths == length)).size:
+                _read(cells, rows, length, ord(self._decimal), values)
+        rest = np.isnan(values)
+        for value in self._values_of_words:
+            rest |= values == value
+        rows = np.flatnonzero(rest & (lengths > 0))
+        if rows.size:
+            raw = cells.raw(rows)
+            read = {cell: self._read_one(cell, cells.literal) for cell in set(raw)}
+            found = [read[cell] for cell in raw]
+            values[rows] = np.array(found, np.float64)  # None becomes NaN
+            self.wrong += found.count(None)
+        self._values.add(values)
+
+    def numbers(self) -> np.ndarray:
+        """Return what was collected, float64."""
+        return self._values.taken()
+
+    def _read_one(self, cell: bytes, literal: bool) -> float | None:
+        """Return the number of a cell, NaN if it is missing, and None if it is neither."""
+        if self._plain and b"_" not in cell:
+            try:
+                return float(cell)
+            except ValueError:  # it is missing, or grouped, or no number
+                pass
+        text = _text_of(cell, literal)
+        return math.nan if text.lower() in self._words else self._number(text)
+
+    def _number(self, text: str) -> float | None:
+        """Read text as a number, None if it is none."""
+        if self._grouped and (whole := self._grouped.match(text)):
+            text = self._marks.sub("", whole[0]) + text[whole.end() :]
+        if self._decimal == ",":
+            text = text.translate({ord(","): ".", ord("."): "_"})
+        try:
+            return float(text) if text.isascii() and "_" not in text else None
+        except ValueError:
+            return None
+
+
+def _trimmed(cells: Cells) -> Cells:
+    """Cut blanks and tabs from both ends of cells; from a cell with very many of them some stay."""
+    data, starts, stops = cells.data, cells.starts, cells.stops
+    for ends, offset, step in ((starts, 0, 1), (stops, -1, -1)):
+        rows, moved = np.arange(len(starts)), None
+        for _ in range(_TRIMMED):
+            mark = data[ends[rows] + offset]
+            rows = rows[((mark == 32) | (mark == 9)) & (starts[rows] < stops[rows])]
+            if not rows.size:
+                break
+            if moved is None:
+                moved = ends = ends.copy()
+                starts, stops = (moved, stops) if step == 1 else (starts, moved)
+            moved[rows] += step
+    return cells._replace(starts=starts, stops=stops)
+
+
+def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.ndarray) -> None:
+    """Set values of cells of this length that are integers or decimals whose digits a float64 holds exactly."""
+    data, starts = cells.data, cells.starts[rows]
+    total, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
+    for place in range(length):
+        digit = data[starts + place] - np.uint8(48)  # other characters wrap around to more than 9
+        other |= digit > 9
+        total = total * 10 + digit
+    good = ~other & (length <= _DIGITS)
+    values[rows[good]] = total[good]  # rounded once
+    rows, starts = rows[other], starts[other]
+    if not rows.size:
+        return
+    sign, total = data[starts], np.zeros(len(rows), np.int64)
+    good, point = np.ones(len(rows), bool), np.zeros(len(rows), bool)
+    digits, after = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for place in range(length):
+        character = data[starts + place]
+        digit = character - np.uint8(48)
+        is_digit, is_point = digit <= 9, (character == decimal) & ~point
+        good &= is_digit | is_point | (((sign == 43) | (sign == 45)) if place == 0 else False)  # plus and minus
+        total = np.where(is_digit, total * 10 + digit, total)
+        digits += is_digit
+        after += is_digit & point
+        point |= is_point
+    good &= (digits > 0) & (digits <= _DIGITS) & (total <= _EXACT)
+    found = total[good] / _POWERS[after[good]]
+    values[rows[good]] = np.where(sign[good] == 45, -found, found)
+
+
+class _Numbering:
+    """Numbers different uint64 from 0 on."""
+
+    def __init__(self) -> None:
+        self._keys, self._numbers = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+
+    def of(self, keys: np.ndarray) -> np.ndarray:
+        """Return the numbers of keys, int64; those that are new get the next ones."""
+        if not self._keys.size:
+            known = np.zeros(len(keys), bool)
+        else:
+            places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            known = self._keys[places] == keys
+        if not np.all(known):
+            fresh = np.unique(keys[~known])
+            at = np.searchsorted(self._keys, fresh)
+            self._numbers = np.insert(self._numbers, at, len(self._keys) + np.arange(len(fresh)))
+            self._keys = np.insert(self._keys, at, fresh)
+            places = np.searchsorted(self._keys, keys)
+        return self._numbers[places] if keys.size else np.zeros(0, np.int64)
+
+
+class _Growing:
+    """An array that grows where it is, so that a column is never held twice."""
+
+    def __init__(self, dtype: type) -> None:
+        self._array: np.ndarray = np.zeros(0, dtype)
+        self._size = 0
+
+    def add(self, part: np.ndarray) -> None:
+        if (size := self._size + len(part)) > len(self._array):
+            self._array.resize(size + size // 8, refcheck=False)
+        self._array[self._size : size] = part
+        self._size = size
+
+    def taken(self) -> np.ndarray:
+        self._array.resize(self._size, refcheck=False)
+        return self._array
