@@ -1,4 +1,4 @@
-"""What the commands that read a file were asked for: filled in, and refused where options do not fit each other."""
+"""What the options of a command ask of each column of a file, as frames take it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.kept import Keeper
 from dpjax.command_line.parser import GRID_MECHANISMS
-from dpjax.frames.asked import Asked, asked_of
 
 T = TypeVar("T")
 
@@ -32,28 +30,42 @@ def complete(asked: argparse.Namespace) -> None:
             "--n-max, a public guess of the most records of a group, goes with several quantiles under add_remove that have a "
             "resolution: what a release draws may not depend on how many records the file has."
         )
+    if asked.by and asked.neighbors == "swap":
+        raise UserError("--by needs --neighbors add_remove: a replaced record can move from one group to another.")
+    if asked.unit is None and (asked.per_unit is not None or asked.max_groups != 1):
+        raise UserError("--per-unit and --max-groups need --unit, the column that names the person.")
+
+
+def labels_read(asked: argparse.Namespace) -> list[str]:
+    """Return the columns that are read as labels: those of the groups and of the person."""
+    return [*asked.by, *([] if asked.unit is None else [asked.unit])]
+
+
+def persons_asked(asked: argparse.Namespace) -> dict[str, Any]:
+    """Return what frames are asked of persons."""
+    return {} if asked.unit is None else {"unit": asked.unit, "per_unit": asked.per_unit, "max_groups": asked.max_groups}
 
 
 def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) -> list[tuple[float, float]]:
     """Return one pair of bounds for each column."""
-    bounds = list(zip(one_for_each("--lower", lower, columns), one_for_each("--upper", upper, columns), strict=True))
+    bounds = list(zip(_for_each("--lower", lower, columns), _for_each("--upper", upper, columns), strict=True))
     for column, (low, high) in zip(columns, bounds, strict=True):
         if not low < high:
             raise UserError(f"--lower must be below --upper: got {low:g} and {high:g} for {column}.")
     return bounds
 
 
-def one_for_each(name: str, given: list[T], columns: Sequence[str]) -> list[T]:
+def _for_each(name: str, given: list[T], columns: Sequence[str]) -> list[T]:
     """Return a value for each column, where one was given for all or one for each."""
     if len(given) not in (1, len(columns)):
         raise UserError(f"{name} has {len(given)} values for {len(columns)} columns: give one, or one for each.")
     return given * (len(columns) // len(given))
 
 
-def statistics_of(asked: argparse.Namespace, columns: Sequence[str]) -> dict[str, Asked]:
-    """Return what is asked of each column, by the first mechanism, once all public numbers are checked."""
+def columns_asked(asked: argparse.Namespace, columns: Sequence[str]) -> tuple[dict[str, dict[str, Any]], Any]:
+    """Return the options of each column, and the function whose options they are."""
     bounds = bounds_of(asked.lower, asked.upper, columns)
-    steps = one_for_each("--resolution", asked.resolution or [None], columns)
+    steps = _for_each("--resolution", asked.resolution or [None], columns)
     functions: Any = import_module("dpjax.statistics" if asked.resolution is None else "dpjax.release")
     if asked.several:
         function = functions.quantiles if asked.resolution is None else functions.joint_quantiles
@@ -64,11 +76,4 @@ def statistics_of(asked: argparse.Namespace, columns: Sequence[str]) -> dict[str
         column: level | {"lower": low, "upper": high, "resolution": step}
         for column, (low, high), step in zip(columns, bounds, steps, strict=True)
     }
-    return asked_of(given, function, {"epsilon": asked.epsilon, "draws": asked.draws}, asked.neighbors, simulated=True)
-
-
-def keeper_of(statistics: dict[str, Asked], neighbors: str) -> Keeper:
-    """Return where the records of each column go: those on a grid are counted."""
-    known: list[Any] = list(statistics.values())
-    grids = [one.statistic.records_grid for one in known if one.statistic is not None]
-    return Keeper(list(statistics), [one.bounds for one in known], grids or None, swap=neighbors == "swap")
+    return given, function

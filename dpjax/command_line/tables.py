@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.command_line.csv_files import check_columns, header_of, read_columns
 from dpjax.command_line.csv_columns import Labels
+from dpjax.command_line.csv_files import check_columns, read_columns
 from dpjax.command_line.csv_text import Source
 from dpjax.command_line.errors import UserError
-
-_TEXT = "String"
 
 
 def source_of(asked: argparse.Namespace) -> Source:
@@ -29,31 +27,32 @@ def source_of(asked: argparse.Namespace) -> Source:
     return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, *names)
 
 
-def columns_of(source: Source, asked: argparse.Namespace) -> list[str]:
-    """Return the columns of numbers that are asked for: those that are named, or the only one of the file."""
-    if asked.column is not None:
-        return list(asked.column)
-    names = _schema(_scanned(source)) if source.is_parquet else header_of(source)
-    if len(names) > 1:
-        raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
-    return list(names)
+def table_of(source: Source, numbers: Sequence[str] | None, labels: Sequence[str]) -> tuple[Any, list[str], dict[str, int]]:
+    """Return the table of a file, its columns of numbers, and how many cells of each are no numbers, where that is known.
 
-
-def table_of(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Any, dict[str, int]]:
-    """Return the table of a file, and how many cells of each column of numbers are no numbers, where that is known."""
-    for name in numbers:
-        if name in labels:
-            raise UserError(f"the column {name!r} cannot hold both numbers and labels.")
+    Without ``numbers`` the file must have a single column.
+    """
     if source.is_parquet:
-        return _scanned(source), {}
+        frame = _scanned(source)
+        names = list(frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "column_names", None) or frame.columns)
+        if numbers is None and len(names) > 1:
+            raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
+        return frame, list(numbers or names), {}
+    _check_apart(numbers or (), labels)
     found = read_columns(source, numbers, list(dict.fromkeys(labels)))
-    return {**found.numbers, **found.labels}, found.not_numbers
+    return {**found.numbers, **found.labels}, list(found.numbers), found.not_numbers
+
+
+def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
+    if both := [name for name in numbers if name in labels]:
+        raise UserError(f"the column {both[0]!r} cannot hold both numbers and labels.")
 
 
 def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> Any:
     """Return a table of no record with the columns of a file, of which only what is public is looked at."""
     if source.is_parquet:
         return _scanned(source)
+    _check_apart(numbers, labels)
     check_columns(source, [*numbers, *labels])
     nothing = Labels(np.zeros(0, np.int32), [])
     return {**dict.fromkeys(numbers, np.zeros(0)), **dict.fromkeys(labels, nothing)}
@@ -71,10 +70,6 @@ def _scanned(source: Source) -> Any:
     except Exception as error:  # each library has its own
         raise UserError(f"cannot read {source.name}: {' '.join(str(error).split())}.") from error
     raise UserError("Parquet needs Polars, DuckDB or PyArrow: pip install polars.")
-
-
-def _schema(frame: Any) -> list[str]:
-    return list(frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "column_names", None) or frame.columns)
 
 
 def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], str]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import datetime
 import json
 import math
 import textwrap
@@ -16,55 +17,58 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.accounting import Guarantee
+from dpjax.accounting import Composition, Guarantee
 from dpjax.command_line.errors import UserError
 from dpjax.display import joined, padded
 from dpjax.version import __version__
 
+LARGEST = 50_000_000  # draws of an answer
 SIMULATION = (
     "Simulation: float draws reveal low-order bits of the records, and error bars, sizes, ties and group names are read from the "
     "data. None of this is a private release."
 )
 
 
-def report(
-    asked: argparse.Namespace,
-    rows: Sequence[dict[str, Any]],
-    facts: dict[str, Any],
-    text: Callable[[], str],
-    header: Sequence[str] = (),
-) -> str:
-    """Return what a command prints of rows: its text, or JSON, or, with a file for them, where the rows are now.
+def report(asked: argparse.Namespace, results: Sequence[Any], facts: dict[str, Any], text: Callable[[], str]) -> str:
+    """Return what a command prints of results of frames, one for each mechanism: its text, or JSON, or where the rows are now.
 
-    JSON has the facts and the rows. A file of CSV has a line for each of the draws of a row, its last field; the names of its
-    columns are ``header`` where there is no row. A group by several columns takes a column for each of them.
+    JSON has the facts and the rows; a file of CSV has the rows.
     """
     if asked.output is None and not asked.json:
         return text()
-    answer = facts | {"rows": [_with_total(row, asked.draws) | {"group": group_as_json(row["group"], asked.by)} for row in rows]}
+    rows = []
+    for mechanism, found in zip(asked.mechanism, results, strict=True):
+        more = {"mechanism": mechanism} if len(results) > 1 else {}
+        cells = found.cells()
+        rows += [dict(zip(cells, row, strict=True)) | more for row in zip(*cells.values(), strict=True)]
     if asked.output is None:
-        return as_json(answer)
+        return as_json(facts | {"rows": rows})
     try:
         with open(asked.output, "w", encoding="utf-8", newline="") as file:
             if asked.output.lower().endswith(".json"):
-                file.write(as_json(answer) + "\n")
+                file.write(as_json(facts | {"rows": rows}) + "\n")
             else:
-                lines = [line for row in rows for line in _by_draw(_by_column(row, asked.by))]
-                names = lines[0] if lines else _by_column(dict.fromkeys(header) | {"group": tuple(asked.by)}, asked.by)
-                writer = csv.DictWriter(file, list(names), lineterminator="\n")
+                names = [*results[0].cells(), *(["mechanism"] if len(results) > 1 else [])]
+                writer = csv.DictWriter(file, names, lineterminator="\n")
                 writer.writeheader()
-                writer.writerows(lines)
+                writer.writerows(plain(row) for row in rows)
     except OSError as error:
         raise UserError(f"cannot write {asked.output}: {error.strerror}.") from error
     return f"Wrote {asked.output}."
 
 
-def _with_total(row: dict[str, Any], draws: int) -> dict[str, Any]:
-    """The row, whose guarantee says what all draws cost together."""
-    if "guarantee" not in row:
-        return row
-    total = {"total_epsilon": rounded_up(Fraction(row["guarantee"].epsilon) * draws)}
-    return row | {"guarantee": plain(row["guarantee"]) | total}
+def of_whom(asked: argparse.Namespace) -> str:
+    """Return what the promise of a release is about: one person, or one record of the file."""
+    if asked.unit is not None:
+        groups = f", who counts in at most {asked.max_groups} of the groups" if asked.by else ""
+        return f"for a person more or less, with all rows that {asked.unit} names{groups}."
+    what = "a line of the file" if asked.records == "lines" else "a record of the file"
+    if asked.file.endswith((".parquet", ".pq")):
+        what = "a row of the file"
+    change = "replaced" if asked.neighbors == "swap" else "more or less"
+    return f"for {what} {change}; a person with several of them is promised less. Groups share it." if asked.by else (
+        f"for {what} {change}; a person with several of them is promised less."
+    )
 
 
 def name_of(quantiles: Sequence[Fraction]) -> str:
@@ -75,46 +79,6 @@ def name_of(quantiles: Sequence[Fraction]) -> str:
     """
     levels = ", ".join(f"{float(q):g}" for q in quantiles)
     return "Median" if quantiles == [Fraction(1, 2)] else f"Quantile{'s' if len(quantiles) > 1 else ''} {levels}"
-
-
-def group_as_text(label: tuple[str, ...] | None) -> str:
-    """Return what a table calls a group."""
-    return ", ".join(label or ()) or "(empty)"
-
-
-def group_as_json(label: tuple[str, ...] | None, by: Sequence[str]) -> Any:
-    """Return the label of a group by one column, or an object with the label in each of several.
-
-    >>> group_as_json(("north",), ["region"]), group_as_json(("north", "f"), ["region", "sex"])
-    ('north', {'region': 'north', 'sex': 'f'})
-    """
-    return None if label is None else label[0] if len(by) == 1 else dict(zip(by, label, strict=True))
-
-
-def _by_column(fields: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
-    """The fields, with one for each of several columns of groups in the place of "group"."""
-    label = group_as_json(fields["group"], by)
-    if len(by) < 2:
-        return fields | {"group": label}
-    found: dict[str, Any] = {}
-    for name, field in fields.items():
-        parts = {f"group_{part}" if part in fields or part in ("draw", "drawn") else part: word for part, word in label.items()}
-        found |= parts if name == "group" else {name: field}
-    return found
-
-
-def _by_draw(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """A line for each draw, of which the fields have a list; an interval as its two ends, and a guarantee in words."""
-    found: dict[str, Any] = {}
-    draws: Any = ()
-    for name, field in fields.items():
-        if isinstance(field, list | np.ndarray):
-            draws = field
-        elif isinstance(field, tuple):
-            found |= {"lower95": field[0], "upper95": field[1]}
-        else:
-            found[name] = words_of(field) if isinstance(field, Guarantee) else field
-    return [plain(found) | {"draw": number, "drawn": plain(value)} for number, value in enumerate(draws, start=1)]
 
 
 def as_json(answer: dict[str, Any]) -> str:
@@ -132,6 +96,8 @@ def plain(value: Any) -> Any:
     """Return a value as what JSON knows, as :func:`as_json` says."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, Composition):
+        return plain(value.guarantee())
     if isinstance(value, Guarantee):
         found = {"epsilon": value.epsilon, "bounded_range": value.bounded_range, "neighbors": value.neighbors}
         return plain(found | ({"delta": value.delta} if value.delta else {}))
@@ -139,7 +105,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(str(value)) if math.isfinite(value) else None
-    return value
+    return str(value) if isinstance(value, datetime.date | datetime.time | datetime.timedelta | Decimal | Fraction) else value
 
 
 def versions(*, jax: bool = False) -> dict[str, str]:
@@ -182,12 +148,13 @@ def promised(*epsilons: float, times: int = 1) -> str:
     return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(total)):g}"
 
 
-def words_of(guarantee: Guarantee) -> str:
+def words_of(guarantee: Guarantee | Composition) -> str:
     """Return the words of a guarantee, with its numbers as of :func:`promised`.
 
     >>> words_of(Guarantee(0.12345649, 0.25, "swap"))
     '0.123457-DP and 0.25-bounded-range under swap neighbors'
     """
+    guarantee = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
     given = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.delta
     epsilon, bounded_range, zcdp, delta = (float(promised(value)) for value in given)
     return str(replace(guarantee, epsilon=epsilon, bounded_range=bounded_range, zcdp=zcdp, delta=delta))

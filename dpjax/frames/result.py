@@ -42,15 +42,20 @@ class FrameResult:
     note: str = ""
     columns: Mapping[Any, Any] = field(default_factory=dict, compare=False)
 
-    def __repr__(self) -> str:
-        cells = self._cells()
+    def table(self) -> str:
+        """Return the rows in text, and below them what is the same in all of them."""
+        cells = self.cells()
         same = {}
         if len(next(iter(cells.values()))) > 1:
             same = {name: column[0] for name, column in cells.items() if name in _SAID_ONCE and len(set(column)) == 1}
         left = {name: column for name, column in cells.items() if name not in same}
         table = text_table(left, min(list(left).index(name) for name in _FIRST if name in left))
-        below = [", ".join(f"{name} {cell_of(value)}" for name, value in same.items()), str(self.guarantee), self.note]
-        return "\n".join([table, *(textwrap.fill(line, TEXT_WIDTH) for line in below if line)])
+        below = ", ".join(f"{name} {cell_of(value)}" for name, value in same.items())
+        return "\n".join([table, *([below] if below else [])])
+
+    def __repr__(self) -> str:
+        below = [textwrap.fill(line, TEXT_WIDTH) for line in (str(self.guarantee), self.note) if line]
+        return "\n".join([self.table(), *below])
 
     def _repr_html_(self) -> str:
         native = self.frame.collect() if hasattr(self.frame, "collect") else self.frame
@@ -59,7 +64,7 @@ class FrameResult:
         note = f"<p>{escape(self.note)}</p>" if self.note else ""
         return f"<div>{native._repr_html_()}<p>{escape(str(self.guarantee))}</p>{note}</div>"
 
-    def _cells(self) -> dict[str, list[Any]]:
+    def cells(self) -> dict[str, list[Any]]:
         """The columns as lists."""
         return {str(name): column.tolist() if isinstance(column, np.ndarray) else list(column) for name, column in self.columns.items()}
 

@@ -93,6 +93,11 @@ def read_table(
     return Table(open_rows(keys, persons), named, {name: schema(name) for name in asked}, remake)
 
 
+def kinds_of(frame: Any) -> Callable[[Any], str]:
+    """Return what names the kind of a column of a frame by its dtype."""
+    return _opened(frame)[1]
+
+
 def _opened(frame: Any) -> tuple[list[Any], Callable[[Any], str], Callable[..., Records], Callable[[dict[str, Any]], Any]]:
     """The names of a frame's columns, what each of them holds, what makes its records, and what makes such a frame."""
     if isinstance(frame, Mapping):
