@@ -58,7 +58,6 @@ class Guarantee(Shown):
     renyi: Points = ()
     gdp: float = inf
     sampled_gdp: tuple[float, float] = (inf, 1.0)
-    unit: str = ""
 
     def __post_init__(self) -> None:
         given = vars(self)  # the way round a frozen field
