@@ -85,8 +85,11 @@ class Sums:
         A delta with zCDP beside it is not counted, and then its epsilon is none either.
 
         Raises:
+            TypeError: neither of the two; a metric guarantee has the method ``guarantee``.
             ValueError: another relation or unit, or no cost below ``most`` of the kind that is charged.
         """
+        if not isinstance(spent, Guarantee | Composition):
+            raise TypeError(f"this {self._name} charges a Guarantee or a Composition, got {type(spent).__name__}.")
         if spent.neighbors != self._neighbors:
             raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
         one_unit((self.unit, spent.unit))
