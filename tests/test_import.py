@@ -19,6 +19,12 @@ HOST = {
         "PrivacyFilter(1.0, 1e-6, 'swap').charge(each)\n"
         "(2 * each).epsilon_at(1e-6)"
     ),
+    "a ledger at work": (
+        "import os, tempfile\n"
+        "from dpjax.accounting import Guarantee, Ledger\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    Ledger(os.path.join(folder, 'people.ledger'), epsilon=1.0).charge(Guarantee(0.1, 0.1, 'add_remove'))"
+    ),
     "display": "import dpjax.display",
     "ranks": "from dpjax.several_quantiles.ranks import ranks_of_quantile as f; f(0.1, definition='lower', neighbors='swap')",
     "asked": "from dpjax.several_quantiles.asked import levels_of, rank_steps; rank_steps(levels_of([0.1, '1/3']), 9, 'records')",

@@ -22,6 +22,7 @@ from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
+from dpjax.accounting.ledger import Ledger
 from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.accounting.odometers import PrivacyOdometer
 from dpjax.accounting.partitions import PartitionFilter
@@ -51,6 +52,7 @@ __all__ = [
     "BudgetExceeded",
     "Composition",
     "Guarantee",
+    "Ledger",
     "LossDistribution",
     "PartitionFilter",
     "PrivacyFilter",

@@ -16,7 +16,17 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
-from dpjax.accounting.guarantee import Guarantee, Points, orders_of, points_of, profile_of, promising, text_of
+from dpjax.accounting.guarantee import (
+    Guarantee,
+    Points,
+    one_unit,
+    orders_of,
+    points_of,
+    profile_of,
+    promising,
+    relation_text,
+    text_of,
+)
 from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.display import Picture, Shown
 
@@ -31,7 +41,7 @@ class Composition(Shown):
     Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
 
     Attributes:
-        parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation.
+        parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation and for one unit.
 
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
@@ -49,6 +59,7 @@ class Composition(Shown):
             checks.instance("Composition", guarantee, Guarantee, "what one mechanism costs")
             together[guarantee] = together.get(guarantee, 0) + checks.static_integer("a number of mechanisms", count, 1)
         _check_relation({guarantee.neighbors for guarantee in together})
+        one_unit(guarantee.unit for guarantee in together)
         object.__setattr__(self, "parts", tuple(together.items()))
 
     def __add__(self, other: Guarantee | Composition) -> Composition:
@@ -57,9 +68,10 @@ class Composition(Shown):
         if not isinstance(other, Composition):
             return NotImplemented
         _check_relation({self.neighbors, other.neighbors})
+        unit = one_unit((self.unit, other.unit))
         # The parts are put together when they are asked for: a sum() of many would do it anew for each of them.
         whole = object.__new__(Composition)
-        vars(whole).update(neighbors=self.neighbors, _terms=(self, other))
+        vars(whole).update(neighbors=self.neighbors, unit=unit, _terms=(self, other))
         return whole
 
     if not TYPE_CHECKING:  # a type checker would believe that every attribute is there
@@ -99,11 +111,11 @@ class Composition(Shown):
         if target < 1:
             rule, epsilon = self.best_rule_at(target)
             promises.append(f"({epsilon:g}, {target:g})-DP ({rule})")
-        return f"{self.count} mechanisms: {' and '.join(promises)} under {self.neighbors} neighbors"
+        return f"{self.count} mechanisms: {' and '.join(promises)} under {relation_text(self)}"
 
     def _facts(self) -> dict[str, Any]:
         numbers = {name: f"{getattr(self, name):g}" for name in ("count", "epsilon", "delta", "rho")}
-        return {**numbers, "neighbors": repr(self.neighbors)}
+        return {**numbers, "neighbors": repr(self.neighbors)} | ({"unit": repr(self.unit)} if self.unit else {})
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         return {}, profile_of(self)  # which may take seconds: rules are recursions over all mechanisms
@@ -129,6 +141,11 @@ class Composition(Shown):
     def neighbors(self) -> str:
         """The relation of all of them."""
         return self.parts[0][0].neighbors
+
+    @cached_property
+    def unit(self) -> str:
+        """The unit of those that state one, or ``""``."""
+        return one_unit(guarantee.unit for guarantee, _ in self.parts)
 
     @property
     def epsilon(self) -> float:
@@ -187,7 +204,7 @@ class Composition(Shown):
             curve = points_of(orders, self.rdp(orders))
         # With a delta of 1 epsilon promises nothing.
         epsilon, delta = (self.epsilon, self.delta) if self.delta < 1 and self.epsilon < inf else (inf, 0.0)
-        return promising(Guarantee(epsilon, self.bounded_range, self.neighbors, delta, zcdp, curve, self.gdp))
+        return promising(Guarantee(epsilon, self.bounded_range, self.neighbors, delta, zcdp, curve, self.gdp, unit=self.unit))
 
     def rules_at(self, delta: float) -> dict[str, float]:
         """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.

@@ -23,7 +23,8 @@ filters and odometers whose costs depend on the answers (Haney, Shoemate, Tian, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Mapping
 from fractions import Fraction
 from math import inf, log
 from typing import Any
@@ -33,19 +34,37 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import formulas
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, one_unit
 
 
 class BudgetExceeded(RuntimeError):
     """A mechanism was refused: running it would pass the budget. Nothing was charged."""
 
 
-class Ledger:
+class Lock:
+    """A lock whose copy is a new one, which is free."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+class Sums:
     """The costs of mechanisms: epsilon, delta, and rho, or the Renyi divergence of each order over it; and their exact sums.
 
     Attributes:
         orders: finite and above 1.
         share: the delta that the mechanisms' own deltas leave for the rules of Renyi divergences.
+        lock: what is held from the look at the sums to the addition that it allows.
+        unit: that of the guarantees so far, or ``""`` where none states one.
     """
 
     def __init__(self, name: str, delta: float, neighbors: str, mechanism_delta: float, orders: tuple[float, ...]) -> None:
@@ -57,7 +76,8 @@ class Ledger:
             raise ValueError(f"orders must be finite and above 1, got {orders}.")
         self.share = (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
         self._name, self._neighbors, self._mechanism_delta = name, neighbors, mechanism_delta
-        self._sums: list[Any] = [Fraction(0)] * (2 + max(len(self.orders), 1))
+        self._exact: list[Any] = [Fraction(0)] * (2 + max(len(self.orders), 1))
+        self.lock, self.unit = Lock(), ""
 
     def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[float]:
         """Return what is charged for a mechanism; infinite where it promises nothing.
@@ -65,10 +85,14 @@ class Ledger:
         A delta with zCDP beside it is not counted, and then its epsilon is none either.
 
         Raises:
-            ValueError: another relation, or no cost below ``most`` of the kind that is charged.
+            TypeError: neither of the two; a metric guarantee has the method ``guarantee``.
+            ValueError: another relation or unit, or no cost below ``most`` of the kind that is charged.
         """
+        if not isinstance(spent, Guarantee | Composition):
+            raise TypeError(f"this {self._name} charges a Guarantee or a Composition, got {type(spent).__name__}.")
         if spent.neighbors != self._neighbors:
             raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
+        one_unit((self.unit, spent.unit))
         whole = 1 * spent
         epsilon = sum(
             count * min(inf if part.delta and part.zcdp < inf else part.epsilon, part.bounded_range) for part, count in whole.parts
@@ -85,20 +109,20 @@ class Ledger:
             raise ValueError(f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}.")
         return [epsilon, whole.slack, *rhos]
 
-    def add(self, costs: list[float]) -> None:
-        """Add the costs of one mechanism."""
-        self._sums = self._with(costs)
+    def add(self, costs: list[float], unit: str) -> None:
+        """Add the costs of one mechanism, which is charged for this unit."""
+        self.unit = one_unit((self.unit, unit))
+        self._exact = self._with(costs)
 
     def totals(self, costs: list[float] | None = None) -> tuple[float, float, list[float]]:
         """Return the sums of epsilon, of delta and of the rest, as nearest floats, after costs that are not added yet."""
-        epsilon, delta, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._sums))
+        epsilon, delta, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact))
         return epsilon, delta, rhos
 
     def _with(self, costs: list[float]) -> list[Any]:
-        return [total + (cost if cost == inf else Fraction(cost)) for total, cost in zip(self._sums, costs, strict=True)]
+        return [total + (cost if cost == inf else Fraction(cost)) for total, cost in zip(self._exact, costs, strict=True)]
 
 
-@dataclass
 class PrivacyFilter:
     """A budget that mechanisms are charged to, in any order, each chosen after seeing all answers before.
 
@@ -106,7 +130,11 @@ class PrivacyFilter:
     implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies; what keeps the sum of
     epsilons within epsilon is admitted, too. A bounded range counts as an epsilon, and by its own Renyi divergences.
 
-    Attributes:
+    Threads may share it: a charge looks and adds at once. ``copy.copy`` returns the same budget under another name; a deep or a
+    pickled copy has what was spent so far, and is a budget of its own from then on. For several processes there is
+    :class:`dpjax.accounting.Ledger`.
+
+    Args:
         epsilon: of the whole, positive.
         delta: of the whole, in [0, 1).
         neighbors: the relation.
@@ -127,25 +155,26 @@ class PrivacyFilter:
     >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
     """
 
-    epsilon: float
-    delta: float
-    neighbors: str
-    mechanism_delta: float = 0.0
-    orders: tuple[float, ...] = ()
-    _ledger: Ledger = field(init=False, repr=False)
-    _budgets: list[float] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        checks.concrete_epsilon(self.epsilon)
-        self._ledger = Ledger("budget", self.delta, self.neighbors, self.mechanism_delta, self.orders)
-        self.orders, share = self._ledger.orders, self._ledger.share
+    # No dataclass: dataclasses.replace would make a budget that has forgotten what was spent.
+    def __init__(
+        self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
+    ) -> None:
+        checks.concrete_epsilon(epsilon)
+        self.epsilon, self.delta, self.neighbors, self.mechanism_delta = epsilon, delta, neighbors, mechanism_delta
+        self._sums = Sums("budget", delta, neighbors, mechanism_delta, orders)
+        self.orders, share = self._sums.orders, self._sums.share
         if share == 0:
             self._budgets = []
         elif not self.orders:
             # The zCDP that implies (epsilon, delta)-DP, at the best order, from below.
-            self._budgets = [-formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, self.epsilon, -log(share))]
+            self._budgets = [-formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(share))]
         else:
-            self._budgets = [_order_budget(self.epsilon, share / len(self.orders), order) for order in self.orders]
+            self._budgets = [_order_budget(epsilon, share / len(self.orders), order) for order in self.orders]
+
+    def __repr__(self) -> str:
+        orders = f", orders={self.orders}" if self.orders else ""
+        total = f"epsilon={self.epsilon}, delta={self.delta}, neighbors={self.neighbors!r}"
+        return f"PrivacyFilter({total}, mechanism_delta={self.mechanism_delta}{orders})"
 
     @property
     def budget(self) -> float:
@@ -162,34 +191,44 @@ class PrivacyFilter:
         """The remaining budget, as ``epsilon`` or as rho."""
         return max(self._best()[0], 0.0)
 
-    def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Whether there is room for it. The answer depends on costs, not on data."""
-        return self._has_room(self._ledger.costs(guarantee))
+    @property
+    def unit(self) -> str:
+        """The unit of the guarantees so far, or ``""`` where none states one."""
+        return self._sums.unit
 
-    def charge(self, guarantee: Guarantee | Composition) -> None:
+    def allows(self, guarantee: Guarantee | Composition) -> bool:
+        """Return whether there is room for it. The answer depends on costs, not on data."""
+        return self._has_room(self._sums.costs(guarantee))
+
+    def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
         """Charge a mechanism, before it runs; an interactive one, before its first answer.
+
+        Args:
+            guarantee: what it costs.
+            what: not kept: a filter is called as a :class:`dpjax.accounting.Ledger` is, which writes it down.
 
         Raises:
             BudgetExceeded: there is no room for it; nothing was charged.
-            ValueError: as :meth:`allows`: another relation, or a promise that this budget cannot charge.
+            ValueError: as :meth:`allows`: another relation or unit, or a promise that this budget cannot charge.
         """
-        costs = self._ledger.costs(guarantee)
-        if not self._has_room(costs):
-            cost = min(costs[2:]) if self._budgets else costs[0]
-            raise BudgetExceeded(
-                f"a cost of {cost:g}{f' and a delta of {costs[1]:g}' if costs[1] else ''} passes the remaining budget, "
-                f"{self.remaining:g} of {self.budget:g}."
-            )
-        self._ledger.add(costs)
+        with self._sums.lock:
+            costs = self._sums.costs(guarantee)
+            if not self._has_room(costs):
+                cost = min(costs[2:]) if self._budgets else costs[0]
+                raise BudgetExceeded(
+                    f"a cost of {cost:g}{f' and a delta of {costs[1]:g}' if costs[1] else ''} passes the remaining budget, "
+                    f"{self.remaining:g} of {self.budget:g}."
+                )
+            self._sums.add(costs, guarantee.unit)
 
     def _has_room(self, costs: list[float]) -> bool:
-        epsilon, delta, rhos = self._ledger.totals(costs)
+        epsilon, delta, rhos = self._sums.totals(costs)
         within = any(spent <= budget for spent, budget in zip(rhos, self._budgets, strict=False))
         return delta <= self.mechanism_delta and (epsilon <= self.epsilon or within)
 
     def _best(self) -> tuple[float, float, float]:
         """What is left, the budget and what was spent, of the rule with the most left."""
-        epsilon, _, rhos = self._ledger.totals()
+        epsilon, _, rhos = self._sums.totals()
         rules = zip(self._budgets, rhos, strict=True) if self._budgets else [(self.epsilon, epsilon)]
         return max((budget - used, budget, used) for budget, used in rules)
 

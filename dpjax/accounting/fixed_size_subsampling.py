@@ -84,11 +84,11 @@ def fixed_size_subsample(
     if not (epsilon < inf and delta < 1):
         if not curve:
             raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, given {given}.")
-        return Guarantee(inf, inf, "swap", renyi=curve)
+        return Guarantee(inf, inf, "swap", renyi=curve, unit=given.unit)
     zcdp = inf
     if not delta and curve:
         zcdp = zcdp_of_curve(curve, near_one=share * share * square / 2 * exp(min(epsilon, 700.0)), limit=epsilon)
-    return Guarantee(epsilon, inf if delta else 2 * epsilon, "swap", delta, zcdp, renyi=curve)
+    return Guarantee(epsilon, inf if delta else 2 * epsilon, "swap", delta, zcdp, renyi=curve, unit=given.unit)
 
 
 def _mixed(epsilon: float, share: float) -> float:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee, orders_of, points_of, promising
+from dpjax.accounting.guarantee import Guarantee, one_unit, orders_of, points_of, promising
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -45,14 +45,14 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     if not (delta < 1 and epsilon < inf):  # it promises nothing
         epsilon, delta = inf, 0.0
     bounded_range, zcdp, gdp = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
-    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp))
+    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp, unit=guarantee.unit))
 
 
 def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
     """Return what mechanisms cost together that each see one part of the data, where every record belongs to one part.
 
     Args:
-        guarantees: of the mechanisms, all under one relation; the parts are public, and chosen without the data.
+        guarantees: of the mechanisms, all under one relation and for one unit; the parts are public, and chosen without the data.
         membership: ``"by_value"``: a record's part depends on the record, as with groups. Then one person more or less is in one
             part, but a replaced one can leave a part for another: swap neighbours are refused. ``"by_position"``: it depends on the
             record's number only, so that a replaced record stays in its part. (Under add/remove the others must keep their numbers:
@@ -77,11 +77,12 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     if len(relations) != 1:
         raise ValueError(f"parallel composition needs guarantees under one relation, got {relations}.")
     check_membership(membership, relations[0])
+    unit = one_unit(part.unit for part in guarantees)
     delta = max(part.delta for part in guarantees)
     epsilon = max(part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon for part in guarantees)
     bounded_range = max(part.bounded_range for part in guarantees)
     zcdp, gdp = max(part.zcdp for part in guarantees), max(part.gdp for part in guarantees)
-    kept = Guarantee(epsilon, bounded_range, relations[0], delta, zcdp, gdp=gdp)
+    kept = Guarantee(epsilon, bounded_range, relations[0], delta, zcdp, gdp=gdp, unit=unit)
     rho = max(part.zcdp if part.delta else part.rho for part in guarantees)
     if rho < kept.rho or kept.delta:
         kept = replace(kept, zcdp=rho)

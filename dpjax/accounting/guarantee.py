@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 Points = tuple[tuple[float, float], ...]  # of a curve: orders and Renyi divergences
+UNITS = ("", "row", "person")
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,13 +42,17 @@ class Guarantee(Shown):
             ``sensitivity / mu`` attains. It implies ``mu**2 / 2``-zCDP, and says more: the exact delta at every epsilon.
         sampled_gdp: mu of Gaussian DP of a mechanism, and the probability of the Poisson subsample that it runs on
             (:func:`dpjax.accounting.poisson_subsample`), from which the privacy losses follow.
+        unit: by what neighbours differ: a ``"row"``, a ``"person"`` with all their rows, or ``""`` where the caller knows what a
+            record is.
 
-    Guarantees of one relation add up, and multiply: ``g + h`` and ``100 * g`` are a :class:`Composition`.
+    Guarantees of one relation and one unit add up, and multiply: ``g + h`` and ``100 * g`` are a :class:`Composition`.
 
     >>> print(Guarantee(1.0, 1.0, "swap"))
     1-DP and 1-bounded-range under swap neighbors
     >>> print(Guarantee(1.0, float("inf"), "add_remove", delta=1e-6))
     (1, 1e-06)-DP under add_remove neighbors
+    >>> print(Guarantee(1.0, 1.0, "add_remove", unit="person"))
+    1-DP and 1-bounded-range under add_remove neighbors, for a person
     """
 
     epsilon: float
@@ -58,6 +63,7 @@ class Guarantee(Shown):
     renyi: Points = ()
     gdp: float = inf
     sampled_gdp: tuple[float, float] = (inf, 1.0)
+    unit: str = ""
 
     def __post_init__(self) -> None:
         given = vars(self)  # the way round a frozen field
@@ -81,6 +87,7 @@ class Guarantee(Shown):
             raise ValueError(f"sampled_gdp must be a positive mu and a probability up to 1, got {self.sampled_gdp}.")
         given["sampled_gdp"] = mu, probability if mu < inf else 1.0
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
+        checks.one_of("unit", self.unit, UNITS)
 
     def __str__(self) -> str:
         promises = [text_of(self.epsilon, self.delta)] if self.epsilon < inf else []
@@ -90,7 +97,7 @@ class Guarantee(Shown):
             promises.append("{:g}-GDP on subsamples of probability {:g}".format(*self.sampled_gdp))
         if self.renyi:
             promises.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
-        return f"{' and '.join(promises) or 'no promise'} under {self.neighbors} neighbors"
+        return f"{' and '.join(promises) or 'no promise'} under {relation_text(self)}"
 
     def _facts(self) -> dict[str, Any]:
         """The fields that promise something, so that the repr makes it again; of a curve, how many points it has."""
@@ -200,6 +207,26 @@ class Guarantee(Shown):
         from dpjax.accounting.composition import Composition  # which is made of guarantees
 
         return Composition(((self, 1),))
+
+
+def one_unit(units: Iterable[str]) -> str:
+    """Return the unit of guarantees together: one that is not stated is taken to be that of the others.
+
+    Raises:
+        ValueError: some are for a row and some for a person.
+    """
+    stated = sorted(set(units) - {""})
+    if len(stated) > 1:
+        raise ValueError(
+            f"guarantees for {' and for '.join(f'a {unit}' for unit in reversed(stated))} do not compose: a person may have "
+            "several rows, so state them all for one unit."
+        )
+    return stated[0] if stated else ""
+
+
+def relation_text(spent: Guarantee | Composition) -> str:
+    """Return the words for a relation and a unit."""
+    return f"{spent.neighbors} neighbors{f', for a {spent.unit}' if spent.unit else ''}"
 
 
 def promising(guarantee: Guarantee) -> Guarantee:

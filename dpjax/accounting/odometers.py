@@ -16,7 +16,7 @@ from math import inf, log, pi, sqrt
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.filters import Ledger
+from dpjax.accounting.filters import Sums
 from dpjax.accounting.guarantee import Guarantee
 
 
@@ -52,26 +52,27 @@ class PrivacyOdometer:
     first: float = 2.0**-10
     mechanism_delta: float = 0.0
     orders: tuple[float, ...] = ()
-    _ledger: Ledger = field(init=False, repr=False)
+    _sums: Sums = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._ledger = Ledger("odometer", self.delta, self.neighbors, self.mechanism_delta, self.orders)
-        self.orders = self._ledger.orders
+        self._sums = Sums("odometer", self.delta, self.neighbors, self.mechanism_delta, self.orders)
+        self.orders = self._sums.orders
         checks.concrete_positive("first", self.first)
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
         """Add a mechanism; no budget is passed, but it needs a promise that this odometer reads."""
-        self._ledger.add(self._ledger.costs(guarantee, most=1e300))
+        with self._sums.lock:
+            self._sums.add(self._sums.costs(guarantee, most=1e300), guarantee.unit)
 
     @property
     def rho(self) -> float:
         """The sum of zCDP so far, or of divergence over order, at the order where it is least."""
-        return min(self._ledger.totals()[2])
+        return min(self._sums.totals()[2])
 
     @property
     def epsilon(self) -> float:
         """The bound on the privacy loss so far; 0 before anything was charged."""
-        (epsilon, delta, rhos), share = self._ledger.totals(), self._ledger.share
+        (epsilon, delta, rhos), share = self._sums.totals(), self._sums.share
         if delta > self.mechanism_delta:
             return inf
         if not share or epsilon == max(rhos) == 0:

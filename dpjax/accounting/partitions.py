@@ -14,9 +14,9 @@ from typing import Literal
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter
+from dpjax.accounting.filters import BudgetExceeded, Lock, PrivacyFilter
 from dpjax.accounting.groups import check_membership
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, one_unit
 
 
 @dataclass
@@ -50,6 +50,7 @@ class PartitionFilter:
     mechanism_delta: float = field(default=0.0, kw_only=True)
     orders: tuple[float, ...] = field(default=(), kw_only=True)
     filters: dict[Hashable, PrivacyFilter] = field(init=False, repr=False)
+    _lock: Lock = field(init=False, repr=False, compare=False, default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.parts = tuple(self.parts)
@@ -68,13 +69,16 @@ class PartitionFilter:
 
         Raises:
             BudgetExceeded: there is no room for it in one of them; nothing was charged.
+            ValueError: as for :class:`PrivacyFilter`; all parts are for one unit.
         """
         seen = self._seen(parts)
-        for budget in seen:
-            if not budget.allows(guarantee):
-                raise BudgetExceeded(f"this passes the remaining budget of a part, {budget.remaining:g} of {budget.budget:g}.")
-        for budget in seen:
-            budget.charge(guarantee)
+        with self._lock:
+            one_unit((guarantee.unit, *(budget.unit for budget in self.filters.values())))
+            for budget in seen:
+                if not budget.allows(guarantee):
+                    raise BudgetExceeded(f"this passes the remaining budget of a part, {budget.remaining:g} of {budget.budget:g}.")
+            for budget in seen:
+                budget.charge(guarantee)
 
     def _seen(self, parts: Iterable[Hashable] | None) -> list[PrivacyFilter]:
         names = list(dict.fromkeys(self.parts if parts is None else parts))

@@ -79,13 +79,14 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     if given.epsilon == inf:
         if not curve:
             raise ValueError(f"subsampling amplifies epsilon, zCDP and Renyi divergences, none of which is known here: {given}.")
-        return Guarantee(inf, inf, "add_remove", renyi=curve, sampled_gdp=sampled)
+        return Guarantee(inf, inf, "add_remove", renyi=curve, sampled_gdp=sampled, unit=given.unit)
     most = log1p(p * expm1(given.epsilon)) if given.epsilon < 700 else given.epsilon
     least = -log1p(p * expm1(-given.epsilon))
     if given.epsilon:
         most, least = max(most, float_info.min), max(least, float_info.min)  # a product that underflows
     zcdp = inf if given.delta else _zcdp(whole, p, curve, most, min(least, given.epsilon))
-    return Guarantee(most, inf if given.delta else most + least, "add_remove", p * given.delta, zcdp, curve, sampled_gdp=sampled)
+    spread = inf if given.delta else most + least
+    return Guarantee(most, spread, "add_remove", p * given.delta, zcdp, curve, sampled_gdp=sampled, unit=given.unit)
 
 
 def _zcdp(whole: Composition, p: float, curve: Points, most: float, least: float) -> float:

@@ -36,6 +36,10 @@ _EXAMPLES = {
   dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
       --neighbors add_remove --n-max 10000 --by region --groups north south --epsilon 0.5 --output found.csv
 """,
+    "ledger": """
+  dpjax ledger people.ledger
+  dpjax ledger people.ledger --json
+""",
     "demo": """
   dpjax demo
   dpjax demo --datasets 1000 --points 101 --epsilon 2 --neighbors swap
@@ -90,6 +94,8 @@ def parser() -> Parser:
     _add_quantile(add, required=True)
     note = "Records that cannot be read count as missing, and nothing is said of them."
     _add_release_options(command("release", "release", "Release private medians or quantiles of the columns of a file.", note))
+    note = "A ledger is the file of a budget. It is read and not changed, and holds no records."
+    _add_ledger_options(command("ledger", "ledger", "Show what was spent of a budget, on what, and what is left.", note))
     _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
     summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and what draws show."
     note = "No file is read. The exit code is 1 if an exact loss is above its claim."
@@ -261,6 +267,11 @@ def _add_release_options(add: Callable[..., Any]) -> None:
         help=f"One of {', '.join(GRID_MECHANISMS)} (default {GRID_MECHANISMS[0]}). permute_and_flip has up to half the error at "
         "the same epsilon, and twice the bounded range: for a single release.",
     )
+
+
+def _add_ledger_options(add: Callable[..., Any]) -> None:
+    add("file", metavar="FILE", help="The ledger, as dpjax.accounting.Ledger makes it.")
+    add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 
 def _add_demo_options(add: Callable[..., Any]) -> None:

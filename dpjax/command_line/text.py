@@ -100,7 +100,7 @@ def plain(value: Any) -> Any:
         return plain(value.guarantee())
     if isinstance(value, Guarantee):
         found = {"epsilon": value.epsilon, "bounded_range": value.bounded_range, "neighbors": value.neighbors}
-        return plain(found | ({"delta": value.delta} if value.delta else {}))
+        return plain(found | ({"delta": value.delta} if value.delta else {}) | ({"unit": value.unit} if value.unit else {}))
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(item) for item in value]
     if isinstance(value, float | np.floating):

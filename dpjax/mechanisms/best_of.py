@@ -229,7 +229,7 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
     bound = np.minimum((each + extra) * (1 + 1e-9), epsilon)
     bound = np.minimum.accumulate(bound[::-1])[::-1]  # a divergence is at most that of a larger order
     points = tuple((order, value) for order, value in zip(orders.tolist(), bound.tolist(), strict=True) if value < inf)
-    return Guarantee(epsilon, 2 * epsilon, attempt.neighbors, renyi=points)
+    return Guarantee(epsilon, 2 * epsilon, attempt.neighbors, renyi=points, unit=attempt.unit)
 
 
 def probabilities_of(attempts: ArrayLike) -> np.ndarray:

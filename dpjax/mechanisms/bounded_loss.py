@@ -193,7 +193,8 @@ def guarantee(
     (2.09173, 2.11111e-06)-DP under swap neighbors
     """
     estimate_epsilon, estimate_delta = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
-    both = Guarantee(attempt.epsilon + estimate_epsilon, inf, attempt.neighbors, delta=attempt.delta + estimate_delta)
+    epsilon, delta = attempt.epsilon + estimate_epsilon, attempt.delta + estimate_delta
+    both = Guarantee(epsilon, inf, attempt.neighbors, delta, unit=attempt.unit)
     if attempts is None:
         return condition_on_success(both, failure, bound=bound)
     return retry_until_success(both, failure, attempts=attempts, fallback=fallback, bound=bound)

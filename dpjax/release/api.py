@@ -13,6 +13,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors, Relation, Resolution
 from dpjax.release import rows
 from dpjax.release.counts import MOST, Counts, sums_of
@@ -55,6 +56,7 @@ def median(
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the median of every row, drawn exactly on the multiples of a public resolution.
 
@@ -84,6 +86,9 @@ def median(
             epsilon its error is up to twice smaller, and its draw takes longer. It is that of :func:`dpjax.permute_and_flip` on
             minus the number of changes that each multiple is away, for the value itself ``depth - 1``.
         draws: how many from each row; each costs epsilon.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, which is charged the ``guarantee`` of
+            what is returned, or refuses, after all arguments were checked and before anything is drawn. That is what all draws
+            from one row cost: where a person may be in several rows of a batch, charge the sum of theirs yourself.
 
     Returns:
         A :class:`Release`; ``float(found)`` is the value of a single draw from a single row.
@@ -91,6 +96,7 @@ def median(
     Raises:
         TypeError: under a trace; ``x`` is not numeric, or a masked array; a ``resolution`` that is a JAX array.
         ValueError: a bad public parameter. Records never raise.
+        BudgetExceeded: the budget has no room for it; nothing was charged, and nothing drawn.
 
     Privacy:
         epsilon-DP for each draw, under the relation, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Public:
@@ -111,7 +117,7 @@ def median(
     1-DP and 1-bounded-range under add_remove neighbors
     """
     statistic = Median(lower, upper, resolution, grid, definition)
-    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
 
 
 def quantile(
@@ -129,6 +135,7 @@ def quantile(
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the q-quantile of every row; the rest is as for :func:`median`.
 
@@ -140,7 +147,7 @@ def quantile(
     52.0
     """
     statistic = Quantile(q, lower, upper, resolution, grid, definition)
-    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
 
 
 def order_statistic(
@@ -157,6 +164,7 @@ def order_statistic(
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the record of a fixed rank of every row, from 1 on; the rest is as for :func:`median`.
 
@@ -169,7 +177,7 @@ def order_statistic(
     if counts is None and shape:
         must = f"an integer from 1 to the {shape[-1]} records on the last axis of x"
         checks.static_integer("rank", rank, 1, shape[-1], must=must)
-    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
 
 
 def maximum(
@@ -186,6 +194,7 @@ def maximum(
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the largest record by shifted inverse sensitivity, which is near the (tau+1)-th largest.
 
@@ -199,7 +208,7 @@ def maximum(
     52.0
     """
     statistic = Maximum(tau, lower, upper, resolution, grid)
-    return _released(statistic, x, epsilon, neighbors, mechanism, draws, counts, mask)
+    return _released(statistic, x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
 
 
 def nonnegative_sum(
@@ -214,6 +223,7 @@ def nonnegative_sum(
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the sum of nonnegative records, with no bound on one of them but the sum's, by shifted inverse sensitivity.
 
@@ -224,7 +234,7 @@ def nonnegative_sum(
     >>> abs(float(found) - 297) <= 3
     True
     """
-    return _released(NonnegativeSum(tau, upper, resolution), x, epsilon, neighbors, mechanism, draws, counts, mask)
+    return _released(NonnegativeSum(tau, upper, resolution), x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
 
 
 def user_sum(
@@ -239,6 +249,7 @@ def user_sum(
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the sum of nonnegative amounts, where all records of a person count as one individual, however many.
 
@@ -255,7 +266,7 @@ def user_sum(
     ids, known = codes_of(_like(as_array(person_ids), "person_ids", positions.shape, batch))
     totals = _totals_of_persons(positions, present & known, ids, statistic.records_grid.size - 1)
     found = Counts.of_groups(*totals, len(positions))
-    return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
+    return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch, budget=budget)
 
 
 def _totals_of_persons(positions: np.ndarray, present: np.ndarray, ids: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
@@ -280,6 +291,7 @@ def distinct_count(
     mask: Any = None,
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the number of different ids, one id a person, by shifted inverse sensitivity.
 
@@ -290,7 +302,7 @@ def distinct_count(
     >>> float(distinct_count(["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"))
     3.0
     """
-    return _released(DistinctCount(tau, upper), ids, epsilon, neighbors, mechanism, draws, counts, mask)
+    return _released(DistinctCount(tau, upper), ids, epsilon, neighbors, mechanism, draws, budget, counts, mask)
 
 
 def sum(
@@ -303,6 +315,7 @@ def sum(
     neighbors: Literal["swap"],
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the sum of every row, where the number of records is public; the rest is as for :func:`median`.
 
@@ -310,7 +323,7 @@ def sum(
     >>> abs(float(found) - 9900) <= 120
     True
     """
-    return _released(Sum(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws)
+    return _released(Sum(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws, budget)
 
 
 def mean(
@@ -323,6 +336,7 @@ def mean(
     neighbors: Literal["swap"],
     mechanism: Mechanism = "piecewise_laplace",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the mean of every row, where the number of records is public: :func:`sum`, whose values are divided by it.
 
@@ -330,10 +344,10 @@ def mean(
     >>> abs(float(found) - 33) <= 0.4
     True
     """
-    return _released(Mean(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws)
+    return _released(Mean(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws, budget)
 
 
-def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Release:
+def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1, budget: Budget | None = None) -> Release:
     """Release the number of records of every row, drawn exactly: what ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
 
     Args:
@@ -341,6 +355,7 @@ def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Releas
         epsilon: from 2^-30 to 64 for each draw.
         mask: which records count.
         draws: how many from each row.
+        budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` of integers ``(draws, ...)``, which may be negative: to clamp them costs nothing.
@@ -356,10 +371,19 @@ def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1) -> Releas
     32-DP and 64-bounded-range under add_remove neighbors
     (4.0, None)
     """
-    return _released(Count(), x, epsilon, "add_remove", None, draws, mask=mask)
+    return _released(Count(), x, epsilon, "add_remove", None, draws, budget, mask=mask)
 
 
-def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = None, mask: Any = None, draws: int = 1) -> Release:
+def histogram(
+    x: Any,
+    *,
+    epsilon: float,
+    edges: Any = None,
+    candidates: Any = None,
+    mask: Any = None,
+    draws: int = 1,
+    budget: Budget | None = None,
+) -> Release:
     """Release the number of records in each bin, or of those equal to each candidate: :func:`count` for all of them together.
 
     Args:
@@ -369,6 +393,7 @@ def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = No
         candidates: ``(bins,)``, public, finite and increasing: instead of ``edges``.
         mask: which records count.
         draws: how many of all bins.
+        budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` of integers ``(draws, ..., bins)``.
@@ -385,7 +410,7 @@ def histogram(x: Any, *, epsilon: float, edges: Any = None, candidates: Any = No
     >>> histogram([31, 70, 28, 81], edges=[0, 30, 60, 90], epsilon=32.0).values.tolist()
     [[1.0, 1.0, 2.0]]
     """
-    return _released(Histogram(edges, candidates), x, epsilon, "add_remove", None, draws, mask=mask)
+    return _released(Histogram(edges, candidates), x, epsilon, "add_remove", None, draws, budget, mask=mask)
 
 
 def mode(
@@ -399,6 +424,7 @@ def mode(
     mask: Any = None,
     mechanism: ChoiceMechanism = "exponential",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release the most frequent of finitely many public candidates: :func:`release_choice` by how often each occurs.
 
@@ -410,7 +436,7 @@ def mode(
     >>> float(mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove"))
     3.0
     """
-    return _released(Mode(candidates, resolution), x, epsilon, neighbors, mechanism, draws, counts, mask)
+    return _released(Mode(candidates, resolution), x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
 
 
 def release_choice(
@@ -423,6 +449,7 @@ def release_choice(
     neighbors: Relation,
     mechanism: ChoiceMechanism = "exponential",
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release one candidate of every row: drawn exactly, by the exponential mechanism or by permute and flip.
 
@@ -439,6 +466,7 @@ def release_choice(
         neighbors: the relation that the sensitivity holds for.
         mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, with an error up to twice smaller.
         draws: how many from each row.
+        budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` whose values are numbers of candidates, 0, ..., k - 1; it has no resolution.
@@ -460,9 +488,19 @@ def release_choice(
     2-DP and 2-bounded-range under swap neighbors
     ([[1]], None)
     """
-    relation = checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    relation, number = checks.one_of("neighbors", neighbors, checks.RELATIONS), checks.static_integer("draws", draws, 1)
+    found = choice_between(scores, epsilon, sensitivity, lower, upper, mechanism)
+    guarantee = cost_of(exact_epsilon(epsilon), number, relation, 2 if mechanism == "permute_and_flip" else 1)
+    asked = {"statistic": "release_choice", "candidates": found.size, "sensitivity": sensitivity, "lower": lower, "upper": upper}
+    charge(budget, guarantee, {"statistic": asked, "draws": number})
+    return release_of(found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee)
+
+
+def choice_between(
+    scores: Any, epsilon: float | Fraction, sensitivity: int | Fraction, lower: int, upper: int, mechanism: str
+) -> GridDistribution:
+    """Return the distributions that choices by integer scores ``(..., k)`` are drawn from, as :func:`release_choice` has them."""
     checks.one_of("mechanism", mechanism, get_args(ChoiceMechanism))
-    number = checks.static_integer("draws", draws, 1)
     least = checks.static_integer("lower", lower, -(2**999), must="an integer")
     most = checks.static_integer("upper", upper, least, least + 2**62, must="from lower to 2^62 above it")
     if isinstance(sensitivity, bool) or not isinstance(sensitivity, (int, np.integer, Fraction)):
@@ -473,9 +511,7 @@ def release_choice(
     inside = clamped_scores(scores, least, most)
     *batch, k = inside.shape
     grid = Candidates(np.arange(k, dtype=np.float64))
-    found = choice_of(inside.reshape(prod(batch), k), epsilon, Fraction(sensitivity), mechanism, grid, batch)
-    drawn = found.positions(number).reshape(number, *batch)
-    return release_of(drawn, grid, cost_of(exact_epsilon(epsilon), number, relation, 2 if mechanism == "permute_and_flip" else 1))
+    return choice_of(inside.reshape(prod(batch), k), epsilon, Fraction(sensitivity), mechanism, grid, batch)
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
@@ -537,22 +573,25 @@ def _released(
     neighbors: str,
     mechanism: str | None,
     draws: int,
+    budget: Budget | None,
     counts: Any = None,
     mask: Any = None,
 ) -> Release:
-    """Count the records of every row and draw."""
+    """Count the records of every row, charge the budget if there is one, and draw."""
     statistic.checked(neighbors, mechanism)
+    options: dict[str, Any] = {"mechanism": mechanism, "draws": draws, "budget": budget}
     if counts is not None:
         found, batch = _of_given(statistic, x, neighbors, counts, mask)
-        return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
+        return statistic.release(found, epsilon, neighbors, batch_shape=batch, **options)
     positions, present, batch = _read(statistic, x, neighbors, mask)
     if draws == 1 and mechanism == "piecewise_laplace" and rows.apply_to(statistic, neighbors, positions, present):
         known, cost = cast(ByRank, statistic), exact_epsilon(epsilon)
+        guarantee = known.charge(budget, cost, 1, neighbors)
         drawn = rows.positions(known, positions, cost, neighbors).reshape(1, *batch)
-        return release_of(drawn, known.records_grid, known.cost(cost, 1, neighbors))
+        return release_of(drawn, known.records_grid, guarantee)
     near = statistic.near(positions.shape[-1], epsilon, neighbors)
     found = Counts.of_records(positions, present, near)
-    return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch)
+    return statistic.release(found, epsilon, neighbors, batch_shape=batch, **options)
 
 
 def counts_of(

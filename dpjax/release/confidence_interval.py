@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.ledger import Budget
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import countable, draw_quantiles, parameters_of
+from dpjax.release.rank_chains import Parameters
 from dpjax.release.records import shape_of
-from dpjax.release.result import Release, cost_of, release_of
+from dpjax.release.result import Release, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.interval_bound import plan_of, planned_levels
 from dpjax.several_quantiles.ranks import level_of
@@ -80,15 +82,24 @@ class ConfidenceInterval(Statistic):
     def _release(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
     ) -> ReleasedInterval:
-        grid, ties = self.records_grid, self.n if self.ties is None else self.ties
+        grid = self.records_grid
         counts = countable(counts, grid.size)
-        plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
-        levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
-        parameters = parameters_of(levels, epsilon, neighbors, grid.size, False, plan.reach, self.terms, counts, "ranks")
+        parameters, coverage = self._parameters(counts, epsilon, neighbors)
         drawn = release_of(
-            draw_quantiles(parameters, counts, draws).reshape(draws, *batch, 2), grid, cost_of(epsilon, draws, neighbors)
+            draw_quantiles(parameters, counts, draws).reshape(draws, *batch, 2), grid, self.cost(epsilon, draws, neighbors)
         )
         return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, coverage)
+
+    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+        self._parameters(countable(counts, self.records_grid.size), epsilon, neighbors)
+
+    def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str) -> tuple[Parameters, float]:
+        """The public part of the joint distribution and the coverage, or an error where it is not reached."""
+        ties = self.n if self.ties is None else self.ties
+        plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
+        levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
+        size = self.records_grid.size
+        return parameters_of(levels, epsilon, neighbors, size, False, plan.reach, self.terms, counts, "ranks"), coverage
 
 
 def confidence_interval(
@@ -107,6 +118,7 @@ def confidence_interval(
     counts: Any = None,
     mask: Any = None,
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> ReleasedInterval:
     """Release a confidence interval for the population's q-quantile from every row, drawn exactly.
 
@@ -127,6 +139,7 @@ def confidence_interval(
         counts: how many records each entry of ``x`` stands for.
         mask: which records are present.
         draws: how many intervals from each row; each costs epsilon.
+        budget: as for :func:`median`.
 
     Returns:
         A :class:`ReleasedInterval` with ``values`` of the shape ``(draws, ..., 2)``.
@@ -152,5 +165,5 @@ def confidence_interval(
         n = shape[-1] if shape else 0
     statistic = ConfidenceInterval(q, lower, upper, resolution, n, coverage, ties, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    made: Any = statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch)
+    made: Any = statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
     return made

@@ -73,9 +73,7 @@ class CountDistribution:
 
 def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> np.ndarray:
     """Draw noise ``(draws, rows, K)``, int64, with one rate in [2^-40, 2^20] for each of the K."""
-    for rate in rates:
-        if not Fraction(1, 2**40) <= rate <= 2**20:
-            raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
+    check_rates(rates)
     digits = digits_of(min(rates))
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
     found = np.zeros((draws * rows, len(rates)), np.int64)
@@ -87,6 +85,13 @@ def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> n
         for at in zip(*np.nonzero(~certain), strict=True):
             some[at] = exact_noise(rates[at[1]], digits, words[:, at[0], at[1]].tolist(), further_word)
     return found.reshape(draws, rows, len(rates))
+
+
+def check_rates(rates: Sequence[Fraction]) -> None:
+    """Raise for noise that is too small or too large to draw."""
+    for rate in rates:
+        if not Fraction(1, 2**40) <= rate <= 2**20:
+            raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
 
 
 def digits_of(rate: Fraction) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.ledger import Budget
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import profiles
 from dpjax.release.api import counts_of
@@ -118,9 +119,19 @@ class Quantiles(Statistic):
         return self.draw(counts, epsilon, neighbors, draws, batch, None)
 
     def draw(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, draws: int, batch: tuple[int, ...], sizes: np.ndarray | None
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        draws: int,
+        batch: tuple[int, ...],
+        sizes: np.ndarray | None,
+        budget: Budget | None = None,
     ) -> Release:
         """Draw from each group of counts exactly; ``sizes`` are public numbers of records, int64 ``(groups,)``."""
+        if budget is not None:
+            self._parameters(counts, epsilon, neighbors, sizes is not None)
+            self.charge(budget, epsilon, draws, neighbors)
         found = self._draw(counts, epsilon, neighbors, draws, sizes)
         shaped = found.reshape(draws, *batch, len(self.levels))
         return release_of(shaped, self.records_grid, self.cost(epsilon, draws, neighbors))
@@ -158,9 +169,20 @@ class Quantiles(Statistic):
         if self.method == "recursive":
             return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
         counts = countable(counts, size)
-        far, known = self.reach_of(epsilon, neighbors, sizes is not None), sizes is not None
-        parameters = parameters_of(self.levels, epsilon, neighbors, size, known, far, self.terms, counts)
-        return draw_quantiles(parameters, counts, draws, sizes, words, more)
+        return draw_quantiles(self._parameters(counts, epsilon, neighbors, sizes is not None), counts, draws, sizes, words, more)
+
+    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+        if self.method == "recursive":
+            depths = depths_of(self.levels, neighbors)
+            for share in {part.share for parts in depths for part in parts} | {Fraction(1)}:
+                exact_epsilon(epsilon / len(depths) * share)
+        else:
+            self._parameters(counts, epsilon, neighbors, False)
+
+    def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Parameters:
+        """The public part of the joint distribution, or an error where there is none."""
+        far, size = self.reach_of(epsilon, neighbors, size_is_public), self.records_grid.size
+        return parameters_of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, countable(counts, size))
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
         """Return how far the terms go, or raise where a public number of records is needed and not given."""
@@ -193,6 +215,7 @@ def joint_quantiles(
     reach: int | None = None,
     terms: int = 32,
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release several quantiles of every row under one epsilon, drawn exactly on a public grid.
 
@@ -218,6 +241,7 @@ def joint_quantiles(
         reach: how far from the number of records the terms go, public; by default as :func:`dpjax.joint_quantiles` says, for rows
             of ``n_max`` records.
         terms: how many terms there are otherwise, at least 2.
+        budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
@@ -248,7 +272,7 @@ def joint_quantiles(
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     sizes = None if n is None else _public_sizes(n, batch)
     number = checks.static_integer("draws", draws, 1)
-    return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes)
+    return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes, budget)
 
 
 def recursive_quantiles(
@@ -264,6 +288,7 @@ def recursive_quantiles(
     counts: Any = None,
     mask: Any = None,
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release many quantiles of every row, drawn exactly on a public grid.
 
@@ -282,6 +307,7 @@ def recursive_quantiles(
         counts: how many records each entry of ``x`` stands for.
         mask: which records are present.
         draws: how many from each row; each costs epsilon.
+        budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
@@ -301,7 +327,7 @@ def recursive_quantiles(
     """
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "recursive")
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch)
+    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
 
 
 def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
@@ -343,6 +369,11 @@ def parameters_of(
     """
     terms = checks.static_integer("terms", terms, 2)
     whole, m, rate = level_parts(tuple(levels))[1], len(levels), epsilon / 2
+    if whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
+        raise ValueError(
+            f"qs have the common denominator {whole}, too large for exact ranks: give short decimals or Fractions such as "
+            "Fraction(1, 3)."
+        )
     spacing = (2 * reach + terms) // terms
     one_term = neighbors == "swap" or size_is_public or m == 1
     if neighbors == "swap":
@@ -363,11 +394,6 @@ def draw_quantiles(
     more: More = further_word,
 ) -> np.ndarray:
     """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``."""
-    if parameters.whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
-        raise ValueError(
-            f"qs have the common denominator {parameters.whole}, too large for exact ranks: give short decimals or Fractions "
-            "such as Fraction(1, 3)."
-        )
     m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
     found = np.zeros((draws, counts.groups, m), np.int64)
     rows = max(_NUMBERS // max(2 * int(np.max(counts.totals, initial=0)) + 1, 1), 1)

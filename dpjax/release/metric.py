@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,17 +23,18 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Resolution
 from dpjax.metric_privacy.exponential import guarantee as guarantee_of_choice
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.metric_privacy.small_database import small_databases
-from dpjax.release.api import release_choice
-from dpjax.release.discrete_laplace import draw_discrete_laplace
+from dpjax.release.api import choice_between
+from dpjax.release.discrete_laplace import check_rates, draw_discrete_laplace
 from dpjax.release.grid import values_of
 from dpjax.release.records import as_integers, refuse_traces
-from dpjax.release.result import Release
+from dpjax.release.result import Release, release_of
 
 _MOST = 2**62
 _MOST_SCORES = 2**53
@@ -49,6 +49,7 @@ def metric_laplace(
     strategy: Strategy = "optimal",
     scales: ArrayLike | OptimalScales | None = None,
     draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release noisy answers of linear queries, with discrete Laplace noise on the multiples of a public resolution.
 
@@ -60,6 +61,8 @@ def metric_laplace(
         strategy: as for :func:`dpjax.metric_privacy.metric_laplace`.
         scales: the scales of the noise, ``(K,)``, or what :func:`dpjax.metric_privacy.optimal_scales` gave.
         draws: how many of each answer; each costs the metric.
+        budget: as for :func:`dpjax.release.median`. It is charged the differential privacy that follows from the metric; where
+            some pair of elements has no budget none follows, and the release is refused.
 
     Returns:
         A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a :class:`dpjax.metric_privacy.MetricGuarantee`.
@@ -96,14 +99,25 @@ def metric_laplace(
     noisy = [k for k, rate in enumerate(rates) if rate is not None]
     rows = math.prod(answers.shape[:-1])
     found = np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
+    check_rates([rate for rate in rates if rate is not None])
+    guarantee = number * MetricGuarantee(metric)
+    asked = {"statistic": "metric_laplace", "queries": len(rates), "elements": metric.size, "resolution": step}
+    _charge(budget, guarantee, asked, number)
     if noisy:
         found[..., noisy] += draw_discrete_laplace([rate for rate in rates if rate is not None], rows, number)
     multiples = np.clip(found, -_MOST, _MOST).astype(np.int64).reshape(number, *answers.shape)
-    return Release(values_of(multiples, step), multiples, step, number * MetricGuarantee(metric))
+    return Release(values_of(multiples, step), multiples, step, guarantee)
 
 
 def metric_choice(
-    x: Any, metric: Metric, *, weights: ArrayLike, resolution: Resolution, total: int | None = None, draws: int = 1
+    x: Any,
+    metric: Metric,
+    *,
+    weights: ArrayLike,
+    resolution: Resolution,
+    total: int | None = None,
+    draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release one of R candidates by scores that are linear in a histogram, the exponential mechanism of metric privacy.
 
@@ -118,6 +132,7 @@ def metric_choice(
         resolution: public; n times the largest difference between two candidates is at most 2^53 multiples of it.
         total: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
         draws: how many from each histogram; each costs the metric.
+        budget: as for :func:`metric_laplace`.
 
     Returns:
         A :class:`Release` whose values are numbers of candidates, 0, ..., R - 1, of shape ``(draws, ...)``.
@@ -138,7 +153,7 @@ def metric_choice(
     >>> metric_choice([30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1).multiples.tolist()  # the commoner element
     [0]
     """
-    _, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
+    step, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
     n, may_exceed = _public_total(counts, metric, total), total is not None
     whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # the same for all candidates
 
@@ -146,11 +161,20 @@ def metric_choice(
         g = [*(whole[:, j] - whole[:, i]), *([0] if may_exceed else [])]
         return int(max(g) - min(g))
 
-    return _choice(counts @ integers.T, least_ratio(change, budgets), n * int(np.min(whole)), metric, draws)
+    asked = {"statistic": "metric_choice", "candidates": len(whole), "elements": metric.size, "resolution": step}
+    return _choice(counts @ integers.T, least_ratio(change, budgets), n * int(np.min(whole)), metric, draws, budget, asked)
 
 
 def small_db(
-    x: Any, queries: ArrayLike, metric: Metric, *, size: int, resolution: Resolution, total: int | None = None, draws: int = 1
+    x: Any,
+    queries: ArrayLike,
+    metric: Metric,
+    *,
+    size: int,
+    resolution: Resolution,
+    total: int | None = None,
+    draws: int = 1,
+    budget: Budget | None = None,
 ) -> Release:
     """Release a small database of ``size`` records by the exponential mechanism, for the answers of linear queries.
 
@@ -164,6 +188,7 @@ def small_db(
         resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^53 multiples of it.
         total: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
         draws: how many from each histogram; each costs the metric.
+        budget: as for :func:`metric_laplace`.
 
     Returns:
         A :class:`Release` whose values are rows of :func:`dpjax.metric_privacy.small_databases`; ``n/m`` times the answers there
@@ -184,7 +209,7 @@ def small_db(
     [[1, 3]]
     """
     m = checks.static_integer("size", size, 1)
-    _, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
+    step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     n = _public_total(counts, metric, total)
     unit = math.gcd(n, m) or 1
     databases = small_databases(metric.size, m).astype(object)
@@ -194,7 +219,8 @@ def small_db(
     scores = -np.max(misses, axis=-1)
     worst = max(int(np.max(row) - np.min(row)) for row in whole) * n * (m // unit)
     rate = least_ratio(lambda i, j: 2 * (m // unit) * max(abs(whole[:, i] - whole[:, j])), budgets)
-    return _choice(scores, rate, -worst, metric, draws)
+    asked = {"statistic": "small_db", "queries": len(whole), "elements": metric.size, "resolution": step, "size": m}
+    return _choice(scores, rate, -worst, metric, draws, budget, asked)
 
 
 def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
@@ -281,10 +307,26 @@ def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
     return sums.pop() if sums else 0
 
 
-def _choice(scores: np.ndarray, rate: Fraction, least: int, metric: Metric, draws: int) -> Release:
+def _choice(
+    scores: np.ndarray,
+    rate: Fraction,
+    least: int,
+    metric: Metric,
+    draws: int,
+    budget: Budget | None,
+    asked: dict[str, Any],
+) -> Release:
     """Choose with P(r) proportional to e^(min(rate, 32) score), for scores from ``least`` to 0."""
     if -least > _MOST_SCORES:
         raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^53: take a coarser one.")
-    options: dict[str, Any] = {"sensitivity": 1, "lower": least, "upper": 0, "neighbors": "swap", "draws": draws}
-    found = release_choice(scores, epsilon=2 * min(rate, Fraction(32)), **options)  # type: ignore[arg-type]  # a Fraction is exact
-    return replace(found, guarantee=found.draws * guarantee_of_choice(metric))
+    number = checks.static_integer("draws", draws, 1)
+    found = choice_between(scores, 2 * min(rate, Fraction(32)), 1, least, 0, "exponential")
+    guarantee = number * guarantee_of_choice(metric)
+    _charge(budget, guarantee, asked, number)
+    return release_of(found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee)
+
+
+def _charge(budget: Budget | None, guarantee: MetricGuarantee, asked: dict[str, Any], draws: int) -> None:
+    """Charge a budget, if there is one, the differential privacy that follows."""
+    if budget is not None:
+        charge(budget, guarantee.guarantee(neighbors=guarantee.neighbors), {"statistic": asked, "draws": draws})

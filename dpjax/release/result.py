@@ -112,7 +112,7 @@ def _shown(value: float) -> str:
     return f"{value:.15g}"
 
 
-def release_of(numbers: np.ndarray, grid: Multiples | Floats | Candidates, guarantee: Guarantee) -> Release:
+def release_of(numbers: np.ndarray, grid: Multiples | Floats | Candidates, guarantee: Guarantee | MetricGuarantee) -> Release:
     """Return the values of numbers of a grid, counted from its smallest, as released."""
     return Release(grid.values_of(numbers), numbers + grid.start, grid.resolution, guarantee)
 

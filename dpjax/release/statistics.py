@@ -28,6 +28,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Resolution
 from dpjax.release import profiles
 from dpjax.release.chunks import in_threads
@@ -96,10 +97,30 @@ class Statistic:
         mechanism: str | None = None,
         draws: int = 1,
         batch_shape: Sequence[int] | None = None,
+        budget: Budget | None = None,
     ) -> Release:
-        """Draw from each group exactly, so many times; the rest is as for :meth:`distribution`."""
+        """Draw from each group exactly, so many times; the rest is as for :meth:`distribution`.
+
+        A budget is charged what all draws from one group cost, after all checks and before any draw.
+        """
         name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
-        return self._release(counts, exact_epsilon(epsilon), neighbors, name, checks.static_integer("draws", draws, 1), batch)
+        cost, number = exact_epsilon(epsilon), checks.static_integer("draws", draws, 1)
+        if budget is not None:
+            self._check(counts, cost, neighbors, name)
+            self.charge(budget, cost, number, neighbors, name)
+        return self._release(counts, cost, neighbors, name, number, batch)
+
+    def charge(
+        self, budget: Budget | None, epsilon: Fraction, draws: int, neighbors: str, mechanism: str | None = None
+    ) -> Guarantee:
+        """Return what so many draws cost together, after a budget was charged for it, if there is one."""
+        guarantee = self.cost(epsilon, draws, neighbors, mechanism)
+        charge(budget, guarantee, {"statistic": self.to_dict(), "draws": draws})
+        return guarantee
+
+    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+        """Raise for public parameters with which :meth:`_release` would raise, so that nothing is charged for it."""
+        self._distribution(counts.some(0, 0), epsilon, neighbors, mechanism, (0,))
 
     def _distribution(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]) -> Any:
         raise ValueError(f"{type(self).__name__} has no distribution in closed form: simulate it by dpjax.frames.simulate.")
@@ -495,11 +516,19 @@ class Sum(_OnGrid):
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
         """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        return profiles.sum_of_records(counts, self._public_n(counts), high=self.records_grid.size - 1, most=most)
+
+    def _public_n(self, counts: Counts) -> int:
+        """How many records each group has, at least 1, or raise for a number that has no sum."""
         n = _public_size(counts)
         if n == 0 and counts.groups:
             raise ValueError("a sum or mean needs at least one record.")
         self.values_grid(max(n, 1))
-        return profiles.sum_of_records(counts, max(n, 1), high=self.records_grid.size - 1, most=most)
+        return max(n, 1)
+
+    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+        self._public_n(counts)
+        super()._check(counts, epsilon, neighbors, mechanism)
 
 
 @dataclass(frozen=True)

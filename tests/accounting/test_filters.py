@@ -1,5 +1,12 @@
 """Filters refuse beyond their budget, odometers bound what adaptive adversaries spend."""
 
+import contextlib
+import copy
+import dataclasses
+import pickle
+import sys
+import threading
+import time
 from functools import cache
 from itertools import product
 from math import exp, inf, log
@@ -33,6 +40,76 @@ def test_a_pure_budget():
     assert half.allows(Guarantee(0.5, 0.5, "swap"))
     assert not half.allows(Guarantee(0.500001, 1.0, "swap"))
     assert half.allows(Guarantee(inf, 0.5, "swap"))  # a range is an epsilon
+
+
+def test_units_are_charged_apart():
+    for budget in (PrivacyFilter(1.0, 0.0, "swap"), PrivacyOdometer(1e-6, "swap")):
+        budget.charge(Guarantee(0.1, 0.1, "swap"))
+        budget.charge(2 * Guarantee(0.1, 0.1, "swap", unit="person"))
+        budget.charge(Guarantee(0.1, 0.1, "swap"))
+        with pytest.raises(ValueError, match="for a row and for a person do not compose"):
+            budget.charge(Guarantee(0.1, 0.1, "swap", unit="row"))
+    parts = PartitionFilter(("north", "south"), 1.0, 0.0, "add_remove", membership="by_value")
+    parts.charge(Guarantee(0.1, 0.1, "add_remove", unit="person"), ["north"])
+    with pytest.raises(ValueError, match="do not compose"):
+        parts.charge(Guarantee(0.1, 0.1, "add_remove", unit="row"), ["south"])
+
+
+def test_copies_remember_what_was_spent():
+    budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
+    each = Guarantee(0.5, 0.5, "swap", unit="person")
+    budget.charge(each, {"statistic": "any"})
+    same, *others = copy.copy(budget), copy.deepcopy(budget), pickle.loads(pickle.dumps(budget))
+    for other in others:
+        assert (other.spent, other.unit, repr(other)) == (budget.spent, "person", repr(budget))
+        other.charge(each)
+        assert other.spent == 2 * budget.spent
+    same.charge(each)
+    assert same.spent == budget.spent == others[0].spent
+    with pytest.raises(TypeError):  # it would forget
+        dataclasses.replace(budget, epsilon=2.0)
+
+
+class SlowFilter(PrivacyFilter):
+    """A filter that hesitates between the look at what is left and the charge."""
+
+    def _has_room(self, costs):
+        found = super()._has_room(costs)
+        time.sleep(1e-4)
+        return found
+
+
+def charged_by_threads(budget, threads=8):
+    """How many times 1/64 was charged by threads that go on until they are refused."""
+    admitted, start = [], threading.Barrier(threads)
+
+    def spend():
+        start.wait()
+        with contextlib.suppress(BudgetExceeded):
+            while True:
+                budget.charge(Guarantee(1 / 64, 1 / 64, "swap"))
+                admitted.append(1)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        workers = [threading.Thread(target=spend) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        sys.setswitchinterval(interval)
+    return len(admitted)
+
+
+def test_threads_never_pass_the_budget():
+    for _ in range(5):
+        assert charged_by_threads(PrivacyFilter(1.0, 0.0, "swap")) == 64
+    assert charged_by_threads(SlowFilter(1.0, 0.0, "swap")) == 64
+    unlocked = SlowFilter(1.0, 0.0, "swap")
+    unlocked._sums.lock = contextlib.nullcontext()
+    assert charged_by_threads(unlocked) > 64  # the control
 
 
 def test_a_budget_with_delta_is_one_of_zcdp(x64):

@@ -160,6 +160,55 @@ def test_relations_do_not_mix():
         Composition(())
 
 
+def test_units_do_not_mix():
+    row, person = (Guarantee(0.3, 0.3, "add_remove", unit=unit) for unit in ("row", "person"))
+    plain = Guarantee(0.3, 0.3, "add_remove")
+    for join in (lambda: row + person, lambda: 2 * row + 3 * person, lambda: sum([row, plain, person])):
+        with pytest.raises(ValueError, match="for a row and for a person do not compose"):
+            join()
+    with pytest.raises(ValueError, match="do not compose"):
+        Composition(((row, 1), (person, 1)))
+    with pytest.raises(ValueError, match="do not compose"):
+        parallel(row, person, membership="by_value")
+    with pytest.raises(ValueError, match="unit must be one of"):
+        Guarantee(0.3, 0.3, "add_remove", unit="household")
+    for whole in (plain + person, person + plain, sum([plain, plain, person]), Composition(((plain, 2), (person, 1)))):
+        assert whole.unit == "person"
+        assert whole.guarantee().unit == pickle.loads(pickle.dumps(whole)).unit == "person"
+        assert str(whole).endswith("under add_remove neighbors, for a person")
+        assert "unit='person'" in repr(whole)
+        assert Composition.from_json(whole.to_json()) == whole
+    assert (2 * plain).unit == ""
+    for text in (str(2 * plain), repr(2 * plain), plain.to_json()):
+        assert "unit" not in text
+        assert "for a" not in text
+    assert Guarantee.from_json(row.to_json()) == row != plain
+    assert eval(repr(row)) == row
+
+
+def test_what_is_made_of_a_guarantee_keeps_its_unit():
+    added = Guarantee(0.3, 0.3, "add_remove", unit="person")
+    replaced = Guarantee(0.3, 0.3, "swap", unit="person")
+    loose = Guarantee(0.3, inf, "swap", delta=1e-8, unit="person")
+    curve = Guarantee(inf, inf, "add_remove", gdp=0.5, unit="person")
+    made = [
+        accounting.poisson_subsample(added, probability=0.1),
+        accounting.poisson_subsample(added + curve, probability=0.1),
+        accounting.fixed_size_subsample(replaced, taken=1, records=10, replacement="without"),
+        accounting.fixed_size_subsample(loose, taken=1, records=10, replacement="with"),
+        for_groups(loose, size=3),
+        parallel(added, Guarantee(0.2, 0.2, "add_remove"), membership="by_value"),
+        accounting.absorb_failure(replaced, 0.1),
+        accounting.condition_on_success(replaced, 0.1),
+        retry_until_success(replaced, 0.1, attempts=3, fallback="private"),
+        added.with_curve(lambda order: 0.045 * order),
+        (3 * added).guarantee(),
+        dpjax.mechanisms.best_of.guarantee(added, attempts=dpjax.mechanisms.best_of.negative_binomial(10)),
+        dpjax.mechanisms.bounded_loss.guarantee(replaced, epsilon=0.1, delta=1e-6, failure=0.1, attempts=2, fallback="public"),
+    ]
+    assert [guarantee.unit for guarantee in made] == ["person"] * len(made)
+
+
 def test_every_mechanism_says_what_it_costs():
     x = np.linspace(0, 1, 9)
     median = dpjax.median(x, lower=0, upper=1, neighbors="swap")

@@ -8,7 +8,7 @@ import pytest
 
 from dpjax import metric_privacy, release
 from dpjax.release import metric as room
-from dpjax.release.result import Release
+from dpjax.release.api import choice_between
 from tests.support.statistics import assert_counts_follow
 
 BUDGETS = np.array([[0, 1, 2.5], [1, 0, 1.75], [2.5, 1.75, 0]])
@@ -80,15 +80,15 @@ def test_given_scales_are_used_and_those_that_overspend_refused(monkeypatch):
 
 
 def law_of_choice(monkeypatch, choose):
-    """log P(candidate) of every histogram, from the scores and the epsilon that the exact sampler is given."""
+    """log P(candidate) of every histogram, of what is drawn from."""
     logs = []
 
-    def capture(scores, *, epsilon, sensitivity, lower, upper, neighbors, draws):
-        scaled = np.clip(np.array(scores, float), lower, upper) * float(epsilon / 2)
-        logs.append(scaled - np.logaddexp.reduce(scaled, axis=-1, keepdims=True))
-        return Release(np.zeros((1, 1)), np.zeros((1, 1), int), None, None)
+    def capture(*asked):
+        found = choice_between(*asked)
+        logs.append(found.log_pmf(np.arange(found.size)))
+        return found
 
-    monkeypatch.setattr(room, "release_choice", capture)
+    monkeypatch.setattr(room, "choice_between", capture)
     for x in histograms(3):
         choose(x)
     return np.array([row.ravel() for row in logs])

@@ -1,0 +1,91 @@
+"""``dpjax ledger``: what was spent of the budget in a file, on what, and what is left. It reads the file and changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from math import inf
+from typing import Any
+
+from dpjax.accounting import Guarantee, Ledger
+from dpjax.accounting.ledger import guarantee_of, left_text
+from dpjax.command_line.errors import UserError
+from dpjax.command_line.text import aligned, as_json, promised, wrapped
+
+_LEVELS = ("q", "qs", "rank", "tau")  # what tells two statistics of one name apart
+
+
+def run(asked: argparse.Namespace) -> tuple[str, int]:
+    """Return the report on a ledger, and the exit code."""
+    try:
+        ledger = Ledger(asked.file)
+        return (as_json(_facts(ledger)) if asked.json else _text(ledger)), 0
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    except FileNotFoundError as error:
+        raise UserError(f"cannot read {asked.file}: there is no such file.") from error
+    except OSError as error:
+        raise UserError(f"cannot read {asked.file}: {error.strerror}.") from error
+
+
+def _facts(ledger: Ledger) -> dict[str, Any]:
+    spent = {"unit": ledger.unit, "budget": ledger.budget, "spent": ledger.spent, "remaining": ledger.remaining}
+    return {"ledger": ledger.path, **ledger.totals, **spent, "entries": ledger.entries}
+
+
+def _text(ledger: Ledger) -> str:
+    entries, totals = ledger.entries, ledger.totals
+    whole = Guarantee(totals["epsilon"], inf, totals["neighbors"], totals["delta"], unit=ledger.unit)
+    reserved = f" A delta of {promised(totals['mechanism_delta'])} of it is for the mechanisms' own." if totals["delta"] else ""
+    number = {0: "nothing was charged so far", 1: "one charge"}.get(len(entries), f"{len(entries)} charges")
+    said = f"{ledger.path}: {number}; {left_text(ledger)}. All that is charged to it is {whole} together.{reserved}"
+    return f"{_table(entries)}\n\n{wrapped(said)}" if entries else wrapped(said)
+
+
+def _table(entries: list[dict[str, Any]]) -> str:
+    """A line for each charge; of what it was for, the columns that any of them has."""
+    costs = [guarantee_of(entry) for entry in entries]
+    what = [entry["what"] for entry in entries]
+    named = {
+        "columns": [_listed(each.get("columns", "")) for each in what],
+        "statistic": [_statistic(each.get("statistic", "")) for each in what],
+        "by": [_listed(each.get("by", "")) for each in what],
+        "groups": [_count(each.get("groups", "")) for each in what],
+        "draws": [_listed(each.get("draws", "")) for each in what],
+    }
+    without_epsilon = any(min(cost.epsilon, cost.bounded_range) == inf for cost in costs)
+    return aligned(
+        {
+            "time": [entry["time"] for entry in entries],
+            **{name: cells if any(cells) else None for name, cells in named.items()},
+            "epsilon": [promised(min(cost.epsilon, cost.bounded_range)) for cost in costs],
+            "delta": [promised(cost.delta) if cost.delta else "0" for cost in costs],
+            "rho": [promised(cost.rho) for cost in costs] if without_epsilon else None,
+            "left": [f"{entry['remaining']:g}" for entry in entries],
+        },
+        left=("time", "columns", "statistic", "by"),
+    )
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _count(groups: Any) -> str:
+    return str(len(groups)) if isinstance(groups, list) else str(groups)
+
+
+def _statistic(given: Any) -> str:
+    """A statistic by its name and level, or several of them, by their columns.
+
+    >>> _statistic({"statistic": "Quantile", "q": "1/3", "lower": 0, "upper": 9, "resolution": 1})
+    'Quantile 1/3'
+    >>> _statistic({"age": {"statistic": "Median"}, "income": {"statistic": "Quantiles", "qs": [0.1, 0.9]}})
+    'age: Median; income: Quantiles 0.1, 0.9'
+    """
+    if isinstance(given, list):
+        return "; ".join(map(_statistic, given))
+    if not isinstance(given, dict):
+        return str(given)
+    if "statistic" not in given:
+        return "; ".join(f"{column}: {_statistic(each)}" for column, each in given.items())
+    return " ".join([str(given["statistic"]), *(_listed(given[name]) for name in _LEVELS if name in given)])

@@ -1,0 +1,104 @@
+"""``dpjax ledger`` shows every charge and what is left, and changes nothing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dpjax import release
+from dpjax.accounting import Guarantee, Ledger
+from dpjax.command_line.main import main
+
+PUBLIC = {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "people.ledger"
+
+
+def shown(capsys, *arguments):
+    code = main(["ledger", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_a_line_for_each_charge(path, capsys):
+    ledger = Ledger(path, epsilon=2.0)
+    release.quantile([1, 2, 3], 0.9, **PUBLIC, epsilon=0.5, draws=2, budget=ledger)
+    statistics = {"age": {"statistic": "Median"}, "pay": {"statistic": "Quantiles", "qs": [0.1, 0.9]}}
+    what = {"columns": ["age", "pay"], "by": ["region"], "groups": ["north", "south"], "statistic": statistics}
+    ledger.charge(Guarantee(0.75, 0.75, "add_remove", unit="person"), what)
+    before = path.read_bytes()
+    code, out, err = shown(capsys, path)
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[0].split() == ["time", "columns", "statistic", "by", "groups", "draws", "epsilon", "delta", "left"]
+    assert lines[1].split()[1:] == ["Quantile", "0.9", "2", "1", "0", "1"]
+    assert lines[2].split(maxsplit=1)[1].split("  ")[0] == "age, pay"
+    assert "age: Median; pay: Quantiles 0.1, 0.9" in lines[2]
+    assert lines[2].split()[-5:] == ["region", "2", "0.75", "0", "0.25"]
+    words = " ".join(out.split())
+    assert "people.ledger: 2 charges; remaining epsilon 0.25 of 2. All that is charged to it is 2-DP under add_remove" in words
+    assert words.endswith("neighbors, for a person together.")
+    assert path.read_bytes() == before
+
+
+def test_a_ledger_with_a_delta(path, capsys):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
+    assert "nothing was charged so far; remaining rho" in shown(capsys, path)[1]
+    ledger.charge(Guarantee(float("inf"), float("inf"), "add_remove", zcdp=0.001))
+    ledger.charge(2 * Guarantee(0.01, float("inf"), "add_remove", delta=1e-8))
+    code, out, _ = shown(capsys, path)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].split() == ["time", "epsilon", "delta", "rho", "left"]
+    assert lines[1].split()[1:4] == ["inf", "0", "0.001"]
+    assert lines[2].split()[1:3] == ["0.02", "2e-08"]
+    assert "A delta of 5e-07 of it is for the mechanisms' own." in " ".join(out.split())
+
+
+def test_json(path, capsys):
+    Ledger(path, epsilon=1.0).charge(Guarantee(0.25, 0.25, "add_remove", unit="row"), {"columns": ["age"]})
+    code, out, _ = shown(capsys, path, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {name: found[name] for name in ("epsilon", "delta", "neighbors", "mechanism_delta", "unit", "spent", "remaining")} == {
+        "epsilon": 1.0,
+        "delta": 0.0,
+        "neighbors": "add_remove",
+        "mechanism_delta": 0.0,
+        "unit": "row",
+        "spent": 0.25,
+        "remaining": 0.75,
+    }
+    assert found["entries"][0]["guarantee"] == {
+        "epsilon": 0.25,
+        "bounded_range": 0.25,
+        "neighbors": "add_remove",
+        "unit": "row",
+    }
+
+
+def test_what_is_no_ledger(path, capsys):
+    code, out, err = shown(capsys, path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"dpjax: error: cannot read {path}: there is no such file.")
+    path.write_text("name,age\nAnn,31\n")
+    code, out, err = shown(capsys, path)
+    assert (code, out) == (2, "")
+    assert "is no ledger of dpjax, or a damaged one, in line 1" in err
+    assert err.count("\n") == 1
+    assert path.read_text() == "name,age\nAnn,31\n"
+    assert shown(capsys, path.parent)[0] == 2
+
+
+def test_it_starts_without_jax(path):
+    Ledger(path, epsilon=1.0)
+    program = (
+        f"import sys; from dpjax.command_line.main import main; main(['ledger', {str(path)!r}]); assert 'jax' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing was charged so far" in done.stdout
