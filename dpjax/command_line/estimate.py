@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from dpjax.command_line.asked import columns_asked, complete, labels_read, persons_asked
 from dpjax.command_line.errors import UserError

@@ -175,7 +175,13 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
     )
     add("--unit", metavar="NAME", help="The column that names the person: all rows of a person in a group become one record.")
     add("--per-unit", choices=PER_UNIT, metavar="WHAT", help=f"What they become: one of {', '.join(PER_UNIT)} (default mean).")
-    add("--max-groups", type=_integer(1), default=1, metavar="K", help="The most groups that a person counts in (default 1); each costs.")
+    add(
+        "--max-groups",
+        type=_integer(1),
+        default=1,
+        metavar="K",
+        help="The most groups that a person counts in (default 1); each costs.",
+    )
     add(
         "--lower",
         nargs="+",

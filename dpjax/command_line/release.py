@@ -12,7 +12,7 @@ from dpjax.accounting.ledger import Ledger
 from dpjax.command_line.asked import columns_asked, complete, labels_read, persons_asked
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.tables import empty_table, labels_of, source_of, table_of
-from dpjax.command_line.text import of_whom, name_of, report, versions, words_of, wrapped
+from dpjax.command_line.text import name_of, of_whom, report, versions, words_of, wrapped
 from dpjax.frames import FrameResult, PrivateGroups, release
 from dpjax.frames.asked import asked_of
 from dpjax.frames.persons import costs_of, persons_of
@@ -28,7 +28,9 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     options = {"epsilon": asked.epsilon[0], "draws": asked.draws}
     options |= {} if asked.several else {"mechanism": asked.mechanism[0]}
     try:
-        groups: Any = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta, asked.max_groups)
+        groups: Any = (
+            None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta, asked.max_groups)
+        )
         known = asked_of(given, function, options, asked.neighbors, simulated=False)  # public numbers are checked before a record
         ledger = _ledger(asked)
         frame = empty_table(source, asked.column, labels_read(asked)) if asked.dry_run else None

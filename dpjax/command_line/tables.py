@@ -21,7 +21,12 @@ from dpjax.command_line.errors import UserError
 
 def source_of(asked: argparse.Namespace) -> Source:
     """Return the file of a command line; its output must be another one."""
-    if asked.output is not None and asked.file != "-" and os.path.exists(asked.output) and os.path.samefile(asked.file, asked.output):
+    if (
+        asked.output is not None
+        and asked.file != "-"
+        and os.path.exists(asked.output)
+        and os.path.samefile(asked.file, asked.output)
+    ):
         raise UserError(f"--output {asked.output} is the file that is read: its records would be lost.")
     names = tuple(asked.missing), asked.decimal, asked.thousands, asked.records
     return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, *names)
@@ -34,7 +39,9 @@ def table_of(source: Source, numbers: Sequence[str] | None, labels: Sequence[str
     """
     if source.is_parquet:
         frame = _scanned(source)
-        names = list(frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "column_names", None) or frame.columns)
+        names = list(
+            frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "column_names", None) or frame.columns
+        )
         if numbers is None and len(names) > 1:
             raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
         return frame, list(numbers or names), {}
@@ -85,7 +92,9 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
         parts = next(csv.reader([text]), [""])
         if len(parts) != len(by):
             if len(by) == 1:
-                raise UserError(f"""--groups are labels with blanks between them: {text!r} is one with a comma. To mean that, quote it: '"{text}"'.""")
+                raise UserError(
+                    f"""--groups are labels with blanks between them: {text!r} is one with a comma. To mean that, quote it: '"{text}"'."""
+                )
             raise UserError(f"a group by {len(by)} columns is named by {len(by)} labels with commas, got {text}.")
         label = tuple(_label(part.strip(), kinds(name), name) for part, name in zip(parts, by, strict=True))
         found.append(label if len(by) > 1 else label[0])

@@ -66,8 +66,10 @@ def of_whom(asked: argparse.Namespace) -> str:
     if asked.file.endswith((".parquet", ".pq")):
         what = "a row of the file"
     change = "replaced" if asked.neighbors == "swap" else "more or less"
-    return f"for {what} {change}; a person with several of them is promised less. Groups share it." if asked.by else (
-        f"for {what} {change}; a person with several of them is promised less."
+    return (
+        f"for {what} {change}; a person with several of them is promised less. Groups share it."
+        if asked.by
+        else (f"for {what} {change}; a person with several of them is promised less.")
     )
 
 

@@ -76,7 +76,14 @@ class ArrayColumns:
             return "String"
         if column.dtype.kind == "M":
             return "Date" if np.datetime_data(column.dtype)[0] in ("D", "W", "M", "Y") else "Datetime"
-        known = {"b": "Boolean", "i": "number", "u": "number", "f": f"Float{8 * column.dtype.itemsize}", "U": "String", "T": "String"}
+        known = {
+            "b": "Boolean",
+            "i": "number",
+            "u": "number",
+            "f": f"Float{8 * column.dtype.itemsize}",
+            "U": "String",
+            "T": "String",
+        }
         return known.get(column.dtype.kind, {"m": "Duration", "S": "Binary"}.get(column.dtype.kind, "text"))
 
     def numbers(self, name: Any) -> np.ndarray:
@@ -125,7 +132,9 @@ class FrameColumns:
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         native = series.to_native()
         if kind == "Time" and hasattr(native, "type"):  # PyArrow
-            native = native.cast("time64[us]" if "64" in str(native.type) else "time32[ms]").cast("int64" if "64" in str(native.type) else "int32")
+            native = native.cast("time64[us]" if "64" in str(native.type) else "time32[ms]").cast(
+                "int64" if "64" in str(native.type) else "int32"
+            )
             return as_floats(native.to_numpy()) * (1.0 if "64" in str(series.to_native().type) else 1e3)
         return as_numbers(series.to_numpy())
 
@@ -137,10 +146,15 @@ class FrameColumns:
         native = series.to_native()
         if hasattr(native, "factorize"):  # pandas
             codes, distinct = native.factorize()
-            names = objects_of(_series(distinct.to_series(index=range(len(distinct))) if hasattr(distinct, "to_series") else native.iloc[:0]))
+            names = objects_of(
+                _series(distinct.to_series(index=range(len(distinct))) if hasattr(distinct, "to_series") else native.iloc[:0])
+            )
             return Labels.of(codes.astype(np.int64), names)
         if hasattr(native, "rank"):  # Polars
-            return Labels.of(native.rank("dense").fill_null(0).to_numpy().astype(np.int64) - 1, objects_of(_series(native.drop_nulls().unique().sort())))
+            return Labels.of(
+                native.rank("dense").fill_null(0).to_numpy().astype(np.int64) - 1,
+                objects_of(_series(native.drop_nulls().unique().sort())),
+            )
         array = native.combine_chunks()
         if not hasattr(array, "dictionary"):
             array = (array if not hasattr(array, "chunks") else array.chunk(0)).dictionary_encode()

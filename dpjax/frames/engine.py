@@ -152,7 +152,9 @@ class Engine:
         else:
             none = float(_HIGH) if rule == "min" else -1.0 if rule == "max" else 0.0
             one = nw.lit(0.0) if grid is None else self._integer(column, rows_of(grid, rule))
-            rows = rows.with_columns(nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value"), there.alias("there"))
+            rows = rows.with_columns(
+                nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value"), there.alias("there")
+            )
         value = getattr(nw.col("value"), rule if rule in ("min", "max") else "sum")()
         rows = rows.group_by("unit", *self._keys).agg(value.alias("value"), nw.col("there").sum().alias("rows"))
         rows = self._in_few_groups(rows)

@@ -202,4 +202,3 @@ def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
     order = np.full(len(there), -1, np.int64)
     order[there] = place.reshape(-1)
     return different, order
-

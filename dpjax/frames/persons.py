@@ -80,10 +80,14 @@ class Persons:
         grid = getattr(statistic, "records_grid", None)
         on_multiples = isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
         if self.per_unit is None and not on_multiples:
-            raise ValueError(f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max': one of a person's values is kept.")
+            raise ValueError(
+                f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max': one of a person's values is kept."
+            )
         rule = self.per_unit or "mean"
         if not on_multiples and rule not in ("min", "max"):
-            raise ValueError(f"per_unit={rule!r} needs a statistic with a resolution: {type(statistic).__name__} keeps 'min' or 'max'.")
+            raise ValueError(
+                f"per_unit={rule!r} needs a statistic with a resolution: {type(statistic).__name__} keeps 'min' or 'max'."
+            )
         if rule == "sum" and on_multiples and max(abs(grid.start), abs(grid.start + grid.size - 1)) >= 2**_BITS:
             raise ValueError("per_unit='sum' needs bounds within 2^31 multiples of the resolution: take a coarser resolution.")
         return rule

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpjax import release as exact
+from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors
 from dpjax.frames.asked import Asked, Columns, asked_of
 from dpjax.frames.memory import Groups
@@ -19,9 +20,6 @@ from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import FrameResult, result_of
 from dpjax.frames.tables import read_table
 from dpjax.frames.times import in_kind
-
-if TYPE_CHECKING:
-    from dpjax.accounting import Ledger, PrivacyFilter
 
 
 def release(
@@ -35,7 +33,7 @@ def release(
     per_unit: PerUnit | None = None,
     max_groups: int = 1,
     neighbors: Neighbors,
-    budget: PrivacyFilter | Ledger | None = None,
+    budget: Budget | None = None,
     **options: Any,
 ) -> FrameResult:
     """Release a statistic of columns of a frame, of every group, drawn exactly.
@@ -115,7 +113,7 @@ def release(
         groups = replace(groups, max_groups=1 if persons is None else persons.max_groups)
         others = [protecting(groups.guarantee, persons)]
         there, numbers = table.groups(bounded=True)
-        spend(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
+        charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
         kept, noisy = groups.release(numbers)
         named, sizes = there.only(kept.tolist(), some=True), {"noisy_size": noisy}
         counts = tallies(named)
@@ -124,7 +122,7 @@ def release(
         counts = tallies(named)
         if neighbors == "swap" and not all(one.totals.any() for one in counts.values()):
             raise ValueError("under swap neighbors the number of records is public, and there is none.")
-        spend(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
+        charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
     found = {}
     for column, own in asked.items():
         made: Any = own.statistic
@@ -138,11 +136,6 @@ def release(
             "epsilon": np.array([float(epsilon)])[:, None, None],
         }
     return result_of(table, named, found, sizes, costs, others)
-
-
-def spend(budget, guarantee, what):
-    if budget is not None:
-        budget.charge(guarantee, what)
 
 
 def _said(asked: dict[Any, Asked], by: Any, groups: Any, persons: Persons | None) -> dict[str, Any]:

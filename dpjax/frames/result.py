@@ -66,7 +66,9 @@ class FrameResult:
 
     def cells(self) -> dict[str, list[Any]]:
         """The columns as lists."""
-        return {str(name): column.tolist() if isinstance(column, np.ndarray) else list(column) for name, column in self.columns.items()}
+        return {
+            str(name): column.tolist() if isinstance(column, np.ndarray) else list(column) for name, column in self.columns.items()
+        }
 
 
 def result_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -140,7 +140,9 @@ def _narwhals() -> ModuleType:
     try:
         import narwhals
     except ImportError as error:
-        raise ImportError("dpjax.frames needs narwhals, but for a mapping of names to arrays: pip install 'dpjax[frames]'.") from error
+        raise ImportError(
+            "dpjax.frames needs narwhals, but for a mapping of names to arrays: pip install 'dpjax[frames]'."
+        ) from error
     return narwhals
 
 
@@ -151,7 +153,9 @@ def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[Any, Any]) 
         import pandas
 
         return pandas.DataFrame(columns)
-    backend = {"duckdb": "pyarrow", "ibis": "pyarrow", "pyspark": "pyarrow", "pyspark_connect": "pyarrow", "dask": "pandas"}.get(engine)
+    backend = {"duckdb": "pyarrow", "ibis": "pyarrow", "pyspark": "pyarrow", "pyspark_connect": "pyarrow", "dask": "pandas"}.get(
+        engine
+    )
     made = narwhals.from_dict({str(name): column for name, column in columns.items()}, backend=backend or kind)
     if engine in ("duckdb", "ibis"):
         made = made.lazy(engine)

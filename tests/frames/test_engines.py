@@ -20,10 +20,29 @@ pandas = pytest.importorskip("pandas")
 DAY, UTC = datetime.timedelta(days=1), datetime.UTC
 START, END = datetime.date(2013, 1, 1), datetime.date(2014, 1, 1)
 REGIONS = ["b", "a", None, "c", "", "a,b", 'q"', "-x", "é", "B"]
-VALUES = [0.5, 1.5, 2.5, -0.5, 0.49999999999999994, 1e300, -1e300, math.inf, -math.inf, math.nan, None, 0.1, 7.25, 119.5, 120.0, 3.0]
+VALUES = [
+    0.5,
+    1.5,
+    2.5,
+    -0.5,
+    0.49999999999999994,
+    1e300,
+    -1e300,
+    math.inf,
+    -math.inf,
+    math.nan,
+    None,
+    0.1,
+    7.25,
+    119.5,
+    120.0,
+    3.0,
+]
 INTEGERS = [0, 1, 2, 3, -5, 2**62, -(2**62), None, 119, 120, 121, 7, 8]
 DAYS = [START + k * DAY for k in (-400, -1, 0, 1, 50, 364, 365, 366, 4000)] + [None]
-MOMENTS = [None if day is None else datetime.datetime(day.year, day.month, day.day, hour) for day in DAYS for hour in (0, 11, 12, 23)]
+MOMENTS = [
+    None if day is None else datetime.datetime(day.year, day.month, day.day, hour) for day in DAYS for hour in (0, 11, 12, 23)
+]
 LENGTHS = [None, *(datetime.timedelta(microseconds=k) for k in (0, 1, 500_000, 1_500_000, 2_500_000, 10**9, -(10**9)))]
 
 
@@ -55,10 +74,17 @@ def as_arrow(table):
 
 
 def as_pandas(table):
-    return as_arrow(table).to_pandas(date_as_object=False).assign(
-        **{name: pandas.array(table[name], dtype=kind) for name, kind in (("code", "Int64"), ("i", "Int64"), ("flag", "boolean"))},
-        who=pandas.array(table["who"], dtype="Int64"),
-        region=pandas.array(table["region"], dtype="str"),
+    return (
+        as_arrow(table)
+        .to_pandas(date_as_object=False)
+        .assign(
+            **{
+                name: pandas.array(table[name], dtype=kind)
+                for name, kind in (("code", "Int64"), ("i", "Int64"), ("flag", "boolean"))
+            },
+            who=pandas.array(table["who"], dtype="Int64"),
+            region=pandas.array(table["region"], dtype="str"),
+        )
     )
 
 
@@ -221,17 +247,28 @@ def test_persons_count_alike_in_every_engine(kind, rule):
         if rule == "sum":
             table = dict(table, i=[None if value is None else value % 7 for value in table["i"]])
             frame = kind(table)
-        for by, most, named in (((), 1, None), (("region",), 1, None), (("region",), 2, ["a", "B", "c"]), (("region", "code"), 3, None)):
+        for by, most, named in (
+            ((), 1, None),
+            (("region",), 1, None),
+            (("region",), 2, ["a", "B", "c"]),
+            (("region", "code"), 3, None),
+        ):
             if kind is as_dask and by:
                 with pytest.raises(TypeError, match="Dask has no window"):
                     counted(frame, column, options, by, Persons("who", rule, most), named)
                 continue
             labels = None if named is None else [(label,) for label in named]
-            expected = reference(table, column, options, by, "who", rule if rule != "sum" else "sum", most, labels) if rule != "sum" else None
+            expected = (
+                reference(table, column, options, by, "who", rule if rule != "sum" else "sum", most, labels)
+                if rule != "sum"
+                else None
+            )
             found = counted(frame, column, options, by, Persons("who", rule, most), named)
             if rule == "sum":
                 assert found == counted(as_pandas(table), column, options, by, Persons("who", rule, most), named)
             else:
                 assert found == expected, (column, by, most)
     if kind is not as_dask and rule == "mean":  # the control: one group more
-        assert counted(frame, "x", NUMBERS, ("region",), Persons("who", rule, 2)) != reference(table, "x", NUMBERS, ("region",), "who", rule, 3)
+        assert counted(frame, "x", NUMBERS, ("region",), Persons("who", rule, 2)) != reference(
+            table, "x", NUMBERS, ("region",), "who", rule, 3
+        )
