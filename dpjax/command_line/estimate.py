@@ -1,13 +1,14 @@
 """``dpjax median`` and ``dpjax quantile``: draws, error bars and guarantees for every column and group of a file.
 
-They are those of :func:`dpjax.frames.simulate`: with a resolution, of the distributions that a release draws from, in NumPy; without
-one, of those of the array side, in JAX.
+They are those of :func:`dpjax.frames.simulate`: with a resolution, of the distributions that a release draws from, in NumPy;
+without one, of those of the array side, in JAX.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 from dpjax.command_line.asked import columns_asked, complete, labels_read, persons_asked
 from dpjax.command_line.errors import UserError
@@ -36,15 +37,18 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     given, function = columns_asked(asked, columns)
     if asked.draws * len(columns) * len(asked.mechanism) * len(asked.epsilon) * len(asked.quantile) > LARGEST:
         raise UserError(f"{asked.draws} draws of each row are too many: at most {LARGEST} in all.")
-    shared = {"by": asked.by or None, "neighbors": asked.neighbors, "epsilon": asked.epsilon, "draws": asked.draws}
+    shared: Any = {"by": asked.by or None, "neighbors": asked.neighbors, "epsilon": asked.epsilon, "draws": asked.draws}
     try:
         groups = None if asked.groups is None else labels_of(asked.groups, asked.by, kinds_of(frame))
         results = [
             # Draws go by the mechanism's own number: they are the same whichever others are asked for.
             simulate(
                 asked.seed * len(_NUMBERS) + _NUMBERS.index(mechanism),
-                *(frame, given),
-                **{"statistic": function, "groups": groups, "mechanism": None if asked.several else mechanism},
+                frame,
+                given,
+                statistic=function,
+                groups=groups,
+                mechanism=None if asked.several else mechanism,
                 **shared,
                 **persons_asked(asked),
             )
@@ -75,7 +79,8 @@ def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResu
         f"{step}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of each row.",
     ]
     legend = [
-        "value: the statistic itself. mean_abs_error: the expected distance of a draw from it. lower95, upper95: hold 95 % of all draws."
+        "value: the statistic itself. mean_abs_error: the expected distance of a draw from it. lower95, upper95: where 95 % of all "
+        "draws are."
     ]
     legend += [f"{count} cells of {name} are no numbers, and count as missing." for name, count in unread.items() if count]
     legend += list(dict.fromkeys(found.note.replace("resolution=", "--resolution") for found in results if found.note))

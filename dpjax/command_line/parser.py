@@ -137,8 +137,8 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         "--records",
         choices=("csv", "lines"),
         default="csv",
-        help="What a record is: csv, a record of well-formed CSV (RFC 4180), in which a quoted cell may hold line breaks, and any other "
-        "file is refused; or lines, each line, whatever is in it (default csv).",
+        help="What a record is: csv, a record of well-formed CSV (RFC 4180), in which a quoted cell may hold line breaks and a "
+        "blank line is none, and any other file is refused; or lines, each line, whatever is in it (default csv).",
     )
     add("--encoding", default="utf-8", metavar="NAME", help="Of the text, such as latin-1 or utf-16 (default utf-8).")
     add(
@@ -170,8 +170,8 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         nargs="+",
         action="extend",
         metavar="LABEL",
-        help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women; a label "
-        """with a comma is quoted, '"a,b"'; one that begins with a dash is given as --groups=-low.""",
+        help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women; a "
+        """label with a comma is quoted, '"a,b"'; one that begins with a dash is given as --groups=-low.""",
     )
     add("--unit", metavar="NAME", help="The column that names the person: all rows of a person in a group become one record.")
     add("--per-unit", choices=PER_UNIT, metavar="WHAT", help=f"What they become: one of {', '.join(PER_UNIT)} (default mean).")
@@ -180,7 +180,7 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         type=_integer(1),
         default=1,
         metavar="K",
-        help="The most groups that a person counts in (default 1); each costs.",
+        help="The most groups that a person counts in, those with most rows of the person (default 1); each costs epsilon.",
     )
     add(
         "--lower",

@@ -50,9 +50,9 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         "simulation": False,
         "quantiles": [float(q) for q in asked.quantile],
         **{"definition": asked.definition, "mechanism": asked.mechanism[0], "neighbors": asked.neighbors, "unit": asked.unit},
-        "columns": {column: own.statistic.to_dict() for column, own in known.items()},
+        "columns": {column: own.statistic.to_dict() for column, own in known.items() if own.statistic is not None},
         **({} if asked.group_epsilon is None else {"threshold": groups.threshold}),
-        "guarantee": found.guarantee.guarantee(),
+        "guarantee": found.guarantee,
         **({} if ledger is None else {"left": ledger.remaining}),
         **versions(),
     }

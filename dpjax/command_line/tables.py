@@ -39,9 +39,8 @@ def table_of(source: Source, numbers: Sequence[str] | None, labels: Sequence[str
     """
     if source.is_parquet:
         frame = _scanned(source)
-        names = list(
-            frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "column_names", None) or frame.columns
-        )
+        names = list(frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "columns", ()))
+        names = getattr(frame, "column_names", names)
         if numbers is None and len(names) > 1:
             raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
         return frame, list(numbers or names), {}
@@ -92,9 +91,8 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
         parts = next(csv.reader([text]), [""])
         if len(parts) != len(by):
             if len(by) == 1:
-                raise UserError(
-                    f"""--groups are labels with blanks between them: {text!r} is one with a comma. To mean that, quote it: '"{text}"'."""
-                )
+                said = f"{text!r} is one label with a comma, and --groups takes labels with blanks between them"
+                raise UserError(f"""{said}: to mean that label, quote it as '"{text}"'.""")
             raise UserError(f"a group by {len(by)} columns is named by {len(by)} labels with commas, got {text}.")
         label = tuple(_label(part.strip(), kinds(name), name) for part, name in zip(parts, by, strict=True))
         found.append(label if len(by) > 1 else label[0])

@@ -81,7 +81,7 @@ def check_kind(column: Any, kind: str, asked: Asked) -> None:
         return
     if asked.kind is None and kind in TIMES:
         raise TypeError(
-            f"column {column!r} holds {kind.lower()} values: give lower and upper as such, and as the resolution a datetime.timedelta."
+            f"column {column!r} holds {kind.lower()} values: give lower and upper as such, and a timedelta as the resolution."
         )
     if asked.kind is None:
         raise TypeError(f"column {column!r} must have a dtype of numbers, dates, times or durations: convert it before.")

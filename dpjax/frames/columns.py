@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,7 +49,7 @@ class Columns(Protocol):
         """Name what a column holds, by its dtype: ``"number"``, ``"String"``, ``"Boolean"``, ``"Date"``, ``"text"`` and so on."""
 
     def numbers(self, name: Any) -> np.ndarray:
-        """Return the numbers of a column, float64, or of integers their own dtype; times in microseconds; NaN where one is missing."""
+        """Return the numbers of a column, floats or integers; times in microseconds; NaN where one is missing."""
 
     def labels(self, name: Any) -> Labels:
         """Return a column as labels."""
@@ -94,7 +95,8 @@ class ArrayColumns:
         """Return a column as labels."""
         column = self._arrays[name]
         if hasattr(column, "codes"):
-            return Labels.of(np.asarray(column.codes, np.int64), list(column.names))
+            coded: Any = column
+            return Labels.of(np.asarray(coded.codes, np.int64), list(coded.names))
         if self.kind(name) == "text":
             return Labels.of(*numbered_texts(column.tolist()))
         if column.dtype.kind == "f":
@@ -166,8 +168,7 @@ def _series(native: Any) -> Any:
     import narwhals
 
     if type(native).__module__.startswith("pyarrow"):
-        import pyarrow
-
+        pyarrow = import_module("pyarrow")
         native = pyarrow.chunked_array([native])
     return narwhals.from_native(native, series_only=True)
 

@@ -87,8 +87,10 @@ class Engine:
             rows = rows.filter(~nw.col(key).is_null())
             if self._schema[name].is_float():
                 rows = rows.filter(~nw.col(key).is_nan())
-        for name, key in zip(self._by, self._keys, strict=True) if groups is not None and groups.some else ():
-            labels = groups.names if len(self._by) == 1 else [label[self._by.index(name)] for label in groups.names]
+        names = groups.names if groups is not None and groups.some else None
+        for place, (name, key) in enumerate(labelled[: len(self._by)] if names is not None else ()):
+            labels: Any = names
+            labels = labels if len(self._by) == 1 else [label[place] for label in labels]
             if self._schema[name].is_integer():
                 labels = [int(label) for label in labels if label == int(label)]
             rows = rows.filter(nw.col(key).is_in(list(dict.fromkeys(labels))))
@@ -123,7 +125,7 @@ class Engine:
             return time
         if self._engine not in _SQL:  # of which none has a date that Python does not hold once it is within bounds
             low, high = (np.datetime64(round(end * rounding.over / rounding.times), "us") for end in (rounding.low, rounding.high))
-            ends = [end.item() for end in (low, high)]
+            ends: list[Any] = [end.item() for end in (low, high)]
             if kind == "Date":
                 ends = [end.date() for end in ends]
             zone = getattr(dtype, "time_zone", None)

@@ -39,12 +39,12 @@ class Tally(NamedTuple):
     Attributes:
         group: int64 ``(rows,)``, from 0 on; -1 for no group that is asked for.
         position: int64 ``(rows,)``, -1 where the value is missing.
-        count: int64 ``(rows,)``, or None for one each.
+        weight: int64 ``(rows,)``, how many records, or None for one each.
     """
 
     group: np.ndarray
     position: np.ndarray
-    count: np.ndarray | None
+    weight: np.ndarray | None
 
     def counts(self, statistic: Statistic, groups: int, neighbors: str) -> Counts:
         """Count how often each position occurs in each group."""
@@ -53,18 +53,18 @@ class Tally(NamedTuple):
             position = np.maximum(position, 0)
         elif (missing := position < 0).any():
             group, position = np.where(missing, -1, group), np.maximum(position, 0)
-        if self.count is None:
+        if self.weight is None:
             return Counts.of_groups(group, position, groups)
-        return Counts.of_rows(group, position, self.count, groups=groups)
+        return Counts.of_rows(group, position, self.weight, groups=groups)
 
     def numbers(self, groups: int, which: np.ndarray | None = None) -> np.ndarray:
         """Return how many records each group has, of those that ``which`` is true for, int64."""
         there = self.group >= 0 if which is None else which & (self.group >= 0)
         group = self.group[there]
-        if self.count is None:
+        if self.weight is None:
             return np.bincount(group, minlength=groups)
         found = np.zeros(groups, np.int64)
-        np.add.at(found, group, self.count[there])
+        np.add.at(found, group, self.weight[there])
         return found
 
 
@@ -83,7 +83,8 @@ class Memory:
         self._count = None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
         self._labels = [columns.labels(name) for name in by]
         # The different labels of rows as numbers of each column's labels, ascending, and which of them each row has, -1 for none.
-        self._different, self._order = _together(self._labels) if by else (np.zeros((1, 0), np.int64), np.zeros(0, np.int64))
+        nothing: Any = np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
+        self._different, self._order = _together(self._labels) if by else nothing
         self._unit = None if persons is None else columns.labels(persons.unit).codes
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
@@ -151,12 +152,13 @@ class Memory:
         stays = self._in_few_groups(persons, ordered, rows)
         found, position = group[there[starts]][stays], position[stays]
         if neighbors == "swap":  # a person is there, whatever the values are
-            absent = len(np.unique(self._unit[self._unit >= 0])) - len(position)
+            unit: Any = self._unit
+            absent = len(np.unique(unit[unit >= 0])) - len(position)
             found, position = np.pad(found, (0, absent)), np.pad(position, (0, absent), constant_values=-1)
         return Tally(found, position, None)
 
     def _sorted(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The person and the group of each record, and its rows: sorted, where those of each record start, and how many they are."""
+        """The person and the group of each record, and its rows: sorted, where each record's start, and how many they are."""
         unit: Any = self._unit
         rows = np.flatnonzero((unit >= 0) & (order >= 0))
         width = int(order.max(initial=0)) + 1

@@ -1,11 +1,12 @@
 """Persons with several rows: all rows of a person in a group become one record, and a person counts in few groups.
 
 **Proof.** Let a table have one person more than another one. Rows of different persons never meet before they are counted: what a
-person's rows become, and in which groups (those where the person has most rows, then by label), is a function of that person's rows
-and of public numbers alone. So the records of all others are the same in both tables, and the person adds at most one record to each
-of at most ``max_groups`` groups. A mechanism that is epsilon-DP for a record of a group draws from each group by itself, so that the
-losses of those groups add up to at most ``max_groups`` times epsilon; all other groups have the same distribution. Ranges add up
-likewise, since the groups are drawn independently. Without groups there is one record, and the cost is that of one.
+person's rows become, and in which groups (those where the person has most rows, then by label), is a function of the rows of that
+person and of public numbers alone. So the records of all others are the same in both tables, and the person adds at most one
+record to each of at most ``max_groups`` groups. A mechanism that is epsilon-DP for a record of a group draws from each group by
+itself, so that the losses of those groups add up to at most ``max_groups`` times epsilon; all other groups have the same
+distribution. Ranges add up likewise, since the groups are drawn independently. Without groups there is one record, and the cost
+is that of one.
 
 **Why rows are rounded before they are added.** A sum of floats depends on their order, and an engine's order on other people's
 rows: then two persons' records could change at once. Rows become integers first, multiples of the resolution over a power of two
@@ -21,6 +22,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.release import DistinctCount, Statistic
 from dpjax.release.grid import Multiples
@@ -77,7 +79,7 @@ class Persons:
 
     def rule(self, statistic: Statistic) -> PerUnit:
         """Return what the rows of a person become for this statistic, or raise where that has no meaning."""
-        grid = getattr(statistic, "records_grid", None)
+        grid: Any = getattr(statistic, "records_grid", None)
         on_multiples = isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
         if self.per_unit is None and not on_multiples:
             raise ValueError(
@@ -152,9 +154,12 @@ def persons_of(unit: Any, per_unit: PerUnit | None, max_groups: int) -> Persons 
     return Persons(unit, per_unit, max_groups)
 
 
-def protecting(guarantee: Guarantee, persons: Persons | None) -> Guarantee:
+def protecting(guarantee: Guarantee | Composition, persons: Persons | None) -> Any:
     """Return a guarantee that says whom it protects: a row, or a person."""
-    return replace(guarantee, unit="row" if persons is None else "person")
+    unit = "row" if persons is None else "person"
+    if isinstance(guarantee, Composition):
+        return Composition(tuple((replace(part, unit=unit), count) for part, count in guarantee.parts))
+    return replace(guarantee, unit=unit)
 
 
 def costs_of(asked: Mapping[Any, Any], neighbors: str, persons: Persons | None) -> dict[tuple[Any, float], Guarantee]:

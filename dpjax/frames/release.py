@@ -54,9 +54,10 @@ def release(
             without the data: those that are read from it are not public. Or :class:`PrivateGroups`.
         unit: the column that names the person. All rows of a person in a group become one record, and what is promised is promised
             to a person with all rows. A row without a person counts nowhere.
-        per_unit: what those rows become: the ``"mean"`` (the default) or ``"sum"``, ``"min"`` or ``"max"`` of their values, or their
-            ``"count"``. A row without a value counts nowhere. Without a resolution a statistic takes ``"min"`` or ``"max"``.
-        max_groups: the most groups that a person counts in: those where the person has most rows, then by label. Each costs epsilon.
+        per_unit: what those rows become: the ``"mean"`` (the default) or ``"sum"``, ``"min"`` or ``"max"`` of their values, or
+            their ``"count"``. A row without a value counts nowhere. Without a resolution a statistic takes ``"min"`` or ``"max"``.
+        max_groups: the most groups that a person counts in: those where the person has most rows, then by label. Each costs
+            epsilon.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
         budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, charged before anything is drawn.
         options: ``epsilon``, ``draws`` and ``mechanism``; beside a function also those of the statistic: ``lower``, ``upper``,
@@ -64,9 +65,9 @@ def release(
             a group.
 
     Returns:
-        A :class:`FrameResult`. The frame is of the kind that was given, but of PyArrow for Spark, and of pandas for Dask. It has the columns ``by``, of private groups ``noisy_size``, ``column``, of several
-        quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``released`` and ``epsilon``, that of a draw (of several
-        quantiles, of all of them together).
+        A :class:`FrameResult`. The frame is of the kind that was given, but of PyArrow for Spark, and of pandas for Dask. It has
+        the columns ``by``, of private groups ``noisy_size``, ``column``, of several quantiles ``quantile``, with ``draws=`` above 1
+        ``draw``, and then ``released`` and ``epsilon``, that of a draw (of several quantiles, of all of them together).
 
     Raises:
         BudgetExceeded: the budget has not so much left; nothing was drawn or charged.
@@ -77,9 +78,10 @@ def release(
             its column cannot hold, or a bad public parameter. Records never raise.
 
     Privacy:
-        What ``guarantee`` says, for one row more or less, or replaced; with ``unit`` for a person with all rows, by the proof at the
-        top of ``persons.py``: a person changes at most one record in each of ``max_groups`` groups. Public: names and dtypes of columns, the groups, and all
-        options; of private groups those that are kept are released. See :func:`dpjax.release.median` for what is not covered.
+        What ``guarantee`` says, for one row more or less, or replaced; with ``unit`` for a person with all rows, by the proof at
+        the top of ``persons.py``: a person changes at most one record in each of ``max_groups`` groups. Public: names and dtypes of
+        columns, the groups, and all options; of private groups those that are kept are released. See
+        :func:`dpjax.release.median` for what is not covered.
 
     References:
         McSherry (2009), Theorem 4: groups share no record, so all of them cost what one costs.
@@ -105,8 +107,9 @@ def release(
     others, sizes = [], {}
 
     def tallies(named: Groups) -> dict[Any, exact.Counts]:
-        each = {column: table.rows.tally(column, own.statistic, named, neighbors) for column, own in asked.items()}
-        return {column: each[column].counts(own.statistic, len(named.names), neighbors) for column, own in asked.items()}
+        statistics: Any = {column: own.statistic for column, own in asked.items()}
+        each = {column: table.rows.tally(column, known, named, neighbors) for column, known in statistics.items()}
+        return {column: each[column].counts(known, len(named.names), neighbors) for column, known in statistics.items()}
 
     # Records are read before the budget is charged, as far as it takes no draw to know which.
     if isinstance(groups, PrivateGroups):
@@ -118,7 +121,7 @@ def release(
         named, sizes = there.only(kept.tolist(), some=True), {"noisy_size": noisy}
         counts = tallies(named)
     else:
-        named: Any = table.named
+        named = table.named  # type: ignore[assignment]
         counts = tallies(named)
         if neighbors == "swap" and not all(one.totals.any() for one in counts.values()):
             raise ValueError("under swap neighbors the number of records is public, and there is none.")

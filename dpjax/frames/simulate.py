@@ -115,12 +115,13 @@ def simulate(
                 with np.errstate(invalid="ignore"):
                     at_bound = tally.numbers(size, (records <= low) | (records >= high))
             each = zip(own.epsilons, drawn.costs, strict=True)
-            costs |= {(column, float(epsilon)): replace(cost, unit="row") for epsilon, cost in each}
+            costs |= {(column, float(epsilon)): protecting(cost, None) for epsilon, cost in each}
         else:
             tally = table.rows.tally(column, own.statistic, there, neighbors)
             counts = tally.counts(own.statistic, size, neighbors)
             drawn = drawn_from_counts(own, counts, neighbors, np.random.default_rng([*seed, place]))
-            high = own.statistic.records_grid.size - 1 if own.bounds[0] is not None else 0
+            grid: Any = getattr(own.statistic, "records_grid", None)
+            high = grid.size - 1 if own.bounds[0] is not None else 0
             at_bound = tally.numbers(size, (tally.position == 0) | (tally.position == high))
             costs |= costs_of({column: own}, neighbors, persons)
         sizes = tally.numbers(size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -150,9 +151,7 @@ def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[Any, Any]) 
     """A frame of the kind that was given; a table of PyArrow for Spark, and a frame of pandas for Dask."""
     engine = kind.name.lower()
     if engine == "pandas" and not all(isinstance(name, str) for name in columns):
-        import pandas
-
-        return pandas.DataFrame(columns)
+        return import_module("pandas").DataFrame(columns)
     backend = {"duckdb": "pyarrow", "ibis": "pyarrow", "pyspark": "pyarrow", "pyspark_connect": "pyarrow", "dask": "pandas"}.get(
         engine
     )

@@ -77,8 +77,9 @@ class Multiples:
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbours stay neighbours.
 
-        Halfway between two it is the upper one: floor(x + 1/2), which every engine of tables computes alike. Records beyond the bounds are clamped to them; what :func:`as_reals` reads as NaN
-        has the number 0. Returns numbers counted from the lower bound, int32, and which records are numbers, bool.
+        Halfway between two it is the upper one: floor(x + 1/2), which every engine of tables computes alike. Records beyond the
+        bounds are clamped to them; what :func:`as_reals` reads as NaN has the number 0. Returns numbers counted from the lower
+        bound, int32, and which records are numbers, bool.
 
         >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]
@@ -202,7 +203,7 @@ def grid_of(
     kinds = {kind_of(lower), kind_of(upper)}
     if len(kinds) > 1 or isinstance(resolution, datetime.timedelta) != (kinds != {None}):
         raise TypeError(
-            "lower and upper must both be numbers, dates, times or durations, and the resolution of dates, times and durations is a "
+            "lower and upper must both be numbers, dates, times or durations, and the resolution of all but numbers is a "
             f"datetime.timedelta: got {lower!r}, {upper!r} and {resolution!r}."
         )
     return Multiples.between(lower, upper, resolution)

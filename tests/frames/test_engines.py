@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dpjax import frames, release
+from dpjax import release
 from dpjax.frames.asked import asked_of
 from dpjax.frames.columns import Labels
 from dpjax.frames.persons import Persons
@@ -202,7 +202,9 @@ def counted(frame, column, options, by, persons=None, named=None):
     groups = table.named or table.groups(bounded=False)[0]
     tally = table.rows.tally(column, asked[column].statistic, groups, "add_remove")
     found = Counter()
-    for group, position, count in zip(tally.group, tally.position, tally.count if tally.count is not None else tally.group * 0 + 1):
+    for group, position, count in zip(
+        tally.group, tally.position, tally.weight if tally.weight is not None else tally.group * 0 + 1
+    ):
         if group >= 0:
             label = groups.names[group]
             label = label if by and len(by) > 1 else (label,) if by else ()
