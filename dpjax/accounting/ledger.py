@@ -116,7 +116,7 @@ class Ledger:
 
     @property
     def budget(self) -> float:
-        """The sum that charges may come to: epsilon, or the rho of zCDP that implies the totals, as :attr:`PrivacyFilter.budget`."""
+        """The sum that charges may come to, as :attr:`PrivacyFilter.budget`: epsilon, or the rho that implies the totals."""
         return self._read().filter.budget
 
     @property
@@ -255,7 +255,7 @@ class _State(NamedTuple):
     filter: PrivacyFilter
 
 
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def _totals_of(budget: PrivacyFilter) -> dict[str, Any]:
