@@ -63,7 +63,7 @@ class Sums:
     Attributes:
         orders: finite and above 1.
         share: the delta that the mechanisms' own deltas leave for the rules of Renyi divergences.
-        lock: what is held from the look at the sums to the addition that it allows.
+        lock: it is held from the look at the sums to the addition that it allows.
         unit: that of the guarantees so far, or ``""`` where none states one.
     """
 

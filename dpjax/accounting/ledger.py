@@ -116,17 +116,17 @@ class Ledger:
 
     @property
     def budget(self) -> float:
-        """What may be charged: epsilon, or the rho of zCDP that implies the totals, as :attr:`PrivacyFilter.budget`."""
+        """The sum that charges may come to, as :attr:`PrivacyFilter.budget`: epsilon, or the rho that implies the totals."""
         return self._read().filter.budget
 
     @property
     def spent(self) -> float:
-        """What was charged so far by all processes, as :attr:`PrivacyFilter.spent`."""
+        """The sum of all charges so far, by all processes, as :attr:`PrivacyFilter.spent`."""
         return self._read().filter.spent
 
     @property
     def remaining(self) -> float:
-        """What is left now, as :attr:`PrivacyFilter.remaining`: another process may spend it."""
+        """The part that is left now, as :attr:`PrivacyFilter.remaining`: another process may spend it."""
         return self._read().filter.remaining
 
     @property
@@ -158,7 +158,7 @@ class Ledger:
             cost = json.loads(guarantee.to_json())
             now = datetime.now(UTC).isoformat(timespec="seconds")
             line = _line({"time": now, "what": described, "guarantee": cost, "remaining": after.remaining})
-            _entry_of(line[:-1])  # what could not be read again is not written
+            _entry_of(line[:-1])  # a line that could not be read again would close the ledger for good
             _replace(self._path, content + line, mode)
             self._state = _State(content + line, after)
 
@@ -249,13 +249,13 @@ def left_text(budget: Budget) -> str:
 
 
 class _State(NamedTuple):
-    """What a file says, and the filter that all its lines were charged to."""
+    """The content of a file, and the filter that all its lines were charged to."""
 
     content: bytes
     filter: PrivacyFilter
 
 
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def _totals_of(budget: PrivacyFilter) -> dict[str, Any]:

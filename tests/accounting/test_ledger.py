@@ -140,9 +140,17 @@ def changed(content):
     yield lines[0] + b"[" * 100_000 + b"\n"
     yield b"name,age\nAnn,31\n"
     yield os.urandom(200) + b"\n"
-    for spoiled in ({"more": 1}, {"time": "yesterday"}, {"time": 3}, {"what": []}, {"remaining": None}, {"guarantee": 0.5}):
+    for spoiled in (
+        {"more": 1},
+        {"time": "yesterday"},
+        {"time": 3},
+        {"what": []},
+        {"remaining": None},
+        {"guarantee": 0.5},
+        {"guarantee": entry["guarantee"] | {"epsilon": 10**400}},
+    ):
         yield lines[0] + json.dumps(entry | spoiled).encode() + b"\n"
-    for spoiled in ({"epsilon": "1"}, {"epsilon": None}, {"delta": 2.0}, {"neighbors": ["swap"]}):
+    for spoiled in ({"epsilon": "1"}, {"epsilon": 10**400}, {"epsilon": None}, {"delta": 2.0}, {"neighbors": ["swap"]}):
         yield json.dumps(header | spoiled).encode() + b"\n" + lines[1]
     for end in range(1, len(content) - 1, 5):
         if content[end - 1 : end] != b"\n":

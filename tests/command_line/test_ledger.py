@@ -47,7 +47,7 @@ def test_a_line_for_each_charge(path, capsys):
 
 def test_a_ledger_with_a_delta(path, capsys):
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)
-    assert "nothing was charged so far; remaining rho" in shown(capsys, path)[1]
+    assert "nothing was charged so far; remaining rho" in " ".join(shown(capsys, path)[1].split())
     ledger.charge(Guarantee(float("inf"), float("inf"), "add_remove", zcdp=0.001))
     ledger.charge(2 * Guarantee(0.01, float("inf"), "add_remove", delta=1e-8))
     code, out, _ = shown(capsys, path)
