@@ -202,9 +202,8 @@ def counted(frame, column, options, by, persons=None, named=None):
     groups = table.named or table.groups(bounded=False)[0]
     tally = table.rows.tally(column, asked[column].statistic, groups, "add_remove")
     found = Counter()
-    for group, position, count in zip(
-        tally.group, tally.position, tally.weight if tally.weight is not None else tally.group * 0 + 1
-    ):
+    weight = np.ones_like(tally.group) if tally.weight is None else tally.weight
+    for group, position, count in zip(tally.group, tally.position, weight, strict=True):
         if group >= 0:
             label = groups.names[group]
             label = label if by and len(by) > 1 else (label,) if by else ()
