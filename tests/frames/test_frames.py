@@ -65,7 +65,7 @@ def test_a_frame_of_the_same_kind_comes_back(kind):
     people = kind(region=many(REGIONS), age=many(AGES))
     found = frames.release(people, "age", by="region", groups=["south", "north"], **CERTAIN)
     assert type(found.frame) is type(people)
-    promise = "64-DP and 64-bounded-range under add_remove neighbors"
+    promise = "64-DP and 64-bounded-range under add_remove neighbors, for a row"
     common = {"column": "age", "epsilon": 64.0}
     assert rows_of(found.frame) == [
         {"region": "south", "released": 51.0} | common,
