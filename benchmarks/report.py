@@ -30,6 +30,7 @@ BENCHMARKS = (
     "joint_quantiles",
     "releases",
     "tables_of_people",
+    "engines",
     "metric_privacy",
     "import_time",
     "accelerator",

@@ -83,8 +83,7 @@ class Memory:
         self._count = None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
         self._labels = [columns.labels(name) for name in by]
         # The different labels of rows as numbers of each column's labels, ascending, and which of them each row has, -1 for none.
-        nothing: Any = np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
-        self._different, self._order = _together(self._labels) if by else nothing
+        self._different, self._order = _together(self._labels)
         self._unit = None if persons is None else columns.labels(persons.unit).codes
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
@@ -191,6 +190,8 @@ class Memory:
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
     """The different tuples of numbers of labels, ascending, and which of them each row has; -1 where one is missing."""
+    if not columns:
+        return np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
     if len(columns) == 1:
         return np.arange(len(columns[0].names))[:, None], columns[0].codes
     codes = np.stack([labels.codes for labels in columns])

@@ -6,6 +6,8 @@ evaluated once; then each chunk is one jitted call on all devices, and the next 
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import sys
 import time
 from collections.abc import Callable
@@ -92,7 +94,8 @@ def simulate(
         first_row: the number of this process's first row in the whole batch. By default processes come in order, which takes
             one exchange of their numbers of rows; given, there is none (and the default ``chunk`` counts these rows only).
         progress: a function that takes a :class:`dpjax.simulation.Progress` after each chunk (a bar of tqdm ``bar`` goes on by
-            ``bar.update(progress.done - bar.n)``); ``"auto"`` for a line on stderr every five seconds.
+            ``bar.update(progress.done - bar.n)``); ``"auto"`` for a bar of tqdm where stderr is a terminal, and nothing
+            otherwise; without tqdm for a line on stderr every five seconds.
         checkpoint: a file that keeps the state. The same call continues a run that was killed, to the same numbers, bitwise. It
             may ask for more draws than before: the last partial chunk is never saved but drawn again as a part of a whole one, so
             the result is that of one run. Each process needs a file of its own.
@@ -234,6 +237,28 @@ def _run(run: Chunks, state: State, draws: int, chunk: int, rows: int, report: R
 
 
 def _report_to_stderr() -> Reporter:
+    """Return what shows progress: a bar of tqdm on a terminal and nothing in a pipe, or lines where tqdm is not installed."""
+    return _bar() if importlib.util.find_spec("tqdm") else _lines()
+
+
+def _bar() -> Reporter:
+    bar: Any = None
+
+    def report(progress: Progress) -> None:
+        nonlocal bar
+        if bar is None:
+            make = importlib.import_module("tqdm.auto" if "ipykernel" in sys.modules else "tqdm").tqdm
+            bar = make(
+                total=progress.total, unit=" draws", unit_scale=True, disable=None, file=sys.stderr
+            )  # None: but on a terminal
+        bar.update(progress.done - bar.n)
+        if progress.done == progress.total:
+            bar.close()
+
+    return report
+
+
+def _lines() -> Reporter:
     """Return a function that writes a line every few seconds, and one at the end of a run that needed any."""
     written = 0.0
 

@@ -1,5 +1,6 @@
 """Estimates against the exact distribution, chunks against `sample`, resumed runs against uninterrupted ones, what is refused."""
 
+import io
 from math import log, sqrt
 
 import jax
@@ -197,8 +198,21 @@ def test_distribution_and_statistic_are_traced_once_for_equal_shapes_and_progres
     assert all(isinstance(p, Progress) and p.seconds >= 0 for p in seen)
 
 
-def test_progress_to_stderr_is_a_line_now_and_then(capsys):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_a_bar_on_a_terminal_and_nothing_in_a_pipe(terminal, monkeypatch):
+    pytest.importorskip("tqdm")
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal
+    monkeypatch.setattr(run.sys, "stderr", stream)
     report = run._report_to_stderr()
+    for done in (500, 1000):
+        report(run.Progress(done, 1000, 1.0))
+    assert ("1.00k/1.00k" in stream.getvalue()) == terminal
+    assert bool(stream.getvalue()) == terminal
+
+
+def test_progress_to_stderr_is_a_line_now_and_then(capsys):
+    report = run._lines()
     report(Progress(50, 100, 1.0))
     assert capsys.readouterr().err == ""  # a short run is quiet
     for done, seconds in ((10, 1.0), (20, 6.0), (30, 8.0), (100, 9.0)):
