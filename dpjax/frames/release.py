@@ -18,7 +18,7 @@ from dpjax.frames.memory import Groups
 from dpjax.frames.persons import Persons, PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import FrameResult, result_of
-from dpjax.frames.tables import read_table
+from dpjax.frames.tables import check_names, read_table
 from dpjax.frames.times import in_kind
 
 
@@ -101,6 +101,7 @@ def release(
     asked = asked_of(columns, statistic, options, neighbors, simulated=False)
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
+    check_names(by, ("column", "released", "epsilon", "quantile", "draw", "noisy_size"))
     persons = persons_of(unit, per_unit, max_groups)
     table = read_table(frame, asked, by, groups, neighbors, persons)
     costs = costs_of(asked, neighbors, persons)
