@@ -50,7 +50,7 @@ class Tally(NamedTuple):
     def counts(self, statistic: Statistic, groups: int, neighbors: str) -> Counts:
         """Count how often each position occurs in each group."""
         group, position = self.group, self.position
-        if neighbors == "swap" and not isinstance(statistic, Mode):  # a record is there, whatever it is: at the lower bound
+        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # a missing record is at the lower bound
             position = np.maximum(position, 0)
         elif (missing := position < 0).any():
             group, position = np.where(missing, -1, group), np.maximum(position, 0)

@@ -110,6 +110,8 @@ def release(
     def tallies(named: Groups) -> dict[Any, exact.Counts]:
         statistics: Any = {column: own.statistic for column, own in asked.items()}
         each = {column: table.rows.tally(column, known, named, neighbors) for column, known in statistics.items()}
+        if neighbors == "swap" and not all(one.numbers(1).any() for one in each.values()):
+            raise ValueError("under swap neighbors the number of records is public, and there is none.")
         return {column: each[column].counts(known, len(named.names), neighbors) for column, known in statistics.items()}
 
     # Records are read before the budget is charged, as far as it takes no draw to know which.
@@ -124,8 +126,6 @@ def release(
     else:
         named = table.named  # type: ignore[assignment]
         counts = tallies(named)
-        if neighbors == "swap" and not all(one.totals.any() for one in counts.values()):
-            raise ValueError("under swap neighbors the number of records is public, and there is none.")
         charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
     found = {}
     for column, own in asked.items():

@@ -149,7 +149,7 @@ def _opened(
 
 def _with_text_names(frame: Any) -> tuple[Any, dict[str, Any]]:
     """A pandas frame whose columns are named by text, as narwhals needs them, and their own names; others as they are."""
-    if not type(frame).__module__.startswith("pandas"):
+    if not type(frame).__module__.startswith("pandas") or not hasattr(frame, "columns"):
         return frame, {}
     if not frame.columns.is_unique:
         raise ValueError("the frame has several columns of one name.")
