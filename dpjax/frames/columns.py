@@ -145,12 +145,13 @@ class FrameColumns:
         kind = kind_of_series(series)
         if kind == "Datetime" and getattr(series.dtype, "time_zone", None) is not None:
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        native = series.to_native()
-        if kind == "Time" and hasattr(native, "type"):  # PyArrow
-            native = native.cast("time64[us]" if "64" in str(native.type) else "time32[ms]").cast(
-                "int64" if "64" in str(native.type) else "int32"
-            )
-            return as_floats(native.to_numpy()) * (1.0 if "64" in str(series.to_native().type) else 1e3)
+        if kind == "Date" or kind == "Time":  # of which others make objects
+            arrow: Any = series.to_arrow()
+            if kind == "Date":
+                return as_numbers(arrow.to_numpy(zero_copy_only=False))
+            name = str(arrow.type)
+            ticks = as_floats(arrow.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False))
+            return np.floor(ticks / 1e3) if "ns" in name else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
         return as_numbers(series.to_numpy())
 
     def labels(self, name: Any) -> Labels:
