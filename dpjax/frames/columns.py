@@ -22,7 +22,7 @@ class Labels:
     """A column of labels.
 
     Attributes:
-        codes: int64 ``(n,)``, the number of each label in ascending order, -1 where it is missing.
+        codes: int32 ``(n,)``, the number of each label in ascending order, -1 where it is missing.
         names: the labels by number.
     """
 
@@ -35,7 +35,7 @@ class Labels:
         distinct = {name for name in names if name is not None}
         ordered = sorted(distinct)
         place = {name: number for number, name in enumerate(ordered)}
-        places = np.array([*(place.get(name, -1) for name in names), -1], np.int64)
+        places = np.array([*(place.get(name, -1) for name in names), -1], np.int32)
         return Labels(places[codes], ordered)
 
 
@@ -96,7 +96,7 @@ class ArrayColumns:
         column = self._arrays[name]
         if hasattr(column, "codes"):
             coded: Any = column
-            return Labels.of(np.asarray(coded.codes, np.int64), list(coded.names))
+            return Labels.of(np.asarray(coded.codes), list(coded.names))
         if self.kind(name) == "text":
             return Labels.of(*numbered_texts(column.tolist()))
         if column.dtype.kind == "f":
