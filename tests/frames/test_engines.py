@@ -130,7 +130,10 @@ def as_spark(table):
 
 
 # Its name for the package that it moves Dask to is not on every index yet.
-pytestmark = pytest.mark.filterwarnings("ignore:Dask support is moving out of Narwhals")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Dask support is moving out of Narwhals"),
+    pytest.mark.filterwarnings("ignore:os.fork"),  # by PySpark, where another test of the process has used JAX
+]
 KINDS = [as_mapping, as_pandas, as_arrow, as_polars, as_lazy_polars, as_duckdb, as_ibis, as_dask, as_spark]
 NUMBERS = {"lower": 0, "upper": 120, "resolution": 1}
 SMALL = {"lower": -1, "upper": 3, "resolution": "1/10"}
