@@ -132,6 +132,8 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     else:
         by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
         lacking = _lacking(name, own, mechanism, neighbors) if by_jax else []
+        if simulated and not by_jax and mechanism == "laplace" and name in ("median", "quantile"):
+            lacking = ["another mechanism"]
         in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")  # Laplace noise on a grid
         if lacking and not in_numpy and mechanism != "permute_and_flip":
             return Asked(None, statistic, name, own, lacking=tuple(lacking), **common)
