@@ -37,14 +37,14 @@ _EXAMPLES = {
   dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
       --neighbors add_remove --n-max 10000 --by region --groups north south --epsilon 0.5 --output found.csv
 
-  A rider has many trips: the privacy is that of a rider, who counts in two boroughs with the mean fare of each.
-  dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 --neighbors add_remove --by borough \
+  A rider has many trips: the privacy is that of a rider, who counts in at most two boroughs, with the mean fare of each.
+  dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 --neighbors add_remove --by borough \\
       --groups Bronx Queens --unit rider --max-groups 2
 
-  All that is ever released of a file stays within epsilon 3: the first command makes the ledger, and later ones name it.
-  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove \
+  All that is released with one ledger stays within its total, here 3: the first command makes it, and later ones name it.
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove \\
       --ledger people.ledger --total-epsilon 3
-  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove --quantile 0.9 \
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove --quantile 0.9 \\
       --ledger people.ledger
 """,
     "ledger": """

@@ -84,7 +84,7 @@ def _ledger(asked: argparse.Namespace) -> Ledger | None:
         raise UserError(f"the ledger {asked.ledger} is one of --neighbors {has['neighbors']}.")
     if asked.total_epsilon is not None and has != given:
         raise UserError(
-            f"the ledger {asked.ledger} has the total epsilon {has['epsilon']:g} and the delta {has['delta']:g}: give these or none."
+            f"the ledger {asked.ledger} has the total epsilon {has['epsilon']:g} and delta {has['delta']:g}: give these, or none."
         )
     return ledger
 
@@ -117,8 +117,8 @@ def _notes(asked: argparse.Namespace, found: FrameResult, found_by: PrivateGroup
     left_out = "are left out, and a group without records gets a value, too"
     read_as = "count as the lower bound" if asked.neighbors == "swap" else left_out
     lines = [
-        f"{name_of(asked.quantile)} (definition {asked.definition}) of records that are clamped to the bounds and rounded to multiples "
-        f"of {steps}.",
+        f"{name_of(asked.quantile)} (definition {asked.definition}) of records that are clamped to the bounds and rounded to "
+        f"multiples of {steps}.",
         f"All of it is {cost_of_all(asked, found.guarantee)}",
     ]
     if found_by is not None:
