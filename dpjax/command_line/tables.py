@@ -34,6 +34,7 @@ _OF_TEXT = {
     "missing": [],
     "no_header": False,
 }
+_EXACT, _BEYOND = 2**53, 2**64  # integers up to here are floats; none of a column is as large as this
 _ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime")  # whose own words may show what is in a file
 
 
@@ -193,8 +194,11 @@ def _label(text: str, kind: str, column: str) -> Any:
     if not text:
         raise UserError("a missing label is in no group: --groups has one that is empty.")
     try:
-        if kind == "number" or kind.startswith("Float"):
-            return _number(text)
+        if kind == "number":
+            return _integer(text)
+        if kind.startswith("Float"):
+            number = float(text)
+            return int(number) if abs(number) < _EXACT and number.is_integer() else number
         if kind == "Boolean":
             return {"true": True, "false": False}[text.lower()]
         if kind in ("Date", "Datetime"):
@@ -205,9 +209,12 @@ def _label(text: str, kind: str, column: str) -> Any:
     return text
 
 
-def _number(text: str) -> int | float:
+def _integer(text: str) -> int:
+    """The number that a column of integers holds; ValueError if it can hold none of this kind."""
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        number = float(text)
-        return int(number) if number.is_integer() else number
+        number = int(float(text)) if float(text).is_integer() else _BEYOND
+    if abs(number) >= _BEYOND:
+        raise ValueError(f"no column of integers holds {text}")
+    return number

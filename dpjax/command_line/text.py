@@ -87,7 +87,7 @@ def in_options(text: str) -> str:
     """Return a sentence of the library with the options of the command line in the place of its arguments.
 
     >>> in_options("by needs neighbors='add_remove'. A release needs resolution=, groups= besides.")
-    "by needs --neighbors add_remove. A release needs --resolution, --groups besides."
+    'by needs --neighbors add_remove. A release needs --resolution, --groups besides.'
     """
 
     def option(found: re.Match[str]) -> str:
@@ -177,13 +177,21 @@ def promised(*epsilons: float, times: int = 1) -> str:
 def words_of(guarantee: Guarantee | Composition) -> str:
     """Return the words of a guarantee, with its numbers as of :func:`promised`.
 
-    >>> words_of(Guarantee(0.12345649, 0.25, "swap"))
-    '0.123457-DP and 0.25-bounded-range under swap neighbors'
+    Sums of floats are read as the decimal that they stand for: ten times 0.1, rounded up, is 1.
+
+    >>> words_of(Guarantee(0.12345649, 0.25, "swap")), words_of(Guarantee(1.0000000000000002, 2.0, "swap"))
+    ('0.123457-DP and 0.25-bounded-range under swap neighbors', '1-DP and 2-bounded-range under swap neighbors')
     """
     guarantee = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
     given = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.delta
-    epsilon, bounded_range, zcdp, delta = (float(promised(value)) for value in given)
+    epsilon, bounded_range, zcdp, delta = (float(promised(_decimal(value))) for value in given)
     return str(replace(guarantee, epsilon=epsilon, bounded_range=bounded_range, zcdp=zcdp, delta=delta))
+
+
+def _decimal(value: float) -> float:
+    """The number of twelve digits that a float is but for rounding, or the float itself."""
+    short = float(f"{value:.12g}")
+    return short if abs(value - short) <= value * 2.0**-50 else value
 
 
 def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()) -> str:
