@@ -16,6 +16,7 @@ from dpjax.command_line.tables import labels_of, mistakes, source_of, table_of
 from dpjax.command_line.text import SIMULATION, cost_of_all, in_options, name_of, report, versions, wrapped
 from dpjax.frames import FrameResult, simulate
 from dpjax.frames.tables import kinds_of
+from dpjax.release import Quantile
 
 _JOINT = "joint_quantiles"  # of several quantiles together
 _NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")  # of a mechanism, in the seed
@@ -42,7 +43,9 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             simulate(
                 asked.seed * len(_NUMBERS) + _NUMBERS.index(mechanism),
                 frame,
-                given,
+                {column: Quantile(**own) for column, own in given.items()}
+                if mechanism == "laplace" and asked.resolution
+                else given,
                 statistic=function,
                 groups=groups,
                 mechanism=None if asked.several else mechanism,

@@ -68,7 +68,9 @@ def cost_of_all(asked: argparse.Namespace, guarantee: Guarantee | Composition) -
         more += ["A record is in one group, so that all groups together cost that."] if asked.by else []
         whom = f"one {what} of the file{change}"
     else:
-        more = [f"A person is all {what}s with one label in the column {asked.unit}."]
+        more = [
+            f"A person is all {what}s with one label in the column {asked.unit}, of which the {asked.per_unit or 'mean'} is taken."
+        ]
         more += [f"The cost is that of {_groups(asked.max_groups)} that a person counts in at most."] if asked.by else []
         whom = f"one person with all {what}s{change}"
     return " ".join([f"{words_of(_without_unit(guarantee))}, for {whom}.", *more])

@@ -125,6 +125,8 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
         if own:
             raise TypeError(f"{statistic!r} takes epsilon, draws and mechanism here, and no {' or '.join(own)}.")
         made, lacking = statistic, []
+        if simulated and mechanism == "laplace" and isinstance(statistic, Median | Quantile):
+            lacking = ["another mechanism"]
     elif name is None:
         _refuse_other(statistic, simulated)
         called = f"function {getattr(statistic, '__name__', statistic)}"  # which may be that of a statistic
@@ -132,8 +134,6 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     else:
         by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
         lacking = _lacking(name, own, mechanism, neighbors) if by_jax else []
-        if simulated and not by_jax and mechanism == "laplace" and name in ("median", "quantile"):
-            lacking = ["another mechanism"]
         in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")  # Laplace noise on a grid
         if lacking and not in_numpy and mechanism != "permute_and_flip":
             return Asked(None, statistic, name, own, lacking=tuple(lacking), **common)

@@ -13,7 +13,7 @@ import pytest
 from dpjax.accounting import Guarantee
 from dpjax.command_line.parser import GRID_MECHANISMS
 from dpjax.command_line.text import in_options, promised, words_of
-from dpjax.release import Counts, Median, Quantile, Quantiles, exact_distribution
+from dpjax.release import Median, Quantile, exact_distribution
 from tests.command_line.conftest import AGES
 
 BOUNDS = {"lower": 0, "upper": 100, "resolution": Fraction(1, 2)}
@@ -155,45 +155,7 @@ def test_randomness_is_that_of_the_seed_the_column_and_the_mechanism(run, answer
     assert run("median", file, *TEN, "--column", "u", "--draws", 9).out != fresh.out
 
 
-def positions(values, most=10):
-    return [np.bincount(np.asarray(part, np.int64), minlength=most + 1) for part in np.transpose(values)]
-
-
-def unlike(one, other):
-    """Chi-square of two samples of the same size with the counts of each of eleven values, of which ten are free."""
-    both = np.maximum(one + other, 1)
-    return np.sum((one - other) ** 2 / both)
-
-
 SEVERAL = ("--quantile", 0.75, "1/4", "--resolution", 1)
-
-
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_several_quantiles_are_drawn_as_a_release_draws_them(answer, write, neighbors):
-    """The same counts of each value among 4000 draws of both; twice the epsilon is the control."""
-    values = [2, 3, 3, 4, 5, 5, 5, 8, 9, 9]
-    alone = neighbors == "swap"
-    file = write("g,x\n" + "".join(f"{group},{value}\n" for group in "ab"[alone:] for value in values))
-    guess = () if alone else ("--n-max", 20, "--by", "g")
-    common = ("--column", "x", "--lower", 0, "--upper", 10, "--neighbors", neighbors, *SEVERAL, *guess)
-    rows = answer("quantile", file, *common, "--draws", 4000, "--seed", 1)["rows"]
-    statistic = Quantiles(("1/4", 0.75), 0, 10, 1, n_max=None if alone else 20)
-    counts = Counts.of_rows([0] * 10, values, [1] * 10, groups=1)
-    law, control = (statistic.release(counts, e, neighbors, draws=4000).values[:, 0] for e in (1.0, 2.0))
-    for group in (None,) if alone else "ab":
-        for k, (q, value) in enumerate(((0.25, 3), (0.75, 8))):
-            some = [row for row in rows if (row.get("group", row.get("g")), row["quantile"]) == (group, q)]
-            row, same, other = some[0], positions(law)[k], positions(control)[k]
-            assert (len(some), row["value"], row["tied_share"]) == (4000, value, values.count(value) / 10)
-            (found,) = positions(simulated(some)[:, None])
-            assert unlike(found, same) < 59.4 < unlike(found, other)  # chi-square with 10 degrees of freedom, at 5e-9
-            errors = np.abs(law[:, k] - value)
-            deviation = np.std(errors) * math.sqrt(1 / 4000 + 1 / 1000)  # the bar is measured on 1000 draws
-            assert abs(row["mean_abs_error"] - np.mean(errors)) < 5 * deviation
-            assert abs(row["mean_abs_error"] - np.mean(np.abs(control[:, k] - value))) > 5 * deviation
-            low, high = interval(row)
-            slack = 5 * math.sqrt(0.05 * 0.95 * (1 / 4000 + 1 / 1000))
-            assert np.mean((law[:, k] >= low) & (law[:, k] <= high)) > 0.95 - slack
 
 
 def test_several_quantiles_take_the_grid_a_seed_and_the_guess_of_a_release(run, answer, write):
@@ -222,10 +184,8 @@ def test_a_person_with_several_records_is_one(run, answer, write):
     assert (row["records"], row["value"]) == (401, 20)
     (row,) = answer(*command)["rows"]
     assert (row["records"], row["value"]) == (1400, 90)  # control
-    assert (
-        "for one person with all records, more or less. A person is all records with one label in the column p."
-        in run(*command, "--unit", "p").words
-    )
+    said = run(*command, "--unit", "p").words
+    assert "for one person with all records, more or less. A person is all records with one label in the column p, of which" in said
     counted = ("quantile", *command[1:], "--unit", "p", "--per-unit", "count", "--quantile", "0.999")
     (row,) = answer(*counted)["rows"]
     assert row["value"] == 100  # 500 records, within the bounds

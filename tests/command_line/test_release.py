@@ -157,14 +157,17 @@ def test_what_a_release_costs_is_never_printed_too_small(run, answer, write):
         (GRID, "for one record of the file, more or less. A person with several records is promised less: give --unit"),
         ((*GRID[:-1], "swap"), "for one record of the file replaced. A person with several records is promised less: give --unit"),
         ((*GRID, "--records", "lines"), "for one line of the file, more or less. A person with several lines is promised less"),
-        ((*GRID, "--unit", "name"), "one person with all records, more or less. A person is all records with one label in the"),
+        (
+            (*GRID, "--unit", "name"),
+            "one person with all records, more or less. A person is all records with one label in the column name, of",
+        ),
         ((*GRID[:-1], "swap", "--unit", "name"), "under swap neighbors, for one person with all records replaced."),
         ((*GRID, "--by", "g", "--groups", "a"), "A record is in one group, so that all groups together cost that."),
         ((*GRID, "--unit", "name", "--by", "g", "--groups", "a"), "is that of the one group that a person counts in at most."),
         (
             (*GRID, "--unit", "name", "--by", "g", "--groups", "a", "b", "--max-groups", 2, "--epsilon", 1.5),
-            "3-DP and 3-bounded-range under add_remove neighbors, for one person with all records, more or less. A "
-            "person is all records with one label in the column name. The cost is that of the 2 groups that a person counts in",
+            "3-DP and 3-bounded-range under add_remove neighbors, for one person with all records, more or less. A person is all "
+            "records with one label in the column name, of which the mean is taken. The cost is that of the 2 groups that a person",
         ),
     ],
 )
