@@ -66,9 +66,8 @@ def release(
 
     Returns:
         A :class:`FrameResult`. The frame is of the kind that was given, but of PyArrow for Spark, and of pandas for Dask. It has
-        the columns ``by`` (``group_epsilon`` for one called ``epsilon``, and so on), of private groups ``noisy_size``, ``column``,
-        of several quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``released`` and ``epsilon``, that of a draw
-        (of several quantiles, of all of them together).
+        the columns ``by``, of private groups ``noisy_size``, ``column``, of several quantiles ``quantile``, with ``draws=`` above 1
+        ``draw``, and then ``released`` and ``epsilon``, that of a draw (of several quantiles, of all of them together).
 
     Raises:
         BudgetExceeded: the budget has not so much left; nothing was drawn or charged.

@@ -93,7 +93,8 @@ def result_of(
     """
     shapes = {column: np.broadcast_shapes(*(part.shape for part in parts.values())) for column, parts in found.items()}
     group = np.concatenate([np.repeat(np.arange(len(groups.names)), prod(shape[1:])) for shape in shapes.values()])
-    columns: dict[Any, Any] = {name: of_groups[group] for name, of_groups in sizes.items()}
+    columns: dict[str, Any] = {name: [part[k] for k in group.tolist()] for name, part in groups.shown.items()}
+    columns |= {name: of_groups[group] for name, of_groups in sizes.items()}
     columns["column"] = [column for column, shape in shapes.items() for _ in range(prod(shape))]
     for name in (*_ORDER, "released", "epsilon"):
         parts = [np.broadcast_to(own[name], shapes[column]).ravel() if name in own else None for column, own in found.items()]
@@ -103,7 +104,5 @@ def result_of(
         elif there:
             each = zip(parts, shapes.values(), strict=True)
             columns[name] = [cell for part, shape in each for cell in ([None] * prod(shape) if part is None else part.tolist())]
-    labels = {name: [part[k] for k in group.tolist()] for name, part in groups.shown.items()}
-    columns = {f"group_{name}" if name in columns else name: part for name, part in labels.items()} | columns
     total = reduce(add, [*others, *costs.values()])
     return FrameResult(table.remake(columns), total, dict(costs), note, columns)

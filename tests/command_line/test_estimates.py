@@ -233,11 +233,11 @@ def test_many_records_at_a_bound_are_noted(run, ten):
 
 
 def test_labels_that_are_odd(run, answer, write):
-    """A line break does not break the table; a cell without a label is in no group; a column keeps its name if it can."""
-    file = write('draw,region,x\na,u,1\n"two\nlines",u,1\n,u,2\n' + "a,u,3\n" * 6 + "a,,3\n")
-    command = ("median", file, "--column", "x", "--by", "region", "draw", *TEN, "--draws", 2)
+    """A line break does not break the table; a cell without a label is in no group."""
+    file = write('part,region,x\na,u,1\n"two\nlines",u,1\n,u,2\n' + "a,u,3\n" * 6 + "a,,3\n")
+    command = ("median", file, "--column", "x", "--by", "region", "part", *TEN, "--draws", 2)
     rows = answer(*command)["rows"]
-    assert [(row["region"], row["group_draw"], row["draw"]) for row in rows] == [
+    assert [(row["region"], row["part"], row["draw"]) for row in rows] == [
         ("u", part, k) for part in ("a", "two\nlines") for k in (1, 2)
     ]
     assert [row["records"] for row in rows] == [7, 7, 1, 1]
