@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.parser import GRID_MECHANISMS
+from dpjax.command_line.parser import GRID_MECHANISMS, LARGEST
 
 T = TypeVar("T")
 
@@ -32,8 +32,19 @@ def complete(asked: argparse.Namespace) -> None:
         )
     if asked.by and asked.neighbors == "swap":
         raise UserError("--by needs --neighbors add_remove: a replaced record can move from one group to another.")
+    if asked.groups is not None and not asked.by:
+        raise UserError("--groups need --by, the column that they are in.")
     if asked.unit is None and (asked.per_unit is not None or asked.max_groups != 1):
         raise UserError("--per-unit and --max-groups need --unit, the column that names the person.")
+    if asked.max_groups != 1 and not asked.by:
+        raise UserError("--max-groups needs --by: without groups a person counts once.")
+
+
+def check_draws(asked: argparse.Namespace, columns: Sequence[str]) -> None:
+    """Refuse more draws than fit into memory."""
+    rows = len(columns) * len(asked.quantile) * len(asked.mechanism) * len(asked.epsilon) * max(len(asked.groups or ()), 1)
+    if asked.draws * rows > LARGEST:
+        raise UserError(f"{asked.draws} draws of each row are too many: at most {LARGEST} in all.")
 
 
 def labels_read(asked: argparse.Namespace) -> list[str]:

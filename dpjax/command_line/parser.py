@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
@@ -17,6 +17,7 @@ PER_UNIT = ("mean", "sum", "min", "max", "count")
 GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")  # of a release
 LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
 MARKS = {"comma": ",", "point": ".", "blank": " ", "apostrophe": "'"}
+LARGEST = 50_000_000  # draws of an answer
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 _EXAMPLES = {
@@ -35,6 +36,16 @@ _EXAMPLES = {
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove
   dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
       --neighbors add_remove --n-max 10000 --by region --groups north south --epsilon 0.5 --output found.csv
+
+  A rider has many trips: the privacy is that of a rider, who counts in at most two boroughs, with the mean fare of each.
+  dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 --neighbors add_remove --by borough \\
+      --groups Bronx Queens --unit rider --max-groups 2
+
+  All that is released with one ledger stays within its total, here 3: the first command makes it, and later ones name it.
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove \\
+      --ledger people.ledger --total-epsilon 3
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove --quantile 0.9 \\
+      --ledger people.ledger
 """,
     "ledger": """
   dpjax ledger people.ledger
@@ -62,6 +73,18 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the message with the place where help is."""
         raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Return what the words of a command line ask for."""
+    asked, rest = parser().parse_known_args(words)
+    if not rest:
+        return asked
+    for option in ("--epsilon", "--mechanism") if asked.command == "release" else ():
+        given = words[words.index(option) + 1 :][:2] if option in words else []
+        if len(given) == 2 and not given[1].startswith("-"):
+            raise UserError(f"a release has one {option}: several are for dpjax median and dpjax quantile, which simulate.")
+    raise UserError(f"unrecognized arguments: {' '.join(rest)} (see dpjax {asked.command} --help)")
 
 
 def parser() -> Parser:
@@ -107,8 +130,8 @@ def _add_file_options(add: Callable[..., Any]) -> None:
     add(
         "file",
         metavar="FILE",
-        help="Delimited text, gzipped or not, or Parquet (needs Polars or PyArrow); - reads standard input. "
-        "Give it before the options.",
+        help="Delimited text, gzipped or not; or Parquet, named .parquet or .pq, which needs narwhals with Polars, DuckDB or "
+        "PyArrow; - reads text from standard input. Give it before the options.",
     )
     add(
         "--delimiter",
@@ -164,23 +187,34 @@ def _add_file_options(add: Callable[..., Any]) -> None:
 def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str) -> None:
     """What is asked of the columns of a file, alike for a simulation and a release."""
     add("--column", nargs="+", required=private, metavar="NAME", help=f"Columns of numbers{column}")
-    add("--by", nargs="+", default=[], metavar="NAME", help=f"Cut every column into groups by this column{by}")
+    add(
+        "--by",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"Cut every column into groups by this column{by} Who has no label is in none.",
+    )
     add(
         "--groups",
         nargs="+",
         action="extend",
         metavar="LABEL",
         help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women; a "
-        """label with a comma is quoted, '"a,b"'; one that begins with a dash is given as --groups=-low.""",
+        """label with a comma is quoted, '"a,b"'; those that begin with a dash are given as --groups=-low --groups=-high.""",
     )
-    add("--unit", metavar="NAME", help="The column that names the person: all rows of a person in a group become one record.")
+    add(
+        "--unit",
+        metavar="NAME",
+        help="The column that names the person, for files with several records of one person: all of them in a group become one, "
+        "and the privacy is that of a person. Without it the privacy is that of a record.",
+    )
     add("--per-unit", choices=PER_UNIT, metavar="WHAT", help=f"What they become: one of {', '.join(PER_UNIT)} (default mean).")
     add(
         "--max-groups",
         type=_integer(1),
         default=1,
         metavar="K",
-        help="The most groups that a person counts in, those with most rows of the person (default 1); each costs epsilon.",
+        help="The most groups that a person counts in, those with most records of the person (default 1); each costs epsilon.",
     )
     add(
         "--lower",
@@ -261,7 +295,12 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     add("--group-delta", type=_positive, metavar="D", help="How likely a group of one record is found at most, such as 1e-8.")
     _add_quantile(add, required=False)
     add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
-    add("--ledger", metavar="PATH", help="A file that remembers what was spent, and refuses what would pass its total.")
+    add(
+        "--ledger",
+        metavar="PATH",
+        help="A file that remembers what was spent on the same data, by all commands that name it, and refuses what would pass its "
+        "total. dpjax ledger shows it.",
+    )
     add("--total-epsilon", type=_positive, metavar="E", help="The total of a ledger that is not there yet.")
     add("--total-delta", type=_positive, metavar="D", help="Its delta (default 0); half of it is for the groups that are found.")
     add(

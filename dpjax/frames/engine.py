@@ -9,7 +9,9 @@ everywhere. What is missing is taken out before anything is computed or cast, si
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -91,8 +93,8 @@ class Engine:
         for place, (name, key) in enumerate(labelled[: len(self._by)] if names is not None else ()):
             labels: Any = names
             labels = labels if len(self._by) == 1 else [label[place] for label in labels]
-            if self._schema[name].is_integer():
-                labels = [int(label) for label in labels if label == int(label)]
+            if self._schema[name].is_integer() or self._schema[name].is_float():
+                labels = list(_held(labels, self._schema[name]))
             rows = rows.filter(nw.col(key).is_in(list(dict.fromkeys(labels))))
         return rows
 
@@ -187,3 +189,16 @@ class Engine:
         keys = [*self._keys, *values]
         found = rows.group_by(*keys).agg(nw.len().alias("count")).select(*keys, "count").collect()
         return Memory(FrameColumns(found), self._keys, None, "count")
+
+
+def _held(labels: Sequence[Any], dtype: Any) -> Iterator[int | float]:
+    """Yield the labels that a column of integers or floats can hold, as such numbers."""
+    sort: Any = float if dtype.is_float() else int
+    bits, signed = int(re.sub(r"\D", "", str(dtype))), not str(dtype).startswith("U")
+    low, high = (-math.inf, math.inf) if sort is float else (-signed * 2 ** (bits - signed), 2 ** (bits - signed) - 1)
+    for label in labels:
+        try:
+            if low <= label <= high and sort(label) == label:
+                yield sort(label)
+        except OverflowError:  # an integer above all floats
+            continue
