@@ -113,6 +113,12 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     for arrays in ("counts", "mask"):
         if arrays in own:
             raise ValueError(f"{arrays}= is for arrays: here every row of the frame is one record; filter the frame before.")
+    for weights in ("weights", "weight", "sample_weight", "sample_weights"):
+        if weights in own:
+            raise TypeError(
+                f"there are no weights, so no {weights}=: a person counts once, by one row, or with unit= by all rows of it. "
+                "Who counted w times would change the counts by w records, and be protected by w times epsilon instead of epsilon."
+            )
     if "epsilon" not in own:
         raise TypeError("epsilon is missing: give one for all columns, or for each in the mapping of columns.")
     if np.ndim(own["epsilon"]) and not simulated:

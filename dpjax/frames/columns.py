@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpjax.frames.labels import is_missing, text_of
-from dpjax.release.records import as_floats
+from dpjax.release.records import as_floats, masked_arrays
 
 _TEXT = ("Object", "object", "null", "string_view")  # dtypes whose labels are compared as text
 TIMES = ("Date", "Datetime", "Duration", "Time")
-_MICROSECONDS = {"W": 6048e8, "D": 864e8, "h": 36e8, "m": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3, "ps": 1e-6}
+_MICROSECONDS = {"W": 6048e8, "D": 864e8, "h": 36e8, "m": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0}
+_FINER = ("ns", "ps", "fs", "as")  # than microseconds, which are the finest that Python has
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,13 @@ class ArrayColumns:
     """The columns of a mapping of names to arrays."""
 
     def __init__(self, arrays: Mapping[Any, Any]) -> None:
+        for name, column in arrays.items():
+            plain = isinstance(getattr(column, "dtype", None), np.dtype) and not isinstance(column, masked_arrays())
+            if not plain and not (hasattr(column, "codes") and hasattr(column, "names")):
+                raise TypeError(
+                    f"column {name!r} must be an array of NumPy, whose dtype no record decides, got {type(column).__name__}; "
+                    "missing values are NaN or NaT."
+                )
         self._arrays = {name: column if hasattr(column, "codes") else np.asarray(column) for name, column in arrays.items()}
         for name, column in self._arrays.items():
             if not hasattr(column, "codes") and column.ndim != 1:
@@ -122,6 +131,10 @@ class FrameColumns:
         """Name what a column holds, by its dtype and never by what it holds."""
         return kind_of_series(self._series(name))
 
+    def zoned(self, name: Any) -> bool:
+        """Return whether a column holds times with a time zone, by its dtype."""
+        return getattr(self._series(name).dtype, "time_zone", None) is not None
+
     def numbers(self, name: Any) -> np.ndarray:
         """Return the numbers of a column."""
         series = self._series(name)
@@ -132,12 +145,13 @@ class FrameColumns:
         kind = kind_of_series(series)
         if kind == "Datetime" and getattr(series.dtype, "time_zone", None) is not None:
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        native = series.to_native()
-        if kind == "Time" and hasattr(native, "type"):  # PyArrow
-            native = native.cast("time64[us]" if "64" in str(native.type) else "time32[ms]").cast(
-                "int64" if "64" in str(native.type) else "int32"
-            )
-            return as_floats(native.to_numpy()) * (1.0 if "64" in str(series.to_native().type) else 1e3)
+        if kind == "Date" or kind == "Time":  # of which others make objects
+            arrow: Any = series.to_arrow()
+            if kind == "Date":
+                return as_numbers(arrow.to_numpy(zero_copy_only=False))
+            name = str(arrow.type)
+            ticks = as_floats(arrow.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False))
+            return np.floor(ticks / 1e3) if "ns" in name else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
         return as_numbers(series.to_numpy())
 
     def labels(self, name: Any) -> Labels:
@@ -160,7 +174,7 @@ class FrameColumns:
         array = native.combine_chunks()
         if not hasattr(array, "dictionary"):
             array = (array if not hasattr(array, "chunks") else array.chunk(0)).dictionary_encode()
-        codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
         return Labels.of(codes, objects_of(_series(array.dictionary)))
 
 
@@ -177,16 +191,22 @@ def as_numbers(array: np.ndarray) -> np.ndarray:
     """Return numbers as an array of floats or integers; times become microseconds, float64."""
     if array.dtype.kind in "mM":
         unit, step = np.datetime_data(array.dtype)
-        array = array if unit in _MICROSECONDS else array.astype(f"{array.dtype.kind}8[D]")
-        factor = _MICROSECONDS[np.datetime_data(array.dtype)[0]] * step
+        if unit not in _MICROSECONDS:
+            unit, step = "us" if unit in _FINER else "D", 1
+            array = array.astype(f"{array.dtype.kind}8[{unit}]")
+        factor = _MICROSECONDS[unit] * step
         return np.where(np.isnat(array), np.nan, array.astype(np.int64).astype(np.float64) * factor)
     return array if array.dtype.kind in "iub" else as_floats(array)
 
 
 def plain_labels(names: np.ndarray) -> list[Any]:
-    """Return labels of an array as Python objects, None for those that are missing."""
-    if names.dtype.kind in "mM" and np.datetime_data(names.dtype)[0] in ("ns", "ps", "fs", "as"):
-        names = names.astype(f"{names.dtype.kind}8[us]")
+    """Return labels of an array as Python objects, None for those that are missing, and for times that Python does not hold."""
+    if names.dtype.kind in "mM":
+        whole = names
+        if np.datetime_data(names.dtype)[0] in _FINER:
+            whole = names.astype(f"{names.dtype.kind}8[us]")
+            whole = np.where(whole == names, whole, np.array("NaT", whole.dtype))
+        return [name if isinstance(name, datetime.date | datetime.timedelta) else None for name in whole.tolist()]
     return [None if is_missing(name) else name for name in names.tolist()]
 
 
@@ -198,7 +218,19 @@ def numbered_texts(cells: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
 
 
 def objects_of(series: Any) -> list[Any]:
-    """Return the cells of a column as Python objects that compare by their value, None for missing ones."""
+    """Return the cells of a column as Python objects that compare by their value, None for missing ones.
+
+    Different cells are different objects, or None: a person who counts in two of them must not count twice in one.
+    """
+    if getattr(series.dtype, "time_zone", None) is not None:  # Python takes both hours for equal when clocks are set back
+        series = series.dt.convert_time_zone("UTC")
+    native = series.to_native()
+    if hasattr(native, "to_physical") and (str(series.dtype) == "Time" or getattr(series.dtype, "time_unit", None) == "ns"):
+        found = native.to_list()  # of Polars, to microseconds
+        return [
+            None if finer is None or finer else cell
+            for cell, finer in zip(found, (native.to_physical() % 1000).to_list(), strict=True)
+        ]
     if series.dtype.is_float():
         with np.errstate(invalid="ignore"):
             numbers = series.to_numpy().astype(np.float64) + 0.0  # there is one zero

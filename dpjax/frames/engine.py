@@ -9,15 +9,15 @@ everywhere. What is missing is taken out before anything is computed or cast, si
 from __future__ import annotations
 
 import datetime
-import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
 from dpjax.frames.columns import TIMES, FrameColumns, kind_of_dtype
+from dpjax.frames.labels import number_in
 from dpjax.frames.memory import Groups, Memory, Tally
 from dpjax.frames.persons import Persons, Rounding, cells_of, rows_of
 from dpjax.release import Count, DistinctCount, Statistic
@@ -42,6 +42,9 @@ class Engine:
         self._keys = [f"group{number}" for number in range(len(self._by))]
         self._schema = frame.collect_schema()
         self._engine = frame.implementation.name.lower()
+        for name in (*by, *([] if persons is None else [persons.unit])):
+            if kind_of_dtype(self._schema[name]) in ("other", "text"):  # Python may take different ones for equal
+                raise TypeError(f"column {name!r} holds {self._schema[name]}, whose labels cannot be told apart: cast it to text.")
         if persons is not None and by and self._engine == "dask":
             raise TypeError(
                 "Dask has no window that bounds the groups of a person: give unit= without by=, or a frame of another engine."
@@ -89,29 +92,42 @@ class Engine:
             rows = rows.filter(~nw.col(key).is_null())
             if self._schema[name].is_float():
                 rows = rows.filter(~nw.col(key).is_nan())
-        names = groups.names if groups is not None and groups.some else None
-        for place, (name, key) in enumerate(labelled[: len(self._by)] if names is not None else ()):
-            labels: Any = names
-            labels = labels if len(self._by) == 1 else [label[place] for label in labels]
-            if self._schema[name].is_integer() or self._schema[name].is_float():
-                labels = list(_held(labels, self._schema[name]))
-            rows = rows.filter(nw.col(key).is_in(list(dict.fromkeys(labels))))
+        if self._keys and groups is not None and groups.some:
+            labels = self._labels_in(groups.names)
+            for place, key in enumerate(self._keys):
+                rows = rows.filter(nw.col(key).is_in(list(dict.fromkeys(label[place] for label in labels))))
+            if self._persons is not None and len(self._keys) > 1:  # a group that is not asked for takes no place of another one
+                rows = rows.filter(_one_of(labels, self._keys))
         return rows
+
+    def _labels_in(self, names: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Labels as the columns have them, as tuples, without those that a column cannot have."""
+        columns = [names] if len(self._by) == 1 else [[name[place] for name in names] for place in range(len(self._by))]
+        for place, name in enumerate(self._by):
+            if (dtype := self._schema[name]).is_numeric():
+                columns[place] = [number_in(label, dtype) for label in columns[place]]
+        return [label for label in zip(*columns, strict=True) if None not in label]
 
     def _label(self, name: Any) -> Any:
         """A column of labels: categories as text, and one zero among floats."""
         dtype = self._schema[name]
-        if str(dtype).startswith(("Categorical", "Enum")):
+        if self._is_category(name):
             return nw.col(name).cast(nw.String)
         return nw.col(name).cast(nw.Float64) + 0.0 if dtype.is_float() else nw.col(name)
 
+    def _is_category(self, name: Any) -> bool:
+        return str(self._schema[name]).startswith(("Categorical", "Enum"))
+
     def _present(self, column: Any) -> Any:
         there = ~nw.col("value").is_null()
+        if self._engine in _SQL and kind_of_dtype(self._schema[column]) in ("Date", "Datetime"):  # infinite dates have no year
+            there = there & ~nw.col("value").dt.year().is_null()
         return there & ~nw.col("value").is_nan() if self._schema[column].is_float() else there
 
     def _number(self, column: Any, rounding: Rounding) -> Any:
         """The value as a float; times in microseconds."""
         dtype, value = self._schema[column], nw.col("value")
+        ends: list[Any]
         kind = kind_of_dtype(dtype)
         if kind == "Boolean":
             return nw.when(value).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
@@ -119,15 +135,19 @@ class Engine:
             return value.cast(nw.Float64)
         if kind == "Duration" and self._engine == "ibis":
             raise TypeError("durations of Ibis cannot be counted: convert them to numbers, such as seconds.")
-        if kind == "Duration":
-            return value.dt.total_microseconds().cast(nw.Float64)
+        if kind == "Duration":  # microseconds count not as far as some engines' durations
+            ends = [
+                datetime.timedelta(microseconds=round(end * rounding.over / rounding.times))
+                for end in (rounding.low, rounding.high)
+            ]
+            return value.clip(*ends).dt.total_microseconds().cast(nw.Float64)
         clock = [(value.dt.hour(), 36e8), (value.dt.minute(), 6e7), (value.dt.second(), 1e6), (value.dt.microsecond(), 1.0)]
         time = sum((part.cast(nw.Float64) * factor for part, factor in clock), start=nw.lit(0.0))
         if kind == "Time":
             return time
         if self._engine not in _SQL:  # of which none has a date that Python does not hold once it is within bounds
             low, high = (np.datetime64(round(end * rounding.over / rounding.times), "us") for end in (rounding.low, rounding.high))
-            ends: list[Any] = [end.item() for end in (low, high)]
+            ends = [end.item() for end in (low, high)]
             if kind == "Date":
                 ends = [end.date() for end in ends]
             zone = getattr(dtype, "time_zone", None)
@@ -154,7 +174,10 @@ class Engine:
         else:  # a person is there, whatever the values are
             rows = rows.with_columns(nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0)).alias("there"))
             number = nw.col("there").sum()
-        if grid is not None or only_there:
+        if grid is None and not only_there:  # what is missing is null: the largest number may be NaN
+            label = nw.col("value").cast(nw.String) if self._is_category(column) else nw.col("value")
+            rows = rows.with_columns(nw.when(present).then(label).alias("value"))
+        else:
             none = float(_HIGH) if rule == "min" else -1.0 if rule == "max" else 0.0
             one = nw.lit(0.0) if grid is None else self._integer(column, rows_of(grid, rule))
             rows = rows.with_columns(nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value"))
@@ -191,14 +214,17 @@ class Engine:
         return Memory(FrameColumns(found), self._keys, None, "count")
 
 
-def _held(labels: Sequence[Any], dtype: Any) -> Iterator[int | float]:
-    """Yield the labels that a column of integers or floats can hold, as such numbers."""
-    sort: Any = float if dtype.is_float() else int
-    bits, signed = int(re.sub(r"\D", "", str(dtype))), not str(dtype).startswith("U")
-    low, high = (-math.inf, math.inf) if sort is float else (-signed * 2 ** (bits - signed), 2 ** (bits - signed) - 1)
-    for label in labels:
-        try:
-            if low <= label <= high and sort(label) == label:
-                yield sort(label)
-        except OverflowError:  # an integer above all floats
-            continue
+def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
+    """Whether the columns of these names hold one of these tuples: a condition for each set of labels that follow a first one."""
+    if len(keys) == 1:
+        return nw.col(keys[0]).is_in([label for (label,) in labels])
+    after: dict[Any, dict[Any, None]] = {}
+    for first, *others in labels:
+        after.setdefault(first, {})[tuple(others)] = None
+    alike: dict[Any, list[Any]] = {}
+    for first, others in after.items():
+        alike.setdefault(frozenset(others), []).append(first)
+    each = [nw.col(keys[0]).is_in(firsts) & _one_of(others, keys[1:]) for others, firsts in alike.items()]
+    while len(each) > 1:  # in pairs: a long chain is nested too deeply for some engines
+        each = [left | right for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))]
+    return each[0] if each else nw.lit(value=False)

@@ -6,13 +6,14 @@ import datetime
 import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from numbers import Number
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+_DIGITS = 38  # of decimals, in all engines
 _CLASSES: dict[str, tuple[type, ...]] = {  # by the name of a dtype, what its labels are
-    "number": (Number, Decimal),
+    "number": (Real, Decimal),
     "String": (str,),
     "Boolean": (bool,),
     "Binary": (bytes,),
@@ -73,9 +74,49 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
     if wrong:
         holds = {"number": "numbers", "String": "text"}.get(sort, f"the dtype {kind}")
         raise ValueError(f"column {column!r} holds {holds}, so no group is {next(x for x in labels if type(x) in wrong)!r}.")
+    shown = labels
+    if sort == "number" and (
+        len(set(map(type, labels))) > 1 or any(isinstance(x, int) and not -(2**63) <= x < 2**63 for x in labels)
+    ):
+        try:
+            shown = list(map(float, labels))  # a column has one dtype
+        except OverflowError:
+            raise ValueError(f"column {column!r} holds numbers that are smaller than some of the groups.") from None
     if kind in ("Float32", "Float16"):  # the numbers that the column has for them
-        return np.array(labels, kind.lower()).astype(np.float64).tolist(), labels
-    return labels, labels
+        with np.errstate(over="ignore"):
+            return np.array(list(map(float, labels)), kind.lower()).astype(np.float64).tolist(), shown
+    return labels, shown
+
+
+def check_zones(labels: Iterable[Any], zoned: bool, column: Any) -> None:
+    """Raise where a column's times have a time zone and a label has none, or the other way round: they are never equal."""
+    for label in labels:
+        if isinstance(label, datetime.datetime) and (label.utcoffset() is not None) != zoned:
+            holds = "times with a time zone" if zoned else "times without a time zone"
+            raise ValueError(f"column {column!r} holds {holds}, so no group is {label!r}.")
+
+
+def number_in(label: Any, dtype: Any) -> Any:
+    """Return a number as a dtype of narwhals has it, or None where it has no such number."""
+    try:
+        if dtype.is_decimal():
+            found: Any = as_decimal(label)
+            return found if found.is_finite() and len(found.as_tuple().digits) <= _DIGITS else None
+        found = int(label) if dtype.is_integer() else float(label)
+        if found != label:
+            return None
+    except (ArithmeticError, ValueError):  # infinity is no integer, and not every integer is a float
+        return None
+    name = str(dtype)
+    bits = int(name.rpartition("nt")[2]) - name.startswith("I") if dtype.is_integer() else 0
+    return found if not bits or (0 if name.startswith("U") else -(2**bits)) <= found < 2**bits else None
+
+
+def as_decimal(label: Any) -> Any:
+    """Return a number as the decimal that it is written as, and anything else as it is."""
+    if isinstance(label, float | int):
+        return Decimal(str(label)) if isinstance(label, float) else Decimal(label)
+    return label
 
 
 def _plain(label: Any) -> Any:

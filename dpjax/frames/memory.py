@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpjax.frames.columns import Columns, Labels
-from dpjax.frames.labels import joined
+from dpjax.frames.labels import as_decimal, joined
 from dpjax.frames.persons import Persons, in_few_groups, rows_of, together
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
 from dpjax.release.grid import Multiples
@@ -49,7 +50,7 @@ class Tally(NamedTuple):
     def counts(self, statistic: Statistic, groups: int, neighbors: str) -> Counts:
         """Count how often each position occurs in each group."""
         group, position = self.group, self.position
-        if neighbors == "swap" and not isinstance(statistic, Mode):  # a record is there, whatever it is: at the lower bound
+        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # a missing record is at the lower bound
             position = np.maximum(position, 0)
         elif (missing := position < 0).any():
             group, position = np.where(missing, -1, group), np.maximum(position, 0)
@@ -116,8 +117,10 @@ class Memory:
         several = len(places) > 1
         place = {tuple(codes): number for number, codes in enumerate(self._different.tolist())} if several else {}
         number = np.full(len(self._different) + 1, -1, np.int32)  # the last one is that of the rows of no group
+        decimals = [any(isinstance(name, Decimal) for name in labels.names) for labels in self._labels]
         for group, name in enumerate(groups.names):
-            parts = tuple(at.get(part, -1) for at, part in zip(places, name if several else (name,), strict=True))
+            each = zip(places, name if several else (name,), decimals, strict=True)
+            parts = tuple(at.get(as_decimal(part) if exact else part, -1) for at, part, exact in each)
             number[place.get(parts, -1) if several else parts[0]] = group
         number[-1] = -1
         return number[self._order]
@@ -133,6 +136,9 @@ class Memory:
             present = np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
             rule = self._persons.rule(statistic)
             values = rows_of(grid, rule).integers(np.where(present, numbers, 0).astype(np.float64))
+        elif self._persons is not None and not isinstance(statistic, Count):
+            values = self._columns.numbers(column)  # of which one is kept, and read then
+            present = np.ones(len(values), bool) if values.dtype.kind in "iub" else ~np.isnan(values)
         else:
             values, present = statistic.read(self._columns.numbers(column))
         group = self._group(groups, len(values))
@@ -140,13 +146,19 @@ class Memory:
             return Tally(group, values if present.all() else np.where(present, values, -1), self._count)
         rule = "max" if isinstance(statistic, Count) else self._persons.rule(statistic)
         on_grid = grid if isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount) else None
-        return self._of_persons(values, present, group, on_grid, rule, neighbors)
+        kept = None if on_grid is not None or isinstance(statistic, Count | DistinctCount) else statistic.read
+        return self._of_persons(values, present, group, on_grid, rule, neighbors, kept)
 
-    def _of_persons(self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str) -> Tally:
-        """One record of each person and group."""
+    def _of_persons(
+        self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str, read: Callable[..., Any] | None
+    ) -> Tally:
+        """One record of each person and group; ``read`` gives the position of a value that is kept."""
         order = self._order if self._by else np.zeros(len(values), np.int64)
         persons, ordered, (there, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
         position = together(values[there], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
+        if read is not None and len(starts):
+            found, known = read(position)
+            position = np.where(known, found, -1)
         stays = self._in_few_groups(persons, ordered, rows)
         found, position = group[there[starts]][stays], position[stays]
         if neighbors == "swap":  # a person is there, whatever the values are

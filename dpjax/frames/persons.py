@@ -24,7 +24,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.release import DistinctCount, Statistic
+from dpjax.release import Count, DistinctCount, Statistic
 from dpjax.release.grid import Multiples
 
 PerUnit = Literal["mean", "sum", "min", "max", "count"]
@@ -79,6 +79,8 @@ class Persons:
 
     def rule(self, statistic: Statistic) -> PerUnit:
         """Return what the rows of a person become for this statistic, or raise where that has no meaning."""
+        if isinstance(statistic, Count):  # of persons, whatever their values are
+            return "max"
         grid: Any = getattr(statistic, "records_grid", None)
         on_multiples = isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
         if self.per_unit is None and not on_multiples:

@@ -18,7 +18,7 @@ from dpjax.frames.memory import Groups
 from dpjax.frames.persons import Persons, PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import FrameResult, result_of
-from dpjax.frames.tables import read_table
+from dpjax.frames.tables import check_names, read_table
 from dpjax.frames.times import in_kind
 
 
@@ -101,6 +101,7 @@ def release(
     asked = asked_of(columns, statistic, options, neighbors, simulated=False)
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
+    check_names(by, ("column", "released", "epsilon", "quantile", "draw", "noisy_size"))
     persons = persons_of(unit, per_unit, max_groups)
     table = read_table(frame, asked, by, groups, neighbors, persons)
     costs = costs_of(asked, neighbors, persons)
@@ -109,6 +110,8 @@ def release(
     def tallies(named: Groups) -> dict[Any, exact.Counts]:
         statistics: Any = {column: own.statistic for column, own in asked.items()}
         each = {column: table.rows.tally(column, known, named, neighbors) for column, known in statistics.items()}
+        if neighbors == "swap" and not all(one.numbers(1).any() for one in each.values()):
+            raise ValueError("under swap neighbors the number of records is public, and there is none.")
         return {column: each[column].counts(known, len(named.names), neighbors) for column, known in statistics.items()}
 
     # Records are read before the budget is charged, as far as it takes no draw to know which.
@@ -123,8 +126,6 @@ def release(
     else:
         named = table.named  # type: ignore[assignment]
         counts = tallies(named)
-        if neighbors == "swap" and not all(one.totals.any() for one in counts.values()):
-            raise ValueError("under swap neighbors the number of records is public, and there is none.")
         charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
     found = {}
     for column, own in asked.items():

@@ -21,7 +21,7 @@ from dpjax.frames.tables import Table
 
 _SAID_ONCE = ("column", "missing", "epsilon")  # below a printed table, where they are the same in all rows
 _FIRST = ("records", "released")  # before these, a row says what it is of
-_ORDER = ("quantile", "draw", "records", "missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "tied_share")
+ORDER = ("quantile", "draw", "records", "missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "tied_share")
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,7 +96,7 @@ def result_of(
     columns: dict[str, Any] = {name: [part[k] for k in group.tolist()] for name, part in groups.shown.items()}
     columns |= {name: of_groups[group] for name, of_groups in sizes.items()}
     columns["column"] = [column for column, shape in shapes.items() for _ in range(prod(shape))]
-    for name in (*_ORDER, "released", "epsilon"):
+    for name in (*ORDER, "released", "epsilon"):
         parts = [np.broadcast_to(own[name], shapes[column]).ravel() if name in own else None for column, own in found.items()]
         there = [part for part in parts if part is not None]
         if len(there) == len(parts):

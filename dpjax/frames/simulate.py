@@ -19,8 +19,8 @@ from dpjax.frames.memory import Tally
 from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_lacking, words_of_ties
 from dpjax.frames.persons import PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
-from dpjax.frames.result import FrameResult, result_of
-from dpjax.frames.tables import read_table
+from dpjax.frames.result import ORDER, FrameResult, result_of
+from dpjax.frames.tables import check_names, read_table
 from dpjax.frames.times import durations, in_kind
 from dpjax.release import Statistic
 
@@ -95,6 +95,7 @@ def simulate(
     [['north', 40, 34.0], ['south', 30, 34.0]]
     """
     seed, asked = _seed_of(key), asked_of(columns, statistic, options, neighbors, simulated=True)
+    check_names(by, ("column", "probability_kept", "epsilon", *ORDER))
     persons = persons_of(unit, per_unit, max_groups)
     table = read_table(frame, asked, by, groups, neighbors, persons)
     there, numbers = (table.named, None) if table.named is not None else table.groups(bounded=groups is not None)

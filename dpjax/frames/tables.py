@@ -13,7 +13,7 @@ import numpy as np
 
 from dpjax.frames.asked import Asked, check_kind
 from dpjax.frames.columns import ArrayColumns, FrameColumns, kind_of_dtype
-from dpjax.frames.labels import in_order, public_labels
+from dpjax.frames.labels import check_zones, in_order, public_labels
 from dpjax.frames.memory import Groups, Memory, Tally
 from dpjax.frames.persons import Persons
 from dpjax.frames.private_groups import PrivateGroups
@@ -74,7 +74,7 @@ def read_table(
         raise ValueError("groups need by, the column that they are in.")
     if not keys and persons is not None and persons.max_groups != 1:
         raise ValueError("max_groups needs by: without groups a person counts once.")
-    columns, schema, open_rows, remake = _opened(frame)
+    columns, schema, zoned, open_rows, remake = _opened(frame)
     needed = [*asked, *keys, *([] if persons is None else [persons.unit])]
     for name in needed:
         if name not in columns:
@@ -90,8 +90,18 @@ def read_table(
     named = None if keys else Groups([()], {})
     if keys and groups is not None and not isinstance(groups, PrivateGroups):
         names, shown = public_labels(groups, keys, [schema(key) for key in keys])
+        for key, labels in zip(keys, shown, strict=True):
+            if schema(key) == "Datetime":
+                check_zones(labels, zoned(key), key)
         named = Groups(names, dict(zip(keys, shown, strict=True)))
     return Table(open_rows(keys, persons), named, {name: schema(name) for name in asked}, remake)
+
+
+def check_names(by: Any, taken: Iterable[str]) -> None:
+    """Raise where the result has another column of the name of a column of groups."""
+    for name in by if isinstance(by, list | tuple) else (by,):
+        if isinstance(name, str) and name in taken:
+            raise ValueError(f"the result has a column {name!r} of its own: rename the column of the groups before.")
 
 
 def kinds_of(frame: Any) -> Callable[[Any], str]:
@@ -99,11 +109,13 @@ def kinds_of(frame: Any) -> Callable[[Any], str]:
     return _opened(frame)[1]
 
 
-def _opened(frame: Any) -> tuple[list[Any], Callable[[Any], str], Callable[..., Records], Callable[[dict[str, Any]], Any]]:
-    """The names of a frame's columns, what each of them holds, what makes its records, and what makes such a frame."""
+def _opened(
+    frame: Any,
+) -> tuple[list[Any], Callable[[Any], str], Callable[[Any], bool], Callable[..., Records], Callable[[dict[str, Any]], Any]]:
+    """The columns of a frame, what each holds and whether its times have a zone, what makes its records, and such a frame."""
     if isinstance(frame, Mapping):
         arrays = ArrayColumns(frame)
-        return arrays.names(), arrays.kind, lambda by, persons: Memory(arrays, by, persons), _arrays
+        return arrays.names(), arrays.kind, lambda _: False, lambda by, persons: Memory(arrays, by, persons), _arrays
     narwhals = _narwhals()
     plain, names = _with_text_names(frame)
     try:
@@ -118,16 +130,30 @@ def _opened(frame: Any) -> tuple[list[Any], Callable[[Any], str], Callable[..., 
         from dpjax.frames.engine import Engine
 
         schema = known.collect_schema()
-        return columns, lambda name: kind_of_dtype(schema[name]), lambda by, persons: Engine(known.lazy(), by, persons), remake
+
+        def zoned(name: Any) -> bool:
+            return getattr(schema[name], "time_zone", None) is not None
+
+        return (
+            columns,
+            lambda name: kind_of_dtype(schema[name]),
+            zoned,
+            lambda by, persons: Engine(known.lazy(), by, persons),
+            remake,
+        )
     if engine not in ("pandas", "pyarrow"):
         known = narwhals.from_native((known.collect() if lazy else known).to_arrow())
     eager = FrameColumns(known, {shown: text for text, shown in names.items()})
-    return columns, eager.kind, lambda by, persons: Memory(eager, by, persons), remake
+    return columns, eager.kind, eager.zoned, lambda by, persons: Memory(eager, by, persons), remake
 
 
 def _with_text_names(frame: Any) -> tuple[Any, dict[str, Any]]:
     """A pandas frame whose columns are named by text, as narwhals needs them, and their own names; others as they are."""
-    if not type(frame).__module__.startswith("pandas") or all(isinstance(name, str) for name in frame.columns):
+    if not type(frame).__module__.startswith("pandas") or not hasattr(frame, "columns"):
+        return frame, {}
+    if not frame.columns.is_unique:
+        raise ValueError("the frame has several columns of one name.")
+    if all(isinstance(name, str) for name in frame.columns):
         return frame, {}
     names = {f"{place}:{name}": name for place, name in enumerate(frame.columns)}
     return frame.set_axis(list(names), axis=1), names

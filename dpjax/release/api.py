@@ -643,7 +643,7 @@ def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.n
     if array.ndim == 0:
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
     positions, present = statistic.read(array)
-    if neighbors == "swap" and not isinstance(statistic, Mode):
+    if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # where a missing one is no other record's equal
         present = np.ones_like(present)  # a NaN has position 0
     *leading, n = positions.shape
     batch = tuple(leading)
