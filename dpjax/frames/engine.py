@@ -222,9 +222,9 @@ def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
     for first, *others in labels:
         after.setdefault(first, {})[tuple(others)] = None
     alike: dict[Any, list[Any]] = {}
-    for first, others in after.items():
-        alike.setdefault(frozenset(others), []).append(first)
-    each = [nw.col(keys[0]).is_in(firsts) & _one_of(others, keys[1:]) for others, firsts in alike.items()]
+    for first, follow in after.items():
+        alike.setdefault(frozenset(follow), []).append(first)
+    each = [nw.col(keys[0]).is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()]
     while len(each) > 1:  # in pairs: a long chain is nested too deeply for some engines
         each = [left | right for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))]
     return each[0] if each else nw.lit(value=False)

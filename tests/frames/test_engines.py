@@ -74,18 +74,11 @@ def as_arrow(table):
 
 
 def as_pandas(table):
-    return (
-        as_arrow(table)
-        .to_pandas(date_as_object=False)
-        .assign(
-            **{
-                name: pandas.array(table[name], dtype=kind)
-                for name, kind in (("code", "Int64"), ("i", "Int64"), ("flag", "boolean"))
-            },
-            who=pandas.array(table["who"], dtype="Int64"),
-            region=pandas.array(table["region"], dtype="str"),
-        )
-    )
+    numbers = {name: pandas.array(table[name], dtype="Int64") for name in ("code", "i", "who")}
+    floats = {name: np.array([np.nan if x is None else x for x in table[name]]) for name in ("share", "x")}
+    times = {name: np.array(table[name], "datetime64[us]") for name in ("day", "moment")}
+    others = {"flag": pandas.array(table["flag"], dtype="boolean"), "region": pandas.array(table["region"], dtype="str")}
+    return pandas.DataFrame(numbers | floats | times | others | {"length": np.array(table["length"], "timedelta64[us]")})
 
 
 def as_mapping(table):
