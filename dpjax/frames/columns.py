@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -270,6 +270,3 @@ def kind_of_dtype(dtype: Any) -> str:
         return "number"
     name = str(dtype).partition("(")[0]
     return {"Categorical": "String", "Enum": "String", "Object": "text", "Unknown": "other"}.get(name, name)
-
-
-Remake = Callable[[dict[str, Any]], Any]
