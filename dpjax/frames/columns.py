@@ -149,9 +149,7 @@ class FrameColumns:
             arrow: Any = series.to_arrow()
             if kind == "Date":
                 return as_numbers(arrow.to_numpy(zero_copy_only=False))
-            name = str(arrow.type)
-            ticks = as_floats(arrow.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False))
-            return np.floor(ticks / 1e3) if "ns" in name else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
+            return np.floor(_microseconds_of_the_day(arrow))
         return as_numbers(series.to_numpy())
 
     def labels(self, name: Any) -> Labels:
@@ -224,13 +222,11 @@ def objects_of(series: Any) -> list[Any]:
     """
     if getattr(series.dtype, "time_zone", None) is not None:  # Python takes both hours for equal when clocks are set back
         series = series.dt.convert_time_zone("UTC")
-    native = series.to_native()
-    if hasattr(native, "to_physical") and (str(series.dtype) == "Time" or getattr(series.dtype, "time_unit", None) == "ns"):
-        found = native.to_list()  # of Polars, to microseconds
-        return [
-            None if finer is None or finer else cell
-            for cell, finer in zip(found, (native.to_physical() % 1000).to_list(), strict=True)
-        ]
+    series = _held(series)
+    if str(series.dtype) == "Time" and not hasattr(series.to_native(), "to_physical"):  # pandas drops nanoseconds
+        ticks = _microseconds_of_the_day(series.to_arrow()).tolist()
+        start = datetime.datetime(1970, 1, 1)
+        return [(start + datetime.timedelta(microseconds=tick)).time() if tick % 1 == 0 else None for tick in ticks]
     if series.dtype.is_float():
         with np.errstate(invalid="ignore"):
             numbers = series.to_numpy().astype(np.float64) + 0.0  # there is one zero
@@ -240,6 +236,33 @@ def objects_of(series: Any) -> list[Any]:
     except Exception:  # a date that Python does not hold, or a signaling NaN: one row must not change what becomes of the others
         return [_object(series, place) for place in range(len(series))]
     return [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)] if missing.any() else list(found)
+
+
+def _microseconds_of_the_day(times: Any) -> np.ndarray:
+    """The times of an array of Arrow as floats, NaN where one is missing."""
+    name = str(times.type)
+    ticks = as_floats(times.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False))
+    return ticks / 1e3 if "ns" in name else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
+
+
+def _held(series: Any) -> Any:
+    """A column of Polars without the times that Python does not hold, at which Polars ends the program; others as they are."""
+    native = series.to_native()
+    name, unit = str(series.dtype).partition("(")[0], getattr(series.dtype, "time_unit", "ns")
+    if name not in TIMES or not hasattr(native, "to_physical"):
+        return series
+    ticks, second = native.to_physical(), {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    low, high = {
+        "Date": (-719_162, 2_932_896),
+        "Datetime": (-62_135_596_800 * second, 253_402_300_800 * second - 1),
+        "Duration": (-(10**9 - 1) * 86_400 * second, (10**9 - 1) * 86_400 * second),
+        "Time": (0, 86_400 * second),
+    }[name]
+    least, most = (-(2**31), 2**31 - 1) if name == "Date" else (-(2**63), 2**63 - 1)
+    held = (ticks >= max(low, least)) & (ticks <= min(high, most))
+    if unit == "ns" and name != "Date":  # to microseconds
+        held &= ticks % 1000 == 0
+    return _series(native.zip_with(held, native.clear(len(native))))
 
 
 def _object(series: Any, place: int) -> Any:
