@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TypeVar
@@ -57,12 +58,25 @@ def persons_asked(asked: argparse.Namespace) -> dict[str, Any]:
     return {} if asked.unit is None else {"unit": asked.unit, "per_unit": asked.per_unit, "max_groups": asked.max_groups}
 
 
-def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) -> list[tuple[float, float]]:
-    """Return one pair of bounds for each column."""
+def times_read(asked: argparse.Namespace) -> dict[str, bool]:
+    """Return the columns whose bounds are dates or times, and whether they are dates; they must be named."""
+    if asked.column is None:
+        if not all(isinstance(end, float) for end in asked.lower):
+            raise UserError("name the columns of dates or times with --column.")
+        return {}
+    bounds = zip(asked.column, bounds_of(asked.lower, asked.upper, asked.column), strict=True)
+    return {column: not isinstance(low, datetime.datetime) for column, (low, _) in bounds if not isinstance(low, float)}
+
+
+def bounds_of(lower: list[Any], upper: list[Any], columns: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return one pair of bounds for each column: numbers, dates or times."""
     bounds = list(zip(_for_each("--lower", lower, columns), _for_each("--upper", upper, columns), strict=True))
     for column, (low, high) in zip(columns, bounds, strict=True):
+        shown = " and ".join(f"{end:g}" if isinstance(end, float) else str(end) for end in (low, high))
+        if type(low) is not type(high):
+            raise UserError(f"--lower and --upper must both be numbers, or dates, or times: got {shown} for {column}.")
         if not low < high:
-            raise UserError(f"--lower must be below --upper: got {low:g} and {high:g} for {column}.")
+            raise UserError(f"--lower must be below --upper: got {shown} for {column}.")
     return bounds
 
 
@@ -83,6 +97,11 @@ def columns_asked(asked: argparse.Namespace, columns: Sequence[str]) -> tuple[di
         level = {"qs": tuple(asked.quantile), "n_max": asked.n_max}
     else:
         function, level = functions.quantile, {"q": asked.quantile[0], "definition": asked.definition}
+    for column, (low, _), step in zip(columns, bounds, steps, strict=True):
+        if isinstance(low, float) == isinstance(step, datetime.timedelta) or (step is None and not isinstance(low, float)):
+            raise UserError(
+                f"the --resolution of dates and times is a duration such as 1d, and that of numbers a number: {column}."
+            )
     given = {
         column: level | {"lower": low, "upper": high, "resolution": step}
         for column, (low, high), step in zip(columns, bounds, steps, strict=True)

@@ -10,7 +10,7 @@ import argparse
 import os
 from typing import Any
 
-from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked
+from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.tables import labels_of, mistakes, source_of, table_of
 from dpjax.command_line.text import SIMULATION, cost_of_all, in_options, name_of, report, versions, wrapped
@@ -32,7 +32,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     source = source_of(asked)
     if asked.column is not None:  # public numbers are checked before a record
         columns_asked(asked, asked.column)
-    frame, columns, unread = table_of(source, asked.column, labels_read(asked))
+    frame, columns, unread = table_of(source, asked.column, labels_read(asked), times_read(asked))
     given, function = columns_asked(asked, columns)
     check_draws(asked, columns)
     shared: Any = {"by": asked.by or None, "neighbors": asked.neighbors, "epsilon": asked.epsilon, "draws": asked.draws}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import math
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
@@ -219,20 +221,21 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
     add(
         "--lower",
         nargs="+",
-        type=_finite,
+        type=_bound,
         required=True,
         metavar="A",
         help="Lower bound of the data, one for all columns or one for each. Records are clamped to the bounds. "
-        "The bounds are public: choose them without looking at the data.",
+        "The bounds are public: choose them without looking at the data. Of dates such as 2024-01-31, of times 2024-01-31T12:00.",
     )
-    add("--upper", nargs="+", type=_finite, required=True, metavar="B", help="Upper bound of the data; as --lower.")
+    add("--upper", nargs="+", type=_bound, required=True, metavar="B", help="Upper bound of the data; as --lower.")
     add(
         "--resolution",
         nargs="+",
-        type=_resolution,
+        type=_step,
         required=private,
         metavar="R",
-        help="The public resolution of the data, such as 1 for integers or 0.01 for cents. One for all columns or one for each. "
+        help="The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, min, s) for dates. One for all "
+        "columns or one for each. "
         f"Records are rounded to its multiples, and draws lie on them; the bounds are multiples of it.{resolution}",
     )
     several = {"nargs": 1} if private else {"nargs": "+"}
@@ -365,6 +368,27 @@ _finite = _number(float, "a number", "finite", math.isfinite)
 _positive = _number(float, "a number", "finite and positive", lambda value: 0 < value < math.inf)
 _resolution = _number(Fraction, "a number or a fraction", "positive", lambda value: value > 0)
 _quantile = _number(Fraction, "a number or a fraction", "strictly between 0 and 1", lambda value: 0 < value < 1)
+
+
+def _bound(text: str) -> Any:
+    """A number, or a date, or a time."""
+    for kind in (datetime.date, datetime.datetime):
+        if re.match(r"\d{4}-\d", text):
+            try:
+                return kind.fromisoformat(text)
+            except ValueError:
+                continue
+    return _finite(text)
+
+
+def _step(text: str) -> Any:
+    """A number, or a duration: a number of days, hours, minutes or seconds."""
+    if found := re.fullmatch(r"(\d{1,9})(d|h|min|s)", text):
+        units = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
+        step = datetime.timedelta(**{units[found[2]]: int(found[1])})
+        if step:
+            return step
+    return _resolution(text)
 
 
 def _delimiter(text: str) -> str:

@@ -9,7 +9,7 @@ from operator import add
 from typing import Any
 
 from dpjax.accounting.ledger import Ledger, left_text
-from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked
+from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
 from dpjax.command_line.csv_text import Source
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.tables import empty_table, labels_of, mistakes, source_of, table_of
@@ -35,7 +35,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         if asked.dry_run:
             return _dry_run(asked, source, known, found_by), 0
         ledger = _ledger(asked)
-        frame, _, _ = table_of(source, asked.column, labels_read(asked))
+        frame, _, _ = table_of(source, asked.column, labels_read(asked), times_read(asked))
         groups: Any = found_by or (labels_of(asked.groups, asked.by, kinds_of(frame)) if asked.by else None)
         shared: Any = {"by": asked.by or None, "groups": groups, "neighbors": asked.neighbors, "budget": ledger}
         found = release(frame, given, statistic=function, **shared, **options, **persons_asked(asked))
@@ -91,7 +91,7 @@ def _ledger(asked: argparse.Namespace) -> Ledger | None:
 
 def _dry_run(asked: argparse.Namespace, source: Source, known: dict[str, Asked], found_by: PrivateGroups | None) -> str:
     """Check all that is public, and say what would be released: nothing of any record."""
-    frame = empty_table(source, asked.column, labels_read(asked))
+    frame = empty_table(source, asked.column, labels_read(asked), times_read(asked))
     persons = persons_of(**persons_asked(asked)) if asked.unit else None
     labels = labels_of(asked.groups or (), asked.by, kinds_of(frame))
     read_table(frame, known, asked.by or None, found_by or (labels if asked.by else None), asked.neighbors, persons)

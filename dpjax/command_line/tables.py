@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -97,21 +97,42 @@ def mistakes(source: Source) -> Iterator[None]:
         raise
 
 
-def table_of(source: Source, numbers: Sequence[str] | None, labels: Sequence[str]) -> tuple[Any, list[str], dict[str, int]]:
+def table_of(
+    source: Source, numbers: Sequence[str] | None, labels: Sequence[str], times: Mapping[str, bool]
+) -> tuple[Any, list[str], dict[str, int]]:
     """Return the table of a file, its columns of numbers, and how many cells of each are no numbers, where that is known.
 
-    Without ``numbers`` the file must have a single column.
+    Without ``numbers`` the file must have a single column. Those in ``times`` hold dates, or times where it says False.
     """
     _check_apart(numbers or (), labels)
     if source.is_parquet:
-        frame, names = _scanned(source, numbers or (), labels)
+        frame, names = _scanned(source, numbers or (), labels, times)
         if numbers is None and len(names) > 1:
             raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
         _check_apart(numbers or names, labels)
         return frame, list(numbers or names), {}
-    found = read_columns(source, numbers, list(dict.fromkeys(labels)))
+    plain = None if numbers is None else [name for name in numbers if name not in times]
+    found = read_columns(source, plain, list(dict.fromkeys([*labels, *times])))
     _check_apart(list(found.numbers), labels)
-    return {**found.numbers, **found.labels}, list(found.numbers), found.not_numbers
+    table, unread = {**found.numbers, **found.labels}, dict(found.not_numbers)
+    for name, dates in times.items():
+        table[name], unread[name] = _times_of(found.labels[name], dates)
+    return table, list(numbers or found.numbers), unread
+
+
+def _times_of(labels: Labels, dates: bool) -> tuple[np.ndarray, int]:
+    """The dates or times, without a zone, that cells stand for, as ISO 8601 writes them, and how many stand for none."""
+    values = [*(_time_of(name, dates) for name in labels.names), None]
+    found = np.array(values, "datetime64[D]" if dates else "datetime64[us]")[labels.codes]
+    return found, int(np.count_nonzero(np.isnat(found) & (labels.codes >= 0)))
+
+
+def _time_of(text: str, dates: bool) -> datetime.date | None:
+    try:
+        found = (datetime.date if dates else datetime.datetime).fromisoformat(text)
+    except ValueError:
+        return None
+    return None if isinstance(found, datetime.datetime) and found.tzinfo is not None else found
 
 
 def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
@@ -119,17 +140,18 @@ def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
         raise UserError(f"the column {both[0]!r} cannot hold both numbers and labels.")
 
 
-def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> Any:
+def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> Any:
     """Return a table of no record with the columns of a file, of which only what is public is looked at."""
     _check_apart(numbers, labels)
     if source.is_parquet:
-        return _scanned(source, numbers, labels)[0]
+        return _scanned(source, numbers, labels, times)[0]
     check_columns(source, [*numbers, *labels])
     nothing = Labels(np.zeros(0, np.int32), [])
-    return {**dict.fromkeys(numbers, np.zeros(0)), **dict.fromkeys(labels, nothing)}
+    kinds = {name: "datetime64[D]" if dates else "datetime64[us]" for name, dates in times.items()}
+    return {**{name: np.zeros(0, kinds.get(name, "f8")) for name in numbers}, **dict.fromkeys(labels, nothing)}
 
 
-def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Any, list[str]]:
+def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> tuple[Any, list[str]]:
     """A file of Parquet as a frame of which no record is read yet, or as a table of PyArrow; and its columns."""
     try:
         with open(source.path, "rb") as file:
@@ -155,8 +177,10 @@ def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> t
             if name not in names:
                 raise UserError(f"{source.name} has no column {name!r}; its columns are {', '.join(names)}.")
         for name in numbers:
-            if kinds_of(frame)(name) in TIMES:
-                raise UserError(f"column {name!r} holds dates or times, and is no column of numbers: dpjax.frames takes it.")
+            if name not in times and kinds_of(frame)(name) in TIMES:
+                raise UserError(
+                    f"column {name!r} holds dates or times: give --lower and --upper as such, and a --resolution such as 1d."
+                )
     return frame, names
 
 

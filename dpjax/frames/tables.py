@@ -88,6 +88,8 @@ def read_table(
             persons.rule(own.statistic)
         if not isinstance(own.statistic, DistinctCount):
             check_kind(name, schema(name), own)
+    if len({None if own.kind is None else schema(name) for name, own in asked.items()}) > 1:
+        raise ValueError("a column of the result is of one kind: ask for dates, for times and for numbers one after the other.")
     named = None if keys else Groups([()], {})
     if keys and groups is not None and not isinstance(groups, PrivateGroups):
         names, shown = public_labels(groups, keys, [schema(key) for key in keys])

@@ -30,7 +30,7 @@ def test_what_is_said(capsys):
         "Everything printed is a simulation and not a private release.",
         "The bounds are public: choose them without looking at the data.",
         "data without ties: a continuous distribution has no mass on a single value",
-        "The public resolution of the data, such as 1 for integers or 0.01 for cents.",
+        "The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, min, s) for dates.",
     ):
         assert part in help_of("median", capsys=capsys)
     assert "those that begin with a dash are given as --groups=-low --groups=-high." in help_of("release", capsys=capsys)

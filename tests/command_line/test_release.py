@@ -1,8 +1,10 @@
 """``dpjax release``: nothing but the release is printed, no record changes what becomes of others, and every promise is right."""
 
 import csv
+import datetime
 import gzip
 import io
+import json
 import os
 import random
 from collections import Counter
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from dpjax.command_line import release as command
+from dpjax.command_line.main import main
 from dpjax.release import Median, exact_distribution
 from dpjax.release.grid import Multiples
 
@@ -468,3 +471,28 @@ def test_the_output_is_never_the_file_that_is_read(run, people, tmp_path, monkey
         assert f"cannot write {tmp_path}: it is a folder." == run(name, people, *asked, tmp_path).mistake
         assert "there is no such folder." in run(name, people, *asked, tmp_path / "no" / "found.csv").mistake
     assert Path(people).read_bytes() == before
+
+
+def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
+    path = tmp_path / "days.csv"
+    days = [datetime.date(2013, 1, 1) + datetime.timedelta(days=k) for k in range(101)]
+    path.write_text("day,when,age\n" + "".join(f"{day},{day}T12:30:00,{k}\n" for k, day in enumerate(days)) + "no day,,5\n")
+    asked = ["release", str(path), "--neighbors", "add_remove", "--epsilon", "60", "--json", "--lower", "2013-01-01"]
+    for column, upper, resolution, value in (
+        ("day", "2014-01-01", "1d", "2013-02-20"),
+        ("when", "2014-01-01T00:00", "1h", "2013-02-20 13:00:00"),
+    ):
+        lower = [upper.replace("2014", "2013")]
+        more = ["--column", column, "--upper", upper, "--resolution", resolution]
+        assert main([*asked[:-1], *lower, *more]) == 0
+        assert [row["released"] for row in json.loads(capsys.readouterr().out)["rows"]] == [value]
+    for wrong, message in (
+        (["--column", "day", "--upper", "9", "--resolution", "1d"], "must both be numbers, or dates, or times"),
+        (["--column", "day", "--upper", "2014-01-01", "--resolution", "1"], "a duration such as 1d"),
+        (
+            ["--column", "day", "age", "--lower", "2013-01-01", "0", "--upper", "2014-01-01", "9", "--resolution", "1d", "1"],
+            "one kind",
+        ),
+    ):
+        assert main([*asked, *wrong]) == 2
+        assert message in capsys.readouterr().err

@@ -201,7 +201,9 @@ def test_parquet_files_that_cannot_be_read(run, tmp_path, monkeypatch, command, 
         "has no column 'z'; its columns are g, x, day.": {"--column": ["z"]},
         "people[1].parquet has no column 'z'; its columns are": {"--by": ["z"], "--groups": ["a"], "--neighbors": ["add_remove"]},
         "column 'g' must have a dtype of numbers": {"--column": ["g"]},
-        "column 'day' holds dates or times, and is no column of numbers: dpjax.frames takes it.": {"--column": ["day"]},
+        "column 'day' holds dates or times: give --lower and --upper as such, and a --resolution such as 1d.": {
+            "--column": ["day"]
+        },
         "column 'x' cannot hold both numbers and labels.": {"--unit": ["x"]},
         "--missing is for delimited text, and ": {"--missing": ["-999"]},
         "--no-header is for delimited text, and ": {"--no-header": []},
