@@ -480,7 +480,7 @@ def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
     asked = ["release", str(path), "--neighbors", "add_remove", "--epsilon", "60", "--json", "--lower", "2013-01-01"]
     for column, upper, resolution, value in (
         ("day", "2014-01-01", "1d", "2013-02-20"),
-        ("when", "2014-01-01T00:00", "1h", "2013-02-20 13:00:00"),
+        ("when", "2014-01-01T00:00", "1d", "2013-02-21 00:00:00"),
     ):
         lower = [upper.replace("2014", "2013")]
         more = ["--column", column, "--upper", upper, "--resolution", resolution]
