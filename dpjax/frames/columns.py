@@ -189,9 +189,13 @@ def as_numbers(array: np.ndarray) -> np.ndarray:
     """Return numbers as an array of floats or integers; times become microseconds, float64."""
     if array.dtype.kind in "mM":
         unit, step = np.datetime_data(array.dtype)
+        if unit in _FINER:  # NumPy's own cast wraps around at its end
+            ticks, parts = array.astype(np.int64), 1000 ** (_FINER.index(unit) + 1)
+            microseconds = ticks // parts if step == 1 else np.floor(ticks * (step / parts))
+            return np.where(np.isnat(array), np.nan, microseconds)
         if unit not in _MICROSECONDS:
-            unit, step = "us" if unit in _FINER else "D", 1
-            array = array.astype(f"{array.dtype.kind}8[{unit}]")
+            unit, step = "D", 1
+            array = array.astype(f"{array.dtype.kind}8[D]")
         factor = _MICROSECONDS[unit] * step
         return np.where(np.isnat(array), np.nan, array.astype(np.int64).astype(np.float64) * factor)
     return array if array.dtype.kind in "iub" else as_floats(array)

@@ -145,15 +145,19 @@ class Engine:
         time = sum((part.cast(nw.Float64) * factor for part, factor in clock), start=nw.lit(0.0))
         if kind == "Time":
             return time
-        if self._engine not in _SQL:  # of which none has a date that Python does not hold once it is within bounds
+        zone = getattr(dtype, "time_zone", None)
+        if self._engine not in _SQL or (self._engine == "duckdb" and zone is not None):
+            # Once they are within bounds, Python holds all times. DuckDB's clock is that of the session.
             low, high = (np.datetime64(round(end * rounding.over / rounding.times), "us") for end in (rounding.low, rounding.high))
             ends = [end.item() for end in (low, high)]
             if kind == "Date":
                 ends = [end.date() for end in ends]
-            zone = getattr(dtype, "time_zone", None)
             if zone is not None:
                 ends = [end.replace(tzinfo=datetime.UTC) for end in ends]
-            return value.clip(*ends).dt.timestamp("us").cast(nw.Float64)
+            if self._engine not in _SQL:
+                return value.clip(*ends).dt.timestamp("us").cast(nw.Float64)
+            since = (value.clip(*ends) - nw.lit(ends[0])).dt.total_microseconds().cast(nw.Float64)
+            return since + float(low.astype(np.int64))
         year = value.dt.year().cast(nw.Float64) - 1.0
         leap = (year / 4.0).floor() - (year / 100.0).floor() + (year / 400.0).floor()
         days = year * 365.0 + leap + value.dt.ordinal_day().cast(nw.Float64) - float(_DAYS)
