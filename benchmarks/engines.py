@@ -23,6 +23,7 @@ import numpy as np
 
 import harness
 from harness import row
+from report import SKIPPED
 
 QUESTION = "tables of engines"
 GROUPS, VALUES = 1000, 121
@@ -178,20 +179,22 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     repeats = args.repeats or (1 if args.quick else 5)
+    if missing := [name for name in ("narwhals", "pyarrow", "duckdb", "polars") if not importlib.util.find_spec(name)]:
+        print(f"not run without {', '.join(missing)}", file=sys.stderr)
+        sys.exit(SKIPPED)
     import pyarrow.parquet
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "t.parquet")
         pyarrow.parquet.write_table(table_of(args.rows, 0), path)
         rows = with_duckdb(path, args.rows, repeats) + with_polars(path, args.rows, repeats) + of_a_file(folder, args.rows)
-        notes = []
         if importlib.util.find_spec("pyspark") and shutil.which("java"):
             parts = os.path.join(folder, "parts")
             os.mkdir(parts)
             rows += with_spark(parts, args.rows // 2, repeats)
         else:
-            notes.append("Spark was left out: it needs PySpark and Java.")
-    harness.finish("engines", args, rows, notes)
+            print("Spark was left out: it needs PySpark and Java.", file=sys.stderr)
+    harness.finish("engines", args, rows, [])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ BENCHMARKS = (
     "scaling",
     "joint_quantiles",
     "releases",
+    "tables_of_people",
+    "engines",
     "metric_privacy",
     "import_time",
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.parser import GRID_MECHANISMS
+from dpjax.command_line.parser import GRID_MECHANISMS, LARGEST
 
 T = TypeVar("T")
 
@@ -32,8 +33,19 @@ def complete(asked: argparse.Namespace) -> None:
         )
     if asked.by and asked.neighbors == "swap":
         raise UserError("--by needs --neighbors add_remove: a replaced record can move from one group to another.")
+    if asked.groups is not None and not asked.by:
+        raise UserError("--groups need --by, the column that they are in.")
     if asked.unit is None and (asked.per_unit is not None or asked.max_groups != 1):
         raise UserError("--per-unit and --max-groups need --unit, the column that names the person.")
+    if asked.max_groups != 1 and not asked.by:
+        raise UserError("--max-groups needs --by: without groups a person counts once.")
+
+
+def check_draws(asked: argparse.Namespace, columns: Sequence[str]) -> None:
+    """Refuse more draws than fit into memory."""
+    rows = len(columns) * len(asked.quantile) * len(asked.mechanism) * len(asked.epsilon) * max(len(asked.groups or ()), 1)
+    if asked.draws * rows > LARGEST:
+        raise UserError(f"{asked.draws} draws of each row are too many: at most {LARGEST} in all.")
 
 
 def labels_read(asked: argparse.Namespace) -> list[str]:
@@ -46,12 +58,25 @@ def persons_asked(asked: argparse.Namespace) -> dict[str, Any]:
     return {} if asked.unit is None else {"unit": asked.unit, "per_unit": asked.per_unit, "max_groups": asked.max_groups}
 
 
-def bounds_of(lower: list[float], upper: list[float], columns: Sequence[str]) -> list[tuple[float, float]]:
-    """Return one pair of bounds for each column."""
+def times_read(asked: argparse.Namespace) -> dict[str, bool]:
+    """Return the columns whose bounds are dates or times, and whether they are dates; they must be named."""
+    if asked.column is None:
+        if not all(isinstance(end, float) for end in asked.lower):
+            raise UserError("name the columns of dates or times with --column.")
+        return {}
+    bounds = zip(asked.column, bounds_of(asked.lower, asked.upper, asked.column), strict=True)
+    return {column: not isinstance(low, datetime.datetime) for column, (low, _) in bounds if not isinstance(low, float)}
+
+
+def bounds_of(lower: list[Any], upper: list[Any], columns: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return one pair of bounds for each column: numbers, dates or times."""
     bounds = list(zip(_for_each("--lower", lower, columns), _for_each("--upper", upper, columns), strict=True))
     for column, (low, high) in zip(columns, bounds, strict=True):
+        shown = " and ".join(f"{end:g}" if isinstance(end, float) else str(end) for end in (low, high))
+        if type(low) is not type(high):
+            raise UserError(f"--lower and --upper must both be numbers, or dates, or times: got {shown} for {column}.")
         if not low < high:
-            raise UserError(f"--lower must be below --upper: got {low:g} and {high:g} for {column}.")
+            raise UserError(f"--lower must be below --upper: got {shown} for {column}.")
     return bounds
 
 
@@ -72,6 +97,11 @@ def columns_asked(asked: argparse.Namespace, columns: Sequence[str]) -> tuple[di
         level = {"qs": tuple(asked.quantile), "n_max": asked.n_max}
     else:
         function, level = functions.quantile, {"q": asked.quantile[0], "definition": asked.definition}
+    for column, (low, _), step in zip(columns, bounds, steps, strict=True):
+        if isinstance(low, float) == isinstance(step, datetime.timedelta) or (step is None and not isinstance(low, float)):
+            raise UserError(
+                f"the --resolution of dates and times is a duration such as 1d, and that of numbers a number: {column}."
+            )
     given = {
         column: level | {"lower": low, "upper": high, "resolution": step}
         for column, (low, high), step in zip(columns, bounds, steps, strict=True)

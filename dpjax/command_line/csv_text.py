@@ -64,7 +64,12 @@ class Source(NamedTuple):
     @property
     def is_parquet(self) -> bool:
         """Whether the file is named as a Parquet file."""
-        return self.path.endswith((".parquet", ".pq"))
+        return is_parquet(self.path)
+
+
+def is_parquet(path: str) -> bool:
+    """Return whether a file is named as a Parquet file."""
+    return path.lower().endswith((".parquet", ".pq"))
 
 
 def check(source: Source) -> None:

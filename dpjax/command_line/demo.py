@@ -13,8 +13,8 @@ import numpy as np
 
 from dpjax.command_line.asked import bounds_of
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.parser import LINE_MECHANISMS
-from dpjax.command_line.text import LARGEST, SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped
+from dpjax.command_line.parser import LARGEST, LINE_MECHANISMS
+from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped
 from dpjax.frames.draws import distribution_of
 from dpjax.release.result import cost_of
 from dpjax.sensitivity import SensitivityProfile

@@ -10,12 +10,13 @@ import argparse
 import os
 from typing import Any
 
-from dpjax.command_line.asked import columns_asked, complete, labels_read, persons_asked
+from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.tables import labels_of, source_of, table_of
-from dpjax.command_line.text import LARGEST, SIMULATION, name_of, report, versions, words_of, wrapped
+from dpjax.command_line.tables import labels_of, mistakes, source_of, table_of
+from dpjax.command_line.text import SIMULATION, cost_of_all, in_options, name_of, report, versions, wrapped
 from dpjax.frames import FrameResult, simulate
 from dpjax.frames.tables import kinds_of
+from dpjax.release import Quantile
 
 _JOINT = "joint_quantiles"  # of several quantiles together
 _NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")  # of a mechanism, in the seed
@@ -26,26 +27,25 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     complete(asked)
     if asked.resolution is None and "permute_and_flip" in asked.mechanism:
         raise UserError("permute_and_flip draws on the multiples of a resolution: give a --resolution.")
-    if asked.groups is not None and not asked.by:
-        raise UserError("--groups need --by, the column that they are in.")
     asked.mechanism = [_JOINT] if asked.several else asked.mechanism
     asked.seed = int.from_bytes(os.urandom(4), "little") if asked.seed is None else asked.seed
     source = source_of(asked)
     if asked.column is not None:  # public numbers are checked before a record
         columns_asked(asked, asked.column)
-    frame, columns, unread = table_of(source, asked.column, labels_read(asked))
+    frame, columns, unread = table_of(source, asked.column, labels_read(asked), times_read(asked))
     given, function = columns_asked(asked, columns)
-    if asked.draws * len(columns) * len(asked.mechanism) * len(asked.epsilon) * len(asked.quantile) > LARGEST:
-        raise UserError(f"{asked.draws} draws of each row are too many: at most {LARGEST} in all.")
+    check_draws(asked, columns)
     shared: Any = {"by": asked.by or None, "neighbors": asked.neighbors, "epsilon": asked.epsilon, "draws": asked.draws}
-    try:
+    with mistakes(source):
         groups = None if asked.groups is None else labels_of(asked.groups, asked.by, kinds_of(frame))
         results = [
             # Draws go by the mechanism's own number: they are the same whichever others are asked for.
             simulate(
                 asked.seed * len(_NUMBERS) + _NUMBERS.index(mechanism),
                 frame,
-                given,
+                {column: Quantile(**own) for column, own in given.items()}
+                if mechanism == "laplace" and asked.resolution
+                else given,
                 statistic=function,
                 groups=groups,
                 mechanism=None if asked.several else mechanism,
@@ -54,8 +54,6 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             )
             for mechanism in asked.mechanism
         ]
-    except (ValueError, TypeError) as error:  # the library speaks of public parameters only: data never raises
-        raise UserError(str(error)) from error
     facts = {
         "simulation": True,
         "statistic": asked.command,
@@ -64,7 +62,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         "resolution": None if asked.resolution is None else ", ".join(map(str, asked.resolution)),
         "not_numbers": unread,
         "guarantees": {mechanism: found.guarantee for mechanism, found in zip(asked.mechanism, results, strict=True)},
-        "notes": list(dict.fromkeys(found.note for found in results if found.note)),
+        "notes": _noted(results),
         **versions(jax=asked.resolution is None),
     }
     return report(asked, results, facts, lambda: _text(asked, columns, results, unread)), 0
@@ -83,13 +81,19 @@ def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResu
         "draws are."
     ]
     legend += [f"{count} cells of {name} are no numbers, and count as missing." for name, count in unread.items() if count]
-    legend += list(dict.fromkeys(found.note.replace("resolution=", "--resolution") for found in results if found.note))
+    legend += _noted(results)
     tables = []
     for mechanism, found in zip(asked.mechanism, results, strict=True):
         title = [f"{mechanism}:"] if len(results) > 1 else []
-        tables.append("\n".join([*title, found.table(), wrapped(f"All draws together are {words_of(found.guarantee)}.")]))
+        tables.append("\n".join([*title, found.table(), wrapped(f"All draws together are {cost_of_all(asked, found.guarantee)}")]))
     said = [*tables, wrapped(*head), wrapped(*legend, _to_release(asked)), wrapped(SIMULATION)]
     return "\n\n".join(said)
+
+
+def _noted(results: list[FrameResult]) -> list[str]:
+    """The notes of all mechanisms, in options; what a release needs besides is said below."""
+    notes = (in_options(found.note.partition("A release needs")[0].strip()) for found in results)
+    return [note for note in dict.fromkeys(notes) if note]
 
 
 def _to_release(asked: argparse.Namespace) -> str:
@@ -100,5 +104,5 @@ def _to_release(asked: argparse.Namespace) -> str:
     others += ["one --mechanism"] * (len(asked.mechanism) > 1) + ["no laplace"] * ("laplace" in asked.mechanism)
     others += ["one --epsilon"] * (len(asked.epsilon) > 1)
     if asked.by and asked.groups is None:
-        others.append("--groups (or --group-epsilon and --group-delta) beside --by")
+        others.append("--groups, or --group-epsilon and --group-delta")
     return f"dpjax release draws from such a distribution by the same options, with these differences: {'; '.join(others)}."

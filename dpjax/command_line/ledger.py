@@ -47,10 +47,11 @@ def _table(entries: list[dict[str, Any]]) -> str:
     what = [entry["what"] for entry in entries]
     named = {
         "columns": [_listed(each.get("columns", "")) for each in what],
-        "statistic": [_statistic(each.get("statistic", "")) for each in what],
+        "statistic": [_statistic(each.get("statistic", each.get("columns", ""))) for each in what],
         "by": [_listed(each.get("by", "")) for each in what],
-        "groups": [_count(each.get("groups", "")) for each in what],
-        "draws": [_listed(each.get("draws", "")) for each in what],
+        "groups": [_groups(each.get("groups", "")) for each in what],
+        "unit": [_unit(each) for each in what],
+        "draws": [_draws(each.get("draws", "")) for each in what],
     }
     without_epsilon = any(min(cost.epsilon, cost.bounded_range) == inf for cost in costs)
     return aligned(
@@ -62,30 +63,55 @@ def _table(entries: list[dict[str, Any]]) -> str:
             "rho": [promised(cost.rho) for cost in costs] if without_epsilon else None,
             "left": [f"{entry['remaining']:g}" for entry in entries],
         },
-        left=("time", "columns", "statistic", "by"),
+        left=("time", "columns", "statistic", "by", "unit"),
     )
 
 
 def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | dict) else str(value)
 
 
-def _count(groups: Any) -> str:
-    return str(len(groups)) if isinstance(groups, list) else str(groups)
+def _groups(groups: Any) -> str:
+    """How many groups there are; those that a release finds have no number."""
+    return str(len(groups)) if isinstance(groups, list) else "found" if isinstance(groups, dict) else str(groups)
+
+
+def _unit(what: dict[str, Any]) -> str:
+    """The column of the person, and of how many groups if that is more than one."""
+    most = what.get("max_groups", 1)
+    return str(what.get("unit", "")) + ("" if most == 1 else f", in {most} groups")
+
+
+def _draws(draws: Any) -> str:
+    """How many draws there are, of all columns if they have as many."""
+    if not isinstance(draws, dict):
+        return _listed(draws)
+    return str(next(iter(draws.values()))) if len(set(map(str, draws.values()))) == 1 else _listed(list(draws.values()))
 
 
 def _statistic(given: Any) -> str:
-    """A statistic by its name and level, or several of them, by their columns.
+    """A statistic by its name, level and grid, or several of them, by their columns.
 
-    >>> _statistic({"statistic": "Quantile", "q": "1/3", "lower": 0, "upper": 9, "resolution": 1})
-    'Quantile 1/3'
-    >>> _statistic({"age": {"statistic": "Median"}, "income": {"statistic": "Quantiles", "qs": [0.1, 0.9]}})
+    >>> _statistic({"statistic": "Quantile", "q": "1/3", "lower": 0.0, "upper": 9.0, "resolution": "1"})
+    'Quantile 1/3, 0..9 by 1'
+    >>> _statistic({"age": {"statistic": "Quantile", "q": "1/2"}, "income": {"statistic": "Quantiles", "qs": [0.1, 0.9]}})
     'age: Median; income: Quantiles 0.1, 0.9'
+    >>> _statistic({"age": {"statistic": "Median"}})
+    'Median'
     """
     if isinstance(given, list):
-        return "; ".join(map(_statistic, given))
+        return "; ".join(_statistic(each) for each in given if isinstance(each, dict))
     if not isinstance(given, dict):
         return str(given)
     if "statistic" not in given:
-        return "; ".join(f"{column}: {_statistic(each)}" for column, each in given.items())
-    return " ".join([str(given["statistic"]), *(_listed(given[name]) for name in _LEVELS if name in given)])
+        named = {column: _statistic(each) for column, each in given.items()}
+        return "; ".join(f"{column}: {text}" for column, text in named.items()) if len(named) > 1 else "".join(named.values())
+    name = "Median" if (given["statistic"], given.get("q")) == ("Quantile", "1/2") else str(given["statistic"])
+    levels = [_listed(given[level]) for level in _LEVELS if level in given and name != "Median"]
+    grid = "" if {"lower", "upper"} - set(given) else f", {_short(given['lower'])}..{_short(given['upper'])}"
+    grid += f" by {_short(given['resolution'])}" if grid and "resolution" in given else ""
+    return " ".join([name, *levels]) + grid
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

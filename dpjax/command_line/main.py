@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.parser import parser
+from dpjax.command_line.parser import parsed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     above its claim.
     """
     try:
-        asked = parser().parse_args([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])
+        asked = parsed([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])
         # Every command is a module with run(asked), loaded when it is asked for.
         report, code = import_module(f"dpjax.command_line.{asked.module}").run(asked)
         _print(report)

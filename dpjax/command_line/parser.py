@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
@@ -17,6 +19,7 @@ PER_UNIT = ("mean", "sum", "min", "max", "count")
 GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")  # of a release
 LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
 MARKS = {"comma": ",", "point": ".", "blank": " ", "apostrophe": "'"}
+LARGEST = 50_000_000  # draws of an answer
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 _EXAMPLES = {
@@ -35,6 +38,16 @@ _EXAMPLES = {
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove
   dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
       --neighbors add_remove --n-max 10000 --by region --groups north south --epsilon 0.5 --output found.csv
+
+  A rider has many trips: the privacy is that of a rider, who counts in at most two boroughs, with the mean fare of each.
+  dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 --neighbors add_remove --by borough \\
+      --groups Bronx Queens --unit rider --max-groups 2
+
+  All that is released with one ledger stays within its total, here 3: the first command makes it, and later ones name it.
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove \\
+      --ledger people.ledger --total-epsilon 3
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove --quantile 0.9 \\
+      --ledger people.ledger
 """,
     "ledger": """
   dpjax ledger people.ledger
@@ -62,6 +75,18 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the message with the place where help is."""
         raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Return what the words of a command line ask for."""
+    asked, rest = parser().parse_known_args(words)
+    if not rest:
+        return asked
+    for option in ("--epsilon", "--mechanism") if asked.command == "release" else ():
+        given = words[words.index(option) + 1 :][:2] if option in words else []
+        if len(given) == 2 and not given[1].startswith("-"):
+            raise UserError(f"a release has one {option}: several are for dpjax median and dpjax quantile, which simulate.")
+    raise UserError(f"unrecognized arguments: {' '.join(rest)} (see dpjax {asked.command} --help)")
 
 
 def parser() -> Parser:
@@ -107,8 +132,8 @@ def _add_file_options(add: Callable[..., Any]) -> None:
     add(
         "file",
         metavar="FILE",
-        help="Delimited text, gzipped or not, or Parquet (needs Polars or PyArrow); - reads standard input. "
-        "Give it before the options.",
+        help="Delimited text, gzipped or not; or Parquet, named .parquet or .pq, which needs narwhals with Polars, DuckDB or "
+        "PyArrow; - reads text from standard input. Give it before the options.",
     )
     add(
         "--delimiter",
@@ -164,41 +189,53 @@ def _add_file_options(add: Callable[..., Any]) -> None:
 def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str) -> None:
     """What is asked of the columns of a file, alike for a simulation and a release."""
     add("--column", nargs="+", required=private, metavar="NAME", help=f"Columns of numbers{column}")
-    add("--by", nargs="+", default=[], metavar="NAME", help=f"Cut every column into groups by this column{by}")
+    add(
+        "--by",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"Cut every column into groups by this column{by} Who has no label is in none.",
+    )
     add(
         "--groups",
         nargs="+",
         action="extend",
         metavar="LABEL",
         help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women; a "
-        """label with a comma is quoted, '"a,b"'; one that begins with a dash is given as --groups=-low.""",
+        """label with a comma is quoted, '"a,b"'; those that begin with a dash are given as --groups=-low --groups=-high.""",
     )
-    add("--unit", metavar="NAME", help="The column that names the person: all rows of a person in a group become one record.")
+    add(
+        "--unit",
+        metavar="NAME",
+        help="The column that names the person, for files with several records of one person: all of them in a group become one, "
+        "and the privacy is that of a person. Without it the privacy is that of a record.",
+    )
     add("--per-unit", choices=PER_UNIT, metavar="WHAT", help=f"What they become: one of {', '.join(PER_UNIT)} (default mean).")
     add(
         "--max-groups",
         type=_integer(1),
         default=1,
         metavar="K",
-        help="The most groups that a person counts in, those with most rows of the person (default 1); each costs epsilon.",
+        help="The most groups that a person counts in, those with most records of the person (default 1); each costs epsilon.",
     )
     add(
         "--lower",
         nargs="+",
-        type=_finite,
+        type=_bound,
         required=True,
         metavar="A",
         help="Lower bound of the data, one for all columns or one for each. Records are clamped to the bounds. "
-        "The bounds are public: choose them without looking at the data.",
+        "The bounds are public: choose them without looking at the data. Of dates such as 2024-01-31, of times 2024-01-31T12:00.",
     )
-    add("--upper", nargs="+", type=_finite, required=True, metavar="B", help="Upper bound of the data; as --lower.")
+    add("--upper", nargs="+", type=_bound, required=True, metavar="B", help="Upper bound of the data; as --lower.")
     add(
         "--resolution",
         nargs="+",
-        type=_resolution,
+        type=_step,
         required=private,
         metavar="R",
-        help="The public resolution of the data, such as 1 for integers or 0.01 for cents. One for all columns or one for each. "
+        help="The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, min, s) for dates. One for all "
+        "columns or one for each. "
         f"Records are rounded to its multiples, and draws lie on them; the bounds are multiples of it.{resolution}",
     )
     several = {"nargs": 1} if private else {"nargs": "+"}
@@ -261,7 +298,12 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     add("--group-delta", type=_positive, metavar="D", help="How likely a group of one record is found at most, such as 1e-8.")
     _add_quantile(add, required=False)
     add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
-    add("--ledger", metavar="PATH", help="A file that remembers what was spent, and refuses what would pass its total.")
+    add(
+        "--ledger",
+        metavar="PATH",
+        help="A file that remembers what was spent on the same data, by all commands that name it, and refuses what would pass its "
+        "total. dpjax ledger shows it.",
+    )
     add("--total-epsilon", type=_positive, metavar="E", help="The total of a ledger that is not there yet.")
     add("--total-delta", type=_positive, metavar="D", help="Its delta (default 0); half of it is for the groups that are found.")
     add(
@@ -326,6 +368,27 @@ _finite = _number(float, "a number", "finite", math.isfinite)
 _positive = _number(float, "a number", "finite and positive", lambda value: 0 < value < math.inf)
 _resolution = _number(Fraction, "a number or a fraction", "positive", lambda value: value > 0)
 _quantile = _number(Fraction, "a number or a fraction", "strictly between 0 and 1", lambda value: 0 < value < 1)
+
+
+def _bound(text: str) -> Any:
+    """A number, or a date, or a time."""
+    for kind in (datetime.date, datetime.datetime):
+        if re.match(r"\d{4}-\d", text):
+            try:
+                return kind.fromisoformat(text)
+            except ValueError:
+                continue
+    return _finite(text)
+
+
+def _step(text: str) -> Any:
+    """A number, or a duration: a number of days, hours, minutes or seconds."""
+    if found := re.fullmatch(r"(\d{1,9})(d|h|min|s)", text):
+        units = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
+        step = datetime.timedelta(**{units[found[2]]: int(found[1])})
+        if step:
+            return step
+    return _resolution(text)
 
 
 def _delimiter(text: str) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 from functools import reduce
 from operator import add
 from typing import Any
 
-from dpjax.accounting.filters import BudgetExceeded
-from dpjax.accounting.ledger import Ledger
-from dpjax.command_line.asked import columns_asked, complete, labels_read, persons_asked
+from dpjax.accounting.ledger import Ledger, left_text
+from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
+from dpjax.command_line.csv_text import Source
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.tables import empty_table, labels_of, source_of, table_of
-from dpjax.command_line.text import name_of, of_whom, report, versions, words_of, wrapped
+from dpjax.command_line.tables import empty_table, labels_of, mistakes, source_of, table_of
+from dpjax.command_line.text import cost_of_all, name_of, report, versions, wrapped
 from dpjax.frames import FrameResult, PrivateGroups, release
-from dpjax.frames.asked import asked_of
+from dpjax.frames.asked import Asked, asked_of
 from dpjax.frames.persons import costs_of, persons_of
 from dpjax.frames.tables import kinds_of, read_table
 
@@ -23,40 +24,33 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     """Return the report and the exit code; no record raises."""
     complete(asked)
     _check_options(asked)
+    check_draws(asked, asked.column)
     source = source_of(asked)
     given, function = columns_asked(asked, asked.column)
     options = {"epsilon": asked.epsilon[0], "draws": asked.draws}
     options |= {} if asked.several else {"mechanism": asked.mechanism[0]}
-    try:
-        groups: Any = (
-            None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta, asked.max_groups)
-        )
-        known = asked_of(given, function, options, asked.neighbors, simulated=False)  # public numbers are checked before a record
-        ledger = _ledger(asked)
-        frame = empty_table(source, asked.column, labels_read(asked)) if asked.dry_run else None
+    with mistakes(source):  # public numbers are checked before a record
+        found_by = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta, asked.max_groups)
+        known = asked_of(given, function, options, asked.neighbors, simulated=False)
         if asked.dry_run:
-            persons = persons_of(**persons_asked(asked)) if asked.unit else None
-            labels = labels_of(asked.groups or (), asked.by, kinds_of(frame))
-            read_table(frame, known, asked.by or None, groups or (labels if asked.by else None), asked.neighbors, persons)
-            costs = [*([groups.guarantee] if groups else []), *costs_of(known, asked.neighbors, persons).values()]
-            return _plan(asked, labels, words_of(reduce(add, costs)), ledger), 0
-        frame, _, _ = table_of(source, asked.column, labels_read(asked))
-        groups = groups or (labels_of(asked.groups, asked.by, kinds_of(frame)) if asked.by else None)
-        shared = {"by": asked.by or None, "groups": groups, "neighbors": asked.neighbors, "budget": ledger}
+            return _dry_run(asked, source, known, found_by), 0
+        ledger = _ledger(asked)
+        frame, _, _ = table_of(source, asked.column, labels_read(asked), times_read(asked))
+        groups: Any = found_by or (labels_of(asked.groups, asked.by, kinds_of(frame)) if asked.by else None)
+        shared: Any = {"by": asked.by or None, "groups": groups, "neighbors": asked.neighbors, "budget": ledger}
         found = release(frame, given, statistic=function, **shared, **options, **persons_asked(asked))
-    except (ValueError, TypeError, BudgetExceeded) as error:  # about public parameters, names and dtypes only
-        raise UserError(str(error)) from error
     facts = {
         "simulation": False,
         "quantiles": [float(q) for q in asked.quantile],
         **{"definition": asked.definition, "mechanism": asked.mechanism[0], "neighbors": asked.neighbors, "unit": asked.unit},
+        **({} if source.is_parquet else {"records": asked.records}),
         "columns": {column: own.statistic.to_dict() for column, own in known.items() if own.statistic is not None},
-        **({} if asked.group_epsilon is None else {"threshold": groups.threshold}),
+        **({} if found_by is None else {"threshold": found_by.threshold}),
         "guarantee": found.guarantee,
         **({} if ledger is None else {"left": ledger.remaining}),
         **versions(),
     }
-    return report(asked, [found], facts, lambda: f"{found.table()}\n\n{_notes(asked, found, groups)}"), 0
+    return report(asked, [found], facts, lambda: f"{found.table()}\n\n{_notes(asked, found, found_by, ledger)}"), 0
 
 
 def _check_options(asked: argparse.Namespace) -> None:
@@ -72,41 +66,68 @@ def _check_options(asked: argparse.Namespace) -> None:
         raise UserError("--groups are public, or found with --group-epsilon and --group-delta: not both.")
     if asked.ledger is None and (asked.total_epsilon is not None or asked.total_delta is not None):
         raise UserError("--total-epsilon and --total-delta are those of a --ledger.")
+    if asked.total_delta is not None and asked.total_epsilon is None:
+        raise UserError("--total-delta goes with --total-epsilon.")
 
 
 def _ledger(asked: argparse.Namespace) -> Ledger | None:
     if asked.ledger is None:
         return None
-    return Ledger(asked.ledger, epsilon=asked.total_epsilon, delta=asked.total_delta or 0.0, neighbors=asked.neighbors)
+    if asked.total_epsilon is None and not os.path.exists(asked.ledger):
+        raise UserError(f"there is no ledger {asked.ledger}: --total-epsilon makes it.")
+    given = {"epsilon": asked.total_epsilon, "delta": asked.total_delta or 0.0, "neighbors": asked.neighbors}
+    if not os.path.exists(asked.ledger):
+        return Ledger(asked.ledger, **given)
+    ledger = Ledger(asked.ledger)
+    has = {name: ledger.totals[name] for name in given}
+    if has["neighbors"] != asked.neighbors:
+        raise UserError(f"the ledger {asked.ledger} is one of --neighbors {has['neighbors']}.")
+    if asked.total_epsilon is not None and has != given:
+        raise UserError(
+            f"the ledger {asked.ledger} has the total epsilon {has['epsilon']:g} and delta {has['delta']:g}: give these, or none."
+        )
+    return ledger
 
 
-def _plan(asked: argparse.Namespace, labels: list[Any], cost: str, ledger: Ledger | None) -> str:
-    """What a dry run says: nothing of any record."""
-    groups = "the groups that are found" if asked.group_epsilon else f"the groups {'; '.join(map(_name, labels))}"
+def _dry_run(asked: argparse.Namespace, source: Source, known: dict[str, Asked], found_by: PrivateGroups | None) -> str:
+    """Check all that is public, and say what would be released: nothing of any record."""
+    frame = empty_table(source, asked.column, labels_read(asked), times_read(asked))
+    persons = persons_of(**persons_asked(asked)) if asked.unit else None
+    labels = labels_of(asked.groups or (), asked.by, kinds_of(frame))
+    read_table(frame, known, asked.by or None, found_by or (labels if asked.by else None), asked.neighbors, persons)
+    cost = reduce(add, [*([found_by.guarantee] if found_by else []), *costs_of(known, asked.neighbors, persons).values()])
+    groups = "the groups that are found" if found_by else f"{len(labels)} group{'s' * (len(labels) > 1)}"
     said = (
         f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be "
         f"a table for {', '.join(asked.column)}, of {groups if asked.by else 'all records'}, quantile "
-        f"{', '.join(map(str, asked.quantile))}; draws of each: {asked.draws}. It would cost {cost}."
+        f"{', '.join(map(str, asked.quantile))}; draws of each: {asked.draws}. It would cost {cost_of_all(asked, cost)}"
     )
-    left = [] if ledger is None else [f"The ledger {asked.ledger} has {ledger.remaining:g} left."]
-    return wrapped(said, *left)
+    lines = [said, *([f"The groups: {'; '.join(map(repr, labels))}."] if labels else [])]
+    if asked.ledger is None:
+        return wrapped(*lines)
+    if asked.total_epsilon is not None and not os.path.exists(asked.ledger):
+        return wrapped(*lines, f"The ledger {asked.ledger} would be made, with the total epsilon {asked.total_epsilon:g}.")
+    ledger: Any = _ledger(asked)
+    fits = "there is room for it" if ledger.allows(cost) else "there is no room for it"
+    return wrapped(*lines, f"Of the ledger {asked.ledger}: {left_text(ledger)}; {fits}.")
 
 
-def _name(label: Any) -> str:
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
-def _notes(asked: argparse.Namespace, found: FrameResult, groups: Any) -> str:
+def _notes(asked: argparse.Namespace, found: FrameResult, found_by: PrivateGroups | None, ledger: Ledger | None) -> str:
     steps = ", ".join(map(str, asked.resolution))
+    left_out = "are left out, and a group without records gets a value, too"
+    read_as = "count as the lower bound" if asked.neighbors == "swap" else left_out
     lines = [
-        f"{name_of(asked.quantile)} ({asked.definition}) of records that are multiples of {steps}, within the bounds.",
-        f"All of it is {words_of(found.guarantee)}: {of_whom(asked)}",
+        f"{name_of(asked.quantile)} (definition {asked.definition}) of records that are clamped to the bounds and rounded to "
+        f"multiples of {steps}.",
+        f"All of it is {cost_of_all(asked, found.guarantee)}",
     ]
-    if asked.group_epsilon is not None:
-        lines.append(f"Groups are those whose noisy size reaches {groups.threshold}; noisy_size is that number.")
+    if found_by is not None:
+        lines.append(f"Groups are those whose noisy size reaches {found_by.threshold}; noisy_size is that number.")
+    if ledger is not None:
+        lines.append(f"Of the ledger {asked.ledger}: {left_text(ledger)}.")
     lines.append(
-        "The values were drawn exactly, with entropy of the operating system. Records that are no numbers are left out, and a "
-        "group without records gets a value, too: nothing here says so. Not covered: running time, memory, and options that were "
-        "chosen by looking at the data (bounds, grid, groups, epsilon)."
+        f"The values were drawn exactly, with entropy of the operating system. Records that are no numbers {read_as}; nothing here "
+        "says how many there are. Not covered: running time, memory, and options that were chosen by looking at the data (bounds, "
+        "grid, groups, epsilon)."
     )
     return wrapped(*lines)

@@ -5,48 +5,134 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
+import glob
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from dpjax.accounting.filters import BudgetExceeded
 from dpjax.command_line.csv_columns import Labels
 from dpjax.command_line.csv_files import check_columns, read_columns
-from dpjax.command_line.csv_text import Source
+from dpjax.command_line.csv_text import Source, check, is_parquet
 from dpjax.command_line.errors import UserError
+from dpjax.command_line.text import in_options
+from dpjax.frames.columns import TIMES
+from dpjax.frames.tables import kinds_of
+
+_OF_TEXT = {
+    "delimiter": ",",
+    "decimal": ".",
+    "thousands": "",
+    "records": "csv",
+    "encoding": "utf-8",
+    "missing": [],
+    "no_header": False,
+}
+_EXACT, _BEYOND = 2**53, 2**64  # integers up to here are floats; none of a column is as large as this
+_ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime")  # whose own words may show what is in a file
 
 
 def source_of(asked: argparse.Namespace) -> Source:
     """Return the file of a command line; its output must be another one."""
-    if (
-        asked.output is not None
-        and asked.file != "-"
-        and os.path.exists(asked.output)
-        and os.path.samefile(asked.file, asked.output)
-    ):
-        raise UserError(f"--output {asked.output} is the file that is read: its records would be lost.")
     names = tuple(asked.missing), asked.decimal, asked.thousands, asked.records
-    return Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, *names)
+    source = Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, *names)
+    check(source)
+    if asked.output is not None:
+        _check_output(asked)
+    if is_parquet(asked.file):
+        for name, default in _OF_TEXT.items():
+            if getattr(asked, name) != default:
+                raise UserError(f"--{name.replace('_', '-')} is for delimited text, and {asked.file} is a Parquet file.")
+    return source
 
 
-def table_of(source: Source, numbers: Sequence[str] | None, labels: Sequence[str]) -> tuple[Any, list[str], dict[str, int]]:
+def _check_output(asked: argparse.Namespace) -> None:
+    """Refuse an output that cannot be written, or is the file that is read, before anything is spent."""
+    folder = os.path.dirname(os.path.abspath(asked.output))
+    if os.path.isdir(asked.output):
+        raise UserError(f"cannot write {asked.output}: it is a folder.")
+    if "\0" in asked.output or not os.path.isdir(folder):
+        raise UserError(f"cannot write {asked.output}: there is no such folder.")
+    if not os.access(asked.output if os.path.exists(asked.output) else folder, os.W_OK):
+        raise UserError(f"cannot write {asked.output}: permission denied.")
+    if _same(asked.file, asked.output):
+        raise UserError(f"--output {asked.output} is the file that is read: its records would be lost.")
+    ledger = getattr(asked, "ledger", None)
+    if ledger is not None and (_same(ledger, asked.output) or os.path.realpath(ledger) == os.path.realpath(asked.output)):
+        raise UserError(f"--output {asked.output} is the ledger: what was spent would be lost.")
+
+
+def _same(path: str, other: str) -> bool:
+    """Return whether two paths lead to one file, through links, too; - is standard input."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path), os.stat(other))
+    except (OSError, ValueError):  # one of them is not there
+        return False
+
+
+@contextmanager
+def mistakes(source: Source) -> Iterator[None]:
+    """Turn what is refused, here and by libraries, into a :class:`UserError`.
+
+    Our own libraries speak of public parameters, names and dtypes only. Of what is wrong with a Parquet file there is one sentence.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except BaseException as error:
+        of_file = type(error).__module__.partition(".")[0] in _ENGINES or (isinstance(error, OSError) and error.errno is None)
+        if of_file:
+            raise UserError(f"cannot read {source.name}: it is a broken Parquet file, or has what is not read.") from None
+        if isinstance(error, OSError):
+            raise UserError(f"cannot open {error.filename}: {error.strerror}.") from error
+        if isinstance(error, ValueError | TypeError | ImportError | BudgetExceeded):
+            raise UserError(in_options(str(error))) from error
+        raise
+
+
+def table_of(
+    source: Source, numbers: Sequence[str] | None, labels: Sequence[str], times: Mapping[str, bool]
+) -> tuple[Any, list[str], dict[str, int]]:
     """Return the table of a file, its columns of numbers, and how many cells of each are no numbers, where that is known.
 
-    Without ``numbers`` the file must have a single column.
+    Without ``numbers`` the file must have a single column. Those in ``times`` hold dates, or times where it says False.
     """
+    _check_apart(numbers or (), labels)
     if source.is_parquet:
-        frame = _scanned(source)
-        names = list(frame.collect_schema() if hasattr(frame, "collect_schema") else getattr(frame, "columns", ()))
-        names = getattr(frame, "column_names", names)
+        frame, names = _scanned(source, numbers or (), labels, times)
         if numbers is None and len(names) > 1:
             raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
+        _check_apart(numbers or names, labels)
         return frame, list(numbers or names), {}
-    _check_apart(numbers or (), labels)
-    found = read_columns(source, numbers, list(dict.fromkeys(labels)))
-    return {**found.numbers, **found.labels}, list(found.numbers), found.not_numbers
+    plain = None if numbers is None else [name for name in numbers if name not in times]
+    found = read_columns(source, plain, list(dict.fromkeys([*labels, *times])))
+    _check_apart(list(found.numbers), labels)
+    table, unread = {**found.numbers, **found.labels}, dict(found.not_numbers)
+    for name, dates in times.items():
+        table[name], unread[name] = _times_of(found.labels[name], dates)
+    return table, list(numbers or found.numbers), unread
+
+
+def _times_of(labels: Labels, dates: bool) -> tuple[np.ndarray, int]:
+    """The dates or times, without a zone, that cells stand for, as ISO 8601 writes them, and how many stand for none."""
+    values = [*(_time_of(name, dates) for name in labels.names), None]
+    found = np.array(values, "datetime64[D]" if dates else "datetime64[us]")[labels.codes]
+    return found, int(np.count_nonzero(np.isnat(found) & (labels.codes >= 0)))
+
+
+def _time_of(text: str, dates: bool) -> datetime.date | None:
+    try:
+        found = (datetime.date if dates else datetime.datetime).fromisoformat(text)
+    except ValueError:
+        return None
+    return None if isinstance(found, datetime.datetime) and found.tzinfo is not None else found
 
 
 def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
@@ -54,28 +140,48 @@ def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
         raise UserError(f"the column {both[0]!r} cannot hold both numbers and labels.")
 
 
-def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> Any:
+def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> Any:
     """Return a table of no record with the columns of a file, of which only what is public is looked at."""
-    if source.is_parquet:
-        return _scanned(source)
     _check_apart(numbers, labels)
+    if source.is_parquet:
+        return _scanned(source, numbers, labels, times)[0]
     check_columns(source, [*numbers, *labels])
     nothing = Labels(np.zeros(0, np.int32), [])
-    return {**dict.fromkeys(numbers, np.zeros(0)), **dict.fromkeys(labels, nothing)}
+    kinds = {name: "datetime64[D]" if dates else "datetime64[us]" for name, dates in times.items()}
+    return {**{name: np.zeros(0, kinds.get(name, "f8")) for name in numbers}, **dict.fromkeys(labels, nothing)}
 
 
-def _scanned(source: Source) -> Any:
-    """A file of Parquet as a frame of which no record is read yet, or as a table of PyArrow."""
+def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> tuple[Any, list[str]]:
+    """A file of Parquet as a frame of which no record is read yet, or as a table of PyArrow; and its columns."""
     try:
+        with open(source.path, "rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise UserError(f"cannot read {source.name}: {error.strerror}.") from error
+    if start != b"PAR1":
+        raise UserError(f"{source.name} is no Parquet file.")
+    frame: Any
+    with mistakes(source):
         if importlib.util.find_spec("polars"):
-            return importlib.import_module("polars").scan_parquet(source.path)
-        if importlib.util.find_spec("duckdb"):
-            return importlib.import_module("duckdb").from_parquet(source.path)
-        if importlib.util.find_spec("pyarrow"):
-            return importlib.import_module("pyarrow.parquet").read_table(source.path)
-    except Exception as error:  # each library has its own
-        raise UserError(f"cannot read {source.name}: {' '.join(str(error).split())}.") from error
-    raise UserError("Parquet needs Polars, DuckDB or PyArrow: pip install polars.")
+            frame = importlib.import_module("polars").scan_parquet(source.path, glob=False)
+            names = list(frame.collect_schema())
+        elif importlib.util.find_spec("duckdb"):
+            frame = importlib.import_module("duckdb").from_parquet(glob.escape(source.path))
+            names = list(frame.columns)
+        elif importlib.util.find_spec("pyarrow"):
+            frame = importlib.import_module("pyarrow.parquet").read_table(source.path)
+            names = list(frame.column_names)
+        else:
+            raise UserError("Parquet needs Polars, DuckDB or PyArrow: pip install polars.")
+        for name in (*numbers, *labels):
+            if name not in names:
+                raise UserError(f"{source.name} has no column {name!r}; its columns are {', '.join(names)}.")
+        for name in numbers:
+            if name not in times and kinds_of(frame)(name) in TIMES:
+                raise UserError(
+                    f"column {name!r} holds dates or times: give --lower and --upper as such, and a --resolution such as 1d."
+                )
+    return frame, names
 
 
 def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], str]) -> list[Any]:
@@ -88,7 +194,7 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
     """
     found = []
     for text in groups:
-        parts = next(csv.reader([text]), [""])
+        parts = _parts(text)
         if len(parts) != len(by):
             if len(by) == 1:
                 said = f"{text!r} is one label with a comma, and --groups takes labels with blanks between them"
@@ -99,16 +205,40 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
     return list(dict.fromkeys(found))
 
 
+def _parts(text: str) -> list[str]:
+    """The cells of a line of CSV."""
+    try:
+        return next(csv.reader([text]), []) or [""]
+    except csv.Error:  # a line break outside of quotes
+        return text.split(",")
+
+
 def _label(text: str, kind: str, column: str) -> Any:
     """One label as the column holds it."""
+    if not text:
+        raise UserError("a missing label is in no group: --groups has one that is empty.")
     try:
-        if kind == "number" or kind.startswith("Float"):
+        if kind == "number":
+            return _integer(text)
+        if kind.startswith("Float"):
             number = float(text)
-            return int(number) if number.is_integer() else number
+            return int(number) if abs(number) < _EXACT and number.is_integer() else number
         if kind == "Boolean":
             return {"true": True, "false": False}[text.lower()]
         if kind in ("Date", "Datetime"):
             return {"Date": datetime.date, "Datetime": datetime.datetime}[kind].fromisoformat(text)
     except (ValueError, KeyError):
-        raise UserError(f"column {column!r} holds {kind.lower()} labels, so no group is {text!r}.") from None
+        holds = "number" if kind.startswith("Float") else kind.lower()
+        raise UserError(f"column {column!r} holds {holds} labels, so no group is {text!r}.") from None
     return text
+
+
+def _integer(text: str) -> int:
+    """The number that a column of integers holds; ValueError if it can hold none of this kind."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = int(float(text)) if float(text).is_integer() else _BEYOND
+    if abs(number) >= _BEYOND:
+        raise ValueError(f"no column of integers holds {text}")
+    return number

@@ -7,6 +7,7 @@ import csv
 import datetime
 import json
 import math
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from dpjax.accounting import Composition, Guarantee
+from dpjax.command_line.csv_text import is_parquet
 from dpjax.command_line.errors import UserError
 from dpjax.display import joined, padded
 from dpjax.version import __version__
 
-LARGEST = 50_000_000  # draws of an answer
+_ARGUMENTS = "lower|upper|resolution|n_max|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
 SIMULATION = (
     "Simulation: float draws reveal low-order bits of the records, and error bars, sizes, ties and group names are read from the "
     "data. None of this is a private release."
@@ -57,20 +59,44 @@ def report(asked: argparse.Namespace, results: Sequence[Any], facts: dict[str, A
     return f"Wrote {asked.output}."
 
 
-def of_whom(asked: argparse.Namespace) -> str:
-    """Return what the promise of a release is about: one person, or one record of the file."""
-    if asked.unit is not None:
-        groups = f", who counts in at most {asked.max_groups} of the groups" if asked.by else ""
-        return f"for a person more or less, with all rows that {asked.unit} names{groups}."
-    what = "a line of the file" if asked.records == "lines" else "a record of the file"
-    if asked.file.endswith((".parquet", ".pq")):
-        what = "a row of the file"
-    change = "replaced" if asked.neighbors == "swap" else "more or less"
-    return (
-        f"for {what} {change}; a person with several of them is promised less. Groups share it."
-        if asked.by
-        else (f"for {what} {change}; a person with several of them is promised less.")
-    )
+def cost_of_all(asked: argparse.Namespace, guarantee: Guarantee | Composition) -> str:
+    """Return the words of a guarantee, and for whom it is: a person, or a record, line or row of the file."""
+    what = "row" if is_parquet(asked.file) else "line" if asked.records == "lines" else "record"
+    change = " replaced" if asked.neighbors == "swap" else ", more or less"
+    if asked.unit is None:
+        more = [f"A person with several {what}s is promised less: give --unit, the column that names the person."]
+        more += ["A record is in one group, so that all groups together cost that."] if asked.by else []
+        whom = f"one {what} of the file{change}"
+    else:
+        more = [
+            f"A person is all {what}s with one label in the column {asked.unit}, of which the {asked.per_unit or 'mean'} is taken."
+        ]
+        more += [f"The cost is that of {_groups(asked.max_groups)} that a person counts in at most."] if asked.by else []
+        whom = f"one person with all {what}s{change}"
+    return " ".join([f"{words_of(_without_unit(guarantee))}, for {whom}.", *more])
+
+
+def _groups(number: int) -> str:
+    return "the one group" if number == 1 else f"the {number} groups"
+
+
+def _without_unit(guarantee: Guarantee | Composition) -> Guarantee:
+    whole = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
+    return replace(whole, unit="")
+
+
+def in_options(text: str) -> str:
+    """Return a sentence of the library with the options of the command line in the place of its arguments.
+
+    >>> in_options("by needs neighbors='add_remove'. A release needs resolution=, groups= besides.")
+    'by needs --neighbors add_remove. A release needs --resolution, --groups besides.'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        value = found[2] or ""
+        return f"--{found[1].replace('_', '-')}{' ' * bool(value)}{value}"
+
+    return re.sub(rf"\b({_ARGUMENTS})=(?:'(\w+)')?", option, text)
 
 
 def name_of(quantiles: Sequence[Fraction]) -> str:
@@ -153,13 +179,21 @@ def promised(*epsilons: float, times: int = 1) -> str:
 def words_of(guarantee: Guarantee | Composition) -> str:
     """Return the words of a guarantee, with its numbers as of :func:`promised`.
 
-    >>> words_of(Guarantee(0.12345649, 0.25, "swap"))
-    '0.123457-DP and 0.25-bounded-range under swap neighbors'
+    Sums of floats are read as the decimal that they stand for: ten times 0.1, rounded up, is 1.
+
+    >>> words_of(Guarantee(0.12345649, 0.25, "swap")), words_of(Guarantee(1.0000000000000002, 2.0, "swap"))
+    ('0.123457-DP and 0.25-bounded-range under swap neighbors', '1-DP and 2-bounded-range under swap neighbors')
     """
     guarantee = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
     given = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.delta
-    epsilon, bounded_range, zcdp, delta = (float(promised(value)) for value in given)
+    epsilon, bounded_range, zcdp, delta = (float(promised(_decimal(value))) for value in given)
     return str(replace(guarantee, epsilon=epsilon, bounded_range=bounded_range, zcdp=zcdp, delta=delta))
+
+
+def _decimal(value: float) -> float:
+    """The number of twelve digits that a float is but for rounding, or the float itself."""
+    short = float(f"{value:.12g}")
+    return short if abs(value - short) <= value * 2.0**-50 else value
 
 
 def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()) -> str:

@@ -131,6 +131,8 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
         if own:
             raise TypeError(f"{statistic!r} takes epsilon, draws and mechanism here, and no {' or '.join(own)}.")
         made, lacking = statistic, []
+        if simulated and mechanism == "laplace" and isinstance(statistic, Median | Quantile):
+            lacking = ["another mechanism"]
     elif name is None:
         _refuse_other(statistic, simulated)
         called = f"function {getattr(statistic, '__name__', statistic)}"  # which may be that of a statistic

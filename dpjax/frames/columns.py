@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpjax.frames.labels import is_missing, text_of
-from dpjax.release.records import as_floats
+from dpjax.release.records import as_floats, masked_arrays
 
 _TEXT = ("Object", "object", "null", "string_view")  # dtypes whose labels are compared as text
 TIMES = ("Date", "Datetime", "Duration", "Time")
@@ -24,7 +24,7 @@ class Labels:
     """A column of labels.
 
     Attributes:
-        codes: int64 ``(n,)``, the number of each label in ascending order, -1 where it is missing.
+        codes: int32 ``(n,)``, the number of each label in ascending order, -1 where it is missing.
         names: the labels by number.
     """
 
@@ -37,7 +37,7 @@ class Labels:
         distinct = {name for name in names if name is not None}
         ordered = sorted(distinct)
         place = {name: number for number, name in enumerate(ordered)}
-        places = np.array([*(place.get(name, -1) for name in names), -1], np.int64)
+        places = np.array([*(place.get(name, -1) for name in names), -1], np.int32)
         return Labels(places[codes], ordered)
 
 
@@ -62,7 +62,7 @@ class ArrayColumns:
 
     def __init__(self, arrays: Mapping[Any, Any]) -> None:
         for name, column in arrays.items():
-            plain = isinstance(getattr(column, "dtype", None), np.dtype) and not isinstance(column, np.ma.MaskedArray)
+            plain = isinstance(getattr(column, "dtype", None), np.dtype) and not isinstance(column, masked_arrays())
             if not plain and not (hasattr(column, "codes") and hasattr(column, "names")):
                 raise TypeError(
                     f"column {name!r} must be an array of NumPy, whose dtype no record decides, got {type(column).__name__}; "
@@ -105,7 +105,7 @@ class ArrayColumns:
         column = self._arrays[name]
         if hasattr(column, "codes"):
             coded: Any = column
-            return Labels.of(np.asarray(coded.codes, np.int64), list(coded.names))
+            return Labels.of(np.asarray(coded.codes), list(coded.names))
         if self.kind(name) == "text":
             return Labels.of(*numbered_texts(column.tolist()))
         if column.dtype.kind == "f":
@@ -297,6 +297,3 @@ def kind_of_dtype(dtype: Any) -> str:
         return "number"
     name = str(dtype).partition("(")[0]
     return {"Categorical": "String", "Enum": "String", "Object": "text", "Unknown": "other"}.get(name, name)
-
-
-Remake = Callable[[dict[str, Any]], Any]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,13 @@ import numpy as np
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.frames.asked import BY_RANK, Asked
-from dpjax.frames.counting import some_at_a_time
 from dpjax.frames.truncated_laplace import TruncatedLaplace
 from dpjax.release import Counts, DistinctCount, Maximum, NonnegativeSum, Quantiles
 from dpjax.release.counts import sums_of
 
 MEASURED = 1000  # draws, where a mechanism has no error bar in closed form
+_ENTRIES = 2**16  # of counts, that are worked on together: what is computed between stays in the cache
+_GROUP = 32  # what a group counts for beside its entries
 
 
 class Drawn(NamedTuple):
@@ -45,7 +47,7 @@ def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.
     shape = counts.groups, len(own.epsilons), own.draws, max(len(own.levels), 1)
     draws, value, bars = np.zeros(shape), np.zeros((shape[0], shape[3])), np.zeros((3, *shape[:2], shape[3]))
     tied = np.zeros_like(value) if isinstance(statistic, BY_RANK) else None
-    for place, some in some_at_a_time(counts):
+    for place, some in _some_at_a_time(counts):
         for number, epsilon in enumerate(own.epsilons):
             if isinstance(statistic, Quantiles):
                 center = statistic.value(some)
@@ -76,3 +78,12 @@ def _tied(statistic: Any, counts: Counts, value: np.ndarray) -> np.ndarray:
     cells = statistic.records_grid.values_of(counts.values)
     equal = [sums_of(np.where(cells == one[counts.group], counts.counts, 0), counts.starts) for one in value.T]
     return np.stack(equal, axis=-1) / np.maximum(counts.totals, 1)[:, None]
+
+
+def _some_at_a_time(counts: Counts) -> Iterator[tuple[slice, Counts]]:
+    """Yield all groups in order, as many at a time as fit into the cache."""
+    weight = counts.starts + _GROUP * np.arange(counts.groups + 1)
+    ends = np.searchsorted(weight, np.arange(_ENTRIES, weight[-1], _ENTRIES), "right") - 1
+    cuts = np.unique([0, *ends, counts.groups]).tolist()
+    for first, last in pairwise(cuts):
+        yield slice(first, last), counts.some(first, last)

@@ -173,20 +173,20 @@ class Engine:
         self, rows: Any, column: Any, present: Any, grid: Multiples | None, rule: Any, neighbors: str, only_there: bool
     ) -> Any:
         """One row for each person and group, whose value is the position of the record, or a value where there is no grid."""
-        rows = rows.filter(present) if neighbors == "add_remove" else rows
-        there = nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0))
+        if neighbors == "add_remove":
+            rows, number = rows.filter(present), nw.len()
+        else:  # a person is there, whatever the values are
+            rows = rows.with_columns(nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0)).alias("there"))
+            number = nw.col("there").sum()
         if grid is None and not only_there:  # what is missing is null: the largest number may be NaN
             label = nw.col("value").cast(nw.String) if self._is_category(column) else nw.col("value")
-            rows = rows.with_columns(nw.when(present).then(label).alias("value"), there.alias("there"))
+            rows = rows.with_columns(nw.when(present).then(label).alias("value"))
         else:
             none = float(_HIGH) if rule == "min" else -1.0 if rule == "max" else 0.0
             one = nw.lit(0.0) if grid is None else self._integer(column, rows_of(grid, rule))
-            rows = rows.with_columns(
-                nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value"), there.alias("there")
-            )
+            rows = rows.with_columns(nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value"))
         value = getattr(nw.col("value"), rule if rule in ("min", "max") else "sum")()
-        rows = rows.group_by("unit", *self._keys).agg(value.alias("value"), nw.col("there").sum().alias("rows"))
-        rows = self._in_few_groups(rows)
+        rows = self._in_few_groups(rows.group_by("unit", *self._keys).agg(value.alias("value"), number.alias("rows")))
         return rows if grid is None and not only_there else rows.with_columns(self._finished(grid, rule).alias("value"))
 
     def _finished(self, grid: Multiples | None, rule: Any) -> Any:
@@ -226,9 +226,9 @@ def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
     for first, *others in labels:
         after.setdefault(first, {})[tuple(others)] = None
     alike: dict[Any, list[Any]] = {}
-    for first, others in after.items():
-        alike.setdefault(frozenset(others), []).append(first)
-    each = [nw.col(keys[0]).is_in(firsts) & _one_of(others, keys[1:]) for others, firsts in alike.items()]
+    for first, follow in after.items():
+        alike.setdefault(frozenset(follow), []).append(first)
+    each = [nw.col(keys[0]).is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()]
     while len(each) > 1:  # in pairs: a long chain is nested too deeply for some engines
         each = [left | right for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))]
     return each[0] if each else nw.lit(value=False)

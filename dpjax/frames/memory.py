@@ -38,8 +38,8 @@ class Tally(NamedTuple):
     """How many records of which group have which position.
 
     Attributes:
-        group: int64 ``(rows,)``, from 0 on; -1 for no group that is asked for.
-        position: int64 ``(rows,)``, -1 where the value is missing.
+        group: integers ``(rows,)``, from 0 on; -1 for no group that is asked for.
+        position: integers ``(rows,)``, -1 where the value is missing.
         weight: int64 ``(rows,)``, how many records, or None for one each.
     """
 
@@ -112,11 +112,11 @@ class Memory:
     def _group(self, groups: Groups, rows: int) -> np.ndarray:
         """The number of the group of each row, -1 for none of these."""
         if not self._by:
-            return np.zeros(rows, np.int64)
+            return np.zeros(rows, np.int32)
         places = [{name: code for code, name in enumerate(labels.names)} for labels in self._labels]
         several = len(places) > 1
         place = {tuple(codes): number for number, codes in enumerate(self._different.tolist())} if several else {}
-        number = np.full(len(self._different) + 1, -1, np.int64)  # the last one is that of the rows of no group
+        number = np.full(len(self._different) + 1, -1, np.int32)  # the last one is that of the rows of no group
         decimals = [any(isinstance(name, Decimal) for name in labels.names) for labels in self._labels]
         for group, name in enumerate(groups.names):
             each = zip(places, name if several else (name,), decimals, strict=True)
@@ -141,7 +141,6 @@ class Memory:
             present = np.ones(len(values), bool) if values.dtype.kind in "iub" else ~np.isnan(values)
         else:
             values, present = statistic.read(self._columns.numbers(column))
-            values = values.astype(np.int64, copy=False)
         group = self._group(groups, len(values))
         if self._unit is None or self._persons is None:
             return Tally(group, values if present.all() else np.where(present, values, -1), self._count)
@@ -174,12 +173,12 @@ class Memory:
         rows = np.flatnonzero((unit >= 0) & (order >= 0))
         width = int(order.max(initial=0)) + 1
         if (int(unit.max(initial=0)) + 1) * width < 2**62:
-            key = unit[rows] * width + order[rows]
+            key = unit[rows].astype(np.int64) * width + order[rows]
             rows = rows[np.argsort(key, kind="stable")]
         else:
             rows = rows[np.lexsort((order[rows], unit[rows]))]
-        new = np.diff(unit[rows], prepend=np.int64(-1)) != 0
-        new |= np.diff(order[rows], prepend=np.int64(-1)) != 0
+        new = np.diff(unit[rows], prepend=-1) != 0
+        new |= np.diff(order[rows], prepend=-1) != 0
         starts = np.flatnonzero(new)
         return unit[rows][starts], order[rows][starts], (rows, starts, np.diff(starts, append=len(rows)))
 

@@ -96,7 +96,7 @@ def release(
     >>> found.frame[["region", "released"]].shape
     (3, 2)
     >>> print(found.guarantee)
-    1-DP and 1-bounded-range under add_remove neighbors
+    1-DP and 1-bounded-range under add_remove neighbors, for a row
     """
     asked = asked_of(columns, statistic, options, neighbors, simulated=False)
     if (by is None) != (groups is None):

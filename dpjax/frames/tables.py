@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -74,7 +74,8 @@ def read_table(
         raise ValueError("groups need by, the column that they are in.")
     if not keys and persons is not None and persons.max_groups != 1:
         raise ValueError("max_groups needs by: without groups a person counts once.")
-    columns, schema, zoned, open_rows, remake = _opened(frame)
+    given = _opened(frame)
+    columns, schema = given.columns, given.kind
     needed = [*asked, *keys, *([] if persons is None else [persons.unit])]
     for name in needed:
         if name not in columns:
@@ -87,14 +88,16 @@ def read_table(
             persons.rule(own.statistic)
         if not isinstance(own.statistic, DistinctCount):
             check_kind(name, schema(name), own)
+    if len({None if own.kind is None else schema(name) for name, own in asked.items()}) > 1:
+        raise ValueError("a column of the result is of one kind: ask for dates, for times and for numbers one after the other.")
     named = None if keys else Groups([()], {})
     if keys and groups is not None and not isinstance(groups, PrivateGroups):
         names, shown = public_labels(groups, keys, [schema(key) for key in keys])
         for key, labels in zip(keys, shown, strict=True):
             if schema(key) == "Datetime":
-                check_zones(labels, zoned(key), key)
+                check_zones(labels, given.zoned(key), key)
         named = Groups(names, dict(zip(keys, shown, strict=True)))
-    return Table(open_rows(keys, persons), named, {name: schema(name) for name in asked}, remake)
+    return Table(given.rows(keys, persons), named, {name: schema(name) for name in asked}, given.remake)
 
 
 def check_names(by: Any, taken: Iterable[str]) -> None:
@@ -106,16 +109,32 @@ def check_names(by: Any, taken: Iterable[str]) -> None:
 
 def kinds_of(frame: Any) -> Callable[[Any], str]:
     """Return what names the kind of a column of a frame by its dtype."""
-    return _opened(frame)[1]
+    return _opened(frame).kind
 
 
-def _opened(
-    frame: Any,
-) -> tuple[list[Any], Callable[[Any], str], Callable[[Any], bool], Callable[..., Records], Callable[[dict[str, Any]], Any]]:
-    """The columns of a frame, what each holds and whether its times have a zone, what makes its records, and such a frame."""
+class _Opened(NamedTuple):
+    """A frame that was given.
+
+    Attributes:
+        columns: their names.
+        kind: names what a column holds, by its dtype.
+        zoned: says whether the times of a column have a zone, by its dtype.
+        rows: makes the records, of columns of groups and of what becomes of persons.
+        remake: makes a frame of the kind that was given from columns.
+    """
+
+    columns: list[Any]
+    kind: Callable[[Any], str]
+    zoned: Callable[[Any], bool]
+    rows: Callable[[Any, Persons | None], Records]
+    remake: Callable[[dict[str, Any]], Any]
+
+
+def _opened(frame: Any) -> _Opened:
+    """Look at a frame's columns and dtypes; no record is read."""
     if isinstance(frame, Mapping):
         arrays = ArrayColumns(frame)
-        return arrays.names(), arrays.kind, lambda _: False, lambda by, persons: Memory(arrays, by, persons), _arrays
+        return _Opened(arrays.names(), arrays.kind, lambda _: False, partial(Memory, arrays), _arrays)
     narwhals = _narwhals()
     plain, names = _with_text_names(frame)
     try:
@@ -131,20 +150,17 @@ def _opened(
 
         schema = known.collect_schema()
 
-        def zoned(name: Any) -> bool:
-            return getattr(schema[name], "time_zone", None) is not None
-
-        return (
+        return _Opened(
             columns,
             lambda name: kind_of_dtype(schema[name]),
-            zoned,
-            lambda by, persons: Engine(known.lazy(), by, persons),
+            lambda name: getattr(schema[name], "time_zone", None) is not None,
+            partial(Engine, known.lazy()),
             remake,
         )
     if engine not in ("pandas", "pyarrow"):
         known = narwhals.from_native((known.collect() if lazy else known).to_arrow())
     eager = FrameColumns(known, {shown: text for text, shown in names.items()})
-    return columns, eager.kind, eager.zoned, lambda by, persons: Memory(eager, by, persons), remake
+    return _Opened(columns, eager.kind, eager.zoned, partial(Memory, eager), remake)
 
 
 def _with_text_names(frame: Any) -> tuple[Any, dict[str, Any]]:

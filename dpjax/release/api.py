@@ -612,7 +612,9 @@ def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: A
     """Return the counts of distinct values, of each as many as are given."""
     if neighbors == "swap":
         raise ValueError("counts are for add_remove neighbors: under swap the number of records is public.")
-    given = clip_integers(as_integers("counts", counts), 0, MOST)
+    given = as_integers("counts", counts)
+    if given.dtype.kind == "O":
+        given = clip_integers(given, 0, MOST).astype(np.int64)
     positions, present, _ = _read(statistic, x, neighbors, None)
     own = np.shape(x)
     batch = np.broadcast_shapes(own, given.shape)

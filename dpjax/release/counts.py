@@ -58,13 +58,19 @@ class Counts:
     def of_matrix(positions: np.ndarray, counts: np.ndarray) -> Counts:
         """Return the counts of rows ``(rows, k)``: of positions that broadcast against them, in any order, with these counts."""
         rows, k = counts.shape
-        counts = np.clip(counts, 0, MOST).astype(np.int64, copy=False)
         if not np.all(positions[..., 1:] > positions[..., :-1]):
             whole = np.broadcast_to(positions, counts.shape)
             return Counts.of_rows(np.repeat(np.arange(rows), k), whole.ravel(), counts.ravel(), groups=rows)
-        there = np.flatnonzero(counts)
-        values = positions[there % k] if positions.ndim == 1 else np.broadcast_to(positions, counts.shape).ravel()[there]
-        return Counts(np.searchsorted(there, np.arange(rows + 1) * k), values.astype(np.int64), counts.ravel()[there])
+        there = counts > 0
+        whole, number = np.broadcast_to(positions.astype(np.int64), counts.shape), counts
+        starts = np.arange(rows + 1) * k
+        if there.all():
+            whole, number = whole.ravel(), number.ravel()
+        else:
+            whole, number = whole[there], number[there]
+            starts = np.append(0, np.cumsum(np.count_nonzero(there, axis=1)))
+        number = np.minimum(number, MOST) if number.dtype.itemsize == 8 else number
+        return Counts(starts, whole, number.astype(np.int64, copy=False))
 
     @staticmethod
     def of_records(positions: np.ndarray, present: np.ndarray | None = None, near: tuple[int, int] | None = None) -> Counts:

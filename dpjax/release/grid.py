@@ -92,21 +92,26 @@ class Multiples:
 
             in_threads(some, ranges(x.size, _AT_A_TIME))
             return cells.reshape(x.shape), present.reshape(x.shape)
-        records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
+        end = self.start + self.size - 1
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-            missing = np.isnan(records)
-            # As in dpjax.numerics.multiples.
-            if self.resolution.denominator != 1:
-                records *= float(self.resolution.denominator)
-            if self.resolution.numerator != 1:
-                records /= float(self.resolution.numerator)
-            np.clip(records, self.start, self.start + self.size - 1, out=records)
+            if self.resolution == 1 and type(x) is np.ndarray and x.dtype == np.float64:
+                records = np.clip(x, self.start, end)
+            else:
+                records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
+                # As in dpjax.numerics.multiples.
+                if self.resolution.denominator != 1:
+                    records *= float(self.resolution.denominator)
+                if self.resolution.numerator != 1:
+                    records /= float(self.resolution.numerator)
+                np.clip(records, self.start, end, out=records)
+            present = np.ones(records.shape, bool)
+            if records.size and np.isnan(np.min(records)):
+                present = ~np.isnan(records)
+                records[~present] = self.start
             records += 0.5
-            np.floor(records, out=records)
-            records -= float(self.start)
-        present = ~missing
-        if not present.all():
-            records[missing] = 0
+            if self.start:  # otherwise the integer part is the floor
+                np.floor(records, out=records)
+                records -= float(self.start)
         return records.astype(np.int32), present
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -110,11 +111,16 @@ def refuse_text(x: Any) -> None:
         raise TypeError(f"x must hold numbers, got dtype {dtype}.")
 
 
+def masked_arrays() -> Any:
+    """Return the class of masked arrays; none where ``numpy.ma``, which NumPy does not load by itself, was never imported."""
+    return getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
+
+
 def _is_masked(x: Any) -> bool:
     """Whether it is a masked array, or a list of them. One masked record in a list is data, and missing."""
     if isinstance(x, (list, tuple)):
         return any(map(_is_masked, x))
-    return isinstance(x, np.ma.MaskedArray) and x.ndim > 0
+    return isinstance(x, masked_arrays()) and x.ndim > 0
 
 
 def as_reals(x: Any) -> np.ndarray:
@@ -132,7 +138,7 @@ def as_reals(x: Any) -> np.ndarray:
 def without_axes(value: Any) -> Any:
     """Return an element of an array of objects without the array of no axes that it may stand in; None for a masked one."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, np.generic):
-        return None if np.ma.is_masked(value) else value.item()
+        return None if isinstance(value, masked_arrays()) and np.any(value.mask) else value.item()
     return value
 
 

@@ -1,12 +1,11 @@
 """``dpjax ledger`` shows every charge and what is left, and changes nothing."""
 
 import json
-import subprocess
-import sys
 
+import numpy as np
 import pytest
 
-from dpjax import release
+from dpjax import frames, release
 from dpjax.accounting import Guarantee, Ledger
 from dpjax.command_line.main import main
 
@@ -35,7 +34,7 @@ def test_a_line_for_each_charge(path, capsys):
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert lines[0].split() == ["time", "columns", "statistic", "by", "groups", "draws", "epsilon", "delta", "left"]
-    assert lines[1].split()[1:] == ["Quantile", "0.9", "2", "1", "0", "1"]
+    assert lines[1].split()[1:] == ["Quantile", "0.9,", "0..9", "by", "1", "2", "1", "0", "1"]
     assert lines[2].split(maxsplit=1)[1].split("  ")[0] == "age, pay"
     assert "age: Median; pay: Quantiles 0.1, 0.9" in lines[2]
     assert lines[2].split()[-5:] == ["region", "2", "0.75", "0", "0.25"]
@@ -43,6 +42,27 @@ def test_a_line_for_each_charge(path, capsys):
     assert "people.ledger: 2 charges; remaining epsilon 0.25 of 2. All that is charged to it is 2-DP under add_remove" in words
     assert words.endswith("neighbors, for a person together.")
     assert path.read_bytes() == before
+
+
+def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
+    pay = release.Quantiles((0.1, 0.9), 0, 1e6, 100, n_max=99)
+    people = {"age": [31, 45] * 9, "pay": [1000, 2000] * 9, "g": ["a", "b"] * 9, "who": ["Ann", "Bob", "Cid"] * 6}
+    table = {name: np.array(column) for name, column in people.items()}
+    ledger = Ledger(path, epsilon=64.0, delta=1e-6)
+    both = {"age": release.Median(0, 120, 1), "pay": pay}
+    shared = {"by": "g", "epsilon": 1.0, "neighbors": "add_remove", "budget": ledger, "unit": "who"}
+    frames.release(table, both, **shared, groups=["a", "b", "c"], max_groups=2)
+    frames.release(table, "age", **shared | PUBLIC | {"upper": 12.5, "resolution": "1/2", "draws": 3, "groups": ["a"]})
+    frames.release(table, both | {"age": release.OrderStatistic(3, 0, 9, 1)}, **shared, groups=frames.PrivateGroups(1.0, 1e-9))
+    lines = [line.split("  ") for line in shown(capsys, path)[1].splitlines()]
+    cells = [[cell.strip() for cell in line if cell] for line in lines[:4]]
+    grid = "pay: Quantiles 0.1, 0.9, 0..1e+06 by 100"
+    assert cells[0] == ["time", "columns", "statistic", "by", "groups", "unit", "draws", "epsilon", "delta", "left"]
+    assert [line[1:8] for line in cells[1:]] == [
+        ["age, pay", f"age: Median, 0..120 by 1; {grid}", "g", "3", "who, in 2 groups", "1", "4"],
+        ["age", "Median, 0..12.5 by 1/2", "g", "1", "who", "3", "3"],
+        ["age, pay", f"age: OrderStatistic 3, 0..9 by 1; {grid}", "g", "found", "who", "1", "3"],
+    ]
 
 
 def test_a_ledger_with_a_delta(path, capsys):
@@ -92,13 +112,3 @@ def test_what_is_no_ledger(path, capsys):
     assert err.count("\n") == 1
     assert path.read_text() == "name,age\nAnn,31\n"
     assert shown(capsys, path.parent)[0] == 2
-
-
-def test_it_starts_without_jax(path):
-    Ledger(path, epsilon=1.0)
-    program = (
-        f"import sys; from dpjax.command_line.main import main; main(['ledger', {str(path)!r}]); assert 'jax' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "nothing was charged so far" in done.stdout

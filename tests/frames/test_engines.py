@@ -74,18 +74,11 @@ def as_arrow(table):
 
 
 def as_pandas(table):
-    return (
-        as_arrow(table)
-        .to_pandas(date_as_object=False)
-        .assign(
-            **{
-                name: pandas.array(table[name], dtype=kind)
-                for name, kind in (("code", "Int64"), ("i", "Int64"), ("flag", "boolean"))
-            },
-            who=pandas.array(table["who"], dtype="Int64"),
-            region=pandas.array(table["region"], dtype="str"),
-        )
-    )
+    numbers = {name: pandas.array(table[name], dtype="Int64") for name in ("code", "i", "who")}
+    floats = {name: np.array([np.nan if x is None else x for x in table[name]]) for name in ("share", "x")}
+    times = {name: np.array(table[name], "datetime64[us]") for name in ("day", "moment")}
+    others = {"flag": pandas.array(table["flag"], dtype="boolean"), "region": pandas.array(table["region"], dtype="str")}
+    return pandas.DataFrame(numbers | floats | times | others | {"length": np.array(table["length"], "timedelta64[us]")})
 
 
 def as_mapping(table):
@@ -130,7 +123,10 @@ def as_spark(table):
 
 
 # Its name for the package that it moves Dask to is not on every index yet.
-pytestmark = pytest.mark.filterwarnings("ignore:Dask support is moving out of Narwhals")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Dask support is moving out of Narwhals"),
+    pytest.mark.filterwarnings("ignore:os.fork"),  # by PySpark, where another test of the process has used JAX
+]
 KINDS = [as_mapping, as_pandas, as_arrow, as_polars, as_lazy_polars, as_duckdb, as_ibis, as_dask, as_spark]
 NUMBERS = {"lower": 0, "upper": 120, "resolution": 1}
 SMALL = {"lower": -1, "upper": 3, "resolution": "1/10"}

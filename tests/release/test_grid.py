@@ -1,5 +1,6 @@
 """The map to the grid: exact, total, one record at a time."""
 
+import math
 from fractions import Fraction
 
 import jax.numpy as jnp
@@ -21,8 +22,10 @@ DECIMALS = [Multiples.between(0, 0.3, 0.1), Multiples.between(-7.07, 1000, "0.01
 
 
 def nearest(value, grid):
-    """The number of the nearest multiple, of two the even one, counted from the lower bound."""
-    return min(max(round(Fraction(value) / grid.resolution) - grid.start, 0), grid.size - 1)
+    """The number of the nearest multiple, of two the upper one, counted from the lower bound."""
+    number = Fraction(value) / grid.resolution
+    number = Fraction(float(number) + 0.5) if abs(number) < 1 else number + Fraction(1, 2)  # the float below 1/2 is rounded up
+    return min(max(math.floor(number) - grid.start, 0), grid.size - 1)
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
@@ -38,7 +41,7 @@ def test_exact_against_fractions(grid):
     assert there.all()
     assert cells.tolist() == [nearest(value, grid) for value in x]
     inner = (numbers >= grid.start) & (numbers < grid.start + grid.size - 1)
-    assert (grid.numbers_of(halves)[0][inner] + grid.start).tolist() == (numbers + numbers % 2)[inner].tolist()
+    assert (grid.numbers_of(halves)[0][inner] + grid.start).tolist() == (numbers + 1)[inner].tolist()
     assert (grid.numbers_of(halves)[0] != np.floor((halves - grid.lower) / float(grid.resolution))).any()  # the control
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
@@ -72,7 +75,7 @@ def test_records_that_are_no_numbers_or_far_away():
     assert cells.tolist() == [0, 4, 0, 4, 0]
     assert there.tolist() == [False, True, True, True, False]
     assert grid.numbers_of([2**100, -(2**100), 12])[0].tolist() == [4, 0, 2]
-    assert grid.numbers_of([2**2000, 12.5, -(2**2000), 13.5])[0].tolist() == [4, 2, 0, 4]
+    assert grid.numbers_of([2**2000, 12.5, -(2**2000), 13.5])[0].tolist() == [4, 3, 0, 4]
     assert grid.numbers_of(np.array([2**63 - 1, -(2**63), 11], np.int64))[0].tolist() == [4, 0, 1]
     assert grid.numbers_of(np.array([200, 12, 3], np.uint8))[0].tolist() == [4, 2, 0]
     assert HUGE.numbers_of(np.array([2**60 - 1, 2**60 + 2**29 + 2**10]))[0].tolist() == [2**30, 2**30 + 1]
