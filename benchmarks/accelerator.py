@@ -34,6 +34,7 @@ import dpjax
 import harness
 import tables
 from dpjax.distributions import sampling
+from dpjax.distributions.many import CHUNK
 from harness import NO_RELATION, REFERENCE, Built, Case, Contestant, row
 
 NAIVE, LAPLACE, COPY = "naive jitted Gumbel-max", "jax.random.laplace", "device copy"
@@ -44,7 +45,7 @@ OWN_CHECK = (SORT, SIMULATE, MEAN_ABS_ERROR, INTERVAL)  # or none to make: nothi
 METHODS = ("tree", "table", "gumbel")
 LEFT_OUT, UNCHECKED = "left out: time", "not timed: no check of it has passed"
 SHARE_BAR, NAIVE_BAR = 0.5, 10
-MANY = 2 * sampling._FEW  # draws a row, more than what is made without a table
+MANY = 2 * sampling.FEW  # draws a row, more than what is made without a table
 NAIVE_SCORES = 2**22  # scores in one call of naive Gumbel-max for many draws, as many as an accelerator needs to be busy
 BYTES_A_PIECE = 40  # data, profile and temporaries of the largest contestant, generously
 CONTROL_FACTOR = 1.25
@@ -75,7 +76,7 @@ class Sizes:
             return Sizes(
                 single=(SMALL,),
                 raw=(SMALL,),
-                many=((1, sampling._CHUNK + 1000),),
+                many=((1, CHUNK + 1000),),
                 sums=(1, 4),
                 chunk=2000,
                 few_rows=16,
@@ -83,7 +84,7 @@ class Sizes:
                 bars=(SMALL,),
                 epsilons=3,
                 simulated=2000,
-                sweep=(SMALL[0] * (SMALL[1] + 1) / sampling._FUSED, 1.05),
+                sweep=(SMALL[0] * (SMALL[1] + 1) / sampling.FUSED, 1.05),
                 sweep_draws=(1, 2),
                 sweep_rows=64,
             )
@@ -802,14 +803,14 @@ def plan(session: Session) -> list[Task]:
         return Task("error bars", relation, case.shape, partial(error_bars, session, case), memory(rows, points))
 
     def sweep(share: float) -> Task:
-        points = 33 if share * sampling._FUSED < 2**18 else 1001
-        case = OnDevice(max(1, round(share * sampling._FUSED / (points + 1))), points, "swap")
-        question, shape = "methods, one draw", f"{case.shape}, {share:.3g} of _FUSED"
+        points = 33 if share * sampling.FUSED < 2**18 else 1001
+        case = OnDevice(max(1, round(share * sampling.FUSED / (points + 1))), points, "swap")
+        question, shape = "methods, one draw", f"{case.shape}, {share:.3g} of FUSED"
         return Task(question, "swap", shape, partial(methods, session, question, case, None, shape), memory(case.rows, points))
 
     def sweep_draws(share: float) -> Task:
-        case, draws = OnDevice(sizes.sweep_rows, sizes.points, "swap"), max(1, round(share * sampling._FEW))
-        question, shape = "methods, many draws", f"{case.shape}, {draws} draws each, {share:.3g} of _FEW"
+        case, draws = OnDevice(sizes.sweep_rows, sizes.points, "swap"), max(1, round(share * sampling.FEW))
+        question, shape = "methods, many draws", f"{case.shape}, {draws} draws each, {share:.3g} of FEW"
         needs = memory(case.rows * min(draws, 256), case.points)
         return Task(question, "swap", shape, partial(methods, session, question, case, draws, shape), needs)
 
@@ -872,8 +873,8 @@ def main(arguments: list[str] | None = None) -> int:
     limits = {
         "memory_bytes": memory if math.isfinite(memory) else None,
         "copy_bytes_per_second": session.bandwidth,
-        "_FUSED": sampling._FUSED,
-        "_FEW": sampling._FEW,
+        "FUSED": sampling.FUSED,
+        "FEW": sampling.FEW,
         "seconds": time.perf_counter() - session.start,
     }
     wrong = [check for check in session.checks if not check["control"] and not check["passed"]]

@@ -121,7 +121,7 @@ def test_the_sweeps_name_what_was_chosen_and_what_was_fastest(whole):
         assert line["contestant"] == f"auto chose {line['chosen']}, fastest was {line['fastest']}"
         assert min(line["equal_draws"].values()) < 0.9  # other methods draw otherwise, so the draws tell which was chosen
     chosen = {line["shape"]: line["chosen"] for line in verdicts if line["question"] == "methods, many draws"}
-    few, many = sampling._FEW, 2 * sampling._FEW
+    few, many = sampling.FEW, 2 * sampling.FEW
     assert {f"{few} draws" in shape: method for shape, method in chosen.items()} == {True: "tree", False: "table"}
     assert any(f"{many} draws" in shape for shape in chosen)
 

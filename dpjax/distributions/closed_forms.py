@@ -8,6 +8,7 @@ temporaries stay in the cache. Sums of masses run from the far end of each side 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.sides import Line, OnLine
+from dpjax.distributions.line import Line, OnLine
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import take
+from dpjax.numerics.batching import by_chunks, by_platform, take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import LANES, folded_sum, pad
@@ -104,11 +105,22 @@ def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: ja
     if prod(shape) == 0:
         return jnp.zeros(shape, distribution.dtype)
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, *batch), 0, -1) for p in points]
-    line = distribution.line()._replace(batch=batch)
+    line = replace(distribution.line(), batch=batch)
     from_low = piece.mean_fraction(jnp.abs(line.rise))  # here and not in the loop, so that it is kept in memory
     position = jnp.where(line.rise >= 0, from_low, 1 - from_low)
-    found = line.by_rows(lambda line, position, *columns: compute(_resolve(line, position), *columns), position, *columns)
-    return jnp.moveaxis(found, -1, 0).reshape(samples + batch)
+    rows, size = line.cacheful
+
+    def some(start: Any, size: int) -> jax.Array:
+        always = None if size == rows else start >= 0
+        own, (position_there, *there) = line.rows((position, *columns), start, size, always)
+        found = compute(_resolve(own, position_there), *there)
+        return jnp.broadcast_to(found, (size, found.shape[-1]))
+
+    def in_chunks() -> jax.Array:
+        return by_chunks(lambda start: some(start, size), rows, size)
+
+    found = some(0, rows) if size == rows else by_platform(cpu=in_chunks, default=lambda: some(0, rows))
+    return jnp.moveaxis(found.reshape(*batch, found.shape[-1]), -1, 0).reshape(samples + batch)
 
 
 class Found(NamedTuple):

@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.distributions.base import Shape, draws_shape
+from dpjax.distributions.line import Lengths, Line
 from dpjax.distributions.sampling import draw
-from dpjax.distributions.sides import Lengths, Line
 from dpjax.random.keys import check_key
 
 

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.distributions import closed_forms, sampling
 from dpjax.distributions.base import Distribution, Shape, draws_shape
-from dpjax.distributions.sides import Ends, Line, Side
+from dpjax.distributions.line import Ends, Line, Side
 from dpjax.numerics.batching import concatenate
 from dpjax.random.keys import check_key
 

@@ -25,7 +25,7 @@ from dpjax.distributions import closed_forms, sampling
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.closed_forms import Found, Half, Resolved, average, by_rows, center_of, each_point, locate, read_pieces
-from dpjax.distributions.sides import Line, OnLine, Side
+from dpjax.distributions.line import Line, OnLine, Side
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dpjax.numerics.elementwise import where
+
 _SERIES_BELOW = 1.0  # below this decay the two moments use their series
 _TERMS = 10  # the first term left out is below (1 / 2 pi)^22 * 42 = 1e-16 at s = 1
 
@@ -41,16 +43,16 @@ def _bernoulli_series(s: jax.Array) -> jax.Array:
 def log_mass_fraction(s: jax.Array) -> jax.Array:
     """Return log phi0(s), phi0(s) = (1 - e^-s) / s: the log of the mass relative to a flat piece at the near end's height."""
     small = s < 1e-3  # the series' first term left out is s^4 / 2880
-    safe = jnp.where(small, 1.0, s)
-    return jnp.where(small, s * (s / 24 - 0.5), jnp.log(-jnp.expm1(-safe) / safe))
+    safe = where(small, 1.0, s)
+    return where(small, s * (s / 24 - 0.5), jnp.log(-jnp.expm1(-safe) / safe))
 
 
 @partial(jax.jit, inline=True)
 def mass_fraction(s: jax.Array) -> jax.Array:
     """Return phi0(s) = (1 - e^-s) / s, the mass relative to a flat piece at the near end's height."""
     flat = s <= 0
-    safe = jnp.where(flat, 1.0, s)
-    return jnp.where(flat, 1.0, -jnp.expm1(-safe) / safe)
+    safe = where(flat, 1.0, s)
+    return where(flat, 1.0, -jnp.expm1(-safe) / safe)
 
 
 @partial(jax.jit, inline=True)
@@ -60,39 +62,39 @@ def far_height(s: jax.Array) -> jax.Array:
     From 1 on, the relative error is that of e^-s: s units in the last place. The result is 0 where e^-s is.
     """
     small = s < _SERIES_BELOW
-    below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
+    below, above = where(small, s, 0.0), where(small, 1.0, s)
     kept = jnp.exp(-above)
-    return jnp.where(small, 1 - below * (0.5 - below * _bernoulli_series(below)), above * kept / (1 - kept))
+    return where(small, 1 - below * (0.5 - below * _bernoulli_series(below)), above * kept / (1 - kept))
 
 
 @jax.jit
 def mean_fraction(s: jax.Array) -> jax.Array:
     """Return the mean of r: 1/s - 1/(e^s - 1)."""
     small = s < _SERIES_BELOW
-    below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
+    below, above = where(small, s, 0.0), where(small, 1.0, s)
     # 1/(e^s - 1) written with e^-s, which cannot overflow.
     closed = 1 / above + jnp.exp(-above) / jnp.expm1(-above)
-    return jnp.where(small, 0.5 - below * _bernoulli_series(below), closed)
+    return where(small, 0.5 - below * _bernoulli_series(below), closed)
 
 
 @jax.jit
 def variance_fraction(s: jax.Array) -> jax.Array:
     """Return the variance of r: 1/s^2 - e^-s / (1 - e^-s)^2."""
     small = s < _SERIES_BELOW
-    below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
+    below, above = where(small, s, 0.0), where(small, 1.0, s)
     series = jnp.zeros_like(below)
     for k, ratio in reversed(list(enumerate(_BERNOULLI, start=1))):
         series = series * below * below + (2 * k - 1) * ratio
     closed = 1 / (above * above) - jnp.exp(-above) / jnp.square(jnp.expm1(-above))
-    return jnp.where(small, series, closed)
+    return where(small, series, closed)
 
 
 @partial(jax.jit, inline=True)
 def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
     """Return the mass within ``r`` of the near end, (1 - e^-sr) / (1 - e^-s)."""
     flat = s < jnp.finfo(jnp.result_type(s)).eps  # r to relative error s/2
-    safe = jnp.where(flat, 1.0, s)
-    return jnp.where(flat, r, jnp.expm1(-safe * r) / jnp.expm1(-safe))
+    safe = where(flat, 1.0, s)
+    return where(flat, r, jnp.expm1(-safe * r) / jnp.expm1(-safe))
 
 
 class Decay(NamedTuple):
@@ -119,30 +121,30 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.
     flat = decay.total < jnp.finfo(jnp.result_type(decay.total)).eps
     x = p * decay.lost
     high = x < -0.5
-    low = jnp.where(high, 0.0, x)
-    rest = jnp.where(high, complement + jnp.abs(p * decay.kept), 1 + low)  # abs(): no compiler fuses the product into the sum
+    low = where(high, 0.0, x)
+    rest = where(high, complement + jnp.abs(p * decay.kept), 1 + low)  # abs(): no compiler fuses the product into the sum
     # log1p with a single logarithm: to first order, which is enough, what 1 + x has lost by rounding.
-    log_rest = jnp.log(rest) + jnp.where(high, 0.0, (low - (rest - 1)) / rest)
-    return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, decay.total), 1.0))
+    log_rest = jnp.log(rest) + where(high, 0.0, (low - (rest - 1)) / rest)
+    return where(flat, p, jnp.minimum(-log_rest / where(flat, 1.0, decay.total), 1.0))
 
 
 @partial(jax.jit, inline=True)
 def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
     """Return the log of the integral of e^(slope t) over [0, length]; ``length`` may be infinite, and then so may be the result."""
     endless = length == jnp.inf
-    finite = jnp.where(endless, 1.0, length)
-    steep = jnp.where(endless & (slope < 0), -slope, 1.0)
+    finite = where(endless, 1.0, length)
+    steep = where(endless & (slope < 0), -slope, 1.0)
     there = ~(finite <= 0)
-    log_length = jnp.where(there, jnp.log(jnp.where(there, finite, 1.0)), -jnp.inf)
+    log_length = where(there, jnp.log(where(there, finite, 1.0)), -jnp.inf)
     value = log_length + jnp.maximum(slope, 0.0) * finite + log_mass_fraction(jnp.abs(slope) * finite)
-    return jnp.where(endless, jnp.where(slope < 0, -jnp.log(steep), jnp.where(slope >= 0, jnp.inf, slope)), value)
+    return where(endless, where(slope < 0, -jnp.log(steep), where(slope >= 0, jnp.inf, slope)), value)
 
 
 @partial(jax.jit, inline=True)
 def mean_position(slope: jax.Array, length: jax.Array) -> jax.Array:
     """Return the mean of t under the density proportional to e^(slope t) on [0, length]; infinite ``length`` needs slope < 0."""
     endless = length == jnp.inf
-    finite = jnp.where(endless, 1.0, length)
+    finite = where(endless, 1.0, length)
     from_near = mean_fraction(jnp.abs(slope) * finite)
-    inside = finite * jnp.where(slope > 0, 1 - from_near, from_near)
-    return jnp.where(endless, -1 / jnp.where(slope < 0, slope, -1.0), inside)
+    inside = finite * where(slope > 0, 1 - from_near, from_near)
+    return where(endless, -1 / where(slope < 0, slope, -1.0), inside)

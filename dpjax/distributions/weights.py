@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions import truncated_exponential as piece
+from dpjax.numerics.elementwise import where
 from dpjax.numerics.powers import exponent_of, log2_floor, power_of_two
 
 _LOG2_E = 1.4426950408889634
@@ -50,24 +51,24 @@ class Heights(NamedTuple):
         height = self.mantissa / power_of_two(self.exponent, self.mantissa.dtype)
         power, most = self.cost * self.bits, float(jnp.finfo(height.dtype).maxexp)
         # A NaN stays visible; what is too large makes the sum of the row too large, and is weighed again.
-        return jnp.where(power >= most, 0.0, jnp.where(power <= -most, float(jnp.finfo(height.dtype).max), height))
+        return where(power >= most, 0.0, where(power <= -most, float(jnp.finfo(height.dtype).max), height))
 
     def weight(self, width: jax.Array, base: "Base") -> jax.Array:
         """The weights of pieces of these widths, relative to the base of their row."""
         power = power_of_two(base.exponent - self.exponent, width.dtype)
         nothing = self._beyond(base.cost) & ~jnp.isnan(width)  # a NaN stays visible
         # abs() changes nothing, and keeps a compiler from fusing this product with a later sum into one rounding.
-        return jnp.where(nothing, 0.0, jnp.abs(width * power * self.mantissa))
+        return where(nothing, 0.0, jnp.abs(width * power * self.mantissa))
 
     def base(self, width: jax.Array) -> "Base":
         """The base of rows of these widths: the lowest cost that has mass, and the power of two of the heaviest weight."""
         width, cost = jax.lax.stop_gradient((width, self.cost))
-        lowest = jnp.min(jnp.where(width > 0, cost, jnp.inf), axis=-1, keepdims=True, initial=jnp.inf)
-        lowest = jnp.where(jnp.isinf(lowest), 0.0, lowest)
+        lowest = jnp.min(where(width > 0, cost, jnp.inf), axis=-1, keepdims=True, initial=jnp.inf)
+        lowest = where(jnp.isinf(lowest), 0.0, lowest)
         exponent, fraction = exponent_of(lowest, self.bits)
         here = (width > 0) & ~jax.lax.stop_gradient(self)._beyond(lowest)
         # As floats, for which XLA has a ready reduction: from the lowest cost that has mass, the heaviest power is small.
-        powers = jnp.where(here, (log2_floor(width) + (exponent - self.exponent)).astype(width.dtype), _NEVER)
+        powers = where(here, (log2_floor(width) + (exponent - self.exponent)).astype(width.dtype), _NEVER)
         heaviest = jnp.max(powers, axis=-1, keepdims=True, initial=_NEVER)
         return Base(lowest, exponent - heaviest.astype(jnp.int32), log(2) * (fraction + heaviest))
 

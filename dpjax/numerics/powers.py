@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.numerics.elementwise import clip, where
+
 
 @jax.jit
 def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -14,22 +16,21 @@ def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]
     Each factor is split in two halves whose products are exact: rounding the product once would turn a cost of 50,000 into an
     error of several percent.
     """
-    exponent, fraction = jnp.zeros((), jnp.uint32), jnp.zeros((), cost.dtype)
+    exponent, fraction = jnp.zeros((), jnp.int32), jnp.zeros((), cost.dtype)
     for a in _halves(cost):
         for b in _halves(bits):
             product = a * b
-            integer = jnp.round(product)
+            integer = jax.lax.round(product, jax.lax.RoundingMethod.TO_NEAREST_EVEN)
             exponent = exponent + _modulo(integer)
             fraction = fraction + (product - integer)
-    return jax.lax.bitcast_convert_type(exponent, jnp.int32), fraction
+    return exponent, fraction
 
 
 def _modulo(integer: jax.Array) -> jax.Array:
-    """An integer of float type modulo 2^32, uint32."""
-    size = jnp.abs(integer)  # the complement of a small negative number would be rounded
-    rest = size - jnp.floor(size * 2.0**-32) * 2.0**32
-    found = jnp.where(jnp.isfinite(rest), rest, 0.0).astype(jnp.uint32)
-    return jnp.where(integer < 0, jnp.uint32(0) - found, found)
+    """An integer of float type modulo 2^32, int32; any number for one that is not finite."""
+    turns = jax.lax.round(integer * 2.0**-32, jax.lax.RoundingMethod.TO_NEAREST_EVEN)
+    rest = integer - turns * 2.0**32  # exact
+    return where(jnp.abs(rest) < 2.0**31, rest, -(2.0**31)).astype(jnp.int32)
 
 
 def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -50,7 +51,7 @@ def log2_floor(x: jax.Array) -> jax.Array:
 def power_of_two(n: jax.Array, dtype: Any) -> jax.Array:
     """2**n as a float, 0 when it would be below the smallest normal number."""
     info, kind = jnp.finfo(dtype), _integer_of(dtype)
-    biased = jnp.clip(n + np.int32(info.maxexp - 1), 0, 2 * info.maxexp - 2).astype(kind)
+    biased = clip(n + np.int32(info.maxexp - 1), 0, 2 * info.maxexp - 2).astype(kind)
     return jax.lax.bitcast_convert_type(biased << np.array(info.nmant, kind), dtype)
 
 

@@ -20,7 +20,8 @@ _CHUNK = 64 * LANES
 def pad(array: jax.Array, multiple: int = LANES, value: float = 0) -> jax.Array:
     """Pad the last axis to a multiple, at least one of it."""
     size = max(1, -(-array.shape[-1] // multiple)) * multiple
-    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])], constant_values=value)
+    more = [(0, 0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1], 0)]
+    return jax.lax.pad(array, jnp.asarray(value, array.dtype), more)
 
 
 def pair_sums(terms: jax.Array) -> jax.Array:
@@ -47,8 +48,7 @@ def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
         terms = []
         for start in range(0, max(size, 1), LANES):
             term = some(first + start, min(LANES, size - start))
-            gap = [(0, 0)] * (term.ndim - 1) + [(0, LANES - term.shape[-1])]
-            terms.append(jnp.pad(term, gap) if term.shape[-1] < LANES else term)
+            terms.append(pad(term) if term.shape[-1] < LANES else term)
         return tree(terms)
 
     def tree(terms: list[jax.Array]) -> jax.Array:

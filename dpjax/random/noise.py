@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in_range, row_words
 
@@ -95,7 +96,7 @@ def exponential_from_uniform(pair: UniformPair) -> jax.Array:
     [45.05, 2.711e-20]
     """
     small = jnp.minimum(pair.value, pair.complement)
-    return jnp.where(pair.value <= pair.complement, -jnp.log(small), -jnp.log1p(-small))
+    return where(pair.value <= pair.complement, -jnp.log(small), -jnp.log1p(-small))
 
 
 @partial(jax.jit, inline=True)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import PiecewiseExponential, exponential, laplace, median, permute_and_flip, piecewise_laplace
-from dpjax.distributions.sides import Side
+from dpjax.distributions.line import Side
 from dpjax.statistics.mode import candidate_counts
 
 EPSILON = 1.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax import PiecewiseExponential, Tails, from_radii, laplace, piecewise_laplace
-from dpjax.distributions.sides import Side
+from dpjax.distributions.line import Side
 from tests.support.distributions import of_one_size
 from tests.support.oracle import Distribution
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpjax import PiecewiseExponential, Tails, inverse_sensitivity, laplace, median, piecewise_laplace, sample_intervals
 from dpjax.distributions import sampling
-from dpjax.distributions.sides import Side
+from dpjax.distributions.line import Side
 from dpjax.numerics.two_words import Words
 from tests.support.distributions import of_one_size
 from tests.support.statistics import (

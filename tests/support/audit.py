@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from dpjax import PiecewiseExponential
-from dpjax.distributions.sides import Side
+from dpjax.distributions.line import Side
 from tests.support import oracle
 
 

@@ -1,0 +1,51 @@
+"""Gumbel-max over all pieces: the reference, and the way of accelerators where one fused pass costs less than several kernels."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.distributions.line import Line
+from dpjax.distributions.place import Chosen, Piece, place
+from dpjax.distributions.selection import gumbel_max
+from dpjax.numerics.elementwise import where
+from dpjax.numerics.two_words import Words
+from dpjax.random.keys import fold_in_range
+from dpjax.random.noise import UniformPair, gumbel_from_uniform, uniform_from_words
+
+_PLACE, _GUMBEL = (
+    2,
+    3,
+)  # the streams of a draw's words: the second is that of the lower side, before those of the upper and the tails
+
+
+def by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Take two words for each slot and draw, the tails being the slots of a third side; otherwise as ``few``."""
+    _, parts = jax.lax.stop_gradient(line).weights()
+    weights = jnp.concatenate(parts, axis=-1)
+    log_weights = jnp.log(weights)
+    sizes = [part.shape[-1] for part in parts]
+
+    def one(number: jax.Array) -> jax.Array:
+        drawn = []
+        for side, size in enumerate(sizes):
+            own = fold_in_range(rows, 1, number, stream=_GUMBEL + side)
+            drawn.append(uniform_from_words(fold_in_range(Words(own.high[..., 0], own.low[..., 0]), size), log_weights.dtype))
+        joined = UniformPair(*(jnp.concatenate(part, axis=-1) for part in zip(*drawn, strict=True)))
+        return gumbel_max(log_weights, gumbel_from_uniform(joined))
+
+    if draws == 1:
+        slot = one(jnp.uint32(0))[..., None]
+    else:
+        slot = jnp.moveaxis(jax.lax.map(one, jnp.arange(draws, dtype=jnp.uint32), batch_size=min(draws, 256)), 0, -1)
+    starts = np.cumsum([0, *sizes], dtype=np.int32)
+    upper = (slot >= starts[1]) & (slot < starts[2])
+    in_tail = None
+    if line.tails is not None:
+        in_tail = slot >= starts[2]
+        upper = upper | (slot == starts[2] + 1)
+    slot = where(slot < starts[1], slot, slot - starts[1])
+    chosen = Chosen(upper, slot, in_tail, jnp.sum(weights, axis=-1, keepdims=True) > 0)
+    pair = uniform_from_words(fold_in_range(rows, draws, stream=_PLACE), line.rate.dtype)
+    return slot, place(pair, line, chosen, Piece.at(line, chosen))

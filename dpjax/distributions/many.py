@@ -1,0 +1,87 @@
+"""Many draws from each row: all pieces are tabulated, and chosen by inverse CDF in fixed point (``selection.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.distributions import truncated_exponential as piece
+from dpjax.distributions.line import Lengths, Line
+from dpjax.distributions.place import Chosen, Piece, place
+from dpjax.distributions.selection import Table
+from dpjax.numerics.batching import concatenate, in_memory, take
+from dpjax.numerics.elementwise import where
+from dpjax.numerics.two_words import Words
+from dpjax.random.keys import fold_in_range
+from dpjax.random.noise import uniform_from_words
+
+CHUNK = 2**18  # draws that are made together: they stay in the cache
+_SLOT, _PLACE = 1, 2  # the streams of a draw's words
+
+
+def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Tabulate the slots of both sides outwards, each after its tail; arguments and results are those of ``few``."""
+    _, (lower, upper, *tails) = jax.lax.stop_gradient(line).weights()
+    if tails:
+        lower, upper = (jnp.concatenate([tails[0][..., i : i + 1], side], axis=-1) for i, side in enumerate((lower, upper)))
+    center = lower.shape[-1]
+    table = Table.of(jnp.concatenate([lower, upper], axis=-1), center)
+    ends, exponentials = _ends_in_one(line), piece.Decay.of(jnp.abs(line.rise))[1:]
+    step = min(draws, max(32, CHUNK // prod(line.batch) // 32 * 32))
+
+    def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first = number * np.int32(step)
+        index = table.choose(partial(fold_in_range, rows, step, first, _SLOT))
+        above = index >= np.int32(center)
+        index = where(above, index - np.int32(center), index)
+        slot = jnp.maximum(index - np.int32(1), 0) if tails else index
+        exists = (table.ends.high | table.ends.low)[..., -1:] > 0
+        chosen = Chosen(above, slot, index == 0 if tails else None, exists)
+        at = line.place_of(above, slot)
+        rise, kept, lost = (take(part, at) for part in (line.rise, *exponentials))
+        own = Piece(*ends(at, above), rise, piece.Decay(jnp.abs(rise), kept, lost))
+        pair = uniform_from_words(fold_in_range(rows, step, first, _PLACE), line.rate.dtype)
+        return slot, place(pair, line, chosen, own)
+
+    if step == draws:
+        return chunk(jnp.int32(0))
+    count = -(-draws // step)
+    # Under a condition: out of the loop itself XLA moves what does not change, one small kernel for each operation.
+    found = jax.lax.map(lambda number: in_memory(number >= 0, lambda: chunk(number)), jnp.arange(count, dtype=jnp.int32))
+
+    def joined(parts: jax.Array) -> jax.Array:
+        return jnp.moveaxis(parts, 0, -2).reshape(*line.batch, -1)[..., :draws]
+
+    return joined(found[0]), joined(found[1])
+
+
+def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Draw where there are no pieces: choose one of two tails, the lighter one where a uniform is below its share."""
+    weights = jax.lax.stop_gradient(line).weights()[1][2]
+    below, above = weights[..., :1], weights[..., 1:]
+    share = jnp.minimum(below, above) / (below + above)
+    lighter = uniform_from_words(fold_in_range(rows, draws, stream=_SLOT), weights.dtype).value < share
+    upper = lighter == (above < below)
+    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), below + above > 0)
+    pair = uniform_from_words(fold_in_range(rows, draws, stream=_PLACE), weights.dtype)
+    return chosen.slot, place(pair, line, chosen, None)
+
+
+def _ends_in_one(line: Line) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """Join the ends of both sides in one array; they are read by places as in ``Line.place_of`` and whether they are above."""
+    lower, upper = line.sides
+    if isinstance(lower, Lengths) or isinstance(upper, Lengths):
+        lengths = concatenate(*(side.widths() for side in line.sides))
+        return lambda at, _: (jnp.zeros_like(at, lengths.dtype), take(lengths, at))
+    values = concatenate(lower.values, upper.values)
+
+    def read(at: jax.Array, above: jax.Array) -> tuple[jax.Array, jax.Array]:
+        at = where(above, at + np.int32(1), at)  # a side has one value more than pieces
+        return take(values, at), take(values, at + np.int32(1))
+
+    return read
