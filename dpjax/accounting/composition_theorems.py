@@ -186,9 +186,10 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
-    """E_P[(1 - e^(epsilon - loss))_+]."""
+    """E_P[(1 - e^(epsilon - loss))_+], rounded up: losses and probabilities are products of a number for each mechanism."""
+    loss = loss + 2.0**-52 * np.abs(loss)
     above = loss > epsilon
-    return float(np.sum(probability[above] * -np.expm1(epsilon - loss[above])))
+    return float(np.sum(probability[above] * -np.expm1(epsilon - loss[above]))) * (1 + 1e-15 * (16 + loss.size))
 
 
 def _fixed(r: float, count: int, epsilon: float) -> float:

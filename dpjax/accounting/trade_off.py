@@ -47,7 +47,7 @@ def trade_off_bound(spent: Guarantee | Composition | LossDistribution, false_pos
     for at in [*np.linspace(0.0, furthest, _EPSILONS).tolist(), min(epsilon, 700.0)]:
         kept = 1 - spent.delta_at(at)
         found = np.maximum(found, np.maximum(kept - np.exp(at) * a, np.exp(-at) * (kept - a)) - 1e-15)
-    if gdp < inf:
+    if gdp < inf and not delta:
         from scipy.special import ndtr, ndtri
 
         found = np.maximum(found, ndtr(ndtri(1 - a) - gdp) * (1 - 1e-12) - 1e-15)
