@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import composition_theorems, formulas
+from dpjax.accounting import composition_theorems, formulas, privacy_losses
+from dpjax.accounting.dominating_pairs import Pair, pair_of
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
 from dpjax.accounting.guarantee import (
     Guarantee,
@@ -28,12 +29,11 @@ from dpjax.accounting.guarantee import (
     relation_text,
     rounded_up,
 )
-from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.display import Picture, Shown
 
 _FEW_ULPS = 2.0**-48  # by more than the formulas of rules are off
 Parts = tuple[tuple[Guarantee, int], ...]
-_MOST_KINDS, _MOST_MECHANISMS = 16, 100_000  # that are composed by their losses: each kind takes transforms of its own
+_MOST_KINDS = 32  # that are composed by their losses: each takes transforms of its own
 
 
 @dataclass(frozen=True, repr=False)
@@ -214,18 +214,25 @@ class Composition(Shown):
             return promising(Guarantee(inf, inf, self.neighbors))
         return whole
 
-    def rules_at(self, delta: float) -> dict[str, float]:
-        """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
+    def rules_at(self, delta: float, *, numerical: bool = True) -> dict[str, float]:
+        """Return the epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
 
         ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
         ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
         Renyi divergences (zCDP among them), each the tightest of its mechanism. ``"gaussian"``: the exact epsilon of all parts of
-        Gaussian DP together, and the sum of the other epsilons, if they have one. ``"losses"``: where Gaussian noise on subsamples
-        is among the parts, the privacy losses composed by :class:`LossDistribution`, with randomised response for parts that are
-        (epsilon, delta)-DP only; up to 16 kinds of mechanisms and 100,000 of them. The parts' deltas are taken off ``delta`` first.
+        Gaussian DP together, and the sum of the other epsilons, if they have one. ``"losses"``: the privacy losses of pairs that
+        dominate the parts, composed numerically by dp-accounting: for up to 32 kinds of mechanisms that all promise an epsilon, a
+        range, Gaussian DP or a noise. It needs the extra ``accounting``, and without it the others hold, which can be far larger:
+        for Gaussian noise on subsamples ``"rdp"`` is the only one. The parts' deltas are taken off ``delta`` first.
 
         Args:
             delta: in (0, 1).
+            numerical: whether ``"losses"`` is among them: without it the result does not depend on what is installed.
+
+        References:
+            Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and Steinke (2020); Dong, Roth and Su
+            (2022); Zhu, Dong and Wang (2022). The files ``composition_theorems``, ``conversions``, ``gaussian`` and
+            ``privacy_losses`` say more.
         """
         target = checks.concrete_delta(delta)
         found: dict[str, float] = {}
@@ -236,11 +243,12 @@ class Composition(Shown):
                     composition_theorems.optimal_pure_epsilon(*self._pure_parts(), delta=remaining) if self.epsilon else 0.0
                 )
         mu, epsilon = self._gaussian
-        if epsilon < inf and (remaining := _without(target, self.parts)) > 0:
+        remaining = _without(target, self.parts)
+        if epsilon < inf and remaining > 0:
             found["gaussian"] = epsilon + epsilon_of_gdp(mu, delta=remaining)
-        if self._losses is not None:
-            found["losses"] = self._losses.epsilon_at(target)
-        if (remaining := _without(target, self.parts)) <= 0:
+        if numerical and remaining > 0 and self._pairs:
+            found["losses"] = privacy_losses.epsilon_of_pairs(self._pairs, target)
+        if remaining <= 0:
             return found
         if (one := self._one_range()) is not None:
             found["bounded_range"] = composition_theorems.bounded_range_epsilon(
@@ -270,8 +278,8 @@ class Composition(Shown):
         mu, other_epsilon = self._gaussian
         if other_epsilon <= target:
             found.append(_together(delta_of_gdp(mu, epsilon=target - other_epsilon), self.parts))
-        if self._losses is not None:
-            found.append(self._losses.delta_at(target))
+        if self._pairs:
+            found.append(privacy_losses.delta_of_pairs(self._pairs, target))
         if (one := self._one_range()) is not None:
             ranges = composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive")
             found.append(_together(ranges, self.parts))
@@ -297,15 +305,19 @@ class Composition(Shown):
         return _gdp(gaussian), rounded_up(exact_total(others)) if gaussian else inf
 
     @cached_property
-    def _losses(self) -> LossDistribution | None:
-        """The losses of what dominates all parts, if Gaussian noise on subsamples is among them and the numbers are not extreme."""
-        sampled = any(part.noise for part, _ in self.parts)
-        sampled &= not any(part.noise and part.noise[0] != "gaussian" for part, _ in self.parts)
-        if not sampled or len(self.parts) > _MOST_KINDS or self.count > _MOST_MECHANISMS:
-            return None
-        each = [_losses_of(part) for part, _ in self.parts]
-        known = [losses.compose(count) for losses, (_, count) in zip(each, self.parts, strict=True) if losses is not None]
-        return sum(known[1:], start=known[0]) if len(known) == len(each) else None
+    def _pairs(self) -> list[tuple[Pair, int]]:
+        """What dominates the parts, if that is known of all of them, they are of few kinds, and dp-accounting is there.
+
+        None where another rule is exact for the worst mechanisms, so that no sum of losses can be below it.
+        """
+        plain = all(part.noise is None and part.gdp == inf for part, _ in self.parts)
+        pure = self._few_outcomes() and all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts)
+        if self.gdp < inf or (plain and (pure or self._one_range() is not None)):
+            return []
+        pairs = [(pair_of(part), count) for part, count in self.parts[: _MOST_KINDS + 1]]
+        known = [(pair, count) for pair, count in pairs if pair is not None]
+        usual = len(known) == len(self.parts) <= _MOST_KINDS and privacy_losses.convolutions() is not None
+        return known if usual else []
 
     def _pure_parts(self) -> tuple[list[float], list[int]]:
         """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
@@ -330,15 +342,6 @@ def _check_relation(relations: set[str]) -> None:
         raise ValueError(
             f"guarantees under {' and '.join(sorted(relations))} neighbors do not compose: state them all for one relation."
         )
-
-
-def _losses_of(part: Guarantee) -> LossDistribution | None:
-    """Those of the pair that dominates a mechanism, if known: Gaussian noise, on a subsample or not, or randomised response."""
-    _, mu, probability = part.noise or ("gaussian", part.gdp, 1.0)
-    if mu < inf:
-        within = 1e-3 <= mu <= 10 and probability >= 1e-6  # beyond, cells of losses are coarse, or underflow
-        return LossDistribution.gaussian(mu).poisson_subsample(probability) if within else None
-    return LossDistribution.approximate(part.epsilon, part.delta) if part.epsilon <= 400 else None
 
 
 def _gdp(parts: Parts) -> float:

@@ -14,7 +14,6 @@ from dpjax import accounting
 from dpjax.accounting import (
     Composition,
     Guarantee,
-    LossDistribution,
     PrivacyFilter,
     advanced_epsilon,
     bounded_range_epsilon,
@@ -85,7 +84,7 @@ def test_rules():
     assert set((20 * PURE).rules_at(1e-6)) == {"basic", "optimal", "rdp"}
     assert set((20 * ZCDP).rules_at(1e-6)) == {"rdp"}
     many = Composition(tuple((Guarantee(0.01 * i, inf, "swap"), 1) for i in range(1, 31)))
-    assert set(many.rules_at(1e-6)) == {"basic", "rdp"}  # 2^30 outcomes
+    assert set(many.rules_at(1e-6, numerical=False)) == {"basic", "rdp"}  # 2^30 outcomes
     mixed = PURE + ZCDP
     assert mixed.epsilon == inf
     assert set(mixed.rules_at(1e-6)) == {"rdp"}
@@ -442,10 +441,6 @@ def test_edges_are_on_the_safe_side_and_return(x64):
     assert huge.delta_at(1.0) == (3 * huge).delta_at(1.0) == 1
     assert (3 * huge).epsilon_at(1e-6) == inf == advanced_epsilon(1e308, count=3, delta=1e-6)
     assert Guarantee(inf, inf, "swap", gdp=1e200).delta_at(1.0) == 1
-    for losses in (LossDistribution.pure(1e308), LossDistribution.laplace(1e308), LossDistribution.bounded_range(1e308)):
-        assert losses.delta_at(1.0) == 1
-        assert losses.epsilon_at(1e-6) == 1e308
-    assert LossDistribution.laplace(1.0).epsilon_at(1e-9) == pytest.approx(1.0, rel=1e-3)  # weights that overflow
     many = bounded_range_epsilon(1e-5, count=10**9, delta=1e-6, queries="adaptive")
     assert 0.6 < many < 10**9 * 1e-5
     assert (10**9 * Guarantee(1e-5, 1e-5, "swap")).epsilon_at(1e-6) < many + 0.1
