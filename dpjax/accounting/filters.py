@@ -34,7 +34,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import formulas
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee, one_unit
+from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
 
 
 class BudgetExceeded(RuntimeError):
@@ -79,10 +79,8 @@ class Sums:
         self._exact: list[Any] = [Fraction(0)] * (2 + max(len(self.orders), 1))
         self.lock, self.unit = Lock(), ""
 
-    def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[float]:
-        """Return what is charged for a mechanism; infinite where it promises nothing.
-
-        A delta with zCDP beside it is not counted, and then its epsilon is none either.
+    def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[Any]:
+        """Return what is charged for a mechanism, exactly; infinite where it promises nothing.
 
         Raises:
             TypeError: neither of the two; a metric guarantee has the method ``guarantee``.
@@ -94,12 +92,13 @@ class Sums:
             raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
         one_unit((self.unit, spent.unit))
         whole = 1 * spent
-        epsilon = sum(
-            count * min(inf if part.delta and part.zcdp < inf else part.epsilon, part.bounded_range) for part, count in whole.parts
-        )
+        epsilon = exact_total((min(part.epsilon, part.bounded_range), count) for part, count in whole.parts)
+        delta = exact_total((part.delta, count) for part, count in whole.parts)
         with np.errstate(over="ignore"):
-            rhos = (whole.rdp(self.orders) / np.array(self.orders)).tolist() if self.orders else [whole.rho]
-        if whole.slack and not self._mechanism_delta:
+            rhos: list[Any] = (whole.rdp(self.orders) / np.array(self.orders)).tolist()
+        if not self.orders:
+            rhos = [exact_total((part.rho, count) for part, count in whole.parts)]
+        if delta and not self._mechanism_delta:
             raise ValueError(
                 f"this {self._name} has no part for the deltas of mechanisms, and without its delta the guarantee does not promise "
                 f"anything: {spent}; set mechanism_delta."
@@ -107,19 +106,19 @@ class Sums:
         kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
         if not min(rhos if self.share else [epsilon]) < most:
             raise ValueError(f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}.")
-        return [epsilon, whole.slack, *rhos]
+        return [epsilon, delta, *rhos]
 
-    def add(self, costs: list[float], unit: str) -> None:
+    def add(self, costs: list[Any], unit: str) -> None:
         """Add the costs of one mechanism, which is charged for this unit."""
         self.unit = one_unit((self.unit, unit))
         self._exact = self._with(costs)
 
-    def totals(self, costs: list[float] | None = None) -> tuple[float, float, list[float]]:
+    def totals(self, costs: list[Any] | None = None) -> tuple[float, float, list[float]]:
         """Return the sums of epsilon, of delta and of the rest, as nearest floats, after costs that are not added yet."""
         epsilon, delta, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact))
         return epsilon, delta, rhos
 
-    def _with(self, costs: list[float]) -> list[Any]:
+    def _with(self, costs: list[Any]) -> list[Any]:
         return [total + (cost if cost == inf else Fraction(cost)) for total, cost in zip(self._exact, costs, strict=True)]
 
 
@@ -214,14 +213,14 @@ class PrivacyFilter:
         with self._sums.lock:
             costs = self._sums.costs(guarantee)
             if not self._has_room(costs):
-                cost = min(costs[2:]) if self._budgets else costs[0]
+                cost, delta = float(min(costs[2:]) if self._budgets else costs[0]), float(costs[1])
                 raise BudgetExceeded(
-                    f"a cost of {cost:g}{f' and a delta of {costs[1]:g}' if costs[1] else ''} passes the remaining budget, "
+                    f"a cost of {cost:g}{f' and a delta of {delta:g}' if delta else ''} passes the remaining budget, "
                     f"{self.remaining:g} of {self.budget:g}."
                 )
             self._sums.add(costs, guarantee.unit)
 
-    def _has_room(self, costs: list[float]) -> bool:
+    def _has_room(self, costs: list[Any]) -> bool:
         epsilon, delta, rhos = self._sums.totals(costs)
         within = any(spent <= budget for spent, budget in zip(rhos, self._budgets, strict=False))
         return delta <= self.mechanism_delta and (epsilon <= self.epsilon or within)

@@ -6,6 +6,7 @@ On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensit
 depends on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly the second.
 """
 
+from dataclasses import replace
 from typing import overload
 
 import jax.numpy as jnp
@@ -101,7 +102,13 @@ def laplace(
 def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: bool = False) -> Guarantee:
     """Return what one draw of :func:`laplace` costs, with (``bounded``) or without ``lower`` and ``upper``.
 
+    Without them the noise is named, so that sums know its Renyi divergences and its privacy losses. Of a profile with a resolution
+    it is discrete, and nothing is known of it but epsilon: the losses of a count are those of randomised response.
+
     >>> print(guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
     """
-    return pure(profile, epsilon, ranges=1 if bounded else 2)
+    promise = pure(profile, epsilon, ranges=1 if bounded else 2)
+    if bounded or getattr(profile, "resolution", None) is not None:
+        return promise
+    return replace(promise, noise=("laplace", promise.epsilon, 1.0))

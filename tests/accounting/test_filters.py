@@ -134,7 +134,8 @@ def test_what_a_budget_cannot_charge():
     with pytest.raises(ValueError, match="pure DP"):
         pure.charge(Guarantee(inf, inf, "swap", zcdp=0.01))
     loose.charge(Guarantee(inf, inf, "swap", zcdp=0.01))
-    loose.charge(Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.001))
+    with pytest.raises(ValueError, match="mechanism_delta"):
+        loose.charge(Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.001))
     for bad in ((0.0, 0.0), (inf, 0.0), (1.0, 1.0), (1.0, -0.1)):
         with pytest.raises(ValueError, match=r"epsilon|delta"):
             PrivacyFilter(*bad, "swap")
