@@ -161,8 +161,8 @@ def words_of(guarantee: Guarantee | Composition) -> str:
     ('0.123457-DP and 0.25-bounded-range under swap neighbors', '1-DP and 2-bounded-range under swap neighbors')
     """
     whole = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
-    given = {name: _decimal(getattr(whole, name)) for name in ("epsilon", "bounded_range", "delta")}
-    return str(replace(whole, **given))
+    epsilon, bounded_range, delta = map(_decimal, (whole.epsilon, whole.bounded_range, whole.delta))
+    return str(replace(whole, epsilon=epsilon, bounded_range=bounded_range, delta=delta))
 
 
 def _decimal(value: float) -> float:
