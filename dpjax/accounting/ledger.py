@@ -244,8 +244,11 @@ def left_text(budget: Budget) -> str:
     'remaining epsilon 1 of 1'
     """
     spent = budget._read().filter if isinstance(budget, Ledger) else budget
-    kind = "rho" if spent._budgets else "epsilon"
-    return f"remaining {kind} {spent.remaining:g} of {spent.budget:g}"
+    if not spent._budgets:
+        return f"remaining epsilon {spent.remaining:g} of {spent.budget:g}"
+    left = max(spent.epsilon - spent._sums.totals()[0], 0.0)
+    rho = f"{'rho' if not spent.orders else 'divergence'} {spent.remaining:g} of {spent.budget:g}"
+    return f"remaining epsilon {left:g} of {spent.epsilon:g} by their sum, or {rho}"
 
 
 class _State(NamedTuple):

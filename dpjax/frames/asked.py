@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.frames.columns import TIMES
+from dpjax.frames.columns import TIMES, is_numbers
 from dpjax.release import Count, Maximum, Mean, Median, OrderStatistic, Quantile, Quantiles, Statistic, Sum
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import kind_of
@@ -75,9 +75,9 @@ class Asked:
 
 def check_kind(column: Any, kind: str, asked: Asked) -> None:
     """Raise where a column's dtype does not hold what is asked of it: numbers or, with such bounds, times."""
-    if isinstance(asked.statistic, Count) and kind in TIMES:
-        return
-    if asked.kind is None and (kind in ("number", "Boolean") or kind.startswith("Float")):
+    if isinstance(asked.statistic, Count) and not kind.startswith(("List", "Array", "Struct")):
+        return  # what is there is counted, whatever it is
+    if asked.kind is None and is_numbers(kind):
         return
     if asked.kind is None and kind in TIMES:
         raise TypeError(

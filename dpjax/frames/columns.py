@@ -297,3 +297,8 @@ def kind_of_dtype(dtype: Any) -> str:
         return "number"
     name = str(dtype).partition("(")[0]
     return {"Categorical": "String", "Enum": "String", "Object": "text", "Unknown": "other"}.get(name, name)
+
+
+def is_numbers(kind: str) -> bool:
+    """Return whether a column of this kind holds numbers."""
+    return kind in ("number", "Boolean") or kind.startswith("Float")

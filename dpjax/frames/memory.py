@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpjax.frames.columns import Columns, Labels
+from dpjax.frames.columns import Columns, Labels, is_numbers
 from dpjax.frames.labels import as_decimal, joined
 from dpjax.frames.persons import Persons, in_few_groups, rows_of, together
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
@@ -131,6 +131,9 @@ class Memory:
         if isinstance(statistic, DistinctCount):
             values = self._columns.labels(column).codes
             present = values >= 0
+        elif isinstance(statistic, Count) and not is_numbers(self._columns.kind(column)):
+            present = self._columns.labels(column).codes >= 0
+            values = np.zeros(len(present), np.int32)
         elif self._persons is not None and isinstance(grid, Multiples):
             numbers = self._columns.numbers(column)
             present = np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
@@ -193,8 +196,6 @@ class Memory:
 
     def records(self, column: Any, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
         """Return the records of a column as numbers, float64, and the group of each: what has no public grid."""
-        if self._persons is not None:
-            raise ValueError("unit= needs a statistic with a resolution, as a release does.")
         values = np.asarray(self._columns.numbers(column), np.float64)
         return values, self._group(groups, len(values))
 

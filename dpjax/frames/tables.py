@@ -84,8 +84,12 @@ def read_table(
         if schema(name).startswith(("List", "Array", "Struct")):
             raise TypeError(f"column {name!r} holds {schema(name)}, which cannot name a group or a person.")
     for name, own in asked.items():
+        if persons is not None and own.statistic is None:
+            raise ValueError("unit= needs a statistic with a resolution, as a release does.")
         if persons is not None and own.statistic is not None:
-            persons.rule(own.statistic)
+            rule = persons.rule(own.statistic)
+            if own.kind is not None and (rule == "count" or (rule == "sum" and own.kind != "Duration")):
+                raise ValueError(f"per_unit={rule!r} is no {own.kind.lower()}: of column {name!r} take 'mean', 'min' or 'max'.")
         if not isinstance(own.statistic, DistinctCount):
             check_kind(name, schema(name), own)
     if len({None if own.kind is None else schema(name) for name, own in asked.items()}) > 1:
@@ -141,7 +145,8 @@ def _opened(frame: Any) -> _Opened:
         known = narwhals.from_native(plain)
     except TypeError as error:
         kinds = "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation or a mapping of names to arrays"
-        raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}.") from error
+        hint = ": give connection.table('trips')" if "Connection" in type(frame).__name__ else ""
+        raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}{hint}.") from error
     lazy = isinstance(known, narwhals.LazyFrame)
     engine, remake = known.implementation.name.lower(), partial(_made, narwhals, known.implementation, lazy)
     columns = [names.get(name, name) for name in known.columns] if not lazy else list(known.collect_schema())

@@ -83,7 +83,7 @@ def test_a_filter_admits_the_same(path):
         if step % 7 == 0:
             kept = Ledger(path)
     assert 0 < len(kept.entries) < 40
-    assert "remaining rho" in repr(kept)
+    assert "by their sum, or rho" in repr(kept)
 
 
 def test_totals_are_those_of_the_file(path):

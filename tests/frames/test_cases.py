@@ -249,3 +249,19 @@ def test_a_mean_of_many_records_takes_a_second():
     assert float(release.mean(records, **options)) == pytest.approx(5.0, abs=1e-6)
     for kind in (pandas.DataFrame, polars.DataFrame):
         assert released(kind({"i": records}), **options, statistic=release.mean) == [pytest.approx(5.0, abs=1e-6)]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_persons_need_what_a_release_has_in_every_kind_of_table(kind):
+    make = pytest.importorskip(kind).DataFrame
+    trips = make({"who": [1, 1, 2] * 30, "borough": ["a", "b", "a"] * 30, "day": [datetime.date(2024, 1, 1)] * 90})
+    boroughs = {"by": "borough", "groups": ["a", "b"], "unit": "who", "max_groups": 2, "neighbors": "add_remove"}
+    found = frames.release(trips, "borough", statistic=release.count, epsilon=40.0, **boroughs)
+    assert [float(value) for value in found.columns["released"]] == [2.0, 1.0]  # persons, of a column of text
+    assert found.guarantee.unit == "person"
+    with pytest.raises(ValueError, match="unit= needs a statistic with a resolution"):
+        frames.simulate(0, trips, "who", unit="who", lower=0, upper=9, epsilon=1.0, neighbors="add_remove")
+    if kind == "polars":
+        days = release.Median(datetime.date(2024, 1, 1), datetime.date(2025, 1, 1), datetime.timedelta(days=1))
+        with pytest.raises(ValueError, match="per_unit='count' is no date"):
+            frames.release(trips, {"day": days}, unit="who", per_unit="count", epsilon=1.0, neighbors="add_remove")
