@@ -195,7 +195,7 @@ class Guarantee(Shown):
         That of ``zcdp``, ``gdp**2 / 2``, ``bounded_range**2 / 8``, ``epsilon * tanh(epsilon / 2)``, and of Laplace noise of a size
         its size + e^-size - 1 (Harrison and Manurangsi 2025).
         """
-        given = [self.zcdp, half_square(self.gdp), half_square(self.bounded_range / 2)]
+        given = [self.zcdp, half_square(self.gdp), half_square(self.bounded_range / 2), self.epsilon]
         pure = [self.epsilon * float(np.tanh(self.epsilon / 2)) if self.epsilon < inf else inf]
         if self.noise and self.noise[0] == "laplace":
             pure.append(formulas.zcdp_of_laplace(self.noise[1]))
