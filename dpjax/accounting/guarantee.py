@@ -195,7 +195,7 @@ class Guarantee(Shown):
         That of ``zcdp``, ``gdp**2 / 2``, ``bounded_range**2 / 8``, ``epsilon * tanh(epsilon / 2)``, and of Laplace noise of a size
         its size + e^-size - 1 (Harrison and Manurangsi 2025).
         """
-        given = [self.zcdp, half_square(self.gdp), half_square(self.bounded_range / 2)]
+        given = [self.zcdp, half_square(self.gdp), half_square(self.bounded_range / 2), self.epsilon]
         pure = [self.epsilon * float(np.tanh(self.epsilon / 2)) if self.epsilon < inf else inf]
         if self.noise and self.noise[0] == "laplace":
             pure.append(formulas.zcdp_of_laplace(self.noise[1]))
@@ -205,9 +205,7 @@ class Guarantee(Shown):
 
     def rdp(self, order: Any) -> np.ndarray:
         """Return the smallest Renyi divergence that follows, float64 of the shape of ``order``; it holds as :attr:`rho` does."""
-        a = np.asarray(order, np.float64)
-        if not np.all(a > 1):
-            raise ValueError(f"orders must be above 1, got {order}.")
+        a = orders_above_one(order)
         found = least_divergence(a, min(self.zcdp, half_square(self.gdp)), self.bounded_range, self.epsilon)
         if self.noise and self.noise[0] == "laplace":
             found = np.minimum(found, formulas.rdp_of_laplace(np.full_like(a, self.noise[1]), a, np) * (1 + 1e-12))
@@ -306,7 +304,20 @@ def rounded_up(exact: Fraction | float) -> float:
 
 def half_square(number: float) -> float:
     """Return mu^2 / 2, the rho of zCDP that mu-GDP implies, rounded up; above 0 for a number above 0."""
-    return max(rounded_up(Fraction(number) ** 2 / 2), float_info.min) if 0 < number < inf else number
+    square = number * number
+    if not 1e-140 < number < 1e140:
+        return max(rounded_up(Fraction(number) ** 2 / 2), float_info.min) if 0 < number < inf else number
+    high = 134217729.0 * number - (134217729.0 * number - number)  # the upper half of the digits: what the square lost is exact
+    low = number - high
+    return (nextafter(square, inf) if (high * high - square) + 2 * high * low + low * low > 0 else square) / 2
+
+
+def orders_above_one(order: Any) -> np.ndarray:
+    """Return orders as float64, or raise where one is not above 1."""
+    orders = np.asarray(order, np.float64)
+    if not np.all(orders > 1):
+        raise ValueError(f"orders must be above 1, got {order}.")
+    return orders
 
 
 def least_divergence(order: np.ndarray, zcdp: Any, bounded_range: Any, epsilon: Any) -> np.ndarray:
