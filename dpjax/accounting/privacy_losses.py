@@ -53,7 +53,7 @@ def delta_of_pairs(pairs: Pairs, epsilon: float) -> float:
     """Return a delta at ``epsilon``, which is not negative, of all mechanisms together."""
     found = max(_delta(pairs, back, epsilon) for back in _directions(pairs))
     kept = sum(count * log1p(-pair.lost) for pair, count in pairs)
-    return min(-expm1(kept + log1p(-found)) if found < 1 else 1.0, 1.0)
+    return max(min(-expm1(kept + log1p(-found)), 1.0), 0.0) if found < 1 else 1.0
 
 
 def _epsilon(pairs: Pairs, back: bool, delta: float) -> float:
@@ -66,9 +66,10 @@ def _epsilon(pairs: Pairs, back: bool, delta: float) -> float:
         losses = _Losses(pairs, back, tilt, tail, step)
         found = losses.epsilon(delta)
         if losses.hides(found) > 1e-4 * delta:  # the tilt is for losses that are larger
-            tilt = sums.tilt_at_epsilon(found)[0]
-            losses = _Losses(pairs, back, tilt, tail, step)
-            found = min(found, losses.epsilon(delta))
+            other = sums.tilt_at_epsilon(found)[0]
+            tilted = _Losses(pairs, back, other, tail, step)
+            if (better := tilted.epsilon(delta)) < found:
+                tilt, losses, found = other, tilted, better
         if not 0 < found < inf:
             return found, 0.0, losses.step
         moved = losses.added / 2 * losses.steepness(found)
@@ -224,27 +225,35 @@ class _Losses:
         """Return the least epsilon at which :meth:`delta` is not above a delta."""
         if self.delta(0.0) <= delta:
             return 0.0
-        low, high = 0.0, self.step
+        low, high = 0.0, 64 * self.step
         while self.delta(high) > delta:
-            low, high = high, 4 * high
+            low, high = high, 8 * high
             if high > 1e6:
                 return inf
+        # First the two losses between which it lies, by sums that are taken once.
         first, last = np.searchsorted(self.losses, [low, high])
-        if last - first > 64:  # bisection among losses by sums that are taken once, before that of the numbers between two of them
-            losses = self.losses[first:]
-            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                weights = self.masses[first:] * np.exp(self.log_scale - self.tilt * losses)
-                above = np.cumsum(weights[::-1])[::-1]
-                below = np.exp(losses) * np.cumsum((weights * np.exp(-losses))[::-1])[::-1]
-                hidden = self.hidden * np.exp(self.log_scale - self.tilt * losses)
-                passed = np.flatnonzero(above - below + hidden + self.infinite > delta)
-            if passed.size:
-                near = losses[passed[-1]]
-                if self.delta(float(near - 2 * self.step)) > delta >= self.delta(float(near + 2 * self.step)):
-                    low, high = max(float(near - 2 * self.step), low), float(near + 2 * self.step)
-        while high - low > 1e-9 * high:
-            middle = low + (high - low) / 2
-            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        losses, masses = self.losses[first:], self.masses[first:]
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            weights = masses * np.exp(self.log_scale - self.tilt * losses)
+            above = np.cumsum(weights[::-1])[::-1]
+            below = np.exp(losses) * np.cumsum((weights * np.exp(-losses))[::-1])[::-1]
+            hidden = self.hidden * np.exp(self.log_scale - self.tilt * losses)
+            passed = np.flatnonzero((above - below + hidden + self.infinite)[: last - first] > delta)
+        if passed.size:
+            near = float(losses[passed[-1]])
+            for end in (near - 2 * self.step, near + 2 * self.step):
+                if low < end < high:
+                    low, high = (end, high) if self.delta(end) > delta else (low, end)
+        at_low, at_high = log(self.delta(low) / delta), log(max(self.delta(high), 1e-300) / delta)
+        for _ in range(60):  # then by false position in log(delta), where an end that stays has its value halved
+            middle = low + (high - low) * min(max(at_low / (at_low - at_high), 0.001), 0.999)
+            at = log(max(self.delta(middle), 1e-300) / delta)
+            if at > 0:
+                low, at_low, at_high = middle, at, at_high / 2
+            else:
+                high, at_high, at_low = middle, at, at_low / 2
+                if at > -1e-9:
+                    break
         return high
 
 
