@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpjax.frames.columns import Columns, Labels, is_numbers
+from dpjax.frames.columns import TIMES, Columns, Labels, is_numbers
 from dpjax.frames.labels import as_decimal, joined
 from dpjax.frames.persons import Persons, in_few_groups, rows_of, together
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
@@ -131,7 +131,7 @@ class Memory:
         if isinstance(statistic, DistinctCount):
             values = self._columns.labels(column).codes
             present = values >= 0
-        elif isinstance(statistic, Count) and not is_numbers(self._columns.kind(column)):
+        elif isinstance(statistic, Count) and not is_numbers(kind := self._columns.kind(column)) and kind not in TIMES:
             present = self._columns.labels(column).codes >= 0
             values = np.zeros(len(present), np.int32)
         elif self._persons is not None and isinstance(grid, Multiples):

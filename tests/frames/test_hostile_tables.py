@@ -184,7 +184,7 @@ def some_call(rng, kinds, maker):
         known = LABELS.get(kinds["g"], [0, 50])
         call |= {"by": "g", "groups": ["a", "50"] if maker is as_objects else known}
     if rng.random() < 0.6:
-        rules = ["mean", "min", "max", "count"] if statistic is release.median else ["min", "max"]
+        rules = ["min", "max", *["mean"] * (statistic is release.median), *["count"] * (statistic is release.median and not times)]
         call |= {"unit": "who", "per_unit": rules[rng.integers(len(rules))], "max_groups": 1 + ("by" in call)}
     return call
 
