@@ -1,4 +1,5 @@
-"""The README: its examples run as pasted, the numbers in them are right; and what ``tests/README.md`` names is there."""
+"""The README: its examples run as pasted, the numbers in them are right; and what ``tests/README.md`` and
+``.ci/run`` name is there."""
 
 import contextlib
 import inspect
@@ -34,6 +35,12 @@ def test_every_example_runs_alone_and_prints_what_it_says():
     assert all(f"{number}" in README for number in ("# 10.0 ", "2.251 at", "# 0.153 "))
     (worst,) = (number for number, block in enumerate(CODE) if "worst_neighbor" in block)
     assert 0.7 < float(printed[worst]) <= 1 + 1e-4
+
+
+def test_every_test_that_the_script_names_is_there():
+    named = re.findall(r"tests/[\w/.]+", (ROOT / ".ci" / "run").read_text())
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("end", ["demo", "pytest"])

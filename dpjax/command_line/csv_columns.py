@@ -124,6 +124,11 @@ class LabelColumn:
         return numbers
 
 
+def missing_words(source: Source) -> set[str]:
+    """Return the words that stand for a missing value, in lower case."""
+    return {"", "na", "nan", *(word.strip().lower() for word in source.missing)}
+
+
 class NumberColumn:
     """Collects the numbers of a column, with NaN for cells that are missing or no numbers.
 
@@ -141,7 +146,7 @@ class NumberColumn:
         marks = marks if len(marks) > 1 else re.escape(marks)
         self._grouped = re.compile(rf"[+-]?[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])") if marks else None
         self._marks = re.compile(marks)
-        self._words = {"", "na", "nan", *(word.strip().lower() for word in source.missing)}
+        self._words = missing_words(source)
         read = [self._number(word) for word in self._words]
         self._values_of_words = [value for value in read if value is not None and not math.isnan(value)]
         self._plain = source.decimal == "." and not self._values_of_words  # as float() reads numbers

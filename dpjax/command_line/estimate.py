@@ -80,7 +80,7 @@ def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResu
         "value: the statistic itself. mean_abs_error: the expected distance of a draw from it. lower95, upper95: where 95 % of all "
         "draws are."
     ]
-    legend += [f"{count} cells of {name} are no numbers, and count as missing." for name, count in unread.items() if count]
+    legend += [f"{count} cells of {name} cannot be read, and count as missing." for name, count in unread.items() if count]
     legend += _noted(results)
     tables = []
     for mechanism, found in zip(asked.mechanism, results, strict=True):

@@ -10,14 +10,14 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from dpjax.accounting.filters import BudgetExceeded
-from dpjax.command_line.csv_columns import Labels
+from dpjax.command_line.csv_columns import Labels, missing_words
 from dpjax.command_line.csv_files import check_columns, read_columns
 from dpjax.command_line.csv_text import Source, check, is_parquet
 from dpjax.command_line.errors import UserError
@@ -116,15 +116,16 @@ def table_of(
     _check_apart(list(found.numbers), labels)
     table, unread = {**found.numbers, **found.labels}, dict(found.not_numbers)
     for name, dates in times.items():
-        table[name], unread[name] = _times_of(found.labels[name], dates)
+        table[name], unread[name] = _times_of(found.labels[name], dates, missing_words(source))
     return table, list(numbers or found.numbers), unread
 
 
-def _times_of(labels: Labels, dates: bool) -> tuple[np.ndarray, int]:
-    """The dates or times, without a zone, that cells stand for, as ISO 8601 writes them, and how many stand for none."""
+def _times_of(labels: Labels, dates: bool, missing: Collection[str]) -> tuple[np.ndarray, int]:
+    """The dates or times, without a zone, that cells stand for, as ISO 8601 writes them; how many are neither such nor missing."""
     values = [*(_time_of(name, dates) for name in labels.names), None]
     found = np.array(values, "datetime64[D]" if dates else "datetime64[us]")[labels.codes]
-    return found, int(np.count_nonzero(np.isnat(found) & (labels.codes >= 0)))
+    wrong = np.array([*(name.lower() not in missing for name in labels.names), False])[labels.codes]
+    return found, int(np.count_nonzero(np.isnat(found) & wrong))
 
 
 def _time_of(text: str, dates: bool) -> datetime.date | None:

@@ -44,9 +44,6 @@ class Labels:
 class Columns(Protocol):
     """Columns of a table that are in memory."""
 
-    def names(self) -> list[Any]:
-        """Return the names of all columns."""
-
     def kind(self, name: Any) -> str:
         """Name what a column holds, by its dtype: ``"number"``, ``"String"``, ``"Boolean"``, ``"Date"``, ``"text"`` and so on."""
 
@@ -123,10 +120,6 @@ class FrameColumns:
     def _series(self, name: Any) -> Any:
         return self._frame[self._texts.get(name, name)]
 
-    def names(self) -> list[Any]:
-        """Return the names of all columns."""
-        return list(self._frame.columns)
-
     def kind(self, name: Any) -> str:
         """Name what a column holds, by its dtype and never by what it holds."""
         return kind_of_series(self._series(name))
@@ -160,10 +153,7 @@ class FrameColumns:
         native = series.to_native()
         if hasattr(native, "factorize"):  # pandas
             codes, distinct = native.factorize()
-            names = objects_of(
-                _series(distinct.to_series(index=range(len(distinct))) if hasattr(distinct, "to_series") else native.iloc[:0])
-            )
-            return Labels.of(codes.astype(np.int64), names)
+            return Labels.of(codes, objects_of(_series(distinct.to_series(index=range(len(distinct))))))
         if hasattr(native, "rank"):  # Polars
             return Labels.of(
                 native.rank("dense").fill_null(0).to_numpy().astype(np.int64) - 1,

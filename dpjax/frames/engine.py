@@ -23,7 +23,7 @@ from dpjax.frames.persons import Persons, Rounding, cells_of, rows_of
 from dpjax.release import Count, DistinctCount, Statistic
 from dpjax.release.grid import Multiples
 
-_SQL = ("duckdb", "ibis", "pyspark", "pyspark_connect", "sqlframe")
+_SQL = ("duckdb", "ibis", "pyspark", "pyspark_connect")
 _DAYS = 719_163  # from the first day of the year 1 to 1970
 _HIGH = 2**62  # above every position
 
@@ -65,8 +65,8 @@ class Engine:
         grid = found if isinstance(found, Multiples) and not isinstance(statistic, DistinctCount) else None
         rows, present = self._rows(groups, column), self._present(column)
         if self._persons is not None:
-            rule = "max" if isinstance(statistic, Count) else self._persons.rule(statistic)
-            rows = self._of_persons(rows, column, present, grid, rule, neighbors, isinstance(statistic, Count))
+            rule, only_there = self._persons.rule(statistic), isinstance(statistic, Count)
+            rows = self._of_persons(rows, column, present, grid, rule, neighbors, only_there)
         elif grid is not None or isinstance(statistic, Count):
             cell = nw.lit(0.0) if grid is None else self._integer(column, cells_of(grid))
             rows = rows.with_columns(nw.when(present).then(cell).otherwise(nw.lit(-1.0)).cast(nw.Int64).alias("value"))

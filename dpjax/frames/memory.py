@@ -137,8 +137,7 @@ class Memory:
         elif self._persons is not None and isinstance(grid, Multiples):
             numbers = self._columns.numbers(column)
             present = np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
-            rule = self._persons.rule(statistic)
-            values = rows_of(grid, rule).integers(np.where(present, numbers, 0).astype(np.float64))
+            values = rows_of(grid, self._persons.rule(statistic)).integers(np.where(present, numbers, 0).astype(np.float64))
         elif self._persons is not None and not isinstance(statistic, Count):
             values = self._columns.numbers(column)  # of which one is kept, and read then
             present = np.ones(len(values), bool) if values.dtype.kind in "iub" else ~np.isnan(values)
@@ -147,7 +146,7 @@ class Memory:
         group = self._group(groups, len(values))
         if self._unit is None or self._persons is None:
             return Tally(group, values if present.all() else np.where(present, values, -1), self._count)
-        rule = "max" if isinstance(statistic, Count) else self._persons.rule(statistic)
+        rule = self._persons.rule(statistic)
         on_grid = grid if isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount) else None
         kept = None if on_grid is not None or isinstance(statistic, Count | DistinctCount) else statistic.read
         return self._of_persons(values, present, group, on_grid, rule, neighbors, kept)

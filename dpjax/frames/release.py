@@ -102,6 +102,8 @@ def release(
     if (by is None) != (groups is None):
         raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
     check_names(by, ("column", "released", "epsilon", "quantile", "draw", "noisy_size"))
+    if groups is not None and not isinstance(groups, PrivateGroups | str | bytes):
+        groups = list(groups)  # they are read, and written down
     persons = persons_of(unit, per_unit, max_groups)
     table = read_table(frame, asked, by, groups, neighbors, persons)
     costs = costs_of(asked, neighbors, persons)

@@ -73,7 +73,7 @@ def test_missing_cells_are_absent_or_the_lower_bound(answer, ten, neighbors):
 def test_cells_that_are_no_numbers_are_counted(run, answer, ten):
     command = ("median", ten([*range(8), "eight", ""]), *TEN)
     assert answer(*command)["not_numbers"] == {"x": 1}
-    assert "1 cells of x are no numbers, and count as missing." in run(*command).words
+    assert "1 cells of x cannot be read, and count as missing." in run(*command).words
 
 
 @pytest.mark.parametrize("mechanism", [*GRID_MECHANISMS, "laplace"])

@@ -486,6 +486,12 @@ def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
         more = ["--column", column, "--upper", upper, "--resolution", resolution]
         assert main([*asked[:-1], *lower, *more]) == 0
         assert [row["released"] for row in json.loads(capsys.readouterr().out)["rows"]] == [value]
+    path.write_text(path.read_text() + "NA,n/a,5\n")
+    plan = ["median", *asked[1:], "--column", "day", "--upper", "2014-01-01", "--resolution", "1d", "--seed", "0"]
+    assert main(plan) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["not_numbers"] == {"day": 1}  # "no day": NA is missing
+    assert [(row["records"], row["missing"], row["value"]) for row in found["rows"]] == [(103, 2, "2013-02-20")]
     for wrong, message in (
         (["--column", "day", "--upper", "9", "--resolution", "1d"], "must both be numbers, or dates, or times"),
         (["--column", "day", "--upper", "2014-01-01", "--resolution", "1"], "a duration such as 1d"),

@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from dpjax import frames, release
+from dpjax import accounting, frames, release
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -265,3 +265,12 @@ def test_persons_need_what_a_release_has_in_every_kind_of_table(kind):
         days = release.Median(datetime.date(2024, 1, 1), datetime.date(2025, 1, 1), datetime.timedelta(days=1))
         with pytest.raises(ValueError, match="per_unit='count' is no date"):
             frames.release(trips, {"day": days}, unit="who", per_unit="count", epsilon=1.0, neighbors="add_remove")
+
+
+def test_groups_that_can_be_read_once_are_written_into_the_ledger(tmp_path):
+    people = pandas.DataFrame({"g": ["a", "b"] * 50, "x": [50.0, 60.0] * 50})
+    ledger = accounting.Ledger(tmp_path / "people.ledger", epsilon=60.0)
+    asked = {"by": "g", "groups": (label for label in "ab"), "epsilon": 30.0, "neighbors": "add_remove", "budget": ledger}
+    found = frames.release(people, {"x": release.Median(0, 100, 1)}, **asked)
+    assert [float(value) for value in found.columns["released"]] == [50.0, 60.0]
+    assert ledger.entries[0]["what"]["groups"] == ["a", "b"]
