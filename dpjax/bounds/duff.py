@@ -16,9 +16,10 @@ constant C = 2(b-a)/n for the median of evenly spaced data is twice too large: i
 one gap, so that lambda(H_t) is t gaps for every integer t.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -80,7 +81,7 @@ def theorem_1(
     beta, epsilon, smooth_sensitivity, support, level_measure = _checked(
         beta=beta, epsilon=epsilon, smooth_sensitivity=smooth_sensitivity, support=support, level_measure=level_measure
     )
-    threshold = (np.e - 1) * smooth_sensitivity / beta
+    threshold = (math.e - 1) * smooth_sensitivity / beta
     return TailBound(threshold, _probability(2 * support, level_measure, epsilon / (4 * beta)))
 
 
@@ -122,7 +123,7 @@ def corollary_1(
         **given, smooth_sensitivity=smooth_sensitivity, level_measure=level_measure
     )
     beta = corollary_1_beta(eta, epsilon, support=support, growth=growth)
-    threshold = (np.e - 1) * smooth_sensitivity / beta
+    threshold = (math.e - 1) * smooth_sensitivity / beta
     # A condition that holds with equality must not fail by rounding.
     slack = 1 - 16 * float(jnp.finfo(beta.dtype).eps)
     holds = (level_measure >= slack * growth / (2 * beta)) | jnp.isnan(threshold + level_measure)
@@ -144,8 +145,8 @@ def lambert_w(z: ArrayLike) -> jax.Array:
     z = checks.float_array("z", z)
     finite = jnp.where((z >= 0) & (z < jnp.inf), z, 1.0)
     # From log(z) itself, exp(-w) would underflow at the largest z.
-    large = jnp.log(jnp.maximum(finite, np.e))
-    w = jnp.where(finite > np.e, large - jnp.log(large), jnp.log1p(finite))
+    large = jnp.log(jnp.maximum(finite, math.e))
+    w = jnp.where(finite > math.e, large - jnp.log(large), jnp.log1p(finite))
     for _ in range(4):
         y = finite * jnp.exp(-w)
         value, slope = w - y, 1 + y
