@@ -119,7 +119,8 @@ class Composition(Shown):
         target = max(1e-6, 2 * self.delta)
         if target < 1:
             rule, epsilon_there = self.best_rule_at(target)
-            promises.append(f"({promised(epsilon_there)}, {promised(target)})-DP ({rule})")
+            hint = "; less with the extra dpjax[accounting]" if self._pairs and not privacy_losses.convolutions() else ""
+            promises.append(f"({promised(epsilon_there)}, {promised(target)})-DP ({rule}{hint})")
         return f"{self.count} mechanisms: {' and '.join(promises)} under {relation_text(self)}"
 
     def _facts(self) -> dict[str, Any]:
@@ -237,7 +238,8 @@ class Composition(Shown):
         Gaussian DP together, and the sum of the other epsilons, if they have one. ``"losses"``: the privacy losses of pairs that
         dominate the parts, composed numerically by dp-accounting: for up to 32 kinds of mechanisms that all promise an epsilon, a
         range, Gaussian DP or a noise. It needs the extra ``accounting``, and without it the others hold, which can be far larger:
-        for Gaussian noise on subsamples ``"rdp"`` is the only one. The parts' deltas are taken off ``delta`` first.
+        for Gaussian noise on subsamples ``"rdp"`` is the only one. Where the extra would add a rule, the text of a composition says
+        so. The parts' deltas are taken off ``delta`` first.
 
         Args:
             delta: in (0, 1).
@@ -260,7 +262,7 @@ class Composition(Shown):
         remaining = _without(target, self.parts)
         if epsilon < inf and remaining > 0:
             found["gaussian"] = epsilon + epsilon_of_gdp(mu, delta=remaining)
-        if numerical and remaining > 0 and self._pairs:
+        if numerical and remaining > 0 and self._pairs and privacy_losses.convolutions():
             found["losses"] = privacy_losses.epsilon_of_pairs(self._pairs, target)
         if remaining <= 0:
             return found
@@ -292,7 +294,7 @@ class Composition(Shown):
         mu, other_epsilon = self._gaussian
         if other_epsilon <= target:
             found.append(_together(delta_of_gdp(mu, epsilon=target - other_epsilon), self.parts))
-        if self._pairs:
+        if self._pairs and privacy_losses.convolutions():
             found.append(privacy_losses.delta_of_pairs(self._pairs, target))
         if (one := self._one_range()) is not None:
             ranges = composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive")
@@ -339,7 +341,7 @@ class Composition(Shown):
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:
-        """What dominates the parts, if that is known of all of them, they are of few kinds, and dp-accounting is there.
+        """What dominates the parts, if that is known of all of them and they are of few kinds.
 
         None where another rule is exact for the worst mechanisms, so that no sum of losses can be below it.
         """
@@ -349,8 +351,7 @@ class Composition(Shown):
             return []
         pairs = [(pair_of(part), count) for part, count in self.parts[: _MOST_KINDS + 1]]
         known = [(pair, count) for pair, count in pairs if pair is not None]
-        usual = len(known) == len(self.parts) <= _MOST_KINDS and privacy_losses.convolutions() is not None
-        return known if usual else []
+        return known if len(known) == len(self.parts) <= _MOST_KINDS else []
 
     def _pure_parts(self) -> tuple[list[float], list[int]]:
         """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""

@@ -144,7 +144,7 @@ def retry_until_success(
         Steinke (2025), Equation 2 and Theorem 1, for an unbounded loop; the top of this file for a fixed number of attempts.
 
     >>> print(retry_until_success(Guarantee(1.0, 1.0, "swap"), 0.1, attempts=9, fallback="public"))
-    (1, 1.00001e-09)-DP under swap neighbors
+    (1, 1e-09)-DP under swap neighbors
     """
     beta, count = _checked(guarantee, failure), number_of_attempts(attempts)
     checks.one_of("fallback", fallback, ("public", "private"))

@@ -31,6 +31,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from math import inf, log
 from typing import Any
 
@@ -186,8 +187,6 @@ class PrivacyFilter:
             self._budgets = []
         elif not self.orders:
             self._budgets = [_zcdp_budget(epsilon, share)]
-            self._budget_beside = _zcdp_budget(epsilon, share / 8)
-            self._gaussian_budget = gdp_of(epsilon, delta=share * 7 / 8) ** 2 / 2 * (1 - 2.0**-50)
         else:
             self._budgets = [_order_budget(epsilon, share / len(self.orders), order) for order in self.orders]
 
@@ -281,8 +280,15 @@ class PrivacyFilter:
     def _rules(self, costs: list[Any] | None, rhos: list[float]) -> list[tuple[float, float]]:
         """Return the budget of each rule with a share of delta and what it comes to, after costs that are not added yet."""
         if not self.orders and self._budgets and self._sums.gaussian(costs):
-            return [(self._budget_beside, rhos[0]), (self._gaussian_budget, self._sums.gaussian_rho(costs))]
+            gaussian, beside = self._gaussian_budgets
+            return [(beside, rhos[0]), (gaussian, self._sums.gaussian_rho(costs))]
         return list(zip(self._budgets, rhos, strict=False))
+
+    @cached_property
+    def _gaussian_budgets(self) -> tuple[float, float]:
+        """Half of the square of mu at 7/8 of delta, and the zCDP of the rest of it."""
+        share = self._sums.share
+        return gdp_of(self.epsilon, delta=share * 7 / 8) ** 2 / 2 * (1 - 2.0**-50), _zcdp_budget(self.epsilon, share / 8)
 
     def _best(self) -> tuple[float, float, float]:
         """What is left, the budget and what was spent, of the rule with the most left."""

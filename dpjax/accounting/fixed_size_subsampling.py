@@ -64,7 +64,7 @@ def fixed_size_subsample(
         divergences without replacement; the top of this file, for those with it.
 
     >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, records=100, replacement="without"))
-    (0.158566, 1.00001e-07)-DP under swap neighbors
+    (0.158566, 1e-07)-DP under swap neighbors
     >>> step = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=100, records=10_000, replacement="without")
     >>> round((1000 * step).epsilon_at(1e-5), 2)
     1.49

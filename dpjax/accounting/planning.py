@@ -6,7 +6,7 @@ With subsamples of probability p, k steps are k p epochs: each record is taken k
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, log
+from math import inf, log, nextafter
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
@@ -115,7 +115,8 @@ def _finite(value: float) -> float:
 
 def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:
     """Return the function of what was spent that is log(epsilon / budget): above 0 where it passes the budget."""
-    budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
+    # A sum that is rounded up may pass its decimal by a unit in the last place: a hundred times 0.01 is within 1.
+    budget, allowed = nextafter(checks.concrete_epsilon(epsilon), inf), checks.concrete_fraction("delta", delta)
 
     def excess(spent: Spent) -> float:
         found = spent.epsilon_at(allowed) if allowed else (inf if spent.delta else spent.epsilon)

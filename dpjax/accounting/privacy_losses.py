@@ -46,18 +46,23 @@ def convolutions() -> ModuleType | None:
 def epsilon_of_pairs(pairs: Pairs, delta: float) -> float:
     """Return an epsilon at ``delta``, in (0, 1), of all mechanisms together; infinite where their own deltas are larger."""
     left = _left(pairs, delta)
-    return max(_epsilon(pairs, back, left) for back in _directions(pairs)) if left > 0 else inf
+    found = 0.0 if left > 0 else inf
+    for back in _directions(pairs) if left > 0 else ():
+        found = max(found, _epsilon(pairs, back, left, found))
+    return found
 
 
 def delta_of_pairs(pairs: Pairs, epsilon: float) -> float:
     """Return a delta at ``epsilon``, which is not negative, of all mechanisms together."""
-    found = max(_delta(pairs, back, epsilon) for back in _directions(pairs))
+    found = 0.0
+    for back in _directions(pairs):
+        found = max(found, _delta(pairs, back, epsilon, found))
     kept = sum(count * log1p(-pair.lost) for pair, count in pairs)
     return max(min(-expm1(kept + log1p(-found)), 1.0), 0.0) if found < 1 else 1.0
 
 
-def _epsilon(pairs: Pairs, back: bool, delta: float) -> float:
-    """Return the epsilon in one direction."""
+def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
+    """Return the epsilon in one direction; what is not above ``enough`` is not refined."""
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     tilt, tail = sums.tilt_at_delta(log(delta)), delta * 1e-5 / number
 
@@ -75,11 +80,11 @@ def _epsilon(pairs: Pairs, back: bool, delta: float) -> float:
         moved = losses.added / 2 * losses.steepness(found)
         return found, moved / max(found, 0.1 * sums.deviation), losses.step
 
-    return _refined(at, sums.step)
+    return _refined(at, sums.step, enough)
 
 
-def _delta(pairs: Pairs, back: bool, epsilon: float) -> float:
-    """Return the delta in one direction."""
+def _delta(pairs: Pairs, back: bool, epsilon: float, enough: float) -> float:
+    """Return the delta in one direction; what is not above ``enough`` is not refined."""
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     best, (tilt, guess) = 1.0, sums.tilt_at_epsilon(epsilon)
     for _ in range(_ROUNDS):  # until the tilt and the tails are those of what is found
@@ -90,27 +95,28 @@ def _delta(pairs: Pairs, back: bool, epsilon: float) -> float:
             found = losses.delta(epsilon)
             return found, losses.added / 4 * losses.steepness(epsilon) ** 2, losses.step
 
-        found = _refined(at, sums.step)
+        found = _refined(at, sums.step, enough)
         best = min(best, found)
-        if guess / 30 < found < 1e3 * guess or not found:
+        if best <= enough or guess / 30 < found < 1e3 * guess or not found:
             break
         guess = min(max(best, 1e-280), 0.5)
         tilt = sums.tilt_at_delta(log(guess))
     return best
 
 
-def _refined(at: Callable[[float], tuple[float, float, float]], step: float) -> float:
+def _refined(at: Callable[[float], tuple[float, float, float]], step: float, enough: float) -> float:
     """Return the least of what is found with finer and finer lattices, until they matter no more.
 
     Args:
         at: from a step to what is found, about how much of it the lattice adds, relatively, and the step that was possible.
         step: the first one.
+        enough: what need not be refined.
     """
     best = inf
     for _ in range(_ROUNDS):
         found, added, possible = at(step)
         gained, best = best - found, min(best, found)
-        if added <= _RELATIVE or possible > 1.001 * step or gained <= 2 * _RELATIVE * best:
+        if best <= enough or added <= _RELATIVE or possible > 1.001 * step or gained <= 2 * _RELATIVE * best:
             break
         step = possible * min(max(sqrt(_RELATIVE / added), 0.1), 0.5)
     return best
@@ -222,37 +228,35 @@ class _Losses:
         return max(log(here / there) / (ahead - epsilon), 1e-3 / ahead) if here > there else 1e-3 / ahead
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon at which :meth:`delta` is not above a delta."""
+        """Return an epsilon at which :meth:`delta` is not above a delta, to 1e-9 of the delta the least."""
         if self.delta(0.0) <= delta:
             return 0.0
-        low, high = 0.0, 64 * self.step
-        while self.delta(high) > delta:
-            low, high = high, 8 * high
-            if high > 1e6:
-                return inf
-        # First the two losses between which it lies, by sums that are taken once.
-        first, last = np.searchsorted(self.losses, [low, high])
-        losses, masses = self.losses[first:], self.masses[first:]
+        if self.infinite >= delta:
+            return inf
+        losses, masses = self.losses[self.losses > 0], self.masses[self.losses > 0]
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             weights = masses * np.exp(self.log_scale - self.tilt * losses)
             above = np.cumsum(weights[::-1])[::-1]
             below = np.exp(losses) * np.cumsum((weights * np.exp(-losses))[::-1])[::-1]
             hidden = self.hidden * np.exp(self.log_scale - self.tilt * losses)
-            passed = np.flatnonzero((above - below + hidden + self.infinite)[: last - first] > delta)
-        if passed.size:
-            near = float(losses[passed[-1]])
-            for end in (near - 2 * self.step, near + 2 * self.step):
-                if low < end < high:
-                    low, high = (end, high) if self.delta(end) > delta else (low, end)
-        at_low, at_high = log(self.delta(low) / delta), log(max(self.delta(high), 1e-300) / delta)
-        for _ in range(60):  # then by false position in log(delta), where an end that stays has its value halved
-            middle = low + (high - low) * min(max(at_low / (at_low - at_high), 0.001), 0.999)
-            at = log(max(self.delta(middle), 1e-300) / delta)
-            if at > 0:
-                low, at_low, at_high = middle, at, at_high / 2
+            passed = np.flatnonzero(above - below + hidden + self.infinite > delta)
+        low = float(losses[passed[-1]]) if passed.size else 0.0
+        high, width = low + self.step, self.step
+        while self.delta(high) > delta:
+            low, high, width = high, high + 2 * width, 2 * width
+        while low > 0 and self.delta(low) <= delta:
+            low, high, width = max(low - 2 * width, 0.0), low, 2 * width
+        # Between two losses of the lattice delta is linear in e^epsilon, but for what is hidden, and convex with it.
+        at_low, at_high = self.delta(low), self.delta(high)
+        for turn in range(60):
+            share = (at_low - delta) / (at_low - at_high) * (1 + 1e-12) if turn < 2 else 0.5
+            middle = low + log1p(min(share, 1.0) * expm1(high - low)) if high - low < 1 else (low + high) / 2
+            at = self.delta(middle)
+            if at > delta:
+                low, at_low = middle, at
             else:
-                high, at_high, at_low = middle, at, at_low / 2
-                if at > -1e-9:
+                high, at_high = middle, at
+                if at >= delta * (1 - 1e-9):
                     break
         return high
 
@@ -277,8 +281,7 @@ def _power(masses: np.ndarray, count: int, common: ModuleType) -> tuple[int, np.
     places = np.arange(masses.size)
     mean = float(masses @ places)
     deviation = sqrt(max(float(masses @ (places - mean) ** 2), 1e-12) * count)
-    orders = [side * order / deviation for order in (2.0, 5.0, 8.0, 12.0) for side in (-1, 1)]
-    orders += [side * order / masses.size for order in (3.0, 20.0) for side in (-1, 1)]
+    orders = [side * order for order in (5.0 / deviation, 8.0 / deviation, 8.0 / masses.size) for side in (-1, 1)]
     with np.errstate(all="ignore"):
         low, high = common.compute_self_convolve_bounds(masses, count, _TAIL, orders)
     size = fft.next_fast_len(max(high - low + 1, masses.size), real=True)

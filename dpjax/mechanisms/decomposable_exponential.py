@@ -91,7 +91,7 @@ def guarantee(
     >>> votes = jnp.zeros((100, 3))
     >>> cost = guarantee(votes, epsilon=10.0, sensitivity=1.0, neighbors="swap")
     >>> print(cost)
-    10-DP and 10-bounded-range and 0.125001-zCDP and Renyi DP at orders 1.001 to 10001 under swap neighbors
+    10-DP and 10-bounded-range and 0.125-zCDP and Renyi DP at orders 1.001 to 10001 under swap neighbors
     >>> round(cost.epsilon_at(1e-6), 2)
     2.4
     """

@@ -130,8 +130,11 @@ def test_without_the_extra_other_rules_hold(monkeypatch):
     spent = 100 * step(1.0, 0.01)
     assert set(spent.rules_at(1e-6)) == {"rdp"}
     assert spent.best_rule_at(1e-6)[0] == "rdp"
+    assert "(rdp; less with the extra dpjax[accounting])" in str(spent)
+    assert "extra" not in str(100 * Guarantee(0.1, 0.1, "swap"))  # to which it adds nothing
     monkeypatch.undo()
     assert (100 * step(1.0, 0.01)).best_rule_at(1e-6)[0] == "losses"
+    assert "(losses)" in str(spent)
 
 
 def test_gaussian_noise_alone_is_exact():

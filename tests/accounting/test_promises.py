@@ -6,9 +6,11 @@ import pickle
 from fractions import Fraction
 from math import exp, inf
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dpjax
 from dpjax.accounting import (
     Composition,
     Guarantee,
@@ -16,6 +18,7 @@ from dpjax.accounting import (
     PrivacyOdometer,
     fixed_size_subsample,
     for_groups,
+    optimal_pure_delta,
     parallel,
     poisson_subsample,
 )
@@ -121,6 +124,25 @@ def test_the_zcdp_of_laplace_noise_is_above_its_curve():
         noise = Guarantee(size, 2 * size, "swap", noise=("laplace", size, 1.0))
         assert np.max(noise.rdp(orders) / orders) <= noise.rho * (1 + 1e-9)
         assert noise.rho <= Guarantee(size, 2 * size, "swap").rho
+
+
+@pytest.mark.parametrize("number", [2, 20])
+def test_noise_on_a_resolution_is_not_taken_for_that_on_the_line(number):
+    """The losses of a noisy count are those of randomised response, whose sums are larger than those of continuous noise."""
+    profile = dpjax.count(jnp.arange(3.0))
+    exact = optimal_pure_delta([1.0], [number], epsilon=number / 2)
+    guarantee = dpjax.mechanisms.laplace.guarantee
+    for each in (guarantee(profile, 1.0), guarantee("add_remove", 1.0), guarantee("add_remove", 1.0, bounded=True)):
+        assert each.noise is None
+        if each.bounded_range == 2.0:
+            assert (number * each).delta_at(number / 2) >= exact * (1 - 1e-12)
+    control = guarantee("add_remove", 1.0, continuous=True)
+    assert (number * control).rho < number * guarantee(profile, 1.0).rho
+    pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
+    assert (number * control).delta_at(number / 2) < 0.99 * exact
+    for wrong in (lambda: guarantee(profile, 1.0, continuous=True), lambda: guarantee("swap", 1.0, bounded=True, continuous=True)):
+        with pytest.raises(ValueError, match="resolution"):
+            wrong()
 
 
 def test_sums_and_words_round_up():
