@@ -23,7 +23,6 @@ from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
 from dpjax.accounting.ledger import Ledger
-from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.accounting.odometers import PrivacyOdometer
 from dpjax.accounting.partitions import PartitionFilter
 from dpjax.accounting.planning import least_noise, steps_within
@@ -53,7 +52,6 @@ __all__ = [
     "Composition",
     "Guarantee",
     "Ledger",
-    "LossDistribution",
     "PartitionFilter",
     "PrivacyFilter",
     "PrivacyOdometer",

@@ -22,8 +22,9 @@ def epsilon_per_query(
 ) -> float:
     """Return the largest epsilon of each of ``count`` queries that together are (epsilon, delta)-DP.
 
-    By the tightest rule of :class:`Composition`, and for fixed queries of bounded range by :func:`bounded_range_delta`, solved
-    backwards to a relative error of 1e-6, from below. As arrays and with gradients, by zCDP:
+    By the tightest rule of :class:`Composition` but the numerical one, since the noise of a mechanism must not depend on what is
+    installed, and for fixed queries of bounded range by :func:`bounded_range_delta`, solved backwards to a relative error of 1e-6,
+    from below. As arrays and with gradients, by zCDP:
     ``bounded_range_of_zcdp(zcdp_of(epsilon, delta=delta) / count)``, or ``pure_of_zcdp``.
 
     Args:
@@ -48,7 +49,7 @@ def epsilon_per_query(
             spent_delta = bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
             return log(max(spent_delta, float_info.min)) - log(delta)
         spent = Composition(((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),))
-        return spent.epsilon_at(delta) - epsilon
+        return min(spent.rules_at(delta, numerical=False).values()) - epsilon
 
     low = epsilon / count
     if delta == 0:

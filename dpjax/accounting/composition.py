@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from math import exp, expm1, fsum, hypot, inf, log, log1p, prod, sqrt
+from math import ceil, exp, expm1, fsum, hypot, inf, log, log1p, log2, prod, sqrt
 from sys import float_info
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import composition_theorems, formulas
+from dpjax.accounting import composition_theorems, formulas, privacy_losses
+from dpjax.accounting.dominating_pairs import Pair, pair_of
 from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
 from dpjax.accounting.guarantee import (
     Guarantee,
     Points,
+    exact_total,
+    half_square,
+    least_divergence,
     one_unit,
+    orders_above_one,
     orders_of,
     points_of,
     profile_of,
+    promised,
     promising,
     relation_text,
-    text_of,
+    rounded_up,
 )
-from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.display import Picture, Shown
 
+_FEW_ULPS = 2.0**-48  # by more than the formulas of rules are off
 Parts = tuple[tuple[Guarantee, int], ...]
-_MOST_KINDS, _MOST_MECHANISMS = 16, 100_000  # that are composed by their losses: each kind takes transforms of its own
+_MANY_KINDS = 512  # whose Renyi divergences are not summed one by one
+_MOST_KINDS = 32  # that are composed by their losses: each takes transforms of its own
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +52,7 @@ class Composition(Shown):
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
     >>> print(spent)
-    101 mechanisms: 10.5-DP and 0.247459-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
+    101 mechanisms: 10.5-DP and 0.24746-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
     """
 
     parts: Parts
@@ -104,17 +110,21 @@ class Composition(Shown):
     __rmul__ = __mul__
 
     def __str__(self) -> str:
-        promises = [text_of(self.epsilon, self.delta)] if self.epsilon < inf else []
-        if self.rho < inf and not self.slack:
-            promises.append(f"{self.rho:g}-zCDP")
+        kinds, counts = zip(*self.parts, strict=True)
+        delta = promised(*(kind.delta for kind in kinds), times=counts)
+        epsilon = promised(*(kind.epsilon for kind in kinds), times=counts)
+        promises = [f"({epsilon}, {delta})-DP" if self.delta else f"{epsilon}-DP"] if self.epsilon < inf else []
+        if self.rho < inf:
+            promises.append(f"{promised(self.rho)}-zCDP{f' except with probability {delta}' if self.delta else ''}")
         target = max(1e-6, 2 * self.delta)
         if target < 1:
-            rule, epsilon = self.best_rule_at(target)
-            promises.append(f"({epsilon:g}, {target:g})-DP ({rule})")
+            rule, epsilon_there = self.best_rule_at(target)
+            hint = "; less with the extra dpjax[accounting]" if self._pairs and not privacy_losses.convolutions() else ""
+            promises.append(f"({promised(epsilon_there)}, {promised(target)})-DP ({rule}{hint})")
         return f"{self.count} mechanisms: {' and '.join(promises)} under {relation_text(self)}"
 
     def _facts(self) -> dict[str, Any]:
-        numbers = {name: f"{getattr(self, name):g}" for name in ("count", "epsilon", "delta", "rho")}
+        numbers = {"count": f"{self.count}"} | {name: promised(getattr(self, name)) for name in ("epsilon", "delta", "rho")}
         return {**numbers, "neighbors": repr(self.neighbors)} | ({"unit": repr(self.unit)} if self.unit else {})
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
@@ -147,20 +157,20 @@ class Composition(Shown):
         """The unit of those that state one, or ``""``."""
         return one_unit(guarantee.unit for guarantee, _ in self.parts)
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
-        """The sum: epsilon of the whole at :attr:`delta` (basic composition)."""
-        return _total(guarantee.epsilon * count for guarantee, count in self.parts)
+        """The sum, rounded up: epsilon of the whole at :attr:`delta` (basic composition)."""
+        return rounded_up(exact_total((guarantee.epsilon, count) for guarantee, count in self.parts))
 
-    @property
+    @cached_property
     def delta(self) -> float:
-        """The sum of all deltas."""
-        return _total(guarantee.delta * count for guarantee, count in self.parts)
+        """The sum of all deltas, rounded up."""
+        return rounded_up(exact_total((guarantee.delta, count) for guarantee, count in self.parts))
 
     @property
     def slack(self) -> float:
-        """The sum of the deltas that :attr:`rho` and :meth:`rdp` leave out: of parts with no zCDP promise beside them."""
-        return _total(guarantee.delta * count for guarantee, count in self.parts if guarantee.zcdp == inf)
+        """The probability with which :attr:`rho`, :meth:`rdp` and :attr:`gdp` need not hold: :attr:`delta`, by another name."""
+        return self.delta
 
     @property
     def bounded_range(self) -> float:
@@ -168,21 +178,30 @@ class Composition(Shown):
 
         So each adds both its ends, up to its range or its epsilon on either side, but for the first, of which the least is saved.
         """
-        ends = [2 * min(part.bounded_range, inf if part.delta else part.epsilon) for part, _ in self.parts]
-        total = _total(end * count for end, (_, count) in zip(ends, self.parts, strict=True))
-        if total == inf:
-            return inf
-        return total - min(max(end - part.bounded_range, 0.0) for end, (part, _) in zip(ends, self.parts, strict=True))
+        ends = [2 * min(part.bounded_range, part.epsilon) for part, _ in self.parts]
+        first = min(range(len(ends)), key=lambda at: max(ends[at] - self.parts[at][0].bounded_range, 0.0))
+        terms = [(end, count - (at == first)) for at, (end, (_, count)) in enumerate(zip(ends, self.parts, strict=True))]
+        return rounded_up(exact_total([*terms, (min(ends[first], self.parts[first][0].bounded_range), 1)]))
 
-    @property
+    @cached_property
     def rho(self) -> float:
-        """The sum of zCDP, each by its tightest conversion, except with probability :attr:`slack`."""
-        return _total(guarantee.rho * count for guarantee, count in self.parts)
+        """The sum of zCDP, each by its tightest conversion, rounded up; it holds except with probability :attr:`slack`."""
+        return rounded_up(exact_total((guarantee.rho, count) for guarantee, count in self.parts))
 
     def rdp(self, order: Any) -> np.ndarray:
-        """The sum of Renyi divergences, except with probability :attr:`slack`; float64 of the shape of ``order``."""
+        """Return the sum of Renyi divergences, except with probability :attr:`slack`; float64 of the shape of ``order``."""
+        usual = [(part, count) for part, count in self.parts if not part.renyi and part.noise is None]
+        found = np.zeros(np.shape(order))
         with np.errstate(over="ignore"):
-            return np.sum([count * guarantee.rdp(order) for guarantee, count in self.parts], axis=0)
+            for part, count in self.parts:
+                if part.renyi or part.noise is not None:
+                    found = found + count * part.rdp(order)
+            for first in range(0, len(usual), 1024):
+                some = usual[first : first + 1024]
+                columns = [(min(part.zcdp, half_square(part.gdp)), part.bounded_range, part.epsilon, count) for part, count in some]
+                numbers = np.array(columns, np.float64).T[..., *(None,) * np.ndim(order)]
+                found = found + np.sum(numbers[3] * least_divergence(orders_above_one(order), *numbers[:3]), axis=0)
+        return found
 
     @property
     def gdp(self) -> float:
@@ -190,34 +209,46 @@ class Composition(Shown):
         return _gdp(self.parts)
 
     def guarantee(self) -> Guarantee:
-        """All as one, by what adds up: epsilon at the sum of deltas, range, zCDP if it leaves out no delta, Gaussian DP.
+        """Return all as one, by what adds up: epsilon, range, zCDP and Gaussian DP, except with the sum of the deltas.
 
         Where there is no zCDP, the Renyi divergences at the parts' own orders are kept.
 
         Raises:
             ValueError: nothing is promised, as when the deltas add up to 1.
         """
-        zcdp = inf if self.slack else self.rho
+        if self.delta >= 1:
+            return promising(Guarantee(inf, inf, self.neighbors))
+        if len(self.parts) == 1 and self.count == 1:
+            return self.parts[0][0]
         curve: Points = ()
-        if zcdp == inf and not self.slack:
+        if self.rho == inf:
             orders = orders_of(guarantee for guarantee, _ in self.parts)
             curve = points_of(orders, self.rdp(orders))
-        # With a delta of 1 epsilon promises nothing.
-        epsilon, delta = (self.epsilon, self.delta) if self.delta < 1 and self.epsilon < inf else (inf, 0.0)
-        return promising(Guarantee(epsilon, self.bounded_range, self.neighbors, delta, zcdp, curve, self.gdp, unit=self.unit))
+        whole = Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, self.rho, curve, self.gdp, unit=self.unit)
+        if whole.epsilon == inf and min(whole.bounded_range, whole.zcdp, whole.gdp) == inf and not curve:
+            return promising(Guarantee(inf, inf, self.neighbors))
+        return whole
 
-    def rules_at(self, delta: float) -> dict[str, float]:
-        """The epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
+    def rules_at(self, delta: float, *, numerical: bool = True) -> dict[str, float]:
+        """Return the epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
 
         ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
         ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
         Renyi divergences (zCDP among them), each the tightest of its mechanism. ``"gaussian"``: the exact epsilon of all parts of
-        Gaussian DP together, and the sum of the other epsilons, if they have one. ``"losses"``: where Gaussian noise on subsamples
-        is among the parts, the privacy losses composed by :class:`LossDistribution`, with randomised response for parts that are
-        (epsilon, delta)-DP only; up to 16 kinds of mechanisms and 100,000 of them. The parts' deltas are taken off ``delta`` first.
+        Gaussian DP together, and the sum of the other epsilons, if they have one. ``"losses"``: the privacy losses of pairs that
+        dominate the parts, composed numerically by dp-accounting: for up to 32 kinds of mechanisms that all promise an epsilon, a
+        range, Gaussian DP or a noise. It needs the extra ``accounting``, and without it the others hold, which can be far larger:
+        for Gaussian noise on subsamples ``"rdp"`` is the only one. Where the extra would add a rule, the text of a composition says
+        so. The parts' deltas are taken off ``delta`` first.
 
         Args:
             delta: in (0, 1).
+            numerical: whether ``"losses"`` is among them: without it the result does not depend on what is installed.
+
+        References:
+            Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and Steinke (2020); Dong, Roth and Su
+            (2022); Zhu, Dong and Wang (2022). The files ``composition_theorems``, ``conversions``, ``gaussian`` and
+            ``privacy_losses`` say more.
         """
         target = checks.concrete_delta(delta)
         found: dict[str, float] = {}
@@ -227,20 +258,21 @@ class Composition(Shown):
                 found["optimal"] = (
                     composition_theorems.optimal_pure_epsilon(*self._pure_parts(), delta=remaining) if self.epsilon else 0.0
                 )
-        mu, others, epsilon = self._gaussian
-        if epsilon < inf and (remaining := _without(target, others)) > 0:
+        mu, epsilon = self._gaussian
+        remaining = _without(target, self.parts)
+        if epsilon < inf and remaining > 0:
             found["gaussian"] = epsilon + epsilon_of_gdp(mu, delta=remaining)
-        if self._losses is not None:
-            found["losses"] = self._losses.epsilon_at(target)
-        if self.slack >= target:
+        if numerical and remaining > 0 and self._pairs and privacy_losses.convolutions():
+            found["losses"] = privacy_losses.epsilon_of_pairs(self._pairs, target)
+        if remaining <= 0:
             return found
         if (one := self._one_range()) is not None:
             found["bounded_range"] = composition_theorems.bounded_range_epsilon(
-                one, count=self.count, delta=target, queries="adaptive"
+                one, count=self.count, delta=remaining, queries="adaptive"
             )
         if self._has_curve():
-            least = formulas.smallest_on_host(formulas.epsilon_at_order, self.rdp, -log(target - self.slack))
-            found["rdp"] = max(least, 0.0)
+            least = formulas.smallest_on_host(formulas.epsilon_at_order, self._rdp_up, -log(remaining))
+            found["rdp"] = (least + 1e-15) * (1 + _FEW_ULPS) if least > 0 else 0.0
         return found
 
     def best_rule_at(self, delta: float) -> tuple[str, float]:
@@ -259,39 +291,67 @@ class Composition(Shown):
             found.append(_together(0.0, self.parts))
         elif self.epsilon < inf and self._few_outcomes():
             found.append(_together(composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target), self.parts))
-        mu, others, other_epsilon = self._gaussian
+        mu, other_epsilon = self._gaussian
         if other_epsilon <= target:
-            found.append(_together(delta_of_gdp(mu, epsilon=target - other_epsilon), others))
-        if self._losses is not None:
-            found.append(self._losses.delta_at(target))
+            found.append(_together(delta_of_gdp(mu, epsilon=target - other_epsilon), self.parts))
+        if self._pairs and privacy_losses.convolutions():
+            found.append(privacy_losses.delta_of_pairs(self._pairs, target))
         if (one := self._one_range()) is not None:
-            found.append(composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive"))
+            ranges = composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive")
+            found.append(_together(ranges, self.parts))
         if self._has_curve():
-            least = exp(min(formulas.smallest_on_host(formulas.log_delta_at_order, self.rdp, target), 0.0))
-            found.append(self.slack + max(least, float_info.min))  # 0 would say pure DP
-        return min(found)
+            nearly = target * (1 - _FEW_ULPS)
+            least = exp(min(formulas.smallest_on_host(formulas.log_delta_at_order, self._rdp_up, nearly) + 1e-13, 0.0))
+            found.append(_together(max(least, float_info.min), self.parts))  # 0 would say pure DP
+        return min(min(found), 1.0)
+
+    def _rdp_up(self, order: np.ndarray) -> np.ndarray:
+        """Return :meth:`rdp`, rounded up; of many kinds, what it is at most, by fewer."""
+        return self._fewer.rdp(order) * (1 + _FEW_ULPS)
 
     @cached_property
-    def _gaussian(self) -> tuple[float, Parts, float]:
-        """Mu of the parts that promise it, the other parts, and the sum of their epsilons; infinite if there is no mu.
+    def _fewer(self) -> Composition:
+        """The same mechanisms, of many kinds with promises that are rounded up by at most 0.3 %, so that there are fewer."""
+        if len(self.parts) <= _MANY_KINDS:
+            return self
+        together: dict[tuple[float, ...], int] = {}
+        kept = []
+        for part, count in self.parts:
+            if part.renyi or part.noise is not None:
+                kept.append((part, count))
+            else:
+                numbers = part.epsilon, part.bounded_range, min(part.zcdp, half_square(part.gdp))
+                steps: tuple[float, ...] = tuple(ceil(256 * log2(number)) if 0 < number < inf else number for number in numbers)
+                together[steps] = together.get(steps, 0) + count
+        for steps, count in together.items():
+            epsilon, spread, zcdp = (2 ** (step / 256) * (1 + 1e-12) if isinstance(step, int) else step for step in steps)
+            kept.append((Guarantee(epsilon, spread, self.neighbors, zcdp=zcdp), count))
+        return Composition(tuple(kept))
+
+    @cached_property
+    def _gaussian(self) -> tuple[float, float]:
+        """Mu of the parts that promise it, and the sum of the epsilons of the others; infinite if there is no mu.
 
         The trade-off functions of all parts compose in any order (Dong, Roth and Su 2022, Section 3.1), so that the others may as
-        well come last, where they add their epsilons and deltas.
+        well come last, where they add their epsilons.
         """
         gaussian = tuple(part for part in self.parts if 0 < part[0].gdp < inf)
-        others = tuple(part for part in self.parts if part[0].gdp == inf)
-        mu = _gdp(gaussian)
-        return mu, others, _total(part.epsilon * count for part, count in others) if 0 < mu < inf else inf
+        others = ((part.epsilon, count) for part, count in self.parts if part.gdp == inf)
+        return _gdp(gaussian), rounded_up(exact_total(others)) if gaussian else inf
 
     @cached_property
-    def _losses(self) -> LossDistribution | None:
-        """The losses of what dominates all parts, if Gaussian noise on subsamples is among them and the numbers are not extreme."""
-        sampled = any(part.sampled_gdp[0] < inf for part, _ in self.parts)
-        if not sampled or len(self.parts) > _MOST_KINDS or self.count > _MOST_MECHANISMS:
-            return None
-        each = [_losses_of(part) for part, _ in self.parts]
-        known = [losses.compose(count) for losses, (_, count) in zip(each, self.parts, strict=True) if losses is not None]
-        return sum(known[1:], start=known[0]) if len(known) == len(each) else None
+    def _pairs(self) -> list[tuple[Pair, int]]:
+        """What dominates the parts, if that is known of all of them and they are of few kinds.
+
+        None where another rule is exact for the worst mechanisms, so that no sum of losses can be below it.
+        """
+        plain = all(part.noise is None and part.gdp == inf for part, _ in self.parts)
+        pure = self._few_outcomes() and all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts)
+        if self.gdp < inf or (plain and (pure or self._one_range() is not None)):
+            return []
+        pairs = [(pair_of(part), count) for part, count in self.parts[: _MOST_KINDS + 1]]
+        known = [(pair, count) for pair, count in pairs if pair is not None]
+        return known if len(known) == len(self.parts) <= _MOST_KINDS else []
 
     def _pure_parts(self) -> tuple[list[float], list[int]]:
         """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
@@ -302,14 +362,14 @@ class Composition(Shown):
         return all(guarantee.rho < inf or guarantee.renyi for guarantee, _ in self.parts)
 
     def _few_outcomes(self) -> bool:
-        return prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
+        few = len(self.parts) <= 32  # a product of more is too large anyway
+        return few and prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
 
     def _one_range(self) -> float | None:
         """The range of all, if it is one and they are few."""
         ranges = {guarantee.bounded_range for guarantee, _ in self.parts}
         one = min(ranges)
-        pure = not any(guarantee.delta for guarantee, _ in self.parts)
-        return one if pure and len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
+        return one if len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
 
 
 def _check_relation(relations: set[str]) -> None:
@@ -319,15 +379,6 @@ def _check_relation(relations: set[str]) -> None:
         )
 
 
-def _losses_of(part: Guarantee) -> LossDistribution | None:
-    """Those of the pair that dominates a mechanism, if known: Gaussian noise, on a subsample or not, or randomised response."""
-    mu, probability = part.sampled_gdp if part.sampled_gdp[0] < inf else (part.gdp, 1.0)
-    if mu < inf:
-        within = 1e-3 <= mu <= 10 and probability >= 1e-6  # beyond, cells of losses are coarse, or underflow
-        return LossDistribution.gaussian(mu).poisson_subsample(probability) if within else None
-    return LossDistribution.approximate(part.epsilon, part.delta) if part.epsilon <= 400 else None
-
-
 def _gdp(parts: Parts) -> float:
     """Mu of Gaussian DP of parts together, rounded up."""
     return hypot(*(guarantee.gdp * sqrt(count) for guarantee, count in parts)) * (1 + 2.0**-50)
@@ -335,7 +386,7 @@ def _gdp(parts: Parts) -> float:
 
 def _log_kept(parts: Parts) -> float:
     """The logarithm of the product of all 1 - delta."""
-    return _total(count * log1p(-guarantee.delta) for guarantee, count in parts)
+    return fsum(count * log1p(-guarantee.delta) for guarantee, count in parts)
 
 
 def _without(delta: float, parts: Parts) -> float:
@@ -346,10 +397,3 @@ def _without(delta: float, parts: Parts) -> float:
 def _together(delta: float, parts: Parts) -> float:
     """A delta and those of parts: 1 - (1 - delta) prod(1 - delta_i)."""
     return -expm1(_log_kept(parts) + log1p(-delta)) if delta < 1 else 1.0
-
-
-def _total(numbers: Iterable[float]) -> float:
-    try:
-        return fsum(numbers)
-    except OverflowError:
-        return inf

@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting import formulas
 from dpjax.accounting.bounded_ranges import worst_divergences
-from dpjax.accounting.loss_distributions import LossDistribution
 from dpjax.numerics.host_bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
@@ -83,8 +83,8 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     seen, and cost more: the recursion d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t) with
     q = (1 - e^(t-r))/(1 - e^-r), on a grid, from above; never above that of pure epsilon-DP, which the range implies. It is larger
     than the supremum by about 1e-4 of it for few mechanisms, by some percent for hundreds, and by more where epsilon is nearly the
-    sum. More than 200 mechanisms are composed in groups (:meth:`LossDistribution.bounded_range`), as are more than 500 fixed ones,
-    whose formula takes count^2 steps.
+    sum. More than 200 mechanisms, and more than 500 fixed ones, whose formula takes count^2 steps, are bounded by their Renyi
+    divergences.
 
     Args:
         bounded_range: r.
@@ -100,11 +100,9 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     >>> round(bounded_range_delta(0.5, **at, queries="fixed"), 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
     (0.078, 0.0805)
     """
-    curve, losses, most = _of_ranges(bounded_range, count, queries)
+    curve, most = _of_ranges(bounded_range, count, queries)
     at = checks.concrete_nonnegative("epsilon", epsilon)
-    if at >= most:
-        return 0.0
-    return min(curve(at), losses.delta_at(at) if losses else 1.0)
+    return curve(at) if at < most else 0.0
 
 
 def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
@@ -115,28 +113,30 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
     >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
     2.246
     """
-    curve, losses, most = _of_ranges(bounded_range, count, queries)
-    target = checks.concrete_fraction("delta", delta)
-    if target == 0:
-        return most
-    return min(_smallest(curve, target, most), losses.epsilon_at(target) if losses else math.inf)
+    curve, most = _of_ranges(bounded_range, count, queries)
+    return _smallest(curve, checks.concrete_fraction("delta", delta), most)
 
 
-def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, LossDistribution | None, float]:
-    """Upper bounds of the delta at an epsilon, and the epsilon at which it is 0.
-
-    One bound is a function; the other, of many adaptive mechanisms, the privacy losses of what dominates them.
-    """
+def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
+    """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
     ((r, count),) = _mechanisms([bounded_range], [count])
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
-        return partial(_fixed, r, count), None, r * count
+        return partial(_fixed, r, count), r * count
     pure = _responses([r], [count]) if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
-        return pure, None, r * count
+        return pure, r * count
     if count > _MOST_STEPS:
-        return pure, LossDistribution.bounded_range(r, count=count), r * count
-    g, (divergence,) = worst_divergences(r, 1.0, count, cells=max(24, min(128, 6000 // count)), orders=1)
+
+        def many(epsilon: float) -> float:
+            log_delta = formulas.smallest_on_host(formulas.log_delta_at_order, divergences, epsilon)
+            return min(math.exp(min(log_delta + 1e-9, 0.0)), pure(epsilon))
+
+        def divergences(order: np.ndarray) -> np.ndarray:
+            return count * formulas.rdp_of_bounded_range(np.full_like(order, r), order, np)
+
+        return many, r * count
+    g, divergence = worst_divergences(r, count, cells=max(24, min(128, 6000 // count)))
 
     def adaptive(epsilon: float) -> float:
         after = int(np.searchsorted(g, epsilon))
@@ -145,7 +145,7 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
         share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
         return min(float(low + share * (high - low)), pure(epsilon))
 
-    return adaptive, None, r * count
+    return adaptive, r * count
 
 
 def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
@@ -186,9 +186,10 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
-    """E_P[(1 - e^(epsilon - loss))_+]."""
+    """E_P[(1 - e^(epsilon - loss))_+], rounded up: losses and probabilities are products of a number for each mechanism."""
+    loss = loss + 2.0**-52 * np.abs(loss)
     above = loss > epsilon
-    return float(np.sum(probability[above] * -np.expm1(epsilon - loss[above])))
+    return min(float(np.sum(probability[above] * -np.expm1(epsilon - loss[above]))) * (1 + 1e-15 * (16 + loss.size)), 1.0)
 
 
 def _fixed(r: float, count: int, epsilon: float) -> float:

@@ -18,6 +18,12 @@ never above the theorem: at failure 0.1 and epsilon 1 it is 1.07 and not 2. If d
 is one), a ratio of conditional probabilities is the ratio of the plain ones times a constant: the range stays b, and since it holds
 0 the loss is at most b. So an epsilon-bounded-range mechanism conditioned on a fixed set of outputs stays epsilon-DP.
 
+Renyi divergences. Of densities f and f', those given S are f/p and f'/p', so
+
+    D_a(f/p || f'/p') = log(p^-a p'^(a-1) integral over S of f^a f'^(1-a)) / (a-1) <= D_a(f || f') + a/(a-1) log(1/s),
+
+since p' is at most 1. A divergence is at most that of any larger order.
+
 A fixed number m of attempts, then a fallback F. The output distribution is A + q^m F with A(T) = P[M in T and S] g(q),
 g(q) = 1 + q + ... + q^(m-1) = (1 - q^m) / (1 - q). Where q > q', g(q)/g(q') = (p'/p) (1 - q^m)/(1 - q'^m) <= p'/p <= r; elsewhere
 it is at most 1. So A(T) <= e^eps' A'(T) + delta g(q): the epsilon is that of the unbounded loop, and the leftover, which is
@@ -36,6 +42,8 @@ from dataclasses import replace
 from math import ceil, exp, expm1, inf, log, log1p
 from sys import float_info
 from typing import Literal
+
+import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
@@ -71,7 +79,7 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
     >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6, test="public"))
     (1, 1e-06)-DP under swap neighbors
     >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6))
-    (1, 3.71828e-06)-DP under swap neighbors
+    (1, 3.71829e-06)-DP under swap neighbors
     """
     beta = _checked(guarantee, failure)
     checks.one_of("test", test, ("private", "public"))
@@ -92,7 +100,8 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
 
     Returns:
         A :class:`Guarantee`. If delta is 0 its bounded range is that of one attempt, or twice its epsilon, and ``"sharp"`` is never
-        above it: conditioning leaves an epsilon-bounded-range mechanism epsilon-DP.
+        above it: conditioning leaves an epsilon-bounded-range mechanism epsilon-DP. Of noise that is zCDP and has no epsilon, a
+        curve of Renyi divergences.
 
     Raises:
         ValueError: also for ``delta >= 1 - failure``.
@@ -107,10 +116,18 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
 
     >>> one = Guarantee(0.5, float("inf"), "swap", delta=1e-6)
     >>> print(condition_on_success(one, 0.5, bound="published"))
-    (1, 2e-06)-DP under swap neighbors
+    (1.00001, 2e-06)-DP under swap neighbors
     >>> round(condition_on_success(Guarantee(1.0, 2.0, "swap"), 0.1).epsilon, 3)
     1.068
     """
+    if isinstance(guarantee, Guarantee) and guarantee.epsilon == inf and not guarantee.delta and guarantee.rho < inf:
+        success = 1 - checks.concrete_fraction("failure", failure)
+
+        def curve(order: np.ndarray) -> np.ndarray:
+            of_order = guarantee.rdp(order) - order / (order - 1) * log(success) * (1 + 1e-15)
+            return np.minimum.accumulate(of_order[::-1])[::-1]
+
+        return Guarantee(inf, inf, guarantee.neighbors, unit=guarantee.unit).with_curve(curve)
     beta = _checked(guarantee, failure)
     return _promised(guarantee, _conditioned(guarantee, beta, bound), guarantee.delta / (1 - beta))
 

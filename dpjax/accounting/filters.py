@@ -15,6 +15,11 @@ the mechanisms' own deltas and delta_i for each rule i of Renyi divergences:
 
 The rules need shares of delta, since what is left of them may depend on the answers; A needs none.
 
+Gaussian DP is such a rule: while the squares of mu add up to at most mu_0^2, all is mu_0-GDP, however the mechanisms are chosen
+(Smith and Thakurta 2022). It admits more than zCDP. What is charged first is chosen before there is an answer, so that the shares
+may depend on it: if it is Gaussian DP, that rule has 7/8 of the delta and zCDP, for what else may follow, 1/8; otherwise zCDP has
+all of it.
+
 Concurrent composition. A mechanism may itself be interactive: charge it when it starts, with what it promises to every adversary
 that talks to it alone. Questions to all that have started may then be interleaved in any order: pure, (epsilon, delta), Renyi and
 Gaussian DP compose concurrently as they do one after the other (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023), also with
@@ -26,6 +31,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from math import inf, log
 from typing import Any
 
@@ -34,7 +40,8 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import formulas
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee, one_unit
+from dpjax.accounting.gaussian import gdp_of
+from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
 
 
 class BudgetExceeded(RuntimeError):
@@ -76,13 +83,12 @@ class Sums:
             raise ValueError(f"orders must be finite and above 1, got {orders}.")
         self.share = (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
         self._name, self._neighbors, self._mechanism_delta = name, neighbors, mechanism_delta
-        self._exact: list[Any] = [Fraction(0)] * (2 + max(len(self.orders), 1))
+        self._exact: list[Any] = [Fraction(0)] * (3 + max(len(self.orders), 1))
         self.lock, self.unit = Lock(), ""
+        self._began: bool | None = None  # whether the first mechanism promises Gaussian DP, once there is one
 
-    def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[float]:
-        """Return what is charged for a mechanism; infinite where it promises nothing.
-
-        A delta with zCDP beside it is not counted, and then its epsilon is none either.
+    def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[Any]:
+        """Return what is charged for a mechanism, exactly; infinite where it promises nothing.
 
         Raises:
             TypeError: neither of the two; a metric guarantee has the method ``guarantee``.
@@ -94,12 +100,13 @@ class Sums:
             raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
         one_unit((self.unit, spent.unit))
         whole = 1 * spent
-        epsilon = sum(
-            count * min(inf if part.delta and part.zcdp < inf else part.epsilon, part.bounded_range) for part, count in whole.parts
-        )
+        epsilon = exact_total((min(part.epsilon, part.bounded_range), count) for part, count in whole.parts)
+        delta = exact_total((part.delta, count) for part, count in whole.parts)
         with np.errstate(over="ignore"):
-            rhos = (whole.rdp(self.orders) / np.array(self.orders)).tolist() if self.orders else [whole.rho]
-        if whole.slack and not self._mechanism_delta:
+            rhos: list[Any] = (whole.rdp(self.orders) / np.array(self.orders)).tolist()
+        if not self.orders:
+            rhos = [exact_total((part.rho, count) for part, count in whole.parts)]
+        if delta and not self._mechanism_delta:
             raise ValueError(
                 f"this {self._name} has no part for the deltas of mechanisms, and without its delta the guarantee does not promise "
                 f"anything: {spent}; set mechanism_delta."
@@ -107,19 +114,31 @@ class Sums:
         kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
         if not min(rhos if self.share else [epsilon]) < most:
             raise ValueError(f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}.")
-        return [epsilon, whole.slack, *rhos]
+        gaussian = Fraction(0) if whole.gdp < inf else inf
+        if whole.gdp < inf:
+            gaussian = sum((Fraction(part.gdp) ** 2 / 2 * count for part, count in whole.parts), gaussian)
+        return [epsilon, delta, gaussian, *rhos]
 
-    def add(self, costs: list[float], unit: str) -> None:
+    def add(self, costs: list[Any], unit: str) -> None:
         """Add the costs of one mechanism, which is charged for this unit."""
         self.unit = one_unit((self.unit, unit))
+        self._began = self.gaussian(costs)
         self._exact = self._with(costs)
 
-    def totals(self, costs: list[float] | None = None) -> tuple[float, float, list[float]]:
+    def gaussian(self, costs: list[Any] | None = None) -> bool:
+        """Return whether the first mechanism promises Gaussian DP, where costs that are not added yet may be of it."""
+        return bool(costs and costs[2] < inf) if self._began is None else self._began
+
+    def totals(self, costs: list[Any] | None = None) -> tuple[float, float, list[float]]:
         """Return the sums of epsilon, of delta and of the rest, as nearest floats, after costs that are not added yet."""
-        epsilon, delta, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact))
+        epsilon, delta, _, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact))
         return epsilon, delta, rhos
 
-    def _with(self, costs: list[float]) -> list[Any]:
+    def gaussian_rho(self, costs: list[Any] | None = None) -> float:
+        """Return half of the sum of squares of mu, infinite if one mechanism does not promise any, after such costs."""
+        return checks.nearest_float((self._with(costs) if costs else self._exact)[2])
+
+    def _with(self, costs: list[Any]) -> list[Any]:
         return [total + (cost if cost == inf else Fraction(cost)) for total, cost in zip(self._exact, costs, strict=True)]
 
 
@@ -128,7 +147,8 @@ class PrivacyFilter:
 
     With ``delta = 0`` epsilons are summed, and the whole is epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
     implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies; what keeps the sum of
-    epsilons within epsilon is admitted, too. A bounded range counts as an epsilon, and by its own Renyi divergences.
+    epsilons within epsilon is admitted, too. A bounded range counts as an epsilon, and by its own Renyi divergences. Where the
+    first mechanism promises Gaussian DP, so is what keeps all together within the mu that implies (epsilon, 7/8 delta)-DP.
 
     Threads may share it: a charge looks and adds at once. ``copy.copy`` returns the same budget under another name; a deep or a
     pickled copy has what was spent so far, and is a budget of its own from then on. For several processes there is
@@ -166,8 +186,7 @@ class PrivacyFilter:
         if share == 0:
             self._budgets = []
         elif not self.orders:
-            # The zCDP that implies (epsilon, delta)-DP, at the best order, from below.
-            self._budgets = [-formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(share))]
+            self._budgets = [_zcdp_budget(epsilon, share)]
         else:
             self._budgets = [_order_budget(epsilon, share / len(self.orders), order) for order in self.orders]
 
@@ -214,23 +233,72 @@ class PrivacyFilter:
         with self._sums.lock:
             costs = self._sums.costs(guarantee)
             if not self._has_room(costs):
-                cost = min(costs[2:]) if self._budgets else costs[0]
+                cost, delta = float(min(costs[3:]) if self._budgets else costs[0]), float(costs[1])
                 raise BudgetExceeded(
-                    f"a cost of {cost:g}{f' and a delta of {costs[1]:g}' if costs[1] else ''} passes the remaining budget, "
+                    f"a cost of {cost:g}{f' and a delta of {delta:g}' if delta else ''} passes the remaining budget, "
                     f"{self.remaining:g} of {self.budget:g}."
                 )
             self._sums.add(costs, guarantee.unit)
 
-    def _has_room(self, costs: list[float]) -> bool:
+    def session(
+        self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
+    ) -> PrivacyFilter:
+        """Return a budget of its own, for an analyst or a part of the work, that this one is charged for now.
+
+        What the session does is one interactive mechanism to this budget, whose other mechanisms may run in between. It is charged
+        in full, whether it is used or not.
+
+        Args:
+            epsilon: of the session, positive.
+            delta: of the session; it counts as a mechanism's own delta here.
+            mechanism_delta: of the session, as for a :class:`PrivacyFilter`.
+            orders: of the session, in the same way.
+
+        Raises:
+            BudgetExceeded: there is no room for it; nothing was charged.
+
+        References:
+            Haney et al. (2023), "Concurrent Composition for Interactive Differential Privacy with Adaptive Privacy-Loss
+            Parameters"; Vadhan and Wang (2021).
+
+        >>> whole = PrivacyFilter(1.0, 0.0, "swap")
+        >>> part = whole.session(0.75)
+        >>> part.charge(Guarantee(0.5, 0.5, "swap"))
+        >>> whole.remaining, part.remaining
+        (0.25, 0.25)
+        """
+        opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta, orders)
+        opened._sums.unit = self.unit
+        self.charge(Guarantee(epsilon, inf, self.neighbors, delta=delta, unit=self.unit))
+        return opened
+
+    def _has_room(self, costs: list[Any]) -> bool:
         epsilon, delta, rhos = self._sums.totals(costs)
-        within = any(spent <= budget for spent, budget in zip(rhos, self._budgets, strict=False))
+        within = any(spent <= budget for budget, spent in self._rules(costs, rhos))
         return delta <= self.mechanism_delta and (epsilon <= self.epsilon or within)
+
+    def _rules(self, costs: list[Any] | None, rhos: list[float]) -> list[tuple[float, float]]:
+        """Return the budget of each rule with a share of delta and what it comes to, after costs that are not added yet."""
+        if not self.orders and self._budgets and self._sums.gaussian(costs):
+            gaussian, beside = self._gaussian_budgets
+            return [(beside, rhos[0]), (gaussian, self._sums.gaussian_rho(costs))]
+        return list(zip(self._budgets, rhos, strict=False))
+
+    @cached_property
+    def _gaussian_budgets(self) -> tuple[float, float]:
+        """Half of the square of mu at 7/8 of delta, and the zCDP of the rest of it."""
+        share = self._sums.share
+        return gdp_of(self.epsilon, delta=share * 7 / 8) ** 2 / 2 * (1 - 2.0**-50), _zcdp_budget(self.epsilon, share / 8)
 
     def _best(self) -> tuple[float, float, float]:
         """What is left, the budget and what was spent, of the rule with the most left."""
         epsilon, _, rhos = self._sums.totals()
-        rules = zip(self._budgets, rhos, strict=True) if self._budgets else [(self.epsilon, epsilon)]
-        return max((budget - used, budget, used) for budget, used in rules)
+        return max((budget - used, budget, used) for budget, used in self._rules(None, rhos) or [(self.epsilon, epsilon)])
+
+
+def _zcdp_budget(epsilon: float, delta: float) -> float:
+    """The zCDP that implies (epsilon, delta)-DP, at the best order, from below."""
+    return -formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(delta))
 
 
 def _order_budget(epsilon: float, delta: float, order: float) -> float:

@@ -64,7 +64,7 @@ def fixed_size_subsample(
         divergences without replacement; the top of this file, for those with it.
 
     >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, records=100, replacement="without"))
-    (0.158565, 1e-07)-DP under swap neighbors
+    (0.158566, 1e-07)-DP under swap neighbors
     >>> step = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=100, records=10_000, replacement="without")
     >>> round((1000 * step).epsilon_at(1e-5), 2)
     1.49
@@ -137,8 +137,7 @@ def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: floa
         else:  # for groups of k
             divergences = np.zeros((k.size, orders.size))
             for part, count in whole.parts:
-                pure = inf if part.delta else part.epsilon
-                divergences += count * least_divergence(orders, k * k * part.rho, k * part.bounded_range, k * pure)
+                divergences += count * least_divergence(orders, k * k * part.rho, k * part.bounded_range, k * part.epsilon)
         ratio = np.where(k * pure < 700, np.log(np.expm1(np.minimum(k * pure, 700.0))), k * pure)
         found = (orders - 1) * divergences + np.minimum(log(2), orders * ratio)
         second = divergences + np.log(-np.expm1(-divergences)) + log(4)

@@ -80,6 +80,11 @@ def rdp_of_laplace(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     return xp.where(near, xp.log1p(excess) / above, far)
 
 
+def zcdp_of_laplace(epsilon: float) -> float:
+    """Return the rho of zCDP of Laplace noise, eps + e^-eps - 1 (Harrison and Manurangsi 2025), the divergence of order 1."""
+    return float(_second_order(np.float64(-epsilon), np))
+
+
 def epsilon_at_order(rdp: Any, order: Any, log_above: Any, nats: Any, xp: ModuleType) -> Any:
     """What (order, rdp)-RDP gives at delta = e^-nats (Canonne, Kamath and Steinke 2020, Proposition 12)."""
     share = xp.log1p(xp.exp(-log_above))  # log(a / (a - 1))

@@ -15,7 +15,8 @@ from dpjax.accounting.guarantee import Guarantee, one_unit, orders_of, points_of
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     """Return what the same mechanism promises to groups of ``size`` individuals, who may all change at once.
 
-    k epsilon, k times the range and mu of Gaussian DP, k^2 rho, and delta (1 + e^epsilon + ... + e^((k-1) epsilon)).
+    k epsilon, k times the range and mu of Gaussian DP, and k^2 rho; with a delta, k epsilon at delta (1 + e^epsilon + ... +
+    e^((k-1) epsilon)) alone.
 
     Args:
         guarantee: for one individual.
@@ -44,7 +45,9 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
         delta *= size
     if not (delta < 1 and epsilon < inf):  # it promises nothing
         epsilon, delta = inf, 0.0
-    bounded_range, zcdp, gdp = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
+    # The events of which a delta speaks are others for each pair on the way: only (epsilon, delta)-DP carries over then.
+    kept = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
+    bounded_range, zcdp, gdp = (inf, inf, inf) if guarantee.delta else kept
     return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp, unit=guarantee.unit))
 
 
@@ -80,15 +83,14 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     unit = one_unit(part.unit for part in guarantees)
     delta = max(part.delta for part in guarantees)
     epsilon = max(part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon for part in guarantees)
-    bounded_range = max(part.bounded_range for part in guarantees)
-    zcdp, gdp = max(part.zcdp for part in guarantees), max(part.gdp for part in guarantees)
-    kept = Guarantee(epsilon, bounded_range, relations[0], delta, zcdp, gdp=gdp, unit=unit)
-    rho = max(part.zcdp if part.delta else part.rho for part in guarantees)
-    if rho < kept.rho or kept.delta:
+    bounded_range, gdp = max(part.bounded_range for part in guarantees), max(part.gdp for part in guarantees)
+    kept = Guarantee(epsilon, bounded_range, relations[0], delta, gdp=gdp, unit=unit)
+    rho = max(part.rho for part in guarantees)
+    if rho < kept.rho:
         kept = replace(kept, zcdp=rho)
     orders = orders_of(guarantees)
     divergences = np.max([part.rdp(orders) for part in guarantees], axis=0)
-    if delta or not np.any(divergences < kept.rdp(orders)):
+    if not np.any(divergences < kept.rdp(orders)):
         return promising(kept)
     return replace(kept, renyi=points_of(orders, divergences))
 

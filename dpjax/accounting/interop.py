@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, half_square
 
 _MOST_EVENTS = 100_000  # of randomised responses, each an object of its own
 
@@ -71,10 +71,10 @@ def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
 
 
 def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
-    if (guarantee.delta and guarantee.zcdp == inf) or guarantee.rho == inf:
-        alone = "a curve of Renyi divergences" if guarantee.rho == inf else "an (epsilon, delta)"
-        raise ValueError(f"the RDP accountant has no event for {alone} alone: {guarantee}.")
-    known = min(guarantee.zcdp, guarantee.bounded_range * guarantee.bounded_range / 8)
+    if guarantee.delta or guarantee.rho == inf:
+        alone = "what holds except with a delta" if guarantee.delta else "a curve of Renyi divergences alone"
+        raise ValueError(f"the RDP accountant has no event for {alone}: {guarantee}.")
+    known = min(guarantee.zcdp, half_square(guarantee.gdp), guarantee.bounded_range * guarantee.bounded_range / 8)
     # The whole curve of randomised response is smaller than that of its rho; for a tiny epsilon the accountant's would cancel.
     if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:
         return _randomized_response(guarantee.epsilon, library)

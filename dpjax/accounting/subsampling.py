@@ -68,25 +68,36 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     >>> round((200 * step).epsilon_at(1e-5), 3)
     5.384
     >>> print(poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-6), probability=0.1))
-    (0.158565, 1e-07)-DP under add_remove neighbors
+    (0.158566, 1e-07)-DP under add_remove neighbors
     """
     whole, given = spent_on("Poisson subsamples", spent, "add_remove")
     p = checks.concrete_proportion("probability", probability)
     if p == 1:
         return given
     curve = () if whole.slack else _subsampled_curve(whole, p)
-    sampled = (given.gdp or inf, p)
+    noise = None if given.delta else _sampled_noise(given, p)
     if given.epsilon == inf:
         if not curve:
-            raise ValueError(f"subsampling amplifies epsilon, zCDP and Renyi divergences, none of which is known here: {given}.")
-        return Guarantee(inf, inf, "add_remove", renyi=curve, sampled_gdp=sampled, unit=given.unit)
+            raise ValueError(
+                "subsampling amplifies (epsilon, delta)-DP, and zCDP and Renyi divergences that hold without a delta, none of "
+                f"which is known here: {given}."
+            )
+        return Guarantee(inf, inf, "add_remove", renyi=curve, noise=noise, unit=given.unit)
     most = log1p(p * expm1(given.epsilon)) if given.epsilon < 700 else given.epsilon
     least = -log1p(p * expm1(-given.epsilon))
     if given.epsilon:
         most, least = max(most, float_info.min), max(least, float_info.min)  # a product that underflows
     zcdp = inf if given.delta else _zcdp(whole, p, curve, most, min(least, given.epsilon))
     spread = inf if given.delta else most + least
-    return Guarantee(most, spread, "add_remove", p * given.delta, zcdp, curve, sampled_gdp=sampled, unit=given.unit)
+    return Guarantee(most, spread, "add_remove", p * given.delta, zcdp, curve, noise=noise, unit=given.unit)
+
+
+def _sampled_noise(given: Guarantee, p: float) -> tuple[str, float, float] | None:
+    """Return the noise of a mechanism on a subsample of its data, if it is one whose losses are known."""
+    if given.noise:
+        name, size, probability = given.noise
+        return name, size, probability * p  # a subsample of a subsample
+    return ("gaussian", given.gdp, p) if 0 < given.gdp < inf else None
 
 
 def _zcdp(whole: Composition, p: float, curve: Points, most: float, least: float) -> float:

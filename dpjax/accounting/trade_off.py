@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike
 
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.accounting.loss_distributions import LossDistribution
 
 _EPSILONS, _LEAST_DELTA, _FURTHEST = 33, 1e-9, 30.0
 
 
-def trade_off_bound(spent: Guarantee | Composition | LossDistribution, false_positive: ArrayLike) -> np.ndarray:
+def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -> np.ndarray:
     """Return a lower bound of the false negative rate of any test between neighbours, at each false positive rate.
 
     Exact for pure DP, (epsilon, delta)-DP and Gaussian DP; otherwise of 33 epsilons with their deltas, and some percent below.
@@ -40,14 +39,14 @@ def trade_off_bound(spent: Guarantee | Composition | LossDistribution, false_pos
     a = np.asarray(false_positive, np.float64)
     if not np.all((a >= 0) & (a <= 1)):
         raise ValueError(f"false_positive must be in [0, 1], got {a}.")
-    epsilon, delta, gdp = (0.0, 0.0, inf) if isinstance(spent, LossDistribution) else (spent.epsilon, spent.delta, spent.gdp)
+    epsilon, delta, gdp = spent.epsilon, spent.delta, spent.gdp
     most = spent.epsilon_at(delta + (1 - delta) * _LEAST_DELTA) if delta < 1 else inf
     furthest = min(most, 700.0) if most < inf else _FURTHEST
     found = np.zeros_like(a)
     for at in [*np.linspace(0.0, furthest, _EPSILONS).tolist(), min(epsilon, 700.0)]:
         kept = 1 - spent.delta_at(at)
         found = np.maximum(found, np.maximum(kept - np.exp(at) * a, np.exp(-at) * (kept - a)) - 1e-15)
-    if gdp < inf:
+    if gdp < inf and not delta:
         from scipy.special import ndtr, ndtri
 
         found = np.maximum(found, ndtr(ndtri(1 - a) - gdp) * (1 - 1e-12) - 1e-15)

@@ -165,8 +165,9 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
         q: of the same kind and dtype, with a batch shape that broadcasts against it: one distribution against thousands of
             neighbours. Two finite ones have the same candidates in the same places, and a row in which they differ is NaN; the loss
             is that of the place, and with equal candidates at several places can only be smaller for the value.
-        resolution: not negative; an interval of at most this times the largest edge of the row is left out of suprema, and if
-            it lies in the support of one distribution only, out of everything; tails whose scales differ by at most this much,
+        resolution: not negative; an interval of at most this times the largest edge of the row, whose probability is below the
+            root of the dtype's precision in both, is left out of suprema, and if it lies in the support of one distribution only,
+            out of everything; tails whose scales differ by at most this much,
             relatively, are taken to be parallel. By default 16 units in the last place.
 
     Returns:
@@ -176,7 +177,8 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
         None: it reads both distributions. The loss between those of two datasets is a function of private data, for evaluation and
         tests only. It is that of distributions of real numbers, not of their samplers in floating point. Breakpoints that are equal
         in exact arithmetic may differ in floats; without a ``resolution``, the sliver between them, of negligible mass, would be
-        the supremum. A supremum that data attain on gaps that small only is missed in this dtype: use float64, or move the origin.
+        the supremum. A supremum that data attain on gaps that small only, and with next to no probability, is missed in this
+        dtype: use float64, or move the origin.
 
     References:
         Balle, Barthe and Gaboardi (2018), Theorem 1; Durfee and Rogers (2019) for the bounded range.

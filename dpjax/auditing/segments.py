@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
@@ -54,7 +55,10 @@ class _Costs(NamedTuple):
 
 @jax.jit
 def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.Array) -> Segments:
-    """Cut two distributions on the line at all their edges; intervals up to ``resolution`` times the largest edge are not wide."""
+    """Cut two distributions on the line at all their edges.
+
+    Intervals up to ``resolution`` times the largest edge are not wide, if they have next to no probability.
+    """
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     edges = jnp.concatenate([broadcast_rows(p.edges, batch), broadcast_rows(q.edges, batch)], axis=-1)
     order = jnp.argsort(edges, axis=-1)
@@ -68,8 +72,22 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
     is_p = order < p.edges.shape[-1]
     costs_p, costs_q = _on_line(p, is_p, start, end, endless), _on_line(q, ~is_p, start, end, endless)
     log_unit = jnp.where(endless, 0.0, jnp.log(jnp.where(width > 0, width, 1.0)))
+    # What has a probability worth speaking of is no rounding, however narrow it is.
+    for costs in (costs_p, costs_q):
+        wide |= exists & (_log_most(costs, log_unit) > _log_negligible(p.dtype))
     length = jnp.where(endless, jnp.inf, jnp.ones_like(width))
     return _segments(costs_p, costs_q, exists, wide, log_unit, length, resolution)
+
+
+def _log_negligible(dtype: jnp.dtype) -> float:
+    """Return the logarithm of the probability of a narrow interval that is left out: the root of the machine's precision."""
+    return float(np.log(np.finfo(dtype).eps)) / 2
+
+
+def _log_most(costs: _Costs, log_unit: jax.Array) -> jax.Array:
+    """Return the logarithm of an upper bound of the probability of each interval: its width times its largest density."""
+    least = jnp.minimum(costs.start, costs.end)
+    return jnp.where(costs.there, jax.lax.stop_gradient(log_unit - costs.rate * least - costs.log_normalizer), -jnp.inf)
 
 
 @jax.jit

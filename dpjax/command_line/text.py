@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpjax.accounting import Composition, Guarantee
+from dpjax.accounting.guarantee import promised as promised
 from dpjax.command_line.csv_text import is_parquet
 from dpjax.command_line.errors import UserError
 from dpjax.display import joined, padded
@@ -151,43 +152,17 @@ def versions_line() -> str:
     return "Device {device}; dpjax {dpjax_version}; JAX {jax_version}.".format(**versions(jax=True))
 
 
-def rounded_up(total: Fraction) -> float:
-    """Return the least float that is not below a cost.
-
-    >>> rounded_up(3 * Fraction(0.1)) >= 3 * Fraction(0.1)
-    True
-    """
-    return float(total) if Fraction(float(total)) >= total else math.nextafter(float(total), math.inf)
-
-
-def promised(*epsilons: float, times: int = 1) -> str:
-    """Return a privacy parameter, or the sum of several, so many times, as text of at most six digits, rounded up.
-
-    No promise is printed too small. A parameter is read as the shortest decimal that stands for it, so that 0.1 stays 0.1, and
-    three times 0.1 is 0.3.
-
-    >>> promised(0.5), promised(0.1, times=3), promised(0.12345649), promised(0.1, 0.2), promised(1e-7), promised(float("inf"))
-    ('0.5', '0.3', '0.123457', '0.3', '1e-07', 'inf')
-    """
-    if not math.isfinite(sum(epsilons)):
-        return f"{sum(epsilons):g}"
-    exact = sum(Fraction(Decimal(repr(float(epsilon)))) for epsilon in epsilons) * times
-    total = Context(prec=60, rounding=ROUND_CEILING).divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(total)):g}"
-
-
 def words_of(guarantee: Guarantee | Composition) -> str:
-    """Return the words of a guarantee, with its numbers as of :func:`promised`.
+    """Return the words of a guarantee, or of a sum as one, with its numbers as of :func:`promised`.
 
     Sums of floats are read as the decimal that they stand for: ten times 0.1, rounded up, is 1.
 
     >>> words_of(Guarantee(0.12345649, 0.25, "swap")), words_of(Guarantee(1.0000000000000002, 2.0, "swap"))
     ('0.123457-DP and 0.25-bounded-range under swap neighbors', '1-DP and 2-bounded-range under swap neighbors')
     """
-    guarantee = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
-    given = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.delta
-    epsilon, bounded_range, zcdp, delta = (float(promised(_decimal(value))) for value in given)
-    return str(replace(guarantee, epsilon=epsilon, bounded_range=bounded_range, zcdp=zcdp, delta=delta))
+    whole = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
+    epsilon, bounded_range, delta = map(_decimal, (whole.epsilon, whole.bounded_range, whole.delta))
+    return str(replace(whole, epsilon=epsilon, bounded_range=bounded_range, delta=delta))
 
 
 def _decimal(value: float) -> float:

@@ -204,10 +204,10 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
     0.2
     """
     checks.instance("this", attempt, Guarantee, "what one attempt costs")
-    if attempt.delta and attempt.zcdp == inf:
-        raise ValueError(f"a pure, zCDP or Renyi promise of an attempt is needed, got {attempt}.")
+    if attempt.delta:
+        raise ValueError(f"a pure, zCDP or Renyi promise of an attempt is needed, without a delta, got {attempt}.")
     number = probabilities_of(attempts)
-    pure = inf if attempt.delta else attempt.epsilon
+    pure = attempt.epsilon
     spread = min(attempt.bounded_range, 2 * pure)
     orders = 1 + np.geomspace(1e-3, 1e4, 128)
     each = attempt.rdp(orders)

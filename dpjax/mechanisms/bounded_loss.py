@@ -190,7 +190,7 @@ def guarantee(
 
     >>> one = Guarantee(1.0, 1.0, "swap")
     >>> print(guarantee(one, epsilon=1.0, delta=1e-6, failure=0.1, attempts=6, fallback="public"))
-    (2.09173, 2.11111e-06)-DP under swap neighbors
+    (2.09174, 2.11111e-06)-DP under swap neighbors
     """
     estimate_epsilon, estimate_delta = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
     epsilon, delta = attempt.epsilon + estimate_epsilon, attempt.delta + estimate_delta

@@ -6,12 +6,13 @@ told apart the larger it is. The mechanism is (Delta/sigma)-GDP, and no better (
 Delta^2 / (2 sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no epsilon at delta 0.
 """
 
+from fractions import Fraction
 from math import inf
 
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, rounded_up
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
 from dpjax.mechanisms.relations import relation_of
 from dpjax.sensitivity.vectors import vectors
@@ -77,5 +78,5 @@ def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
     >>> round(once.epsilon_at(1e-6), 2), round((4 * once).epsilon_at(1e-6), 2)
     (4.89, 11.0)
     """
-    mu = checks.concrete_positive("sensitivity", sensitivity) / checks.concrete_positive("sigma", sigma)
-    return Guarantee(inf, inf, relation_of(relation), gdp=mu * (1 + 2.0**-52))
+    shift, deviation = checks.concrete_positive("sensitivity", sensitivity), checks.concrete_positive("sigma", sigma)
+    return Guarantee(inf, inf, relation_of(relation), gdp=rounded_up(Fraction(shift) / Fraction(deviation)))

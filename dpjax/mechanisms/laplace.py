@@ -6,6 +6,7 @@ On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensit
 depends on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly the second.
 """
 
+from dataclasses import replace
 from typing import overload
 
 import jax.numpy as jnp
@@ -98,10 +99,32 @@ def laplace(
     return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate / 2, tails).restrict(low, high)
 
 
-def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: bool = False) -> Guarantee:
-    """Return what one draw of :func:`laplace` costs, with (``bounded``) or without ``lower`` and ``upper``.
+def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: bool = False, continuous: bool = False) -> Guarantee:
+    """Return what one draw of :func:`laplace` costs.
 
-    >>> print(guarantee("swap", 1.0))
+    The losses of noise on the real line are smaller than those of any epsilon-DP mechanism, and sums of such guarantees are smaller
+    for it. Noise on multiples of a resolution has larger ones: those of a count are those of randomised response. So a guarantee
+    names the noise where it is known to be on the real line: of a profile without a resolution, or where ``continuous`` says so.
+
+    Args:
+        profile: of the statistic, or the relation by its name.
+        epsilon: positive.
+        bounded: whether the mechanism has ``lower`` and ``upper``.
+        continuous: of a relation by its name: whether the noise is added to a single number without a resolution.
+
+    Raises:
+        ValueError: ``continuous`` beside bounds or a profile with a resolution.
+
+    >>> noise = guarantee("swap", 1.0, continuous=True)
+    >>> print(noise)
     1-DP and 2-bounded-range under swap neighbors
+    >>> round(noise.rho, 3), round(guarantee("swap", 1.0).rho, 3)
+    (0.368, 0.462)
     """
-    return pure(profile, epsilon, ranges=1 if bounded else 2)
+    promise = pure(profile, epsilon, ranges=1 if bounded else 2)
+    discrete = bounded or getattr(profile, "resolution", None) is not None
+    if continuous and discrete:
+        raise ValueError("noise between bounds or on multiples of a resolution is not that of the real line: continuous=False.")
+    if discrete or not (continuous or isinstance(profile, SensitivityProfile)):
+        return promise
+    return replace(promise, noise=("laplace", promise.epsilon, 1.0))

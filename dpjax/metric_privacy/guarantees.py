@@ -40,9 +40,9 @@ class MetricGuarantee(Shown):
         Chatzikokolakis et al. (2013); Kamalaruban et al. (2020), Fact 1.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> each = MetricGuarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.1))
+    >>> each = MetricGuarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.125))
     >>> print(5 * each)
-    d-privacy on 3 elements with budgets 0.5 to 1.5, n public: 1.5-DP and 3-bounded-range under swap neighbors
+    d-privacy on 3 elements with budgets 0.625 to 1.875, n public: 1.875-DP and 3.75-bounded-range under swap neighbors
     """
 
     metric: Metric

@@ -124,6 +124,26 @@ def test_a_bounded_range_survives_conditioning():
     assert claims == {(True, 1.0, 0.0)}
 
 
+def test_renyi_divergences_given_success():
+    """Random pairs on four outcomes, of which the first is a failure; without what is added for the condition they pass it."""
+    orders, rng, passed = 1 + np.geomspace(1e-2, 1e2, 60), np.random.default_rng(0), 0
+
+    def divergences(p, q):
+        return np.log(np.sum(p ** orders[:, None] * q ** (1 - orders[:, None]), axis=1)) / (orders - 1)
+
+    for failure in (0.1, 0.3, 0.9):
+        others = rng.dirichlet(3 * np.ones(3), size=(20, 2)) * (1 - failure)
+        for p, q in np.insert(others, 0, failure, axis=-1):
+            attempt = Guarantee(inf, inf, "swap", zcdp=max((divergences(*both) / orders).max() for both in ((p, q), (q, p))))
+            found = condition_on_success(attempt, failure).rdp(orders)
+            exact = divergences(p[1:] / (1 - failure), q[1:] / (1 - failure))
+            assert (exact <= found * (1 + 1e-9)).all()
+            passed += int((exact > attempt.rdp(orders) * (1 + 1e-9)).sum())
+    assert passed > 100  # control
+    with pytest.raises(ValueError, match="finite epsilon"):
+        condition_on_success(Guarantee(inf, inf, "swap", delta=1e-6, zcdp=0.1), 0.1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fallback", ["public", "private"])
 def test_a_fixed_number_of_attempts_covers_every_pair(fallback):
@@ -234,7 +254,7 @@ def test_bad_parameters_raise():
     with pytest.raises(ValueError, match="bound"):
         condition_on_success(one, 0.5, bound="best")
     with pytest.raises(ValueError, match="finite epsilon"):
-        condition_on_success(Guarantee(inf, inf, "swap", zcdp=1.0), 0.5)
+        retry_until_success(Guarantee(inf, inf, "swap", zcdp=1.0), 0.5, attempts=2, fallback="public")
     with pytest.raises(ValueError, match="below the probability of success"):
         condition_on_success(Guarantee(1.0, inf, "swap", delta=0.5), 0.5)
     with pytest.raises(ValueError, match="nothing is promised"):

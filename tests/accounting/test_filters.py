@@ -134,7 +134,8 @@ def test_what_a_budget_cannot_charge():
     with pytest.raises(ValueError, match="pure DP"):
         pure.charge(Guarantee(inf, inf, "swap", zcdp=0.01))
     loose.charge(Guarantee(inf, inf, "swap", zcdp=0.01))
-    loose.charge(Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.001))
+    with pytest.raises(ValueError, match="mechanism_delta"):
+        loose.charge(Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.001))
     for bad in ((0.0, 0.0), (inf, 0.0), (1.0, 1.0), (1.0, -0.1)):
         with pytest.raises(ValueError, match=r"epsilon|delta"):
             PrivacyFilter(*bad, "swap")
@@ -511,3 +512,76 @@ def test_unknown_relations_are_refused():
     for make in (lambda: PrivacyFilter(1.0, 0.0, "swapp"), lambda: PrivacyOdometer(1e-6, "swapp")):
         with pytest.raises(ValueError, match="neighbors must be one of"):
             make()
+
+
+def test_gaussian_noise_is_admitted_by_its_own_rule():
+    """More than zCDP admits, and together still within the budget; what is charged first decides, before there is an answer."""
+    for mu, admitted in ((0.05, 22), (0.1, 5)):
+        budget, each = PrivacyFilter(1.0, 1e-6, "swap"), Guarantee(inf, inf, "swap", gdp=mu)
+        for _ in range(admitted):
+            budget.charge(each)
+        assert not budget.allows(each)
+        assert (admitted * each).epsilon_at(1e-6) <= 1.0
+        assert pickle.loads(pickle.dumps(budget)).remaining == copy.deepcopy(budget).remaining == budget.remaining < mu**2 / 2
+    other = Guarantee(0.05, 0.05, "swap")
+    mixed = PrivacyFilter(1.0, 1e-6, "swap")
+    mixed.charge(each)
+    mixed.charge(other)  # within what is left for zCDP
+    assert not mixed.allows(4 * each)
+    begun = PrivacyFilter(1.0, 1e-6, "swap")
+    begun.charge(other)
+    assert begun.budget > mixed.budget
+    assert not begun.allows(5 * each)
+
+
+def test_a_session_is_charged_when_it_opens():
+    whole = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
+    part = whole.session(0.5, 2e-7)
+    assert (part.epsilon, part.delta) == (0.5, 2e-7)
+    after = copy.deepcopy(whole)
+    part.charge(Guarantee(0.25, 0.25, "swap"))
+    assert whole.remaining == after.remaining
+    with pytest.raises(BudgetExceeded):
+        part.charge(Guarantee(2.0, 2.0, "swap"))
+    with pytest.raises(BudgetExceeded):
+        whole.session(0.1, 4e-7)  # the delta
+    with pytest.raises(BudgetExceeded):
+        whole.session(0.9)
+    assert whole.remaining == after.remaining
+    with pytest.raises(ValueError, match="mechanism_delta"):
+        PrivacyFilter(1.0, 1e-6, "swap").session(0.1, 1e-7)
+    persons = PrivacyFilter(1.0, 0.0, "swap")
+    persons.charge(Guarantee(0.1, 0.1, "swap", unit="person"))
+    with pytest.raises(ValueError, match="do not compose"):
+        persons.session(0.1).charge(Guarantee(0.1, 0.1, "swap", unit="row"))
+
+
+def test_an_adversary_with_a_session_keeps_the_budget():
+    """By dynamic programming over all adaptive adversaries: 0.1 steps of the whole, and of the session in between."""
+    parts = (Guarantee(0.1, inf, "swap"), Guarantee(0.1, inf, "swap"))
+
+    @cache
+    def allows(outer, inner):
+        whole = PrivacyFilter(1.0, 0.01, "swap")
+        session = whole.session(0.4)
+        try:
+            for budget, part, count in ((whole, parts[0], outer), (session, parts[1], inner)):
+                if count:
+                    budget.charge(count * part)
+        except BudgetExceeded:
+            return False
+        return True
+
+    @cache
+    def best(outer, inner, loss):
+        found = max(-np.expm1(1.0 - 0.1 * loss), 0.0)
+        for counts in ((outer + 1, inner), (outer, inner + 1)):
+            if allows(*counts):
+                right = 1 / (1 + np.exp(-0.1))
+                found = max(found, right * best(*counts, loss + 1) + (1 - right) * best(*counts, loss - 1))
+        return found
+
+    assert allows(0, 4)
+    assert not allows(0, 5)
+    assert best(0, 0, 0) == 0  # the epsilons of all add up to 1
+    assert best(0, 0, 2) > 0  # control: what is spent beside the budget

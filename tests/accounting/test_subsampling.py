@@ -121,7 +121,7 @@ def test_what_is_refused():
         (Guarantee(1.0, 1.0, "swap"), "add_remove"),
         (Guarantee(inf, inf, "swap", zcdp=0.1), "add_remove"),
         (Guarantee(inf, inf, "add_remove"), "none of which"),
-        (Guarantee(inf, inf, "add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "nothing is promised"),
+        (Guarantee(inf, inf, "add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "none of which"),
     ):
         with pytest.raises(ValueError, match=message):
             poisson_subsample(bad, probability=0.1)
@@ -256,37 +256,28 @@ def test_gaussian_noise_by_its_losses(sigma, p, count):
 
 
 def test_losses_beside_other_mechanisms():
-    """Their pairs are composed with them; without an epsilon or mu, and for numbers out of range, Renyi divergences are left."""
+    """Their pairs are composed with them; where one has none, Renyi divergences are left."""
+    pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
     step = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=0.8), probability=0.05)
     pure, loose = Guarantee(0.1, 0.1, "add_remove"), Guarantee(0.2, inf, "add_remove", delta=1e-8)
     noise = Guarantee(inf, inf, "add_remove", gdp=0.3)
     spent = 30 * step + 2 * pure + loose + noise
-    losses = accounting.LossDistribution
-    whole = losses.gaussian(0.8).poisson_subsample(0.05).compose(30) + losses.pure(0.1).compose(2)
-    whole = whole + losses.approximate(0.2, 1e-8) + losses.gaussian(0.3)
-    assert spent.rules_at(1e-6)["losses"] == spent.epsilon_at(1e-6) == pytest.approx(whole.epsilon_at(1e-6), rel=1e-9)
-    assert spent.delta_at(2.0) == pytest.approx(whole.delta_at(2.0), rel=1e-9)
+    assert spent.rules_at(1e-6)["losses"] == spent.epsilon_at(1e-6)
     assert spent.epsilon_at(1e-6) > (30 * step).epsilon_at(1e-6)
     assert spent.epsilon_at(1e-9) == inf  # the delta of one part
     tiny = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1e-9), probability=0.05)
-    for others in (
-        Guarantee(inf, inf, "add_remove", zcdp=0.01),
-        Guarantee(inf, inf, "add_remove", gdp=20.0),
-        Guarantee(1e3, inf, "add_remove"),
-        tiny,
-        100_000 * pure,
-        accounting.Composition(tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 17))),
-    ):
+    many = accounting.Composition(tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 40)))
+    for others in (Guarantee(inf, inf, "add_remove", zcdp=0.01), Guarantee(1e3, inf, "add_remove"), tiny, many):
         assert "losses" not in (step + others).rules_at(1e-6)
-    assert step.sampled_gdp == (0.8, 0.05)
+    assert step.noise == ("gaussian", 0.8, 0.05)
     assert Guarantee.from_json(step.to_json()) == step
-    assert poisson_subsample(noise + noise, probability=0.1).sampled_gdp[0] == pytest.approx(0.3 * 2**0.5)
+    assert poisson_subsample(noise + noise, probability=0.1).noise[1] == pytest.approx(0.3 * 2**0.5)
     assert "0.8-GDP on subsamples of probability 0.05" in str(step)
     for mechanism in (noise + pure, pure):  # whose losses are not those of Gaussian noise alone
-        assert poisson_subsample(mechanism, probability=0.1).sampled_gdp == (inf, 1.0)
-    for given in ((0.0, 0.5), (1.0, 0.0), (1.0, 1.5)):
-        with pytest.raises(ValueError, match="sampled_gdp"):
-            Guarantee(inf, inf, "add_remove", sampled_gdp=given)
-    (only,) = (Guarantee(inf, inf, "add_remove", sampled_gdp=(1.0, 0.01)),)
+        assert poisson_subsample(mechanism, probability=0.1).noise is None
+    for given in (("gaussian", 0.0, 0.5), ("laplace", 1.0, 0.0), ("laplace", 1.0, 1.5), ("uniform", 1.0, 0.5)):
+        with pytest.raises(ValueError, match="noise"):
+            Guarantee(inf, inf, "add_remove", noise=given)
+    only = Guarantee(inf, inf, "add_remove", noise=("gaussian", 1.0, 0.01))
     assert only.epsilon_at(1e-6) == pytest.approx(0.364, abs=1e-3)
     assert (2 * only).rdp(2.0) == inf

@@ -414,6 +414,14 @@ def test_control_a_sliver_of_rounding_is_not_the_supremum(x64):
     assert float(privacy_loss(p, r).epsilon) == np.inf
 
 
+def test_a_narrow_interval_with_mass_is_the_supremum(x64):
+    """Bounds that are units in the last place apart: what all draws fall into is no rounding."""
+    edges = [0, 1, 1 + 4e-16, 2]
+    p, q = three(edges, [40, 0, 40]), three(edges, [40, 3.5, 40])
+    exact = np.abs(float(p.log_prob(1 + 2e-16)) - float(q.log_prob(1 + 2e-16)))
+    assert float(privacy_loss(p, q).epsilon) >= max(exact, 3.0)
+
+
 # Contracts.
 
 

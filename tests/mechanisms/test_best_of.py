@@ -187,12 +187,9 @@ def test_draws_follow_the_distribution():
 
 
 def test_what_is_not_a_number_of_attempts_or_has_no_promise():
-    one = Guarantee(1.0, inf, "swap", delta=1e-6)
-    with pytest.raises(ValueError, match="promise"):
-        guarantee(one, attempts=[1.0])
-    both = guarantee(Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.1), attempts=[1.0])
-    assert both.epsilon == inf
-    assert float(both.rdp(5.0)) == pytest.approx(0.5, rel=2e-2)
+    for one in (Guarantee(1.0, inf, "swap", delta=1e-6), Guarantee(inf, inf, "swap", delta=1e-6, zcdp=0.1)):
+        with pytest.raises(ValueError, match="promise"):
+            guarantee(one, attempts=[1.0])
     single = guarantee(Guarantee(1.0, 1.0, "edge"), attempts=[1.0])
     assert single.epsilon == pytest.approx(1.0, rel=1e-6)
     for bad in ([0.5, 0.4], [0.0, 1.0], [-0.1, 1.1], [[1.0]], []):
