@@ -29,7 +29,7 @@ HOST = {
     "ranks": "from dpjax.several_quantiles.ranks import ranks_of_quantile as f; f(0.1, definition='lower', neighbors='swap')",
     "asked": "from dpjax.several_quantiles.asked import levels_of, rank_steps; rank_steps(levels_of([0.1, '1/3']), 9, 'records')",
     "far records": "from dpjax.several_quantiles.far_records import far_records",
-    "interval bound": "from dpjax.several_quantiles.interval_bound import plan_of; plan_of(1.0, 0, 9, 1, 'swap', 1, 2)",
+    "interval bound": "from dpjax.several_quantiles.interval import plan_of; plan_of(1.0, 0, 9, 1, 'swap', 1, 2)",
     "host bisection": "import dpjax.numerics.host_bisection",
     "binomial": "import dpjax.numerics.binomial",
     "frames": "from dpjax import frames; frames.PrivateGroups(1.0, 1e-6).threshold",

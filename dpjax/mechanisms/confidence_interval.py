@@ -1,6 +1,6 @@
 """A private confidence interval for a quantile of the population: two joint quantiles, with a coverage that is computed.
 
-The bound on the coverage and its proof are in ``interval_bound.py``.
+The bound on the coverage and its proof are in ``interval.py``.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from dpjax.distributions.base import Shape
 from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.joint_quantiles import with_aims
 from dpjax.mechanisms.relations import pure
-from dpjax.several_quantiles.interval_bound import miss_of, plan_of, planned_levels
+from dpjax.several_quantiles.interval import miss_of, plan_of, planned_levels
 from dpjax.several_quantiles.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
 
@@ -117,7 +117,7 @@ def confidence_interval(
     References:
         The quantiles: see :func:`dpjax.joint_quantiles`. Drechsler, Globus-Harris, McMillan, Sarathy and Smith (2022),
         "Nonparametric differentially private confidence intervals for the median", has other mechanisms for the same promise.
-        The bound is in no paper; its proof is at the head of ``interval_bound.py``.
+        The bound is in no paper; its proof is at the head of ``interval.py``.
 
     >>> import jax, jax.numpy as jnp
     >>> x = 50 + 10 * jax.random.normal(jax.random.key(0), (1000,))

@@ -57,7 +57,7 @@ from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
-from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts
+from dpjax.several_quantiles.asked import Aims, aims_of, level_parts, log_parts, single_term
 from dpjax.several_quantiles.far_records import far_records, most_left
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
@@ -135,14 +135,10 @@ def with_aims(
 def _distribution(
     asked: SortedRecords, rate: jax.Array, n: jax.Array | None, reach: int | None, most: int, terms: int, aims: Aims
 ) -> JointQuantiles:
-    m, q = len(asked.levels), asked.levels[0]
     far = jnp.minimum(jnp.ceil(_log_range(asked) / rate), most) if reach is None else jnp.asarray(reach)
-    if asked.neighbors == "swap":  # the sum over t has one term, and a sensitivity of 2
-        rate, terms = rate / 2, 1
-    elif n is not None:
-        terms = 1
-    elif m == 1:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
-        rate, terms = rate / (2 * float(max(q, 1 - q))), 1
+    single = single_term(asked.levels, asked.neighbors, n is not None)
+    if single is not None:
+        rate, terms = rate / float(single), 1
     if asked.resolution is None:  # the slots between the records
         edges = concatenate(asked.lower[..., None], asked.values, asked.upper[..., None])
         left, width = edges[..., :-1], edges[..., 1:] - edges[..., :-1]
@@ -185,7 +181,7 @@ def records_near(
         near = ceil(4 / 3 * ((m * _FINE + rest) / rate + 2 * m + 2))
     else:
         multiples = int((Fraction(bounds[1]) - Fraction(bounds[0])) / resolution) + 1
-        near = ceil((_log_parts(m, n, log(multiples)) + rest) / rate) + 2
+        near = ceil((log_parts(m, n, log(multiples)) + rest) / rate) + 2
     left = most_left(tuple(levels), near, 2 * (near if reach is None else reach) // terms + 1)
     if left >= n:
         return None
@@ -226,12 +222,7 @@ def _log_range(asked: SortedRecords) -> jax.Array | float:
     if asked.resolution is None:
         return len(asked.levels) * _RANGE
     numbers = (asked.upper - asked.lower) / float(asked.resolution) + 1
-    return _log_parts(len(asked.levels), asked.values.shape[-1], jnp.log(numbers))
-
-
-def _log_parts(m: int, n_max: int, log_multiples: Any) -> Any:
-    """That of all multisets of m multiples over those of parts of equal records, and what makes the flat term small."""
-    return (m + 1) * log_multiples + m * log(n_max + 1) + SLACK
+    return log_parts(len(asked.levels), asked.values.shape[-1], jnp.log(numbers))
 
 
 def _public_size(n: ArrayLike) -> jax.Array:

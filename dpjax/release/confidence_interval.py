@@ -15,12 +15,13 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Multiples
-from dpjax.release.joint_quantiles import countable, draw_quantiles, parameters_of
-from dpjax.release.rank_chains import Parameters
+from dpjax.release.joint_quantiles import countable
 from dpjax.release.records import shape_of
 from dpjax.release.result import Release, release_of
 from dpjax.release.statistics import Statistic
-from dpjax.several_quantiles.interval_bound import plan_of, planned_levels
+from dpjax.several_quantiles.exact_chain import Parameters
+from dpjax.several_quantiles.exact_joint import draw_quantiles
+from dpjax.several_quantiles.interval import plan_of, planned_levels
 from dpjax.several_quantiles.ranks import level_of
 
 
@@ -98,8 +99,8 @@ class ConfidenceInterval(Statistic):
         ties = self.n if self.ties is None else self.ties
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
-        size = self.records_grid.size
-        return parameters_of(levels, epsilon, neighbors, size, False, plan.reach, self.terms, counts, "ranks"), coverage
+        size, most = self.records_grid.size, int(np.max(counts.counts, initial=1))
+        return Parameters.of(levels, epsilon, neighbors, size, False, plan.reach, self.terms, most, "ranks"), coverage
 
 
 def confidence_interval(

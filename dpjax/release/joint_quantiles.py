@@ -1,12 +1,6 @@
-"""The release of several quantiles in one draw: the distribution of ``dpjax.joint_quantiles``, drawn exactly on the host.
+"""The release of several quantiles in one draw, exactly and on the host: statistic objects and functions.
 
-Its proof is at the head of ``dpjax/mechanisms/joint_quantiles.py``. On a grid, records only matter by the ranks of its numbers:
-slot 2 i has the numbers between record i and the next one, slot 2 i - 1 the number of record i, or a part of it where records are
-equal. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of
-the last quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are
-equally likely: Polya's urn. Weights are float64 with proven bounds (``rank_chains.py``), which decide all but about one draw in
-10^9 for a thousand records; the others are drawn in integers (``exact_chains.py``), by the same words and as many more as it takes.
-Of many records only those near the quantiles are weighed: the others are worth less than what the bounds leave open.
+The distributions are those of ``dpjax.joint_quantiles`` and ``dpjax.recursive_quantiles``; ``dpjax/several_quantiles`` draws them.
 """
 
 from __future__ import annotations
@@ -30,20 +24,18 @@ from dpjax.release.counts import Counts
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
-from dpjax.release.quantile_sampler import Sampler
-from dpjax.release.rank_chains import Parameters
 from dpjax.release.records import shape_of
-from dpjax.release.recursive_quantiles import depths_of, draw_recursively
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
-from dpjax.several_quantiles.asked import SLACK, Aims, aims_of, level_parts, levels_of
+from dpjax.several_quantiles.asked import levels_of, log_parts
+from dpjax.several_quantiles.exact_chain import Parameters
+from dpjax.several_quantiles.exact_joint import draw_quantiles
+from dpjax.several_quantiles.exact_recursive import depths_of, draw_recursively
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 # For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
 # bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
 _BITS_OF_PARTS, _BITS = 21, 960
-_WORDS = 2**22  # at a time
-_NUMBERS = 2**22  # slots of some rows
 Method = Literal["joint", "recursive"]
 
 
@@ -182,7 +174,8 @@ class Quantiles(Statistic):
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Parameters:
         """The public part of the joint distribution, or an error where there is none."""
         far, size = self.reach_of(epsilon, neighbors, size_is_public), self.records_grid.size
-        return parameters_of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, countable(counts, size))
+        most = int(np.max(countable(counts, size).counts, initial=1))
+        return Parameters.of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most)
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
         """Return how far the terms go, or raise where a public number of records is needed and not given."""
@@ -340,8 +333,7 @@ def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
 
 def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_max: int) -> int:
     """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
-    m = len(levels)
-    return ceil(Fraction((m + 1) * log(size) + m * log(n_max + 1) + SLACK) / (epsilon / 2))
+    return ceil(Fraction(log_parts(len(levels), n_max, log(size))) / (epsilon / 2))
 
 
 def countable(counts: Counts, size: int) -> Counts:
@@ -350,61 +342,3 @@ def countable(counts: Counts, size: int) -> Counts:
     One record more or less still changes one count by one at most.
     """
     return Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length())))
-
-
-def parameters_of(
-    levels: Sequence[Fraction],
-    epsilon: Fraction,
-    neighbors: str,
-    size: int,
-    size_is_public: bool,
-    reach: int,
-    terms: int,
-    counts: Counts,
-    aims: Aims | None = None,
-) -> Parameters:
-    """The public part of the distribution on a grid of so many numbers.
-
-    Records are cut into parts of a number by a power of two, which the distribution does not depend on: it fits these counts.
-    """
-    terms = checks.static_integer("terms", terms, 2)
-    whole, m, rate = level_parts(tuple(levels))[1], len(levels), epsilon / 2
-    if whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
-        raise ValueError(
-            f"qs have the common denominator {whole}, too large for exact ranks: give short decimals or Fractions such as "
-            "Fraction(1, 3)."
-        )
-    spacing = (2 * reach + terms) // terms
-    one_term = neighbors == "swap" or size_is_public or m == 1
-    if neighbors == "swap":
-        rate /= 2
-    elif m == 1 and not size_is_public:  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
-        rate /= 2 * max(levels[0], 1 - levels[0])
-    most = int(np.max(counts.counts, initial=1))
-    aims, cut = aims or aims_of(neighbors, m, size_is_public, True), 2 << (most - 1).bit_length()
-    return Parameters(rate / (2 * whole), tuple(levels), whole, aims, size, cut, None if one_term else reach, spacing)
-
-
-def draw_quantiles(
-    parameters: Parameters,
-    counts: Counts,
-    draws: int,
-    public: np.ndarray | None = None,
-    words_of: Any = system_words,
-    more: More = further_word,
-) -> np.ndarray:
-    """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``."""
-    m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
-    found = np.zeros((draws, counts.groups, m), np.int64)
-    rows = max(_NUMBERS // max(2 * int(np.max(counts.totals, initial=0)) + 1, 1), 1)
-    for first in range(0, counts.groups, rows):
-        last = min(first + rows, counts.groups)
-        sampler = Sampler(parameters, counts.some(first, last), None if public is None else public[first:last])
-        step = max(_WORDS // (uniforms * (last - first)), 1)
-        for start in range(0, draws, step):
-            some = found[start : start + step, first:last]
-            words = words_of((uniforms, *some.shape[:2]))
-            some[:], sure = sampler.draw(words)
-            for draw, row in zip(*np.nonzero(~sure), strict=True):
-                some[draw, row] = sampler.exactly(int(row), words[:, draw, row].tolist(), more)
-    return found

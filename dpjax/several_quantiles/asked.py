@@ -1,15 +1,15 @@
-"""Several quantiles that are asked of the same records: their levels, and the ranks that their joint distribution aims at."""
+"""The levels of several quantiles, the ranks that their joint distribution aims at, and the terms that it is a sum of."""
 
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
-from math import lcm
+from math import lcm, log
 from typing import Any, Literal
 
 from dpjax.several_quantiles.ranks import level_of
 
 Aims = Literal["ranks", "slots", "records"]
-SLACK = 3.0  # on a grid, where the flat term adds about exp(-3) multiples to the error at most
+_SLACK = 3.0  # on a grid, where the flat term adds about exp(-3) multiples to the error at most
 
 
 def levels_of(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
@@ -38,6 +38,23 @@ def aims_of(neighbors: str, m: int, size_is_public: bool, on_grid: bool) -> Aims
         # Those of one quantile of a private number of records follow the data: rounded, they would have a sensitivity of 1.
         return "ranks" if m == 1 and neighbors == "add_remove" and not size_is_public else "records"
     return "slots" if size_is_public else "ranks"
+
+
+def single_term(levels: tuple[Fraction, ...], neighbors: str, size_is_public: bool) -> Fraction | None:
+    """Return what the rate is divided by where the sum has one term, the sensitivity of its cost; None where it has several."""
+    if neighbors == "swap":
+        return Fraction(2)
+    if size_is_public:
+        return Fraction(1)
+    return 2 * max(levels[0], 1 - levels[0]) if len(levels) == 1 else None  # |d_1 - p_1 N| + |d_2 - p_2 N| is 2 |r(y) - h|
+
+
+def log_parts(m: int, n_max: int, log_size: Any) -> Any:
+    """Return the logarithm of what the flat term must not outweigh on a grid, by the logarithm of how many numbers it has.
+
+    It is the volume of all multisets of m numbers over that of parts of equal records, and what makes the flat term small.
+    """
+    return (m + 1) * log_size + m * log(n_max + 1) + _SLACK
 
 
 def rank_steps(levels: tuple[Fraction, ...], number: Any, aims: Aims) -> list[Any]:

@@ -11,7 +11,7 @@ import pytest
 import dpjax
 from dpjax import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
 from dpjax.mechanisms.joint_quantiles import with_aims
-from dpjax.several_quantiles import interval_bound as module
+from dpjax.several_quantiles import interval as module
 
 ROWS, N = 2000, 300
 GRID = {"lower": 0, "upper": 10_000, "resolution": 1}

@@ -5,7 +5,7 @@ import importlib
 import itertools
 from decimal import Decimal
 from fractions import Fraction
-from math import ceil, comb
+from math import ceil, comb, prod
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +13,11 @@ import pytest
 
 import dpjax
 from dpjax import release
-from dpjax.release import Counts, quantile_sampler
-from dpjax.release.exact_chains import Row, _Chain
-from dpjax.release.joint_quantiles import default_reach, parameters_of
-from dpjax.release.quantile_sampler import Sampler, slots_of
-from dpjax.release.rank_chains import errors
+from dpjax.release import Counts
+from dpjax.release.joint_quantiles import default_reach
+from dpjax.several_quantiles import exact_joint
+from dpjax.several_quantiles.exact_chain import Parameters, errors
+from dpjax.several_quantiles.exact_joint import Sampler, Weights, slots_of
 from dpjax.several_quantiles.far_records import far_records
 from tests.mechanisms.test_joint_quantiles import parts, places
 from tests.support import statistics
@@ -61,15 +61,13 @@ def probabilities(x, law, middle, flat=True):
 
 
 def drawn_probabilities(x, law, middle, flat=True):
-    """Those of all tuples by the weights of all choices in integers, every one times the chance of the choice before."""
-    slots = slots_of(counts_of([x]), law)
-    row, m = Row(law, slots.width[0].tolist(), len(x), 256), law.quantiles
-    left, width = (array[0, row.slots].tolist() for array in (slots.left, slots.width))
-    found = {}
+    """Those of all tuples by the weights of all choices in decimals, every one times the chance of the choice before."""
+    sampler, m = Sampler(law, counts_of([x]), np.array([middle + 1]), digits=80), law.quantiles
+    left, width = (array[0].tolist() for array in (sampler.slots.left, sampler.slots.width))
+    found, row = {}, np.zeros(1, np.int64)
 
     def chances(weights):
-        lower = [Fraction(low) for low, _ in weights]
-        return [weight / sum(lower) for weight in lower]
+        return (weights / sum(weights)).tolist()
 
     def place(chance, first, width, c, above, then):
         size = max(width // law.cut, 1)
@@ -77,39 +75,45 @@ def drawn_probabilities(x, law, middle, flat=True):
         for some in itertools.combinations_with_replacement(range(first, first + size), c):
             then(share, some + above)
 
-    def down(chain, chance, last, above, chosen):
+    def down(weights, chance, last, above, chosen):
         if last == 0:
             found[chosen] = found.get(chosen, 0) + chance
             return
-        for slot, here in enumerate(chances(chain.slots(last, above))):
-            for first, share in enumerate(chances(chain.firsts(last, slot))):
+        k = np.array([last - 1])
+        for slot, here in enumerate(chances(weights.of_slots(row, k, np.array([above]))[0])):
+            if not here:
+                continue
+            for first, share in enumerate(chances(weights.of_firsts(row, k, np.array([slot]))[0])):
                 if share:
                     place(chance * here * share, left[slot], width[slot], last - first, chosen,
-                          lambda p, some, first=first, slot=slot: down(chain, p, first, slot, some))  # fmt: skip
+                          lambda p, some, first=first, slot=slot: down(weights, p, first, slot, some))  # fmt: skip
 
-    numbers = list(law.numbers(middle))
-    terms = row.terms(numbers)
-    terms = terms if flat else terms[:-1]
-    for number, chance in zip([*numbers, None], chances(terms), strict=False):
-        if number is None:
-            place(chance, 0, law.size * law.cut, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
-        else:
-            down(_Chain(row, number), chance, m, len(row.slots), ())
-    values = [found[y] for y in tuples(m, law.size)]
-    return np.array([Decimal(v.numerator) / v.denominator for v in values])
+    with decimal.localcontext(sampler.arithmetic.context):
+        terms = np.array([Decimal(1)]) if law.reach is None else sampler._terms[0][0]
+        terms = terms if flat or law.reach is None else terms[:-1]
+        for number, chance in zip([*sampler.numbers, None], chances(terms), strict=False):
+            if number is None:
+                place(chance, 0, law.size * law.cut, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
+            else:
+                down(Weights(sampler, number, row), chance, m, len(left), ())
+    return np.array([found[y] for y in tuples(m, law.size)])
 
 
 def counts_of(rows):
     return Counts.of_records(np.array(rows, np.int64).reshape(len(rows), -1))
 
 
+def most_of(counts):
+    return int(counts.counts.max(initial=1))
+
+
 FIVE = counts_of([[0] * 5])  # parts of a number for up to five equal records
 
 
 def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5, counts=FIVE):
-    exact = [Fraction(q) for q in levels]
+    exact = tuple(Fraction(q) for q in levels)
     reach = default_reach(exact, Fraction(epsilon), size, n_max) if reach is None else reach
-    return parameters_of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, counts)
+    return Parameters.of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, most_of(counts))
 
 
 OPTIONS = [("add_remove", None), ("add_remove", 7), ("swap", None)]
@@ -179,11 +183,11 @@ def test_draws_follow_the_probabilities(options):
     statistics.assert_counts_rejected(counts[0], expected[1])
 
 
-def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=53):
+def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=None):
     """Rows with ties, of different numbers of records."""
     cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
     counts = Counts.of_records(cells, present)
-    return Sampler(a_law(levels, epsilon, known=known, size=size, n_max=n, counts=counts), counts, None, bits)
+    return Sampler(a_law(levels, epsilon, known=known, size=size, n_max=n, counts=counts), counts, bits=bits)
 
 
 def words_for(rng, sampler, draws):
@@ -256,17 +260,61 @@ def test_weights_are_right_up_to_the_bounds():
     for epsilon in (Fraction(1, 100), 30):
         sampler = a_sampler(rng, 2, 20, 10**6, epsilon, levels=["0.01", "0.3", "0.31", "0.9"])
         weights, lost = sampler._terms
-        relative = errors(sampler.parameters, 41)[0]
+        relative = errors(sampler.parameters, 41, sampler.arithmetic)[0]
+        finer = Sampler(sampler.parameters, sampler._counts, digits=300)
+        with decimal.localcontext(finer.arithmetic.context):
+            exact, _ = finer._terms
+            for row in range(2):
+                largest = int(np.argmax(weights[row]))
+                share = (exact[row] / exact[row, largest]).astype(float)
+                off = np.abs(weights[row] / weights[row, largest] - share)
+                assert (off <= 2 * relative * share + 4 * lost[row]).all()
+                assert lost[row] < 1e-100
+
+
+def plain_totals(sampler, row):
+    """The weights of all terms of a row: each step added up over all pairs of slots, by one kernel and no blocks."""
+    law, rank = sampler.parameters, 2 * sampler.parameters.whole
+    m, unit = law.quantiles, Decimal(law.unit.numerator) / law.unit.denominator
+    width = [Decimal(int(w)) / law.scale for w in sampler.slots.width[row]]
+    place = [law.whole * j for j in range(len(width))]
+    piece, n, found = Decimal(law.cut) / law.scale, int(sampler.slots.records[row]), []
+
+    def decay(distance):
+        return (-unit * abs(distance)).exp()
+
+    for number in law.numbers(int(sampler.middle[row])):
+        steps = law.steps(number)
+        before, after = [[decay(p - law.whole - steps[0]) for p in place]], []
+        for k in range(m):
+            after.append([Decimal(0)] * len(place))
+            for first in range(k + 1):
+                stay = decay(sum(abs(step) for step in steps[first + 1 : k + 1]))
+                for j, w in enumerate(width):
+                    volume = prod(((w + c * piece) / (c + 1) for c in range(k + 1 - first)), start=Decimal(1))
+                    after[k][j] += before[first][j] * volume * stay
+            if k < m - 1:
+                kernel = [decay(p - steps[k + 1]) for p in place]
+                sums = ((after[k][i] * kernel[j - i] for i in range(j)) for j in range(len(place)))
+                before.append([sum(each, start=Decimal(0)) for each in sums])
+        last = rank * n - law.whole - steps[-1]
+        found.append(sum(weight * decay(p - last) for p, weight in zip(place, after[-1], strict=True)))
+    return found
+
+
+def test_blocks_and_windows_add_up_to_plain_sums():
+    rng = np.random.default_rng(2)
+    decimal.getcontext().prec = 60
+    for epsilon, n, levels in ((Fraction(1, 10), 40, LEVELS), (4, 40, LEVELS), (1, 30, ["0.01", "0.3", "0.31", "0.9"])):
+        sampler = a_sampler(rng, 2, n, 60, epsilon, levels=levels)
+        sampler = Sampler(sampler.parameters, sampler._counts, digits=60)
+        with decimal.localcontext(sampler.arithmetic.context):
+            weights, _ = sampler._terms
         for row in range(2):
-            numbers = list(sampler.parameters.numbers(int(sampler.middle[row])))
-            integers = Row(sampler.parameters, sampler.slots.width[row].tolist(), int(sampler.slots.records[row]), 1024)
-            exact = [low for low, _ in integers.terms(numbers)]
-            mine = [*(weights[row, sampler.numbers.index(number)] for number in numbers), weights[row, -1]]
-            largest = int(np.argmax(mine))
-            share = np.array([float(Fraction(weight, exact[largest])) for weight in exact])
-            off = np.abs(np.array(mine) / mine[largest] - share)
-            assert (off <= 2 * relative * share + 4 * lost[row]).all()
-            assert lost[row] < 1e-100
+            numbers = list(sampler.parameters.numbers(int(sampler.middle[row])))[::7]
+            exact = plain_totals(sampler, row)[::7]
+            mine = [weights[row, sampler.numbers.index(number)] for number in numbers]
+            assert max(abs(a / b - 1) for a, b in zip(mine, exact, strict=True)) < Decimal("1e-50")
 
 
 def test_a_few_bits_do_with_the_integers_and_not_without():
@@ -274,11 +322,11 @@ def test_a_few_bits_do_with_the_integers_and_not_without():
     rng = np.random.default_rng(3)
     law = a_law(LEVELS[:2], 2, known=True)
     x = [0, 1, 1, 3, 3]
-    sampler = Sampler(law, counts_of([x]), None, 7)
+    sampler = Sampler(law, counts_of([x]), bits=7)
     words = words_for(rng, sampler, 1200)
     cells, sure = sampler.draw(words)
     assert 0.05 < sure.mean() < 0.95
-    without = Sampler(law, counts_of([x]), None, 3).draw(words)[0][:, 0].tolist()
+    without = Sampler(law, counts_of([x]), bits=3).draw(words)[0][:, 0].tolist()
     both = cells[:, 0].tolist()
     for draw in np.flatnonzero(~sure[:, 0]):
         both[draw] = sampler.exactly(0, words[:, draw, 0].tolist(), more)
@@ -394,13 +442,13 @@ def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(nei
 
 def test_many_equal_records_do_not_make_it_uniform():
     """The best tuples have small parts of a number with many records: with a small R the flat term would be all that is left."""
-    levels, n, size = [Fraction(k, 10) for k in range(1, 10)], 2000, 100
+    levels, n, size = tuple(Fraction(k, 10) for k in range(1, 10)), 2000, 100
     generator = np.random.default_rng(2)
     hours = np.clip(np.rint(generator.normal(38, 12, (1, n))), 0, size - 1).astype(int)
     hours[:, : n // 2] = 40
 
     def flat(reach):
-        law = parameters_of(levels, Fraction(1), "add_remove", size, False, reach, 8, counts_of(hours))
+        law = Parameters.of(levels, Fraction(1), "add_remove", size, False, reach, 8, most_of(counts_of(hours)))
         (weights,), _ = Sampler(law, counts_of(hours))._terms
         return weights[-1] / np.sum(weights)
 
@@ -435,12 +483,12 @@ def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeyp
     x = np.sort(rng.integers(0, cells, (2, max(sizes))), axis=-1)
     counts = Counts.of_records(x, np.arange(max(sizes)) < np.array(sizes)[:, None])
     reach, draws = (8, 40) if cells == 12 else (32, 300)
-    law = parameters_of(levels, epsilon, neighbors, cells, False, reach, 2 * reach + 1, counts)
+    law = Parameters.of(levels, epsilon, neighbors, cells, False, reach, 2 * reach + 1, most_of(counts))
     words = rng.integers(0, 2**64, (3 * len(levels) + 1, draws, 2), np.uint64)
 
     def sampler(**patched):
         for name, value in patched.items():
-            monkeypatch.setattr(quantile_sampler, name, value)
+            monkeypatch.setattr(exact_joint, name, value)
         return Sampler(law, counts)
 
     less, full = sampler(), sampler(far_records=lambda levels, n, *_: [(0 * n, 0 * n)])
@@ -458,7 +506,7 @@ def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeyp
 
 def test_draws_of_improbable_paths_are_left_to_integers(monkeypatch):
     counts = counts_of([np.random.default_rng(4).integers(0, 12, 9000)])
-    law = parameters_of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, counts)
+    law = Parameters.of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, most_of(counts))
     words, sampler = np.random.default_rng(5).integers(0, 2**64, (10, 300, 1), np.uint64), Sampler(law, counts)
     assert sampler._least < -60
     assert sampler.draw(words)[1].all()

@@ -1,6 +1,6 @@
-"""Chains of quantiles in float64, with bounds on their errors: which draws are certain, whatever was rounded.
+"""Chains of quantiles in NumPy, with bounds on their errors: which draws are certain, whatever was rounded.
 
-As in ``dpjax.distributions.rank_chains``, for one term N of the sum and all rows at a time:
+As in ``chain.py``, for one term N of the sum and all rows at a time:
 
     after[k](j) = width * (before[k](j) + stay_k (width + 1)/2 * (before[k-1](j) + stay_{k-1} (width + 2)/3 * ...))
     before[k](j) = sum over slots i < j of after[k-1](i) * exp(-rate |distance of the ranks of i and j - p_k N|).
@@ -12,26 +12,99 @@ to the end of its block, Y those from the beginning of a block, decaying with th
 
 Where there are few rows, blocks are shorter, and the window has several and some slots more, which are added one by one.
 
-**Errors.** All numbers are positive and nothing is subtracted, so every result is right up to a factor (1 + 2^-53)^operations on
-the longest path, and what underflows. Widths are parts of a power of two that is at least the size of the grid, so that those of a
-row add up to 1 at most. If each operation loses 2^-1074, before[k + 1] has lost at most what before[k], 3/4 of what before[k-1],
-(3/4)^2 of what before[k-2] has lost and so on, and 2^-1074 (10 J + 8 m) of its own: less than 2^(k - 1068) (J + m) in all, and so
-has any sum of weights. A choice is certain if the uniform is further than all of that from where the choice changes. Otherwise
-``exact_chains`` makes it.
+**Errors.** All numbers are positive and nothing is subtracted, so every result is right up to a factor (1 + u)^operations on the
+longest path, u the rounding of one operation, and what underflows. In float64 u is 2^-53. Widths are parts of a power of two that
+is at least the size of the grid, so that those of a row add up to 1 at most. If each operation loses 2^-1074, before[k + 1] has
+lost at most what before[k], 3/4 of what before[k-1], (3/4)^2 of what before[k-2] has lost and so on, and 2^-1074 (10 J + 8 m) of
+its own: less than 2^(k - 1068) (J + m) in all, and so has any sum of weights. A choice is certain if the uniform is further than
+all of that from where the choice changes. Otherwise it is made by the same sums in decimals of more digits, which lose nothing by
+underflow: u is 10^(1 - digits).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from math import ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpjax import checks
 from dpjax.release.exponentials import exponential, powers
-from dpjax.several_quantiles.asked import Aims, rank_steps
+from dpjax.several_quantiles.asked import Aims, aims_of, level_parts, rank_steps, single_term
 
 _TILE = 2**13  # numbers that stay in the cache
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The numbers that weights are computed in: float64, or decimals of so many digits, in arrays of objects."""
+
+    digits: int = 0
+
+    @property
+    def dtype(self) -> type:
+        """Of the arrays."""
+        return object if self.digits else float
+
+    @property
+    def context(self) -> Context:
+        """The context in which decimals are computed: without traps, so that a quotient of zeros is NaN as in float64."""
+        return Context(prec=self.digits or 1, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+
+    @property
+    def bits(self) -> int:
+        """How many bits of a number are right."""
+        return self.digits * 10 // 3 or 53
+
+    @property
+    def rounding(self) -> Any:
+        """By which part of itself one operation may change a number."""
+        return Decimal(10) ** (1 - self.digits) if self.digits else 2.0**-53
+
+    def scaled(self, x: Fraction) -> tuple[Any, int]:
+        """A number and the exponent of a power of two whose product is a positive x: no x is too large or too small for that."""
+        if self.digits:
+            return self.context.divide(Decimal(x.numerator), Decimal(x.denominator)), 0
+        shift = x.numerator.bit_length() - x.denominator.bit_length()
+        return float(x / Fraction(2) ** shift), shift
+
+    def joined(self, number: Any, power: int) -> Any:
+        """The product of a number and a power of two, which may underflow in float64."""
+        return number if self.digits else ldexp(number, power)
+
+    def aligned(self, numbers: np.ndarray, scales: np.ndarray, lost: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Numbers times powers of two on one scale for each row, and how much each row has lost together."""
+        if self.digits:
+            return numbers, np.zeros(len(numbers), int)
+        small, exponent = np.frexp(numbers)
+        top = np.max(np.where(small > 0, scales + exponent, -(2**60)), axis=-1, keepdims=True)
+        weights = np.ldexp(small, np.clip(scales + exponent - top, -2000, 2000))
+        return weights, np.sum(np.ldexp(lost, np.clip(scales - top, -4000, 4000)), axis=-1)
+
+
+@lru_cache(maxsize=4096)
+def scaled_exponential(x: Fraction, arithmetic: Arithmetic) -> tuple[Any, int]:
+    """Return e^-x as a number and the exponent of a power of two, right up to twice the rounding."""
+    found = exponential(x, arithmetic.bits + 27)
+    return arithmetic.scaled(Fraction(found.low, 1 << found.scale))
+
+
+@lru_cache(maxsize=4)
+def decays(rate: Fraction, size: int, arithmetic: Arithmetic) -> np.ndarray:
+    """Return e^(-rate j) for j = 0, ..., size - 1, each right up to twice the rounding."""
+    if not arithmetic.digits:
+        return powers(rate, size)
+    finer = Arithmetic(arithmetic.digits + 20)
+    with localcontext(finer.context):
+        return np.cumprod([Decimal(1)] + (size - 1) * [scaled_exponential(rate, finer)[0]])
+
+
+def _exponential(x: Fraction, arithmetic: Arithmetic) -> Any:
+    return arithmetic.joined(*scaled_exponential(x, arithmetic))
 
 
 class Parameters(NamedTuple):
@@ -56,6 +129,35 @@ class Parameters(NamedTuple):
     cut: int
     reach: int | None
     spacing: int
+
+    @staticmethod
+    def of(
+        levels: tuple[Fraction, ...],
+        epsilon: Fraction,
+        neighbors: str,
+        size: int,
+        size_is_public: bool,
+        reach: int,
+        terms: int,
+        most: int,
+        aims: Aims | None = None,
+    ) -> Parameters:
+        """Return those of quantiles on a grid of so many numbers, or raise for bad public parameters.
+
+        Records are cut into parts of a number by a power of two, which the distribution does not depend on: it fits ``most`` equal
+        records.
+        """
+        terms = checks.static_integer("terms", terms, 2)
+        whole, single = level_parts(levels)[1], single_term(levels, neighbors, size_is_public)
+        if whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
+            raise ValueError(
+                f"qs have the common denominator {whole}, too large for exact ranks: give short decimals or Fractions such as "
+                "Fraction(1, 3)."
+            )
+        unit = epsilon / (4 * whole * (single or 1))
+        aims, cut = aims or aims_of(neighbors, len(levels), size_is_public, True), 2 << (most - 1).bit_length()
+        spacing = (2 * reach + terms) // terms
+        return Parameters(unit, levels, whole, aims, size, cut, None if single else reach, spacing)
 
     @property
     def quantiles(self) -> int:
@@ -109,43 +211,24 @@ class Chain(NamedTuple):
     moved: int
 
 
-@lru_cache(maxsize=4)
-def decays(rate: Fraction, size: int) -> np.ndarray:
-    """e^(-rate j) for j = 0, ..., size - 1, each right up to a factor 1 + 2^-52."""
-    return powers(rate, size)
-
-
-@lru_cache(maxsize=4096)
-def scaled_exponential(x: Fraction) -> tuple[float, int]:
-    """A number in [1/2, 1] and an exponent, whose product with that power of two is e^-x up to a factor 1 + 2^-52."""
-    found = exponential(x, 80)
-    bits = found.low.bit_length()
-    return float(Fraction(found.low, 1 << bits)), bits - found.scale
-
-
-def _exponential(x: Fraction) -> float:
-    with np.errstate(under="ignore"):
-        return float(np.ldexp(*scaled_exponential(x)))
-
-
-def from_target(parameters: Parameters, target: int, slots: int) -> tuple[np.ndarray, int]:
+def from_target(parameters: Parameters, target: int, slots: int, arithmetic: Arithmetic) -> tuple[np.ndarray, int]:
     """The weights e^(-unit |whole j - target|) of all slots, without a factor e^(-unit moved), and that integer."""
-    last = parameters.whole * (slots - 1)
+    unit, whole, last = parameters.unit, parameters.whole, parameters.whole * (slots - 1)
     moved = max(-target, target - last, 0)
     peak = min(max(target, 0), last)
-    away = np.abs(parameters.whole * np.arange(slots) - peak)
-    below, above = (_exponential(parameters.unit * rest) for rest in (peak % parameters.whole, -peak % parameters.whole))
-    rest = np.where(parameters.whole * np.arange(slots) <= peak, below, above)
-    return decays(parameters.unit * parameters.whole, slots + 1)[away // parameters.whole] * rest, moved
+    place = whole * np.arange(slots)
+    below, above = (_exponential(unit * rest, arithmetic) for rest in (peak % whole, -peak % whole))
+    decay = decays(unit * whole, slots + 1, arithmetic)
+    return decay[np.abs(place - peak) // whole] * np.where(place <= peak, below, above), moved
 
 
-def _step(parameters: Parameters, number: int, k: int, slots: int) -> _Step:
-    length, whole = parameters.steps(number)[k], parameters.whole
+def _step(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> _Step:
+    length, whole, unit = parameters.steps(number)[k], parameters.whole, parameters.unit
     if length < 0:
-        return _Step(0, 0.0, _exponential(parameters.unit * whole), 1.0, -length)
+        return _Step(0, 0, _exponential(unit * whole, arithmetic), _exponential(0 * unit, arithmetic), -length)
     window = min(length // whole, slots)
     moved, part = (length // whole - window) * whole, length % whole
-    inside, below, stay = (_exponential(parameters.unit * rest) for rest in (part, whole - part, part + whole * window))
+    inside, below, stay = (_exponential(unit * rest, arithmetic) for rest in (part, whole - part, part + whole * window))
     return _Step(window, inside, below, stay, moved)
 
 
@@ -154,15 +237,16 @@ def arrays_of(parameters: Parameters) -> int:
     return 2 * parameters.quantiles + 6
 
 
-def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.ndarray) -> Chain:
+def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.ndarray, arithmetic: Arithmetic) -> Chain:
     """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``, as parts of ``parameters.scale``.
 
     They are in ``memory``, which has room for all arrays: new ones for each term would take as long as the sums.
     """
     slots, rows = width.shape
-    m, decay = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1)
-    start, moved = from_target(parameters, parameters.targets(number, 0)[0], slots)
-    steps = [_step(parameters, number, k, slots) for k in range(1, m)]
+    m, decay = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1, arithmetic)
+    start, moved = from_target(parameters, parameters.targets(number, 0)[0], slots, arithmetic)
+    steps = [_step(parameters, number, k, slots, arithmetic) for k in range(1, m)]
+    piece = arithmetic.joined(*arithmetic.scaled(Fraction(parameters.cut, parameters.scale)))
     before, after = memory[: 2 * m * width.size].reshape(2, m, slots, rows)
     rest = memory[2 * m * width.size :]
     before[0] = start[:, None]
@@ -174,7 +258,7 @@ def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.n
             found[:] = before[0, some]
             for i in range(1, k + 1):
                 c = k + 1 - i
-                np.add(here, c * parameters.cut / parameters.scale, out=spent)
+                np.add(here, c * piece, out=spent)
                 spent *= steps[i - 1].stay / (c + 1)
                 found *= spent
                 found += before[i, some]
@@ -195,7 +279,7 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
     block = step.window // h if h else min(wanted, slots)
     full, more = slots // block, step.window - h * block
     blocks = h + -(-slots // block)  # the first h are empty
-    inner, spent, y = np.zeros((3, blocks, rows))
+    inner, spent, y = np.zeros((3, blocks, rows), after.dtype)
     x, found = (memory[i * 3 * after.size :][: block * inner.size].reshape(block, blocks, rows) for i in (0, 1))
     x[:, :h] = 0
     x[:, h : h + full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
@@ -229,19 +313,19 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
         out[near:] += after[: slots - near] * (decay[step.window - near] * step.inside)
 
 
-def kernel(parameters: Parameters, number: int, k: int, slots: int) -> np.ndarray:
+def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> np.ndarray:
     """The kernel of the step to quantile k + 1, at the distances -J, ..., J of slots; 0 where they do not ascend."""
-    step, decay = _step(parameters, number, k, slots), decays(parameters.unit * parameters.whole, slots + 1)
-    away = np.arange(1, slots + 1)
-    near = np.where(away <= step.window, step.inside, step.below)
-    found = near * decay[np.where(away <= step.window, step.window - away, away - step.window - 1)]
-    return np.concatenate([np.zeros(slots + 1), found])
+    step, away = _step(parameters, number, k, slots, arithmetic), np.arange(1, slots + 1)
+    decay, inside = decays(parameters.unit * parameters.whole, slots + 1, arithmetic), away <= step.window
+    found = np.where(inside, step.inside, step.below) * decay[np.where(inside, step.window - away, away - step.window - 1)]
+    return np.concatenate([np.zeros(slots + 1, arithmetic.dtype), found])
 
 
-def errors(parameters: Parameters, slots: int) -> tuple[float, float]:
+def errors(parameters: Parameters, slots: int, arithmetic: Arithmetic) -> tuple[Any, float]:
     """How far any weight or running sum of weights is off: by rounding, as a part of itself, and by underflow."""
     longest = (parameters.quantiles + 1) * (6 * slots + 6 * parameters.quantiles + 64)
-    return 2.0**-53 * longest, 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
+    lost = 0 if arithmetic.digits else 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
+    return arithmetic.rounding * longest, lost
 
 
 def choose(
@@ -259,5 +343,5 @@ def choose(
         further = np.minimum(chosen + (1 << bit), last)
         chosen = np.where(sums[row, further - 1] <= target, further, chosen)
     slack = 4 * relative * total + 4 * lost
-    least, most = np.where(chosen > 0, sums[row, np.maximum(chosen - 1, 0)], 0.0), sums[row, chosen]
-    return chosen, (least + slack < target) & (target + slack < most), np.log2((most - least) / total)
+    least, most = np.where(chosen > 0, sums[row, np.maximum(chosen - 1, 0)], 0), sums[row, chosen]
+    return chosen, (least + slack < target) & (target + slack < most), np.log2(((most - least) / total).astype(float))

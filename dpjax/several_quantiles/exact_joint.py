@@ -1,0 +1,338 @@
+"""Draws of joint quantiles from counts: slots, choices by weights in float64 or in decimals, and places in slots.
+
+The distribution and its proof are at the head of ``dpjax/mechanisms/joint_quantiles.py``. On a grid, records only matter by the
+ranks of its numbers: slot 2 i has the numbers between record i and the next one, slot 2 i - 1 the number of record i, or a part of
+it where records are equal. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of the last
+quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are equally
+likely: Polya's urn. Weights are float64 with proven bounds (``exact_chain.py``), which decide all but about one draw in 10^9 for a
+thousand records; the others are drawn by decimals of as many digits as it takes, by the same words and those that follow.
+
+Of many records only those near the quantiles have slots: the others are worth less than what the bounds leave open, on a path whose
+probability is not tiny. On others more digits leave more slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import localcontext
+from fractions import Fraction
+from functools import cached_property
+from math import comb, lgamma, log, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax.release.counts import Counts
+from dpjax.release.draw import place_in
+from dpjax.release.entropy import Bits, More, further_word, system_words
+from dpjax.release.exponentials import one_minus_exponential
+from dpjax.several_quantiles.exact_chain import (
+    Arithmetic,
+    Chain,
+    Parameters,
+    arrays_of,
+    choose,
+    errors,
+    forward,
+    from_target,
+    kernel,
+    scaled_exponential,
+)
+from dpjax.several_quantiles.far_records import far_records
+
+_LANES = 2**22  # words at a time, and slots of some rows
+_NUMBERS = 2**24  # that the chains of some rows take, or the weights of some draws: 128 MB
+
+
+class Slots(NamedTuple):
+    """The numbers of a grid by rank; one row each.
+
+    Attributes:
+        left: the first number of each slot, int64 ``(R, J)``.
+        width: how many numbers it has, in pieces of ``parameters.cut``: of whole numbers, or fewer.
+        records: how many there are, ``(R,)``.
+    """
+
+    left: np.ndarray
+    width: np.ndarray
+    records: np.ndarray
+
+
+def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None) -> Slots:
+    """The slots of some indices ``(R, J)``, by default all: 2 i is between record i and the next one, 2 i - 1 is that of record i.
+
+    "Ties" at the head of ``dpjax/mechanisms/joint_quantiles.py`` says what each record has of a number.
+    """
+    n = counts.totals[:, None]
+    if index is None:
+        index = np.broadcast_to(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 2 * int(np.max(n, initial=0)) + 1))
+    sums = np.cumsum(counts.counts)
+    offset = np.append(0, sums)[counts.starts[:-1], None]
+    values, number, through = np.append(counts.values, 0), np.append(counts.counts, 1), np.append(sums, 0)
+
+    def entry(record: np.ndarray) -> np.ndarray:
+        return np.searchsorted(sums, offset + np.clip(record, 1, np.maximum(n, 1)))
+
+    record = (index + 1) // 2
+    inner, outer = entry(record), entry(record + 1)
+    value = np.where(record < 1, -1, values[inner])
+    gap = np.where(record >= n, parameters.size, values[outer]) - value - 1
+    equal = number[inner]
+    place = record - (through[inner] - equal - offset) - 1  # among the records that are equal
+    whole = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
+    part = parameters.cut // np.where(place < 2 * (equal - whole), 2 * whole, whole)
+    between = index % 2 == 0
+    left, width = np.where(between, value + 1, value), np.where(between, np.maximum(gap, 0) * parameters.cut, part)
+    return Slots(left, np.where(index <= 2 * n, width, 0), n[:, 0])
+
+
+def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """The slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
+
+    A path of that probability, and so every choice on it, is off by 2^-(bits + 11) of itself at most. ``far_records.py`` says which
+    records are far. All tuples have the volume
+    (size cut / scale)^m at most. Those that are far weigh exp(-rate (near - 1)) of it in each term, or
+    exp(-rate (2 near - 2 - |D|)) where there is one. The parts of the records at the quantiles weigh at least
+    exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile a
+    slot and whether it is in the run of the next one.
+    """
+    m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
+    terms, spacing = (1, 1) if parameters.reach is None else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
+    least = -(bits - 13 + log2(terms) + m * log2(4 * int(np.max(n, initial=0)) + 2))
+    volume = m * log(parameters.size * parameters.cut) + lgamma(m + 1) + log(terms) + (bits + 11 - least) * log(2)
+    off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
+    far = far_records(parameters.levels, n, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
+    records = n - np.sum([number for _, number in far], axis=0)
+    here = np.arange(2 * int(np.max(records, initial=0)) + 1)
+    slot, gone = np.tile(here, (len(records), 1)), np.zeros_like(records)
+    for after, number in far:
+        slot += np.where(here >= (2 * (after - gone) + 1)[:, None], 2 * number[:, None], 0)
+        gone = gone + number
+    slot = np.where(here <= 2 * records[:, None], slot, 2 * n[:, None] + 1)
+    return slot, middle - gone, least if np.any(gone) else -np.inf
+
+
+class Sampler:
+    """Draws from some rows.
+
+    Args:
+        parameters: what is public.
+        counts: of the rows.
+        public: how many records each row has for the terms, int64 ``(R,)``; by default as many as it has.
+        digits: of decimals; 0 for float64.
+        bits: of each uniform that are looked at, by default as many as are right of a number.
+    """
+
+    def __init__(
+        self, parameters: Parameters, counts: Counts, public: np.ndarray | None = None, *, digits: int = 0, bits: int | None = None
+    ) -> None:
+        self.parameters, self.arithmetic, self._counts, self._public = parameters, Arithmetic(digits), counts, public
+        self.bits = self.arithmetic.bits if bits is None else bits
+        n = counts.totals
+        middle = (n if public is None else public) - 1
+        index, self.middle, self._least = near_slots(parameters, n, middle, self.arithmetic.bits)
+        self.slots = slots_of(counts, parameters, index)
+        self.slots = self.slots._replace(records=n - (middle - self.middle))  # as if there were no far ones
+        self.numbers = sorted({number for each in set(self.middle.tolist()) for number in parameters.numbers(each)})
+        self._size = self.slots.width.shape[-1]
+        relative, self._lost = errors(parameters, self._size, self.arithmetic)
+        self._error = relative + self._part(1, self.bits) + self._part(1, self.arithmetic.bits + 10)
+        self._memory = np.empty(0)
+
+    def draw(self, words: np.ndarray, count: int = 64) -> tuple[np.ndarray, np.ndarray]:
+        """Draw from every row by words ``(3 m + 1, draws, R)`` of so many bits: ``(draws, R, m)``, and which draws are certain."""
+        with localcontext(self.arithmetic.context), np.errstate(all="ignore"):
+            return self._draw(words, count)
+
+    def exactly(self, row: int, words: list[int], more: More) -> list[int]:
+        """The same draw from one row, by as many digits and bits of each uniform as it takes."""
+        uniforms, digits = [Bits(word, 64, role, more) for role, word in enumerate(words)], 20
+        public = None if self._public is None else self._public[row : row + 1]
+        while True:
+            digits *= 2
+            finer = Sampler(self.parameters, self._counts.some(row, row + 1), public, digits=digits)
+            for uniform in uniforms:
+                while uniform.count < finer.bits:
+                    uniform.read()
+            values = np.array([uniform.value for uniform in uniforms], object)[:, None, None]
+            found, sure = finer.draw(values, uniforms[0].count)
+            if sure.all():
+                return found[0, 0].tolist()
+
+    def _part(self, number: Any, bits: int) -> Any:
+        """A number as a part of 2^bits."""
+        return number * self.arithmetic.joined(*self.arithmetic.scaled(Fraction(1, 1 << bits)))
+
+    def _draw(self, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        (draws, rows), m, cut = words.shape[1:], self.parameters.quantiles, self.parameters.cut
+        lanes, row = words.reshape(len(words), -1), np.tile(np.arange(rows), draws)
+        uniforms = self._part(lanes >> lanes.dtype.type(count - self.bits), self.bits)
+        slot, first = np.full((len(row), m), -1), np.zeros((len(row), m), np.int64)
+        term, sure, path = self._draw_terms(row, uniforms[0])
+        for i, number in enumerate(self.numbers):
+            lane = np.flatnonzero(term == i)
+            some = np.unique(row[lane])
+            for part in _parts(some, self._size * arrays_of(self.parameters)):
+                mine = lane[np.isin(row[lane], part)]
+                slot[mine], first[mine], certain, rest = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
+                sure[mine] &= certain & (path[mine] + rest >= self._least)
+        left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
+        width = np.where(slot < 0, self.parameters.size * cut, self.slots.width[row[:, None], slot])
+        # Places are of whole numbers where a slot has them: the parts of one have less weight than an earlier quantile.
+        each = np.where(width < cut, 1, cut)
+        width, weight = width // each, cut // each
+        cells = np.zeros_like(left)
+        for k in range(m):  # Polya's urn: a number anew, or that of an earlier quantile of the run
+            ball, certain = _place(width[:, k] + (k - first[:, k]) * weight[:, k], lanes[2 * m + 1 + k], count)
+            earlier = np.where(ball < width[:, k], 0, first[:, k] + (ball - width[:, k]) // weight[:, k])
+            anew = np.where(weight[:, k] > 1, 0, ball)
+            cells[:, k] = np.where(ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
+            sure &= certain
+        return np.sort(left + cells, axis=-1).reshape(draws, rows, m), sure.reshape(draws, rows)
+
+    def _widths(self, part: np.ndarray) -> np.ndarray:
+        """The widths of some rows, ``(J, rows)``, as parts of the scale."""
+        return self._part(self.slots.width[part].T, self.parameters.scale.bit_length() - 1)
+
+    def _chain(self, number: int, part: np.ndarray) -> Chain:
+        """The chains of one term and some rows, until the next ones are computed."""
+        needed = arrays_of(self.parameters) * self._size * len(part)
+        if self._memory.size < needed:
+            self._memory = np.empty(needed, self.arithmetic.dtype)
+        return forward(self.parameters, number, self._widths(part), self._memory, self.arithmetic)
+
+    def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
+        if self.parameters.reach is None:
+            return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
+        weights, lost = self._terms
+        found, sure, share = np.zeros(len(row), np.int64), np.zeros(len(row), bool), np.zeros(len(row))
+        for part in _parts(np.arange(len(row)), weights.shape[-1]):
+            found[part], sure[part], share[part] = choose(weights, row[part], uniform[part], self._error, lost[row[part]])
+        return found, sure, share
+
+    @cached_property
+    def _terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """The weights of all terms and the flat one, ``(R, T + 1)``, and how much of them can be lost, ``(R,)``."""
+        parameters, arithmetic, reach = self.parameters, self.arithmetic, self.parameters.reach or 0
+        m, shape, unit = parameters.quantiles, (len(self.middle), len(self.numbers) + 1), parameters.unit
+        weights, powers, lost = np.zeros(shape, arithmetic.dtype), np.zeros(shape, np.int64), np.zeros(shape)
+        for i, number in enumerate(self.numbers):
+            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), self._size * arrays_of(parameters)):
+                chain = self._chain(number, part)
+                ends, moved = self._ends(number, part)
+                factors = [scaled_exponential(unit * (chain.moved + away), arithmetic) for away in moved]
+                weights[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends) * np.array([factor for factor, _ in factors])
+                powers[part, i], lost[part, i] = [power for _, power in factors], self._lost
+        rate, bits = 2 * parameters.whole * unit, arithmetic.bits + 27
+        (far, power), rest = scaled_exponential(rate * (reach + 1), arithmetic), one_minus_exponential(rate, bits)
+        volume = Fraction(comb(parameters.size + m - 1, m) * parameters.cut**m, parameters.scale**m)
+        flat, shift = arithmetic.scaled(2 * Fraction(2**rest.scale, rest.high) * volume)
+        weights[:, -1], powers[:, -1] = far * flat, power + shift
+        return arithmetic.aligned(weights, powers, lost)
+
+    def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, list[int]]:
+        """The weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
+        counts, own = np.unique(self.slots.records[part], return_inverse=True)
+        targets = [self.parameters.targets(number, count)[1] for count in counts.tolist()]
+        ends = [from_target(self.parameters, target, self._size, self.arithmetic) for target in targets]
+        return np.stack([end for end, _ in ends], axis=-1)[:, own], [ends[i][1] for i in own]
+
+    def _draw_runs(self, number: int, part: np.ndarray, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``.
+
+        Also which draws are certain, and log2 of the probability of their path.
+        """
+        m, slots, column = self.parameters.quantiles, self._size, np.arange(self.parameters.quantiles)
+        weights = Weights(self, number, part)
+        found, firsts = np.zeros((2, len(row), m), np.int64)
+        sure, path = np.ones(len(row), bool), np.zeros(len(row))
+        for lane in _parts(np.arange(len(row)), slots):
+            last, above = np.full(len(lane), m), np.full(len(lane), slots)
+            for run in range(m):
+                going = np.flatnonzero(last > 0)
+                mine, k = lane[going], last[going] - 1
+                own = np.searchsorted(part, row[mine])
+                alike, shared = np.unique((own * m + k) * (slots + 1) + above[going], return_inverse=True)
+                (of, level), over = np.divmod(alike // (slots + 1), m), alike % (slots + 1)
+                j, sure_slot, share_slot = choose(
+                    weights.of_slots(of, level, over), shared, uniforms[2 * run, mine], self._error, self._lost
+                )
+                on_top = weights.of_firsts(own, k, j)
+                lanes = np.arange(len(mine))
+                first, sure_first, share_first = choose(on_top, lanes, uniforms[2 * run + 1, mine], self._error, self._lost)
+                run_of = (column >= first[:, None]) & (column <= k[:, None])
+                found[mine] = np.where(run_of, j[:, None], found[mine])
+                firsts[mine] = np.where(run_of, first[:, None], firsts[mine])
+                sure[mine] &= sure_slot & sure_first
+                path[mine] += share_slot + share_first
+                last[going], above[going] = first, j
+        return found, firsts, sure, path
+
+
+class Weights:
+    """The weights of all choices on the chains of one term and some rows, until other chains are computed."""
+
+    def __init__(self, sampler: Sampler, number: int, part: np.ndarray) -> None:
+        parameters, slots, arithmetic = sampler.parameters, sampler.slots.width.shape[-1], sampler.arithmetic
+        self._chain, self._ends, self._widths = sampler._chain(number, part), sampler._ends(number, part)[0], sampler._widths(part)
+        self._near = np.array([kernel(parameters, number, k + 1, slots, arithmetic) for k in range(parameters.quantiles - 1)])
+        self._piece = sampler._part(parameters.cut, parameters.scale.bit_length() - 1)
+
+    def of_slots(self, row: np.ndarray, k: np.ndarray, above: np.ndarray) -> np.ndarray:
+        """Those of the slots of quantile k + 1 below that of the next one, ``(L, J)``; J stands for above the last quantile."""
+        m, slots, _ = self._chain.after.shape
+        weights = self._chain.after[k, :, row]
+        weights *= self._ends.T[row] if np.all(k == m - 1) else self._near[k[:, None], above[:, None] - np.arange(slots) + slots]
+        return weights
+
+    def of_firsts(self, row: np.ndarray, k: np.ndarray, slot: np.ndarray) -> np.ndarray:
+        """Those of the first quantiles 1, ..., m of a run in this slot that ends with quantile k + 1, ``(L, m)``."""
+        m, here = len(self._chain.before), self._widths[slot, row]
+        found = np.zeros((len(row), m), here.dtype)
+        coefficient = found[:, 0]
+        for i in reversed(range(m)):
+            c = k - i
+            grown = coefficient * ((here + c * self._piece) / (c + 1)) * self._chain.stays[i] if i < m - 1 else 0
+            coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0))
+            found[:, i] = coefficient * self._chain.before[i, slot, row]
+        return found
+
+
+def _place(width: np.ndarray, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The integer floor(width U), by words of so many bits, and whether further bits cannot change it."""
+    if words.dtype != object:
+        return place_in(width, words)
+    low, high = words * width >> count, (words + 1) * width - 1 >> count
+    return low.astype(np.int64), low == high
+
+
+def _parts(numbers: np.ndarray, each: int) -> Iterator[np.ndarray]:
+    """The numbers, some at a time: each of them takes so much memory."""
+    size = max(_NUMBERS // each, 1)
+    return (numbers[start : start + size] for start in range(0, len(numbers), size))
+
+
+def draw_quantiles(
+    parameters: Parameters,
+    counts: Counts,
+    draws: int,
+    public: np.ndarray | None = None,
+    words_of: Any = system_words,
+    more: More = further_word,
+) -> np.ndarray:
+    """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``."""
+    m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
+    found = np.zeros((draws, counts.groups, m), np.int64)
+    rows = max(_LANES // max(2 * int(np.max(counts.totals, initial=0)) + 1, 1), 1)
+    for first in range(0, counts.groups, rows):
+        last = min(first + rows, counts.groups)
+        sampler = Sampler(parameters, counts.some(first, last), None if public is None else public[first:last])
+        step = max(_LANES // (uniforms * (last - first)), 1)
+        for start in range(0, draws, step):
+            some = found[start : start + step, first:last]
+            words = words_of((uniforms, *some.shape[:2]))
+            some[:], sure = sampler.draw(words)
+            for draw, row in zip(*np.nonzero(~sure), strict=True):
+                some[draw, row] = sampler.exactly(int(row), words[:, draw, row].tolist(), more)
+    return found
