@@ -8,14 +8,11 @@ from dpjax.distributions import (
     DiscreteLaplace,
     Finite,
     Gaussian,
-    JointQuantiles,
     LaplaceLogNormal,
     Log,
     LogCauchy,
     PiecewiseExponential,
     Prior,
-    QuantileCdf,
-    QuantileMarginals,
     Radial,
     Rounded,
     SphericalGaussian,
@@ -67,6 +64,9 @@ from dpjax.sensitivity import (
     from_radii,
     from_vector_radii,
 )
+from dpjax.several_quantiles.cdf import QuantileCdf
+from dpjax.several_quantiles.joint import JointQuantiles
+from dpjax.several_quantiles.marginals import QuantileMarginals
 from dpjax.statistics import (
     candidate_counts,
     count,

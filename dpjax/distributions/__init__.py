@@ -1,5 +1,8 @@
 """Distributions as JAX pytrees: exact densities, quantiles and error bars, and draws."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
@@ -8,16 +11,18 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.gaussian import Gaussian, SphericalGaussian
 from dpjax.distributions.interop import to_numpyro
 from dpjax.distributions.intervals import sample_intervals
-from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
-from dpjax.distributions.quantile_cdf import QuantileCdf
-from dpjax.distributions.quantile_marginals import QuantileMarginals
 from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.subsampled_laplace import SubsampledLaplace
 from dpjax.distributions.transformed import Transformed
 from dpjax.distributions.transforms import Asinh, Log, LogCauchy, Prior, Transform
+
+if TYPE_CHECKING:
+    from dpjax.several_quantiles.cdf import QuantileCdf
+    from dpjax.several_quantiles.joint import JointQuantiles
+    from dpjax.several_quantiles.marginals import QuantileMarginals
 
 __all__ = [
     "Asinh",
@@ -49,3 +54,11 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    """Import the distributions of several quantiles, which are made of others, when they are asked for."""
+    files = {"JointQuantiles": "joint", "QuantileCdf": "cdf", "QuantileMarginals": "marginals"}
+    if name in files:
+        return getattr(importlib.import_module(f"dpjax.several_quantiles.{files[name]}"), name)
+    raise AttributeError(f"module 'dpjax.distributions' has no attribute {name!r}")

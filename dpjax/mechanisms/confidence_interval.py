@@ -16,10 +16,10 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
-from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.joint_quantiles import with_aims
 from dpjax.mechanisms.relations import pure
 from dpjax.several_quantiles.interval import miss_of, plan_of, planned_levels
+from dpjax.several_quantiles.joint import JointQuantiles
 from dpjax.several_quantiles.ranks import level_of
 from dpjax.statistics.several_quantiles import quantiles
 

@@ -52,13 +52,13 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.asked import Aims, aims_of, level_parts, log_parts, single_term
 from dpjax.several_quantiles.far_records import far_records, most_left
+from dpjax.several_quantiles.joint import JointQuantiles
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
 _FINE = log(2.0**40)  # the same for the widest of the slots near a quantile, where there are many records

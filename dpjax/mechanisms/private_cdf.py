@@ -5,10 +5,10 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.quantile_cdf import QuantileCdf
 from dpjax.mechanisms import private_quantiles as quantiles
 from dpjax.mechanisms.private_quantiles import Method
 from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.several_quantiles.cdf import QuantileCdf
 
 
 def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, method: Method = "auto") -> QuantileCdf:

@@ -6,13 +6,13 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.mechanisms import independent_quantiles as independent
 from dpjax.mechanisms import joint_quantiles as joint
 from dpjax.mechanisms import recursive_quantiles as recursive
 from dpjax.mechanisms.independent_quantiles import IndependentQuantiles
 from dpjax.mechanisms.recursive_quantiles import RecursiveQuantiles
 from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.several_quantiles.joint import JointQuantiles
 
 Method = Literal["auto", "joint", "recursive", "independent"]
 _JOINT = 32  # levels up to which a joint draw is the default

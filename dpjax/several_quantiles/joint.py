@@ -17,8 +17,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_shape
-from dpjax.distributions.quantile_marginals import QuantileMarginals, whole_width
-from dpjax.distributions.rank_chains import NOTHING, Chains, depth, draw_runs, forward, log, run_masses, total
 from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.sums import LANES, pad
@@ -26,6 +24,8 @@ from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
 from dpjax.random.keys import check_key, fold_in_streams, row_words
 from dpjax.random.noise import uniform_from_words
 from dpjax.several_quantiles.asked import Aims, level_parts, rank_steps
+from dpjax.several_quantiles.chain import NOTHING, Chains, depth, draw_runs, forward, log, run_masses, total
+from dpjax.several_quantiles.marginals import QuantileMarginals, whole_width
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
 

@@ -167,7 +167,7 @@ def reflect(chains: Chains) -> Chains:
 def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.Array:
     """Return the probability that just the quantiles l <= k < l + c are in a slot, ``(m (m + 1) / 2, J, B)``.
 
-    Pairs (l, c) are in the order of :func:`dpjax.distributions.quantile_marginals.runs`; ``log_weight``, ``(B,)``, is that of all
+    Pairs (l, c) are in the order of :func:`dpjax.several_quantiles.marginals.runs`; ``log_weight``, ``(B,)``, is that of all
     chains and whatever else there is.
     """
     m = before.shape[0]
