@@ -22,7 +22,7 @@ Weights are logarithms: in float32 they are right to about 1e-4 of themselves, i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from math import prod
 from typing import Any, NamedTuple
@@ -184,30 +184,25 @@ def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.
     return jax.lax.map(mass, ends)
 
 
-class Runs(NamedTuple):
-    """Which quantiles share a slot; int32 ``(m, B, D)``, from the last quantile down.
+def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words) -> tuple[jax.Array, ...]:
+    """Draw a term by its weight, and from its chain the slots of all quantiles.
 
-    Attributes:
-        slot: the slot of each run.
-        first: its first quantile, counted from 0.
-        last: the quantile after its last. After the run with ``first == 0`` there are only empty ones.
-    """
+    Args:
+        chains: of some rows.
+        before: and
+        after: from :func:`forward`.
+        weights: of all terms; those from T on are not chains, and their slots mean nothing.
+        words: ``(2 m + 1, 2, B, D)``.
 
-    slot: jax.Array
-    first: jax.Array
-    last: jax.Array
-
-
-def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words) -> tuple[jax.Array, Runs]:
-    """Draw a term by the logarithms of weights ``(B, T or more)``, and from its chain the slots of all quantiles.
-
-    Words are ``(2 m + 1, depth, B, D)``. Returns the terms, int32 ``(B, D)``, too; those from T on are not chains, and their runs
-    mean nothing. All choices are made by one loop, with one program to compile.
+    Returns:
+        The terms ``(B, D)``, the slot of each quantile ``(m, B, D)``, and the first quantile, counted from 0, of those that share
+        it; all int32.
     """
     m, slots, rows, terms = after.shape
     row, shape = jnp.arange(rows, dtype=jnp.int32)[:, None], words.high.shape[2:]
     number, levels = jnp.arange(slots, dtype=jnp.int32), jnp.arange(m, dtype=jnp.int32)
-    most = max(slots, m, weights.shape[-1])
+    term = pick(weights[:, None], Words(words.high[0], words.low[0]))
+    lane = row * np.int32(terms) + jnp.minimum(term, np.int32(terms - 1))
 
     def by_lane(array: jax.Array) -> jax.Array:  # (..., B, T) -> (..., B T)
         return array.reshape(*array.shape[:-2], rows * terms)
@@ -217,64 +212,34 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.
     # One step more, so that there is one; it is not used.
     step, part = (by_lane(jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)])) for a in (chains.step, chains.part))
 
-    def of_terms(lane: jax.Array, last: jax.Array, above: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(weights[:, None], (*shape, weights.shape[-1]))
-
-    def of_slots(lane: jax.Array, last: jax.Array, above: jax.Array) -> jax.Array:
+    def run(state: tuple[jax.Array, ...], words: Words) -> tuple[tuple[jax.Array, ...], None]:
+        last, above, slots, firsts = state  # the run ends before the quantile ``last``, which is in the slot ``above``
         index = jnp.maximum(last - 1, 0)
         distance = (above[..., None] - number - step[index, lane][..., None]).astype(rate.dtype) - part[index, lane][..., None]
         near = jnp.where(number < above[..., None], -rate * jnp.abs(distance), NOTHING)
-        return placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near)
-
-    def of_runs(lane: jax.Array, last: jax.Array, above: jax.Array) -> jax.Array:
+        slot = pick(placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near), Words(words.high[0], words.low[0]))
         size = last[..., None] - 1 - levels
-        volume = jnp.where(size >= 0, volumes[jnp.maximum(size, 0), above[..., None], row[..., None]], NOTHING)
+        volume = jnp.where(size >= 0, volumes[jnp.maximum(size, 0), slot[..., None], row[..., None]], NOTHING)
         # Steps above the run count too: they are the same for all.
-        return below[levels, above[..., None], lane[..., None]] + stays[levels, lane[..., None]] + volume
+        runs = below[levels, slot[..., None], lane[..., None]] + stays[levels, lane[..., None]] + volume
+        first = jnp.minimum(pick(runs, Words(words.high[1], words.low[1])), last)
+        inside = (first <= quantiles) & (quantiles < last)
+        return (first, slot, jnp.where(inside, slot, slots), jnp.where(inside, first, firsts)), None
 
-    def filled(of: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-        def found(*state: jax.Array) -> jax.Array:
-            few = of(*state)
-            return jnp.pad(few, [(0, 0), (0, 0), (0, most - few.shape[-1])], constant_values=NOTHING)
-
-        return found
-
-    def choice(state: tuple[jax.Array, jax.Array, jax.Array], given: tuple[jax.Array, Words]) -> tuple[Any, Any]:
-        (term, last, slot), (kind, words) = state, given
-        lane = row * np.int32(terms) + jnp.minimum(term, np.int32(terms - 1))
-        chosen = pick(jax.lax.switch(kind, [filled(of) for of in (of_terms, of_slots, of_runs)], lane, last, slot), words)
-        term, slot = jnp.where(kind == 0, chosen, term), jnp.where(kind == 1, chosen, slot)
-        last = jnp.where(kind == 2, jnp.minimum(chosen, last), last)
-        return (term, last, slot), (last, slot)
-
-    start = jnp.zeros(shape, jnp.int32), jnp.full(shape, m, jnp.int32), jnp.zeros(shape, jnp.int32)
-    kinds = jnp.asarray([0, *[1, 2] * m], jnp.int32)
-    (term, *_), (last, slot) = jax.lax.scan(choice, start, (kinds, words))
-    return term, Runs(slot[2::2], last[2::2], last[1::2])
-
-
-def depth(size: int) -> int:
-    """How many words :func:`pick` needs for a choice among so many."""
-    return 1 if size <= LANES else 1 + depth(-(-size // LANES))
+    pairs, quantiles = Words(*(array[1:].reshape(m, 2, 2, *shape) for array in words)), levels[:, None, None]
+    start = jnp.full(shape, m, jnp.int32), jnp.zeros(shape, jnp.int32), *jnp.zeros((2, m, *shape), jnp.int32)
+    (_, _, slot, first), _ = jax.lax.scan(run, start, pairs)
+    return term, slot, first
 
 
 def pick(log_weights: jax.Array, words: Words) -> jax.Array:
-    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``, by words ``(depth(k), ..., draws)``.
+    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``, by words ``(2, ..., draws)``.
 
-    A block of slots, then a smaller one within it: the numbers of the slots have one digit a word, the last one the first word.
+    The first word chooses a block of slots, the second one a slot in it.
     """
-    size = log_weights.shape[-1]
-    sums = [jnp.exp(pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING))]
-    while sums[-1].shape[-1] > LANES:
-        sums.append(pad(pairwise_sum(sums[-1].reshape(*sums[-1].shape[:-1], -1, LANES))[..., 0]))
-    tree = jnp.concatenate(sums, axis=-1)
-    begins = jnp.asarray(np.cumsum([0, *(level.shape[-1] for level in sums)]).astype(np.int32))
-    tree = jnp.broadcast_to(tree, (*words.high.shape[1:], tree.shape[-1]))
-
-    def descend(k: jax.Array, slot: jax.Array) -> jax.Array:
-        level = np.int32(len(sums) - 1) - k
-        within = jnp.arange(LANES, dtype=jnp.int32) + slot[..., None] * np.int32(LANES)
-        digit = choose(take(tree, begins[level] + within), Words(words.high[level], words.low[level]))
-        return slot * np.int32(LANES) + digit
-
-    return jnp.minimum(jax.lax.fori_loop(0, len(sums), descend, jnp.zeros(words.high.shape[1:], jnp.int32)), np.int32(size - 1))
+    weights = jnp.exp(pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING))
+    weights = jnp.broadcast_to(weights, (*words.high.shape[1:], weights.shape[-1]))
+    first, second = (Words(words.high[i], words.low[i]) for i in (0, 1))
+    block = choose(pairwise_sum(weights.reshape(*weights.shape[:-1], -1, LANES))[..., 0], first) * np.int32(LANES)
+    within = choose(take(weights, block[..., None] + jnp.arange(LANES, dtype=jnp.int32)), second)
+    return jnp.minimum(block + within, np.int32(log_weights.shape[-1] - 1))

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,32 +64,16 @@ class Arithmetic:
         """By which part of itself one operation may change a number."""
         return Decimal(10) ** (1 - self.digits) if self.digits else 2.0**-53
 
-    def scaled(self, x: Fraction) -> tuple[Any, int]:
-        """A number and the exponent of a power of two whose product is a positive x: no x is too large or too small for that."""
-        if self.digits:
-            return self.context.divide(Decimal(x.numerator), Decimal(x.denominator)), 0
-        shift = x.numerator.bit_length() - x.denominator.bit_length()
-        return float(x / Fraction(2) ** shift), shift
-
-    def joined(self, number: Any, power: int) -> Any:
-        """The product of a number and a power of two, which may underflow in float64."""
-        return number if self.digits else ldexp(number, power)
-
-    def aligned(self, numbers: np.ndarray, scales: np.ndarray, lost: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Numbers times powers of two on one scale for each row, and how much each row has lost together."""
-        if self.digits:
-            return numbers, np.zeros(len(numbers), int)
-        small, exponent = np.frexp(numbers)
-        top = np.max(np.where(small > 0, scales + exponent, -(2**60)), axis=-1, keepdims=True)
-        weights = np.ldexp(small, np.clip(scales + exponent - top, -2000, 2000))
-        return weights, np.sum(np.ldexp(lost, np.clip(scales - top, -4000, 4000)), axis=-1)
+    def of(self, x: Fraction) -> Any:
+        """A fraction that neither overflows nor underflows."""
+        return self.context.divide(Decimal(x.numerator), Decimal(x.denominator)) if self.digits else float(x)
 
 
 @lru_cache(maxsize=4096)
-def scaled_exponential(x: Fraction, arithmetic: Arithmetic) -> tuple[Any, int]:
-    """Return e^-x as a number and the exponent of a power of two, right up to twice the rounding."""
+def decay(x: Fraction, arithmetic: Arithmetic) -> Any:
+    """Return e^-x, right up to twice the rounding; in float64 it may underflow."""
     found = exponential(x, arithmetic.bits + 27)
-    return arithmetic.scaled(Fraction(found.low, 1 << found.scale))
+    return arithmetic.of(Fraction(found.low, 1 << found.scale))
 
 
 @lru_cache(maxsize=4)
@@ -100,11 +83,7 @@ def decays(rate: Fraction, size: int, arithmetic: Arithmetic) -> np.ndarray:
         return powers(rate, size)
     finer = Arithmetic(arithmetic.digits + 20)
     with localcontext(finer.context):
-        return np.cumprod([Decimal(1)] + (size - 1) * [scaled_exponential(rate, finer)[0]])
-
-
-def _exponential(x: Fraction, arithmetic: Arithmetic) -> Any:
-    return arithmetic.joined(*scaled_exponential(x, arithmetic))
+        return np.cumprod([Decimal(1)] + (size - 1) * [decay(rate, finer)])
 
 
 class Parameters(NamedTuple):
@@ -217,18 +196,18 @@ def from_target(parameters: Parameters, target: int, slots: int, arithmetic: Ari
     moved = max(-target, target - last, 0)
     peak = min(max(target, 0), last)
     place = whole * np.arange(slots)
-    below, above = (_exponential(unit * rest, arithmetic) for rest in (peak % whole, -peak % whole))
-    decay = decays(unit * whole, slots + 1, arithmetic)
-    return decay[np.abs(place - peak) // whole] * np.where(place <= peak, below, above), moved
+    below, above = (decay(unit * rest, arithmetic) for rest in (peak % whole, -peak % whole))
+    found = decays(unit * whole, slots + 1, arithmetic)[np.abs(place - peak) // whole]
+    return found * np.where(place <= peak, below, above), moved
 
 
 def _step(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> _Step:
     length, whole, unit = parameters.steps(number)[k], parameters.whole, parameters.unit
     if length < 0:
-        return _Step(0, 0, _exponential(unit * whole, arithmetic), _exponential(0 * unit, arithmetic), -length)
+        return _Step(0, 0, decay(unit * whole, arithmetic), decay(0 * unit, arithmetic), -length)
     window = min(length // whole, slots)
     moved, part = (length // whole - window) * whole, length % whole
-    inside, below, stay = (_exponential(unit * rest, arithmetic) for rest in (part, whole - part, part + whole * window))
+    inside, below, stay = (decay(unit * rest, arithmetic) for rest in (part, whole - part, part + whole * window))
     return _Step(window, inside, below, stay, moved)
 
 
@@ -243,10 +222,10 @@ def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.n
     They are in ``memory``, which has room for all arrays: new ones for each term would take as long as the sums.
     """
     slots, rows = width.shape
-    m, decay = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1, arithmetic)
+    m, powers_of = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1, arithmetic)
     start, moved = from_target(parameters, parameters.targets(number, 0)[0], slots, arithmetic)
     steps = [_step(parameters, number, k, slots, arithmetic) for k in range(1, m)]
-    piece = arithmetic.joined(*arithmetic.scaled(Fraction(parameters.cut, parameters.scale)))
+    piece = arithmetic.of(Fraction(parameters.cut, parameters.scale))
     before, after = memory[: 2 * m * width.size].reshape(2, m, slots, rows)
     rest = memory[2 * m * width.size :]
     before[0] = start[:, None]
@@ -264,7 +243,7 @@ def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.n
                 found += before[i, some]
             found *= here
         if k < m - 1:
-            _advance(after[k], steps[k], decay, before[k + 1], rest)
+            _advance(after[k], steps[k], powers_of, before[k + 1], rest)
     return Chain(before, after, [step.stay for step in steps], moved + sum(step.moved for step in steps))
 
 
@@ -316,8 +295,8 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
 def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> np.ndarray:
     """The kernel of the step to quantile k + 1, at the distances -J, ..., J of slots; 0 where they do not ascend."""
     step, away = _step(parameters, number, k, slots, arithmetic), np.arange(1, slots + 1)
-    decay, inside = decays(parameters.unit * parameters.whole, slots + 1, arithmetic), away <= step.window
-    found = np.where(inside, step.inside, step.below) * decay[np.where(inside, step.window - away, away - step.window - 1)]
+    powers_of, inside = decays(parameters.unit * parameters.whole, slots + 1, arithmetic), away <= step.window
+    found = np.where(inside, step.inside, step.below) * powers_of[np.where(inside, step.window - away, away - step.window - 1)]
     return np.concatenate([np.zeros(slots + 1, arithmetic.dtype), found])
 
 

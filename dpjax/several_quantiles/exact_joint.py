@@ -13,7 +13,6 @@ probability is not tiny. On others more digits leave more slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import localcontext
 from fractions import Fraction
 from functools import cached_property
@@ -32,15 +31,15 @@ from dpjax.several_quantiles.exact_chain import (
     Parameters,
     arrays_of,
     choose,
+    decay,
     errors,
     forward,
     from_target,
     kernel,
-    scaled_exponential,
 )
 from dpjax.several_quantiles.far_records import far_records
 
-_LANES = 2**22  # words at a time, and slots of some rows
+_WORDS = 2**22  # at a time
 _NUMBERS = 2**24  # that the chains of some rows take, or the weights of some draws: 128 MB
 
 
@@ -136,7 +135,7 @@ class Sampler:
         self.numbers = sorted({number for each in set(self.middle.tolist()) for number in parameters.numbers(each)})
         self._size = self.slots.width.shape[-1]
         relative, self._lost = errors(parameters, self._size, self.arithmetic)
-        self._error = relative + self._part(1, self.bits) + self._part(1, self.arithmetic.bits + 10)
+        self._error = relative + self._part(1, 2**self.bits) + self._part(1, 2 ** (self.arithmetic.bits + 10))
         self._memory = np.empty(0)
 
     def draw(self, words: np.ndarray, count: int = 64) -> tuple[np.ndarray, np.ndarray]:
@@ -159,23 +158,21 @@ class Sampler:
             if sure.all():
                 return found[0, 0].tolist()
 
-    def _part(self, number: Any, bits: int) -> Any:
-        """A number as a part of 2^bits."""
-        return number * self.arithmetic.joined(*self.arithmetic.scaled(Fraction(1, 1 << bits)))
+    def _part(self, number: Any, scale: int) -> Any:
+        """Numbers as parts of a scale."""
+        return number * self.arithmetic.of(Fraction(1, scale))
 
     def _draw(self, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         (draws, rows), m, cut = words.shape[1:], self.parameters.quantiles, self.parameters.cut
         lanes, row = words.reshape(len(words), -1), np.tile(np.arange(rows), draws)
-        uniforms = self._part(lanes >> lanes.dtype.type(count - self.bits), self.bits)
+        uniforms = self._part(lanes >> lanes.dtype.type(count - self.bits), 2**self.bits)
         slot, first = np.full((len(row), m), -1), np.zeros((len(row), m), np.int64)
         term, sure, path = self._draw_terms(row, uniforms[0])
         for i, number in enumerate(self.numbers):
             lane = np.flatnonzero(term == i)
-            some = np.unique(row[lane])
-            for part in _parts(some, self._size * arrays_of(self.parameters)):
-                mine = lane[np.isin(row[lane], part)]
-                slot[mine], first[mine], certain, rest = self._draw_runs(number, part, row[mine], uniforms[1:, mine])
-                sure[mine] &= certain & (path[mine] + rest >= self._least)
+            if lane.size:
+                slot[lane], first[lane], certain, rest = self._draw_runs(number, row[lane], uniforms[1:, lane])
+                sure[lane] &= certain & (path[lane] + rest >= self._least)
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
         width = np.where(slot < 0, self.parameters.size * cut, self.slots.width[row[:, None], slot])
         # Places are of whole numbers where a slot has them: the parts of one have less weight than an earlier quantile.
@@ -192,7 +189,7 @@ class Sampler:
 
     def _widths(self, part: np.ndarray) -> np.ndarray:
         """The widths of some rows, ``(J, rows)``, as parts of the scale."""
-        return self._part(self.slots.width[part].T, self.parameters.scale.bit_length() - 1)
+        return self._part(self.slots.width[part].T, self.parameters.scale)
 
     def _chain(self, number: int, part: np.ndarray) -> Chain:
         """The chains of one term and some rows, until the next ones are computed."""
@@ -205,59 +202,53 @@ class Sampler:
         """Numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
         if self.parameters.reach is None:
             return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
-        weights, lost = self._terms
-        found, sure, share = np.zeros(len(row), np.int64), np.zeros(len(row), bool), np.zeros(len(row))
-        for part in _parts(np.arange(len(row)), weights.shape[-1]):
-            found[part], sure[part], share[part] = choose(weights, row[part], uniform[part], self._error, lost[row[part]])
-        return found, sure, share
+        return choose(self._terms, row, uniform, self._error, self._lost * self._terms.shape[-1])
 
     @cached_property
-    def _terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of all terms and the flat one, ``(R, T + 1)``, and how much of them can be lost, ``(R,)``."""
+    def _terms(self) -> np.ndarray:
+        """The weights of all terms and, last, of the flat one, ``(R, T + 1)``, without a factor that they have in common."""
         parameters, arithmetic, reach = self.parameters, self.arithmetic, self.parameters.reach or 0
-        m, shape, unit = parameters.quantiles, (len(self.middle), len(self.numbers) + 1), parameters.unit
-        weights, powers, lost = np.zeros(shape, arithmetic.dtype), np.zeros(shape, np.int64), np.zeros(shape)
+        m, unit, rate = parameters.quantiles, parameters.unit, 2 * parameters.whole * parameters.unit
+        moved = np.full((len(self.middle), len(self.numbers) + 1), 2 * parameters.whole * (reach + 1))
+        weights = np.zeros(moved.shape, arithmetic.dtype)
         for i, number in enumerate(self.numbers):
-            for part in _parts(np.flatnonzero(np.abs(self.middle - number) <= reach), self._size * arrays_of(parameters)):
-                chain = self._chain(number, part)
-                ends, moved = self._ends(number, part)
-                factors = [scaled_exponential(unit * (chain.moved + away), arithmetic) for away in moved]
-                weights[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends) * np.array([factor for factor, _ in factors])
-                powers[part, i], lost[part, i] = [power for _, power in factors], self._lost
-        rate, bits = 2 * parameters.whole * unit, arithmetic.bits + 27
-        (far, power), rest = scaled_exponential(rate * (reach + 1), arithmetic), one_minus_exponential(rate, bits)
+            part = np.flatnonzero(np.abs(self.middle - number) <= reach)
+            chain, (ends, more) = self._chain(number, part), self._ends(number, part)
+            weights[part, i], moved[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends), chain.moved + more
         volume = Fraction(comb(parameters.size + m - 1, m) * parameters.cut**m, parameters.scale**m)
-        flat, shift = arithmetic.scaled(2 * Fraction(2**rest.scale, rest.high) * volume)
-        weights[:, -1], powers[:, -1] = far * flat, power + shift
-        return arithmetic.aligned(weights, powers, lost)
+        rest = one_minus_exponential(rate, arithmetic.bits + 27)
+        weights[:, -1] = arithmetic.of(2 * Fraction(2**rest.scale, rest.high) * volume)
+        moved -= np.min(moved, axis=-1, keepdims=True)
+        return weights * np.array([[decay(unit * away, arithmetic) for away in row] for row in moved.tolist()])
 
-    def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
         counts, own = np.unique(self.slots.records[part], return_inverse=True)
         targets = [self.parameters.targets(number, count)[1] for count in counts.tolist()]
-        ends = [from_target(self.parameters, target, self._size, self.arithmetic) for target in targets]
-        return np.stack([end for end, _ in ends], axis=-1)[:, own], [ends[i][1] for i in own]
+        ends, moved = zip(*(from_target(self.parameters, target, self._size, self.arithmetic) for target in targets), strict=True)
+        return np.stack(ends, axis=-1)[:, own], np.array(moved)[own]
 
-    def _draw_runs(self, number: int, part: np.ndarray, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _draw_runs(self, number: int, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
         """The slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``.
 
         Also which draws are certain, and log2 of the probability of their path.
         """
         m, slots, column = self.parameters.quantiles, self._size, np.arange(self.parameters.quantiles)
+        part, row = np.unique(row, return_inverse=True)
         weights = Weights(self, number, part)
         found, firsts = np.zeros((2, len(row), m), np.int64)
         sure, path = np.ones(len(row), bool), np.zeros(len(row))
-        for lane in _parts(np.arange(len(row)), slots):
+        for start in range(0, len(row), step := max(_NUMBERS // slots, 1)):
+            lane = np.arange(start, min(start + step, len(row)))
             last, above = np.full(len(lane), m), np.full(len(lane), slots)
             for run in range(m):
                 going = np.flatnonzero(last > 0)
                 mine, k = lane[going], last[going] - 1
-                own = np.searchsorted(part, row[mine])
+                own = row[mine]
                 alike, shared = np.unique((own * m + k) * (slots + 1) + above[going], return_inverse=True)
                 (of, level), over = np.divmod(alike // (slots + 1), m), alike % (slots + 1)
-                j, sure_slot, share_slot = choose(
-                    weights.of_slots(of, level, over), shared, uniforms[2 * run, mine], self._error, self._lost
-                )
+                below = weights.of_slots(of, level, over)
+                j, sure_slot, share_slot = choose(below, shared, uniforms[2 * run, mine], self._error, self._lost)
                 on_top = weights.of_firsts(own, k, j)
                 lanes = np.arange(len(mine))
                 first, sure_first, share_first = choose(on_top, lanes, uniforms[2 * run + 1, mine], self._error, self._lost)
@@ -277,7 +268,7 @@ class Weights:
         parameters, slots, arithmetic = sampler.parameters, sampler.slots.width.shape[-1], sampler.arithmetic
         self._chain, self._ends, self._widths = sampler._chain(number, part), sampler._ends(number, part)[0], sampler._widths(part)
         self._near = np.array([kernel(parameters, number, k + 1, slots, arithmetic) for k in range(parameters.quantiles - 1)])
-        self._piece = sampler._part(parameters.cut, parameters.scale.bit_length() - 1)
+        self._piece = sampler._part(parameters.cut, parameters.scale)
 
     def of_slots(self, row: np.ndarray, k: np.ndarray, above: np.ndarray) -> np.ndarray:
         """Those of the slots of quantile k + 1 below that of the next one, ``(L, J)``; J stands for above the last quantile."""
@@ -307,12 +298,6 @@ def _place(width: np.ndarray, words: np.ndarray, count: int) -> tuple[np.ndarray
     return low.astype(np.int64), low == high
 
 
-def _parts(numbers: np.ndarray, each: int) -> Iterator[np.ndarray]:
-    """The numbers, some at a time: each of them takes so much memory."""
-    size = max(_NUMBERS // each, 1)
-    return (numbers[start : start + size] for start in range(0, len(numbers), size))
-
-
 def draw_quantiles(
     parameters: Parameters,
     counts: Counts,
@@ -324,11 +309,11 @@ def draw_quantiles(
     """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``."""
     m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
     found = np.zeros((draws, counts.groups, m), np.int64)
-    rows = max(_LANES // max(2 * int(np.max(counts.totals, initial=0)) + 1, 1), 1)
+    rows = max(_NUMBERS // (arrays_of(parameters) * (2 * int(np.max(counts.totals, initial=0)) + 1)), 1)
     for first in range(0, counts.groups, rows):
         last = min(first + rows, counts.groups)
         sampler = Sampler(parameters, counts.some(first, last), None if public is None else public[first:last])
-        step = max(_LANES // (uniforms * (last - first)), 1)
+        step = max(_WORDS // (uniforms * (last - first)), 1)
         for start in range(0, draws, step):
             some = found[start : start + step, first:last]
             words = words_of((uniforms, *some.shape[:2]))

@@ -21,10 +21,10 @@ from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.sums import LANES, pad
 from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
-from dpjax.random.keys import check_key, fold_in_streams, row_words
+from dpjax.random.keys import check_key, fold_in_range, row_words
 from dpjax.random.noise import uniform_from_words
 from dpjax.several_quantiles.asked import Aims, level_parts, rank_steps
-from dpjax.several_quantiles.chain import NOTHING, Chains, depth, draw_runs, forward, log, run_masses, total
+from dpjax.several_quantiles.chain import NOTHING, Chains, draw_runs, forward, log, run_masses, total
 from dpjax.several_quantiles.marginals import QuantileMarginals, whole_width
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
@@ -78,20 +78,9 @@ class JointQuantiles(Batch):
     _parameters = ("rate",)
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of slots."""
-        rows = self.left.shape[:-1], self.width.shape[:-1]
-        return jnp.broadcast_shapes(*rows, *(a.shape for a in (self.count, self.rate, self.reach, self.number)))
-
-    @property
     def event_shape(self) -> tuple[int]:
         """``(m,)``."""
         return (len(self.levels),)
-
-    @property
-    def dtype(self) -> Any:
-        """Float32 or float64."""
-        return self.width.dtype
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw tuples; under jit, what is drawn from a row does not change when rows are added to the batch.
@@ -229,6 +218,13 @@ def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax
     return jnp.concatenate([weights, flat], axis=-1)
 
 
+def _weighted(joint: JointQuantiles) -> tuple[Chains, jax.Array, jax.Array, jax.Array]:
+    """The chains of some rows, what :func:`forward` makes of them, and the logarithms of the weights of all terms."""
+    chains = _chains(joint)
+    before, after = forward(chains)
+    return chains, before, after, _log_weights(joint, chains, after)
+
+
 def _is_bad(joint: JointQuantiles) -> jax.Array:
     """Which rows have a parameter or a bound that is NaN."""
     return jnp.isnan(joint.rate + whole_width(joint.left, joint.width)[..., 0])
@@ -240,20 +236,16 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
     batch, m = joint.batch_shape, len(joint.levels)
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros((*batch, draws, m), joint.dtype)
-    each = 3 * m + 1
-    deep = depth(max(joint.width.shape[-1], joint.terms + 1, m))
-    words = fold_in_streams(row_words(key, batch, first), draws * each, range(deep))
+    each = 5 * m + 2  # two for each choice, and one for each place
+    words = fold_in_range(row_words(key, batch, first), draws * each)
 
-    def compute(rows: JointQuantiles, *words: jax.Array) -> jax.Array:
-        chains = _chains(rows)
-        before, after = forward(chains)
-        weights = _log_weights(rows, chains, after)
+    def compute(rows: JointQuantiles, high: jax.Array, low: jax.Array) -> jax.Array:
+        chains, before, after, weights = _weighted(rows)
         # Draws have whole vectors of slots: no more rows are needed than there are.
-        size = words[0].shape[0]
+        size = high.shape[0]
         rows, chains, weights = jax.tree.map(lambda a: a[:size], rows), chains.rows(size), weights[:size]
         before, after = before[..., :size, :], after[..., :size, :]
-        given = jnp.stack(words).reshape(2, deep, -1, draws, each)
-        pack = Words(*jnp.moveaxis(given, (3, 4, 1), (1, 2, 3)))  # (draws, each, deep, B)
+        pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]  # (draws, each, B)
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
         def some(start: Any) -> jax.Array:
@@ -262,7 +254,7 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
 
         return jnp.moveaxis(by_chunks(some, draws, size), 0, 1)
 
-    found = _by_rows(joint, compute, *(word.high for word in words), *(word.low for word in words))
+    found = _by_rows(joint, compute, *words)
     found = found if joint.resolution is None else from_multiples(found, joint.resolution)
     return jnp.where(_is_bad(joint)[..., None, None], jnp.nan, found)
 
@@ -270,22 +262,20 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
 def _values(
     joint: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
 ) -> jax.Array:
-    """Tuples ``(B, D, m)`` by words ``(3 m + 1, deep, B, D)``."""
+    """Tuples ``(B, D, m)`` by words ``(5 m + 2, B, D)``."""
     m = len(joint.levels)
-    term, runs = draw_runs(chains, before, after, weights, Words(*(a[: 2 * m + 1] for a in words)))
+    choices = Words(*(array[:-m].reshape(-1, 2, *array.shape[1:]) for array in words))
+    term, slot, first = draw_runs(chains, before, after, weights, choices)
     flat = term == joint.terms
     # All quantiles of the flat term form one run, in one slot as wide as the range.
     lowest, total = joint.left[..., :1], whole_width(joint.left, joint.width)
-    levels = jnp.arange(m, dtype=jnp.int32)[:, None, None, None]
-    own = (runs.first <= levels) & (levels < runs.last)  # (m quantiles, m runs, B, D)
-    slot, first = (jnp.sum(jnp.where(own, a, 0), axis=1, dtype=jnp.int32) for a in (runs.slot, runs.first))
     first = jnp.where(flat, 0, first)
 
     def at_slot(array: jax.Array, whole: jax.Array) -> jax.Array:
         return jnp.where(flat, whole, jax.vmap(lambda slot: take(array, slot))(slot))
 
     left, width = at_slot(joint.left, lowest), at_slot(joint.width, total)
-    given = Words(words.high[2 * m + 1 :, 0], words.low[2 * m + 1 :, 0])
+    given = Words(words.high[-m:], words.low[-m:])
     place = _on_line(width, given) if joint.resolution is None else _on_grid(width, first, given)
     points = jnp.clip(left + place, lowest, lowest + total - joint.unit)
     return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1)
@@ -316,11 +306,8 @@ def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
 
 @jax.jit
 def _log_normalizer(joint: JointQuantiles) -> jax.Array:
-    def compute(rows: JointQuantiles) -> jax.Array:
-        chains = _chains(rows)
-        return jax.nn.logsumexp(_log_weights(rows, chains, forward(chains)[1]), axis=-1)
-
-    return jnp.where(_is_bad(joint), jnp.nan, _by_rows(joint, compute))
+    found = _by_rows(joint, lambda rows: jax.nn.logsumexp(_weighted(rows)[-1], axis=-1))
+    return jnp.where(_is_bad(joint), jnp.nan, found)
 
 
 @jax.jit
@@ -328,9 +315,7 @@ def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
     """The probabilities of all runs in all slots, and of the flat term."""
 
     def compute(rows: JointQuantiles) -> tuple[jax.Array, jax.Array]:
-        chains = _chains(rows)
-        before, after = forward(chains)
-        weights = _log_weights(rows, chains, after)
+        chains, before, _, weights = _weighted(rows)
         total = jax.nn.logsumexp(weights, axis=-1)
         return jnp.moveaxis(run_masses(chains, before, total), -1, 0), jnp.exp(weights[:, -1] - total)
 

@@ -77,14 +77,17 @@ class QuantileMarginals(Distribution):
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
         """The smallest value with ``cdf(value) >= p``, up to rounding; NaN for a ``p`` outside [0, 1]."""
-        return self._quantile(jnp.asarray(p))
-
-    @compiled
-    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
-        outside = (1 - jnp.asarray(level)) / 2
-        low, high = self._quantile(jnp.stack(jnp.broadcast_arrays(outside + jnp.zeros(self.batch_shape, self.dtype), 1 - outside)))
-        return low, high
+        p = jnp.asarray(p)
+        shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
+        target, lowest = jnp.broadcast_to(p, shape), self.left[..., :1]
+        low = jnp.broadcast_to(lowest, shape)
+        high = jnp.broadcast_to(lowest + whole_width(self.left, self.width), shape)
+        if self.resolution is None:
+            found = bisect(lambda y: self._cdf(y) < target, low, high, _STEPS[jnp.finfo(self.dtype).bits])[1]
+        else:  # between whole numbers: below all of them the cdf is 0
+            steps = jnp.finfo(self.dtype).nmant + 2
+            found = jnp.floor(bisect(lambda y: self._cdf(y) < target, low - 1, high - 1, steps)[1])
+        return jnp.where((target >= 0) & (target <= 1), self._value(found), jnp.nan)
 
     @compiled
     def mean(self) -> jax.Array:
@@ -94,12 +97,10 @@ class QuantileMarginals(Distribution):
     @compiled
     def variance(self) -> jax.Array:
         """E[(y_k - E[y_k])^2], of shape ``batch_shape``."""
-        parts = self._parts()
         origin = jax.lax.stop_gradient(self._mean())
-        square, offset = jnp.zeros_like(origin), jnp.zeros_like(origin)
-        for part in parts:
-            square = square + jnp.sum(part.squares(origin), axis=-1)
-            offset = offset + jnp.sum(part.offsets(origin), axis=-1)
+        square, offset = (
+            sum(jnp.sum(of(part, origin), axis=-1) for part in self._parts()) for of in (_Part.squares, _Part.offsets)
+        )
         scale = 1.0 if self.resolution is None else float(self.resolution)
         return jnp.maximum(square - offset**2, 0.0) * scale**2
 
@@ -118,10 +119,8 @@ class QuantileMarginals(Distribution):
         return self._value(total)
 
     def _mean(self) -> jax.Array:
-        total = jnp.zeros(self.batch_shape, self.dtype)
-        for part in self._parts():
-            total = total + jnp.sum(part.offsets(jnp.zeros((1,), self.dtype)), axis=-1)
-        return total
+        found: Any = sum(jnp.sum(part.offsets(jnp.zeros((1,), self.dtype)), axis=-1) for part in self._parts())
+        return found
 
     def _parts(self) -> list[_Part]:
         """The slots; and the whole range as one, with the flat term's run of all quantiles."""
@@ -157,18 +156,6 @@ class QuantileMarginals(Distribution):
             below = np.arange(part.width.shape[-1], dtype=np.int32) < here.slot[..., None]
             total = total + jnp.sum(jnp.where(below, part.there(), 0.0), axis=-1) + jnp.sum(here.mass * here.share(0), axis=-1)
         return jnp.where(jnp.isnan(place), jnp.nan, jnp.clip(total, 0.0, 1.0))
-
-    def _quantile(self, p: jax.Array) -> jax.Array:
-        shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
-        target, lowest = jnp.broadcast_to(p, shape), self.left[..., :1]
-        low = jnp.broadcast_to(lowest, shape)
-        high = jnp.broadcast_to(lowest + whole_width(self.left, self.width), shape)
-        if self.resolution is None:
-            found = bisect(lambda y: self._cdf(y) < target, low, high, _STEPS[jnp.finfo(self.dtype).bits])[1]
-        else:  # between whole numbers: below all of them the cdf is 0
-            steps = jnp.finfo(self.dtype).nmant + 2
-            found = jnp.floor(bisect(lambda y: self._cdf(y) < target, low - 1, high - 1, steps)[1])
-        return jnp.where((target >= 0) & (target <= 1), self._value(found), jnp.nan)
 
 
 class _Here(NamedTuple):
