@@ -4,7 +4,7 @@ The bound on the coverage and its proof are in ``interval.py``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import jax
@@ -16,7 +16,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors, Resolution
 from dpjax.distributions.base import Shape
-from dpjax.mechanisms.joint_quantiles import with_aims
+from dpjax.mechanisms.joint_quantiles import joint_quantiles
 from dpjax.mechanisms.relations import pure
 from dpjax.several_quantiles.interval import miss_of, plan_of, planned_levels
 from dpjax.several_quantiles.joint import JointQuantiles
@@ -136,7 +136,8 @@ def confidence_interval(
     levels, found = planned_levels(plan, level_of(q), n, columns, checks.concrete_fraction("coverage", coverage))
     asked = quantiles(x, levels, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution, count=count, mask=mask)
     reach = plan.reach if plan.terms > 1 else None
-    return ConfidenceInterval(with_aims(asked, epsilon, None, reach, max(plan.terms, 2), "ranks"), coverage=found)
+    joint = joint_quantiles(asked, epsilon, reach=reach, terms=max(plan.terms, 2))
+    return ConfidenceInterval(replace(joint, aims="ranks"), coverage=found)
 
 
 def interval_levels(

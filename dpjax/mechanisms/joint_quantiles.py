@@ -53,12 +53,13 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.mechanisms.relations import pure
-from dpjax.numerics.batching import concatenate, fits, take
+from dpjax.numerics.batching import broadcast_rows, concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.asked import Aims, aims_of, level_parts, log_parts, single_term
-from dpjax.several_quantiles.far_records import far_records, most_left
+from dpjax.several_quantiles.far_records import far_records, most_left, slots_left
 from dpjax.several_quantiles.joint import JointQuantiles
+from dpjax.several_quantiles.slots import slot_ends
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh
 _FINE = log(2.0**40)  # the same for the widest of the slots near a quantile, where there are many records
@@ -108,13 +109,6 @@ def joint_quantiles(
     >>> [round(float(error)) for error in distribution.marginals().mean_abs_error(asked.value)]
     [2, 2, 2]
     """
-    return with_aims(asked, epsilon, n, reach, terms, None)
-
-
-def with_aims(
-    asked: SortedRecords, epsilon: ArrayLike, n: ArrayLike | None, reach: int | None, terms: int, aims: Aims | None
-) -> JointQuantiles:
-    """:func:`joint_quantiles` with other aims than those at the head of this file."""
     checks.instance("joint_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     terms = checks.static_integer("terms", terms, 2)
     rate = checks.positive("epsilon", epsilon, asked.dtype) / 2
@@ -127,7 +121,7 @@ def with_aims(
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32
     if reach is not None:
         reach = checks.static_integer("reach", reach, 0, most)
-    aims = aims or aims_of(asked.neighbors, len(asked.levels), n is not None, asked.resolution is not None)
+    aims = aims_of(asked.neighbors, len(asked.levels), n is not None, asked.resolution is not None)
     return _distribution(asked, rate, n, reach, most, terms, aims)
 
 
@@ -205,15 +199,11 @@ def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
     n, per_rank = joint.count, joint.per_rank
     spacing = 1 if joint.terms == 1 else (2 * joint.reach + joint.terms) // np.int32(joint.terms)
     shape = jnp.broadcast_shapes(n.shape, joint.reach.shape)
-    n = jnp.broadcast_to(n, shape)
-    slot, gone = jnp.arange(per_rank * most + 1, dtype=jnp.int32), jnp.zeros(shape, jnp.int32)
-    place = jnp.broadcast_to(slot, (*shape, slot.size))
-    for after, number in far_records(joint.levels, n, near, spacing, jnp):
-        place += jnp.where(slot > (per_rank * (after - gone))[..., None], per_rank * number[..., None], 0)
-        gone += number
-    there = slot <= per_rank * (n - gone)[..., None]
+    far = far_records(joint.levels, jnp.broadcast_to(n, shape), near, spacing, jnp)
+    index, gone = slots_left(far, per_rank, per_rank * most + 1, jnp)
+    there = jnp.arange(index.shape[-1], dtype=jnp.int32) <= per_rank * (n - gone)[..., None]
     last = joint.width.shape[-1] - 1
-    left, width = (take(jnp.broadcast_to(a, (*shape, last + 1)), jnp.minimum(place, last)) for a in (joint.left, joint.width))
+    left, width = (take(jnp.broadcast_to(a, (*shape, last + 1)), jnp.minimum(index, last)) for a in (joint.left, joint.width))
     return replace(joint, left=left, width=jnp.where(there, width, 0.0), count=n - gone, number=joint.number - gone)
 
 
@@ -238,33 +228,22 @@ def _public_size(n: ArrayLike) -> jax.Array:
 
 
 def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
-    """The slots of a grid, by numbers of multiples: those between records, and in turn the multiples of records.
-
-    Slot 2 i has the multiples after i records, slot 2 i - 1 the part of its multiple that the i-th record has.
-    """
-    resolution = asked.resolution
+    """The slots of a grid, by numbers of multiples, and their widths."""
+    resolution, n = asked.resolution, asked.count[..., None]
     assert resolution is not None
     x, low, high = (to_multiples(a, resolution) for a in (asked.values, asked.lower[..., None], asked.upper[..., None]))
-    n, i = asked.count[..., None], jnp.arange(1, x.shape[-1] + 1, dtype=jnp.int32)
-    x = jnp.where(i <= n, x, high + 1)
-    edges = concatenate(low - 1, x, high + 1)
-    new = edges[..., 1:] > edges[..., :-1]  # n_max + 1
-    first = jax.lax.cummax(jnp.where(new[..., :-1], i, 0), axis=x.ndim - 1)
-    last = jax.lax.cummin(jnp.where(new[..., 1:] | (i == n), i, np.int32(2**30)), axis=x.ndim - 1, reverse=True)
-    part = jnp.where(i <= n, parts_of_a_multiple(i - first, last - first + 1, x.dtype), 0.0)
-    left, between = jnp.minimum(edges[..., :-1], high) + 1, jnp.maximum(edges[..., 1:] - edges[..., :-1] - 1, 0.0)
-
-    def woven(a: jax.Array, b: jax.Array) -> jax.Array:
-        pairs = jnp.stack([a[..., :-1], jnp.broadcast_to(b, a[..., :-1].shape)], axis=-1)
-        return jnp.concatenate([pairs.reshape(*a.shape[:-1], 2 * b.shape[-1]), a[..., -1:]], axis=-1)
-
-    return woven(left, x), woven(between, part)
-
-
-def parts_of_a_multiple(number: jax.Array, of: jax.Array, dtype: Any) -> jax.Array:
-    """What the record with this number, counted from 0, has of a multiple with so many records: see "Ties" above."""
-    whole = 1 << (31 - jax.lax.clz(of))  # a power of two; the first parts are cut in halves
-    return jnp.where(number < 2 * (of - whole), 0.5, 1.0).astype(dtype) / whole.astype(dtype)
+    i = jnp.arange(x.shape[-1] + 2, dtype=jnp.int32)
+    x = jnp.where(i <= n, concatenate(low - 1, x, high + 1), high + 1)
+    new = concatenate(jnp.ones_like(x[..., :1], bool), x[..., 1:] > x[..., :-1])
+    first = jax.lax.cummax(jnp.where(new, i, 0), axis=x.ndim - 1)
+    last = jax.lax.cummin(jnp.where(concatenate(new[..., 1:], new[..., :1]), i, i[-1]), axis=x.ndim - 1, reverse=True)
+    index = jnp.arange(2 * x.shape[-1] - 3, dtype=jnp.int32)
+    record = broadcast_rows((index + 1) // 2, x.shape[:-1])
+    value, following, first, last = take(x, record), take(x, record + 1), take(first, record), take(last, record)
+    equal = jnp.minimum(last, n) - first + 1
+    power = 1 << (31 - jax.lax.clz(jnp.maximum(equal, 1)))
+    left, numbers, parts = slot_ends(index, value, following, record - first, equal, power, jnp)
+    return jnp.minimum(left, high + 1), jnp.where(index <= 2 * n, numbers / parts.astype(x.dtype), 0.0)
 
 
 def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:

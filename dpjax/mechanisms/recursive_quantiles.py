@@ -40,6 +40,7 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, row_words
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
 from dpjax.sensitivity.sorted_records import SortedRecords
+from dpjax.several_quantiles.halving import depths_of
 from dpjax.statistics.records import levels_kept
 
 _CHUNK = 2**17  # values of profiles that are held together
@@ -163,20 +164,12 @@ class _Steps(NamedTuple):
 
     @staticmethod
     def of(asked: SortedRecords) -> _Steps:
-        ends = (Fraction(0), *asked.levels, Fraction(1))
-        steps, spans = [], [(0, len(ends) - 1)]
-        for left, right in spans:  # the list grows: the halves of a span follow it
-            middle = (left + right) // 2
-            steps.append((left, middle, right))
-            spans += [(a, b) for a, b in ((left, middle), (middle, right)) if b - a > 1]
-        ranks = Ranks.of([(ends[j] - ends[i]) / (ends[k] - ends[i]) for i, j, k in steps], "add_remove")
-        share = np.ones(len(steps))
-        if asked.neighbors == "swap":
-            share[1:] = 0.5
-            step = ranks.step.copy()
-            step[0] = ranks.denominator[0]  # the first part is that of all records
-            ranks = ranks._replace(step=step)
-        left, middle, right = np.array(steps, np.int32).T
+        parts = [part for parts in depths_of(asked.levels, asked.neighbors) for part in parts]
+        ranks = Ranks.of([part.level for part in parts], "add_remove")
+        public = [part.neighbors == "swap" for part in parts]
+        ranks = ranks._replace(step=np.where(public, ranks.denominator, ranks.step))
+        left, middle, right = np.array([part[:3] for part in parts], np.int32).T
+        share = np.array([float(part.share) for part in parts])
         return jax.tree.map(lambda part: part[:, None], _Steps(left, middle, right, ranks, share))
 
 

@@ -100,7 +100,8 @@ class ConfidenceInterval(Statistic):
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
         size, most = self.records_grid.size, int(np.max(counts.counts, initial=1))
-        return Parameters.of(levels, epsilon, neighbors, size, False, plan.reach, self.terms, most, "ranks"), coverage
+        parameters = Parameters.of(levels, epsilon, neighbors, size, False, plan.reach, self.terms, most)
+        return parameters._replace(aims="ranks"), coverage
 
 
 def confidence_interval(

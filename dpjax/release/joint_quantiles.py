@@ -30,7 +30,8 @@ from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.asked import levels_of, log_parts
 from dpjax.several_quantiles.exact_chain import Parameters
 from dpjax.several_quantiles.exact_joint import draw_quantiles
-from dpjax.several_quantiles.exact_recursive import depths_of, draw_recursively
+from dpjax.several_quantiles.exact_recursive import draw_recursively
+from dpjax.several_quantiles.halving import depths_of
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 # For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
@@ -83,7 +84,7 @@ class Quantiles(Statistic):
                 "take dpjax.release.recursive_quantiles, or a coarser resolution."
             )
         if self.method == "recursive":
-            denominator = max(part.ranks.denominator for parts in depths_of(levels, "swap") for part in parts)
+            denominator = max(part.level.denominator for parts in depths_of(levels, "swap") for part in parts)
             if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
                 raise ValueError(
                     f"qs lead to ranks with the denominator {denominator}, too large for exact ones: give short decimals or "
@@ -166,8 +167,8 @@ class Quantiles(Statistic):
     def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
         if self.method == "recursive":
             depths = depths_of(self.levels, neighbors)
-            for share in {part.share for parts in depths for part in parts} | {Fraction(1)}:
-                exact_epsilon(epsilon / len(depths) * share)
+            for parts in depths:
+                exact_epsilon(epsilon / len(depths) * parts[0].share)
         else:
             self._parameters(counts, epsilon, neighbors, False)
 

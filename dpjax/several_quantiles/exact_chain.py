@@ -119,7 +119,6 @@ class Parameters(NamedTuple):
         reach: int,
         terms: int,
         most: int,
-        aims: Aims | None = None,
     ) -> Parameters:
         """Return those of quantiles on a grid of so many numbers, or raise for bad public parameters.
 
@@ -134,7 +133,7 @@ class Parameters(NamedTuple):
                 "Fraction(1, 3)."
             )
         unit = epsilon / (4 * whole * (single or 1))
-        aims, cut = aims or aims_of(neighbors, len(levels), size_is_public, True), 2 << (most - 1).bit_length()
+        aims, cut = aims_of(neighbors, len(levels), size_is_public, True), 2 << (most - 1).bit_length()
         spacing = (2 * reach + terms) // terms
         return Parameters(unit, levels, whole, aims, size, cut, None if single else reach, spacing)
 

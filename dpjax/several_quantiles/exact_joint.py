@@ -37,7 +37,8 @@ from dpjax.several_quantiles.exact_chain import (
     from_target,
     kernel,
 )
-from dpjax.several_quantiles.far_records import far_records
+from dpjax.several_quantiles.far_records import far_records, slots_left
+from dpjax.several_quantiles.slots import slot_ends
 
 _WORDS = 2**22  # at a time
 _NUMBERS = 2**24  # that the chains of some rows take, or the weights of some draws: 128 MB
@@ -58,13 +59,10 @@ class Slots(NamedTuple):
 
 
 def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None) -> Slots:
-    """The slots of some indices ``(R, J)``, by default all: 2 i is between record i and the next one, 2 i - 1 is that of record i.
-
-    "Ties" at the head of ``dpjax/mechanisms/joint_quantiles.py`` says what each record has of a number.
-    """
+    """The slots of some indices ``(R, J)``, by default all."""
     n = counts.totals[:, None]
     if index is None:
-        index = np.broadcast_to(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 2 * int(np.max(n, initial=0)) + 1))
+        index = np.tile(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 1))
     sums = np.cumsum(counts.counts)
     offset = np.append(0, sums)[counts.starts[:-1], None]
     values, number, through = np.append(counts.values, 0), np.append(counts.counts, 1), np.append(sums, 0)
@@ -73,16 +71,14 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
         return np.searchsorted(sums, offset + np.clip(record, 1, np.maximum(n, 1)))
 
     record = (index + 1) // 2
-    inner, outer = entry(record), entry(record + 1)
+    inner = entry(record)
     value = np.where(record < 1, -1, values[inner])
-    gap = np.where(record >= n, parameters.size, values[outer]) - value - 1
+    following = np.where(record >= n, parameters.size, values[entry(record + 1)])
     equal = number[inner]
-    place = record - (through[inner] - equal - offset) - 1  # among the records that are equal
-    whole = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
-    part = parameters.cut // np.where(place < 2 * (equal - whole), 2 * whole, whole)
-    between = index % 2 == 0
-    left, width = np.where(between, value + 1, value), np.where(between, np.maximum(gap, 0) * parameters.cut, part)
-    return Slots(left, np.where(index <= 2 * n, width, 0), n[:, 0])
+    place = record - (through[inner] - equal - offset) - 1
+    power = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
+    left, numbers, parts = slot_ends(index, value, following, place, equal, power, np)
+    return Slots(left, np.where(index <= 2 * n, numbers * parameters.cut // parts, 0), n[:, 0])
 
 
 def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -102,12 +98,8 @@ def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: 
     off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
     far = far_records(parameters.levels, n, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
     records = n - np.sum([number for _, number in far], axis=0)
-    here = np.arange(2 * int(np.max(records, initial=0)) + 1)
-    slot, gone = np.tile(here, (len(records), 1)), np.zeros_like(records)
-    for after, number in far:
-        slot += np.where(here >= (2 * (after - gone) + 1)[:, None], 2 * number[:, None], 0)
-        gone = gone + number
-    slot = np.where(here <= 2 * records[:, None], slot, 2 * n[:, None] + 1)
+    slot, gone = slots_left(far, 2, 2 * int(np.max(records, initial=0)) + 1, np)
+    slot = np.where(np.arange(slot.shape[-1]) <= 2 * records[:, None], slot, 2 * n[:, None] + 1)
     return slot, middle - gone, least if np.any(gone) else -np.inf
 
 

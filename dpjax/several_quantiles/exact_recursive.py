@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from dpjax.checks import Neighbors
 from dpjax.release import profiles
 from dpjax.release.counts import Counts
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.entropy import More, further_word, system_words
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Multiples
-from dpjax.several_quantiles.ranks import Ranks, ranks_of_quantile
+from dpjax.several_quantiles.halving import Part, depths_of
+from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 _LANES = 2**22  # entries of counts at a time
-
-
-class Part(NamedTuple):
-    """A level that is drawn between two others; 0 and m + 1 are the bounds."""
-
-    left: int
-    middle: int
-    right: int
-    ranks: Ranks
-    share: Fraction  # of the epsilon of a depth
-
-
-def depths_of(levels: tuple[Fraction, ...], neighbors: str) -> list[list[Part]]:
-    """Return the parts that are drawn together, depth by depth."""
-    ends, spans, depths = (Fraction(0), *levels, Fraction(1)), [(0, len(levels) + 1)], []
-    while spans:
-        parts = []
-        for left, right in spans:
-            middle = (left + right) // 2
-            q = (ends[middle] - ends[left]) / (ends[right] - ends[left])
-            # The number of records of a part is private, but that of all of them is public under swap.
-            whole = right - left == len(levels) + 1
-            relation = "swap" if whole and neighbors == "swap" else "add_remove"
-            ranks = ranks_of_quantile(q, definition="lower", neighbors=relation)  # type: ignore[arg-type]
-            share = Fraction(1) if whole or neighbors == "add_remove" else Fraction(1, 2)
-            parts.append(Part(left, middle, right, ranks, share))
-        depths.append(parts)
-        halves = [half for part in parts for half in ((part.left, part.middle), (part.middle, part.right))]
-        spans = [(left, right) for left, right in halves if right - left > 1]
-    return depths
 
 
 def draw_recursively(
@@ -53,7 +25,7 @@ def draw_recursively(
     counts: Counts,
     size: int,
     epsilon: Fraction,
-    neighbors: str,
+    neighbors: Neighbors,
     draws: int,
     words: Any = system_words,
     more: More = further_word,
@@ -93,13 +65,14 @@ class _Lanes:
 
     def draw(self, part: Part, epsilon: Fraction, words: Any, more: More) -> None:
         """Draw the middle of a part of each lane."""
+        ranks = ranks_of_quantile(part.level, definition="lower", neighbors=part.neighbors)
         low, high = self.points[:, part.left], self.points[:, part.right]
         point = low.copy()
         wide = np.flatnonzero(high > low)
         if wide.size:
             first, last = self.cuts[wide, part.left], self.cuts[wide, part.right]
             records = self._between(wide, first, last, low[wide], high[wide])
-            profile = profiles.quantile(records, part.ranks, high=high[wide] - low[wide], most=profiles.levels_needed(epsilon))
+            profile = profiles.quantile(records, ranks, high=high[wide] - low[wide], most=profiles.levels_needed(epsilon))
             distribution = GridDistribution.of(profile, epsilon, Multiples(Fraction(1), 0, self._size), batch_shape=wide.shape)
             point[wide] += distribution.positions(1, words, more)[0]
         self.points[:, part.middle] = point
@@ -109,7 +82,7 @@ class _Lanes:
             np.clip(self._sums[np.searchsorted(self._keys, key, side)] - self._offset, *ends) for side in ("left", "right")
         )
         # Of the records that equal the draw, the share of its level goes to the left.
-        self.cuts[:, part.middle] = below - (-(through - below) * part.ranks.per_record) // part.ranks.denominator
+        self.cuts[:, part.middle] = below - (-(through - below) * ranks.per_record) // ranks.denominator
 
     def _between(self, lanes: np.ndarray, first: np.ndarray, last: np.ndarray, low: np.ndarray, high: np.ndarray) -> Counts:
         """The records of the ranks from ``first`` + 1 to ``last`` of each lane, counted from ``low``."""

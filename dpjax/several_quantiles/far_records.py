@@ -47,3 +47,16 @@ def most_left(levels: tuple[Fraction, ...], near: int, spacing: int) -> int:
     parts, whole = level_parts(levels)
     least = min(b - a for a, b in pairwise((0, *parts, whole)))
     return 1 + whole * (ceil(Fraction(2 * near + 4, least)) + spacing)
+
+
+def slots_left(far: list[tuple[Any, Any]], per_rank: int, size: int, xp: Any) -> tuple[Any, Any]:
+    """Return the indices of the first ``size`` slots without the far records, ``(..., size)``, and how many of these there are.
+
+    There are ``per_rank`` slots from one record to the next.
+    """
+    slot: Any = xp.arange(size, dtype=far[0][0].dtype)
+    index, gone = slot, far[0][0]
+    for after, number in far:
+        index = index + xp.where(slot > per_rank * (after - gone)[..., None], per_rank * number[..., None], 0)
+        gone = gone + number
+    return index, gone

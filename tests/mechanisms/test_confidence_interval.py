@@ -1,5 +1,6 @@
 """Confidence intervals: coverage in simulation, the bound against the exact law of the worst data, and what must fail."""
 
+from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
 
@@ -10,7 +11,6 @@ import pytest
 
 import dpjax
 from dpjax import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
-from dpjax.mechanisms.joint_quantiles import with_aims
 from dpjax.several_quantiles import interval as module
 
 ROWS, N = 2000, 300
@@ -136,7 +136,7 @@ def test_rank_errors_are_within_the_bound(neighbors, epsilon, x64):
     records = datasets(np.random.default_rng(1), 200, multiples, 40, ties)
     plan = module.plan_of(epsilon, 0, multiples - 1, 1, neighbors, ties, 4)
     asked = dpjax.quantiles(records, levels, lower=0, upper=multiples - 1, neighbors=neighbors, resolution=1)
-    law = with_aims(asked, epsilon, None, plan.reach or None, max(plan.terms, 2), "ranks")
+    law = replace(dpjax.joint_quantiles(asked, epsilon, reach=plan.reach or None, terms=max(plan.terms, 2)), aims="ranks")
     exact, bounds = misses(law, records, levels, plan)
     assert (exact <= bounds * (1 + 1e-9) + 1e-12).all()
     assert (bounds < 0.1).mean() > 0.1
@@ -148,7 +148,7 @@ def test_pairs_count_twice(x64):
     x = np.concatenate([np.arange(60.0), 5000 + np.arange(97.0), 10000 + np.arange(43.0)])
     plan = module.plan_of(4.5, 0, 10042, 1, "swap", 1, 32)
     asked = dpjax.quantiles(x, ["0.25", "0.75"], lower=0, upper=10042, neighbors="swap", resolution=1)
-    miss = 1 - float(with_aims(asked, 4.5, None, None, 32, "ranks").marginals().cdf(59.0)[0])
+    miss = 1 - float(replace(dpjax.joint_quantiles(asked, 4.5), aims="ranks").marginals().cdf(59.0)[0])
     pairs = np.log(plan.multiples * (plan.multiples - 1) / 2) - module._log_volume(plan, 0.25, 0.75, 200)
     bound = float(module._tail(plan, np.array([60.5 - 1 - 0.25 * 199]), 0.25, pairs)[0])
     assert bound / 15 < miss < bound < 0.1
@@ -231,7 +231,9 @@ def test_draws_are_those_of_joint_quantiles():
     assert interval.levels == interval_levels(0.5, 5.0, n=190, **public)
     assert interval.coverage == interval_coverage(interval.levels, 0.5, 5.0, n=190, **public)
     asked = dpjax.quantiles(x, interval.levels, neighbors="swap", count=count, **GRID)
-    np.testing.assert_array_equal(draws, jax.jit(lambda a: with_aims(a, 5.0, None, None, 32, "ranks").sample(key, 3))(asked))
+    np.testing.assert_array_equal(
+        draws, jax.jit(lambda a: replace(dpjax.joint_quantiles(a, 5.0), aims="ranks").sample(key, 3))(asked)
+    )
     np.testing.assert_array_equal(draws, dpjax.sharded_sample(key, given, (x, count), shape=(3,)))
     assert dpjax.mechanisms.confidence_interval.guarantee("swap", 5.0) == dpjax.Guarantee(5.0, 5.0, "swap")
 
