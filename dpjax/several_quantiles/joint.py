@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_shape
-from dpjax.numerics.batching import by_chunks, concatenate, some_rows, take
+from dpjax.numerics.batching import by_chunks, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.sums import LANES, pad
 from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
@@ -25,7 +25,7 @@ from dpjax.random.keys import check_key, fold_in_range, row_words
 from dpjax.random.noise import uniform_from_words
 from dpjax.several_quantiles.asked import Aims, level_parts, rank_steps
 from dpjax.several_quantiles.chain import NOTHING, Chains, draw_runs, forward, log, run_masses, total
-from dpjax.several_quantiles.marginals import QuantileMarginals, whole_width
+from dpjax.several_quantiles.marginals import QuantileMarginals, slot_at, whole_width
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
 
@@ -111,7 +111,7 @@ class JointQuantiles(Batch):
         given = checks.float_array("y", y).astype(self.dtype)
         if given.shape[-1:] != self.event_shape:
             raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {given.shape}.")
-        return (_log_density if self.resolution is None else _log_probability)(self, given)
+        return _log_prob(self, given)
 
     def marginals(self) -> QuantileMarginals:
         """Return the distribution of each quantile by itself, with ``batch_shape + (m,)`` as its batch shape."""
@@ -144,7 +144,8 @@ def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Ar
     """
     batch, width = joint.batch_shape, pad(joint.width)
     left = jnp.pad(joint.left, [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])], "edge")
-    spread = replace(_as_rows(joint), left=left, width=width)
+    others = {name: getattr(joint, name)[..., None] for name in ("count", "rate", "reach", "number")}
+    spread = replace(joint, left=left, width=width, **others)
     rows, kept = prod(batch), 4 * width.shape[-1] * joint.terms * len(joint.levels)
     lanes = LANES // gcd(LANES, joint.terms)  # so many rows have whole vectors
     size = min(max(_MEMORY // kept // lanes, 1) * lanes, rows)
@@ -154,23 +155,11 @@ def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Ar
         def padded(a: jax.Array) -> jax.Array:
             return jnp.pad(jnp.broadcast_to(a, (size, a.shape[-1])), ((0, more), (0, 0)), "edge")
 
-        own, others = some_rows((spread, arrays), batch, start, size)
-        return jax.tree.map(lambda a: a[:size], compute(jax.tree.map(padded, own), *others))
+        own, given = some_rows((spread, arrays), batch, start, size)
+        return jax.tree.map(lambda a: a[:size], compute(jax.tree.map(padded, own), *given))
 
     found = by_chunks(some, rows, size)
     return jax.tree.map(lambda a: a.reshape(*batch, *a.shape[1:]), found)
-
-
-def _as_rows(joint: JointQuantiles) -> JointQuantiles:
-    """The distribution with an axis of one where it has none of slots."""
-    names = ("count", "rate", "reach", "number")
-    return replace(joint, **{name: getattr(joint, name)[..., None] for name in names})
-
-
-def _steps(joint: JointQuantiles, number: jax.Array) -> tuple[jax.Array, int]:
-    """The p_k N of the terms in parts 1 / (2 whole) of a slot, int32 ``(m + 1, ...)``, and ``whole``."""
-    whole = level_parts(joint.levels)[1]
-    return jnp.stack(rank_steps(joint.levels, number, joint.aims)) * np.int32(joint.per_rank), whole
 
 
 def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
@@ -184,22 +173,20 @@ def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
     return number, number <= middle + joint.reach
 
 
-def _chains(joint: JointQuantiles) -> Chains:
-    """The chains of some rows."""
-    number, there = _numbers(joint)
-    steps, whole = _steps(joint, number)
-    slots = joint.width.shape[-1]
-    rate = joint.rate / joint.per_rank
+def _chains(joint: JointQuantiles, slot: Any = None) -> Chains:
+    """The chains of some rows, with the weights of the first and the last quantile in all slots, or in these ``(..., B, 1)``."""
+    (number, there), whole = _numbers(joint), np.int32(level_parts(joint.levels)[1])
+    steps = jnp.stack(rank_steps(joint.levels, number, joint.aims)) * np.int32(joint.per_rank)  # in parts 1 / (2 whole) of a slot
+    j = jnp.arange(joint.width.shape[-1], dtype=jnp.int32)[:, None, None] if slot is None else slot
+    rate, each, half = joint.rate / joint.per_rank, 2 * whole, whole * np.int32(joint.per_rank)
 
-    def weight(scaled: jax.Array) -> jax.Array:  # of a distance in units of 1 / (2 whole) slots
-        return jnp.where(there, -rate * (jnp.abs(scaled).astype(rate.dtype) / (2 * whole)), NOTHING)
+    def floats(scaled: jax.Array) -> jax.Array:  # a distance in slots
+        return scaled.astype(rate.dtype) / each.astype(rate.dtype)
 
-    j = jnp.arange(slots, dtype=jnp.int32)[:, None, None] * np.int32(2 * whole)
-    half, slot = np.int32(whole * joint.per_rank), np.int32(2 * whole)
-    start = weight(j - half - steps[0])
-    end = weight(2 * half * joint.count - half - j - steps[-1])
-    step = steps[1:-1] // slot
-    part = (steps[1:-1] - step * slot).astype(rate.dtype) / (2 * whole)
+    ends = j * each - half - steps[0], 2 * half * joint.count - half - j * each - steps[-1]
+    start, end = (jnp.where(there, -rate * floats(jnp.abs(scaled)), NOTHING) for scaled in ends)
+    step = steps[1:-1] // each
+    part = floats(steps[1:-1] - step * each)
     return Chains(jnp.moveaxis(joint.width, -1, 0)[..., None], start, end, step, part, rate, joint.unit)
 
 
@@ -326,50 +313,36 @@ def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.jit
-def _log_density(joint: JointQuantiles, y: jax.Array) -> jax.Array:
-    batch = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1])
-    spread = _as_rows(joint)
-    # The slot of a value: the last one that has width and begins up to it.
-    begun = (joint.left[..., None, :] <= y[..., None]) & (joint.width[..., None, :] > 0)
-    slot = jnp.max(jnp.where(begun, jnp.arange(joint.width.shape[-1], dtype=jnp.int32), -1), axis=-1)
-    inside = _ascends(joint, y)
-    number, there = _numbers(spread)
-    steps, whole = _steps(joint, number)
-    # Distances of ranks, in slots and times 2 * whole; half a slot lies between the first record's rank and slot 0.
-    half, scaled = np.int32(whole), jnp.where(inside[..., None], slot, 0) * np.int32(2 * whole)
-    ends = jnp.broadcast_to(half, (*slot.shape[:-1], 1)), 2 * half * spread.count - half
-    places = concatenate(ends[0], scaled, ends[1])
-    distance = (places[..., 1:] - places[..., :-1])[..., None, :] - jnp.moveaxis(steps, 0, -1)
-    cost = jnp.sum(jnp.abs(distance).astype(joint.dtype), axis=-1) / (2 * whole)
-    terms = jnp.where(there, -spread.rate * cost, -jnp.inf)
-    if joint.terms > 1:
-        terms = concatenate(terms, _log_flat(spread))
-    found = jnp.where(inside, jax.nn.logsumexp(terms, axis=-1) - joint.log_normalizer(), -jnp.inf)
-    return jnp.broadcast_to(jnp.where(jnp.any(jnp.isnan(y), axis=-1) | jnp.isnan(joint.rate), jnp.nan, found), batch)
-
-
-@jax.jit
-def _log_probability(joint: JointQuantiles, y: jax.Array) -> jax.Array:
-    """The weight of all places in the multiples of a tuple, by chains that go there."""
-    assert joint.resolution is not None
-    batch = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1])
-    y = jnp.broadcast_to(y, (*batch, y.shape[-1]))
-    point = to_multiples(y, joint.resolution)
-    value = from_multiples(point, joint.resolution)
-    near = jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value)
-    inside = _ascends(joint, point) & jnp.all(near, axis=-1)
+def _log_prob(joint: JointQuantiles, y: jax.Array) -> jax.Array:
+    batch, resolution, near = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1]), joint.resolution, jnp.bool_(True)
+    y = point = jnp.broadcast_to(y, (*batch, y.shape[-1]))
+    if resolution is not None:
+        point = to_multiples(y, resolution)
+        value = from_multiples(point, resolution)
+        near = jnp.all(jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value), axis=-1)
 
     def compute(rows: JointQuantiles, point: jax.Array) -> jax.Array:
-        number = jnp.pad(point, ((0, rows.width.shape[0] - point.shape[0]), (0, 0)), "edge")
-        chains = _chains(rows)
-        weights = total(chains, forward(chains, _volumes_at(rows, number))[1])
+        point = jnp.pad(point, ((0, rows.width.shape[0] - point.shape[0]), (0, 0)), "edge")
+        if resolution is None:
+            weights = _log_weights_along(rows, point)
+        else:  # of all places in the multiples of a tuple, by chains that go there
+            chains = _chains(rows)
+            weights = total(chains, forward(chains, _volumes_at(rows, point))[1])
         if joint.terms > 1:  # the flat term has all multisets alike
             weights = jnp.concatenate([weights, _log_flat(rows)], axis=-1)
         return jax.nn.logsumexp(weights, axis=-1)
 
     weight = _by_rows(replace(joint, rate=jnp.broadcast_to(joint.rate, batch)), compute, point)
-    found = jnp.where(inside, weight - joint.log_normalizer(), -jnp.inf)
+    found = jnp.where(_ascends(joint, point) & near, weight - joint.log_normalizer(), -jnp.inf)
     return jnp.where(jnp.any(jnp.isnan(y), axis=-1) | _is_bad(joint), jnp.nan, found)
+
+
+def _log_weights_along(joint: JointQuantiles, y: jax.Array) -> jax.Array:
+    """The logarithms of the weights of a tuple ``(B, m)`` on the line in all terms."""
+    slot = jnp.maximum(slot_at(joint.left, joint.width, y), 0).T[..., None]
+    chains = _chains(joint, slot)
+    steps = jnp.abs((slot[1:] - slot[:-1] - chains.step).astype(joint.dtype) - chains.part)
+    return chains.start[0] - chains.rate * jnp.sum(steps, axis=0) + chains.end[-1]
 
 
 def _volumes_at(joint: JointQuantiles, number: jax.Array) -> jax.Array:

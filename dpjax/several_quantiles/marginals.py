@@ -208,8 +208,7 @@ class _Part(NamedTuple):
     def locate(self, point: jax.Array) -> _Here:
         """The slot at a point ``(..., m)``: the last one that has width and begins up to it, or else the first."""
         left, width = (jnp.broadcast_to(a[..., None, :], (*point.shape, a.shape[-1])) for a in (self.left, self.width))
-        begun = (left <= point[..., None]) & (width > 0)
-        slot = jnp.max(jnp.where(begun, jnp.arange(left.shape[-1], dtype=jnp.int32), 0), axis=-1)
+        slot = jnp.maximum(slot_at(self.left, self.width, point), 0)
         wide, first = take(width, slot[..., None])[..., 0], take(left, slot[..., None])[..., 0]
         near = jnp.clip(point - first + self.unit, 0.0, wide)
         mass = jnp.broadcast_to(self.mass[..., None, :, :], (*point.shape, *self.mass.shape[-2:]))
@@ -274,6 +273,12 @@ def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Arra
     ends = [(a, c) for c in range(1, most + 1) for a in range(1, c + 1)]
     at_least = np.array([[c == n and b >= a for b, n in zip(number, of, strict=True)] for a, c in ends], float)
     return jnp.einsum("...b,ab->...a", exactly, jnp.asarray(at_least, near.dtype), precision=jax.lax.Precision.HIGHEST)
+
+
+def slot_at(left: jax.Array, width: jax.Array, point: jax.Array) -> jax.Array:
+    """The slot at points ``(..., m)``: the last one that has width and begins up to it, or -1."""
+    begun = (left[..., None, :] <= point[..., None]) & (width[..., None, :] > 0)
+    return jnp.max(jnp.where(begun, jnp.arange(left.shape[-1], dtype=jnp.int32), -1), axis=-1)
 
 
 def whole_width(left: jax.Array, width: jax.Array) -> jax.Array:
