@@ -352,14 +352,11 @@ def _volumes_at(joint: JointQuantiles, number: jax.Array) -> jax.Array:
     part = jnp.where((left <= y) & (y < left + jnp.ceil(width)), jnp.minimum(width, 1.0), 0.0)  # (m, J, B)
     level = np.arange(m, dtype=np.int32)
     earlier = (level[:, None, None, None] < level[:, None, None]) & (y[:, None] == y)
-    equal = jnp.sum(earlier, axis=0, dtype=jnp.int32)
-    found = []
-    for first in range(m):
-        before = jnp.minimum(equal, np.maximum(level - first, 0)[:, None, None]).astype(part.dtype)  # in the run
-        each = log((part + before) / (before + 1))
-        found.append(jnp.cumsum(jnp.where(level[:, None, None] < first, 0.0, each), axis=0))
-    runs = jnp.moveaxis(jnp.stack(found), 0, 1)  # of quantiles first, ..., last
-    return jnp.where((level <= level[:, None])[..., None, None], runs, NOTHING)[..., None]
+    longest = np.maximum(level - level[:, None], 0)[..., None, None]  # how many a run has before a quantile, by its first one
+    before = jnp.minimum(jnp.sum(earlier, axis=0, dtype=jnp.int32), longest).astype(part.dtype)
+    inside = (level[:, None] <= level)[..., None, None]
+    runs = jnp.cumsum(jnp.where(inside, log((part + before) / (before + 1)), 0.0), axis=1)
+    return jnp.where(inside, runs, NOTHING).swapaxes(0, 1)[..., None]
 
 
 def _ascends(joint: JointQuantiles, point: jax.Array) -> jax.Array:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from math import comb
 from typing import Any, NamedTuple
 
 import jax
@@ -171,10 +170,11 @@ class _Here(NamedTuple):
 
     def share(self, more: int) -> jax.Array:
         """P(y_k is within ``near``) in each run, if it had ``more`` values more, which go below y_k; ``(..., m, runs)``."""
-        table, index = _within(self.near, self.width, self.unit, self.size + 1), _order(self.size)
-        place = np.where(index.there > 0, _number_of(index.order + more, index.runs + more), 0)
-        place = np.broadcast_to(place.astype(np.int32), (*self.near.shape, place.shape[-1]))
-        return jnp.where(index.there > 0, jnp.take_along_axis(table, jnp.asarray(place), axis=-1), 0.0)
+        most, index = self.size + 1, _order(self.size)
+        place = np.where(index.there > 0, (index.runs + more - 1) * (most + 1) + index.order + more, 0).astype(np.int32)
+        table = _within(self.near, self.width, self.unit, most)
+        found = jnp.take_along_axis(table, jnp.broadcast_to(place, (*self.near.shape, place.shape[-1])), axis=-1)
+        return jnp.where(index.there > 0, found, 0.0)
 
 
 class _Part(NamedTuple):
@@ -250,29 +250,21 @@ def _order(m: int) -> _Order:
     return _Order(there, a, np.broadcast_to(c, a.shape), mean, there * (mean**2 + spread / (c + 1)), spread)
 
 
-def _number_of(a: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """The place of the a-th of c values in the table of :func:`_within`."""
-    return c * (c - 1) // 2 + a - 1
-
-
 def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Array:
-    """P(the a-th of c values is within ``near``), for c = 1, ..., ``most`` and a = 1, ..., c: ``(..., most (most + 1) / 2)``."""
-    wide = jnp.where(width > 0, width, 1.0)[..., None]
-    steps = np.arange(most).astype(near.dtype) * unit / wide
+    """P(the a-th of c values is within ``near``), for c = 1, ..., ``most`` and a = 0, ..., ``most``: ``(..., most (most + 1))``.
 
-    def rising(x: Any) -> jax.Array:  # x (x + u) ..., of 0, 1, ..., most factors
-        factors = jnp.broadcast_to(x + steps, (*near.shape, most))
-        return jnp.cumprod(jnp.concatenate([jnp.ones((*near.shape, 1), near.dtype), factors], axis=-1), axis=-1)
+    Polya's urn: after c values, b of them within, the next one is within with probability (near + b u) / (width + c u).
+    """
+    near, wide, b = near[..., None], jnp.where(width > 0, width, 1.0)[..., None], np.arange(most + 1).astype(near.dtype)
 
-    share = near[..., None] / wide
-    low, high, all_of = rising(share), rising(1 - share), rising(jnp.ones_like(share))
-    b = [(b, c) for c in range(1, most + 1) for b in range(c + 1)]
-    number, of = (np.array(column) for column in zip(*b, strict=True))
-    choose = np.array([comb(c, b) for b, c in b], float)
-    exactly = jnp.asarray(choose, near.dtype) * low[..., number] * high[..., of - number] / all_of[..., of]
-    ends = [(a, c) for c in range(1, most + 1) for a in range(1, c + 1)]
-    at_least = np.array([[c == n and b >= a for b, n in zip(number, of, strict=True)] for a, c in ends], float)
-    return jnp.einsum("...b,ab->...a", exactly, jnp.asarray(at_least, near.dtype), precision=jax.lax.Precision.HIGHEST)
+    def draw(chance: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
+        within, beyond = chance * (near + b * unit), chance * (wide - near + (c - b) * unit)
+        chance = (jnp.roll(within, 1, axis=-1) + beyond) / (wide + c * unit)
+        return chance, jax.lax.cumsum(chance, axis=chance.ndim - 1, reverse=True)
+
+    none = jnp.broadcast_to((b == 0).astype(b.dtype), (*near.shape[:-1], most + 1))
+    found = jnp.moveaxis(jax.lax.scan(draw, none, jnp.asarray(b[:-1]))[1], 0, -2)
+    return found.reshape(*none.shape[:-1], -1)
 
 
 def slot_at(left: jax.Array, width: jax.Array, point: jax.Array) -> jax.Array:
