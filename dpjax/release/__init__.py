@@ -25,8 +25,8 @@ chosen in the same way. Scores are clamped one by one to a public range.
 
 **Permute and flip**, with ``mechanism="permute_and_flip"``, is for a single release: epsilon-DP, and 2 epsilon-bounded-range.
 
-**Several quantiles**: :func:`joint_quantiles` (``joint_quantiles.py``) and :func:`recursive_quantiles`; two of the former are a
-:func:`confidence_interval`.
+**Several quantiles**: :func:`joint_quantiles` and :func:`recursive_quantiles` (``exact_joint.py``); two of the former are
+a :func:`confidence_interval`.
 
 **Metric privacy**: :func:`metric_laplace` answers linear queries with discrete Laplace noise, :func:`metric_choice` and
 :func:`small_db` choose by integer scores; rates are the exact quotients of budgets and changes (``metric.py``).

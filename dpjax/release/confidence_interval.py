@@ -14,13 +14,13 @@ from dpjax.accounting.ledger import Budget
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
+from dpjax.release.exact_chain import Parameters
+from dpjax.release.exact_joint import draw_quantiles
 from dpjax.release.grid import Multiples
 from dpjax.release.joint_quantiles import countable
 from dpjax.release.records import shape_of
 from dpjax.release.result import Release, release_of
 from dpjax.release.statistics import Statistic
-from dpjax.several_quantiles.exact_chain import Parameters
-from dpjax.several_quantiles.exact_joint import draw_quantiles
 from dpjax.several_quantiles.interval import plan_of, planned_levels
 from dpjax.several_quantiles.ranks import level_of
 

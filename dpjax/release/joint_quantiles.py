@@ -1,6 +1,7 @@
 """The release of several quantiles in one draw, exactly and on the host: statistic objects and functions.
 
-The distributions are those of ``dpjax.joint_quantiles`` and ``dpjax.recursive_quantiles``; ``dpjax/several_quantiles`` draws them.
+The distributions are those of ``dpjax.joint_quantiles`` and ``dpjax.recursive_quantiles``; ``exact_joint.py`` and
+``exact_recursive.py`` draw them.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from dpjax.release import profiles
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
 from dpjax.release.entropy import More, further_word, seeded, system_words
+from dpjax.release.exact_chain import Parameters
+from dpjax.release.exact_joint import draw_quantiles
+from dpjax.release.exact_recursive import draw_recursively
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.records import shape_of
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.asked import levels_of, log_parts
-from dpjax.several_quantiles.exact_chain import Parameters
-from dpjax.several_quantiles.exact_joint import draw_quantiles
-from dpjax.several_quantiles.exact_recursive import draw_recursively
 from dpjax.several_quantiles.halving import depths_of
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 

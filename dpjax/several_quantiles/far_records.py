@@ -1,6 +1,6 @@
 """Records between several quantiles that are far from all of them: with or without them, the joint distribution is the same.
 
-Its weights read the distances of ranks, less p_k N, the parts of N + 1 records between two quantiles (``joint_quantiles.py``).
+Its weights read the distances of ranks, less p_k N, the parts of N + 1 records between two quantiles (see ``dpjax.mechanisms``).
 Without t p_k w records between each pair of quantiles, w the common denominator of the levels, a distance falls by t p_k w, and for
 N - t w instead of N so does what is taken from it. So the weights of tuples with each quantile near its own rank stay as they are.
 Those of others, with or without the records, are at most exp(-rate (near - 1)): with D = n - 1 - N, a rank r which is x away from

@@ -27,7 +27,7 @@ class Part(NamedTuple):
     share: Fraction
 
 
-def depths_of(levels: tuple[Fraction, ...], neighbors: Neighbors) -> list[list[Part]]:
+def depths_of(levels: tuple[Fraction, ...], neighbors: str) -> list[list[Part]]:
     """Return the parts that have no record in common and are drawn together, depth by depth.
 
     >>> [[part[:3] for part in parts] for parts in depths_of((Fraction(1, 5), Fraction(1, 2), Fraction(2, 3)), "swap")]
@@ -35,7 +35,8 @@ def depths_of(levels: tuple[Fraction, ...], neighbors: Neighbors) -> list[list[P
     """
     ends, spans, depths = (Fraction(0), *levels, Fraction(1)), [(0, len(levels) + 1)], list[list[Part]]()
     while spans:
-        relation, share = (neighbors, Fraction(1)) if not depths else ("add_remove", Fraction(1, 2 if neighbors == "swap" else 1))
+        relation: Neighbors = "add_remove" if depths or neighbors != "swap" else "swap"
+        share = Fraction(1, 1 if relation == neighbors else 2)
         parts, halves = list[Part](), list[tuple[int, int]]()
         for left, right in spans:
             middle = (left + right) // 2

@@ -24,8 +24,7 @@ import numpy as np
 from dpjax.release.counts import Counts
 from dpjax.release.draw import place_in
 from dpjax.release.entropy import Bits, More, further_word, system_words
-from dpjax.release.exponentials import one_minus_exponential
-from dpjax.several_quantiles.exact_chain import (
+from dpjax.release.exact_chain import (
     Arithmetic,
     Chain,
     Parameters,
@@ -37,6 +36,7 @@ from dpjax.several_quantiles.exact_chain import (
     from_target,
     kernel,
 )
+from dpjax.release.exponentials import one_minus_exponential
 from dpjax.several_quantiles.far_records import far_records, slots_left
 from dpjax.several_quantiles.slots import slot_ends
 
@@ -84,8 +84,8 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
 def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
     """The slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
 
-    A path of that probability, and so every choice on it, is off by 2^-(bits + 11) of itself at most. ``far_records.py`` says which
-    records are far. All tuples have the volume
+    A path of that probability, and so every choice on it, is off by 2^-(bits + 11) of itself at most. The records that are
+    far: see ``several_quantiles/far_records.py``. All tuples have the volume
     (size cut / scale)^m at most. Those that are far weigh exp(-rate (near - 1)) of it in each term, or
     exp(-rate (2 near - 2 - |D|)) where there is one. The parts of the records at the quantiles weigh at least
     exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile a
@@ -202,7 +202,7 @@ class Sampler:
         parameters, arithmetic, reach = self.parameters, self.arithmetic, self.parameters.reach or 0
         m, unit, rate = parameters.quantiles, parameters.unit, 2 * parameters.whole * parameters.unit
         moved = np.full((len(self.middle), len(self.numbers) + 1), 2 * parameters.whole * (reach + 1))
-        weights = np.zeros(moved.shape, arithmetic.dtype)
+        weights: np.ndarray = np.zeros(moved.shape, arithmetic.dtype)
         for i, number in enumerate(self.numbers):
             part = np.flatnonzero(np.abs(self.middle - number) <= reach)
             chain, (ends, more) = self._chain(number, part), self._ends(number, part)

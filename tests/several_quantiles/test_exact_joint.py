@@ -13,13 +13,12 @@ import pytest
 
 import dpjax
 from dpjax import release
-from dpjax.release import Counts
+from dpjax.release import Counts, exact_joint
+from dpjax.release.exact_chain import Parameters, errors
+from dpjax.release.exact_joint import Sampler, Weights, slots_of
 from dpjax.release.joint_quantiles import default_reach
-from dpjax.several_quantiles import exact_joint
-from dpjax.several_quantiles.exact_chain import Parameters, errors
-from dpjax.several_quantiles.exact_joint import Sampler, Weights, slots_of
 from dpjax.several_quantiles.far_records import far_records
-from tests.mechanisms.test_joint_quantiles import parts, places
+from tests.several_quantiles.test_joint import parts, places
 from tests.support import statistics
 from tests.support.exact_draws import EXTREME, more
 
@@ -195,7 +194,7 @@ def words_for(rng, sampler, draws):
 
 
 def assert_equals_exact(sampler, words, lanes):
-    """Lanes that are certain against integers; returns the share of all that are."""
+    """Lanes that are certain against decimals; returns the share of all that are."""
     cells, sure = sampler.draw(words)
     for draw, row in lanes:
         if sure[draw, row]:
@@ -212,7 +211,7 @@ def assert_equals_exact(sampler, words, lanes):
         *(pytest.param(epsilon, False, 40, 40, marks=pytest.mark.slow) for epsilon in (Fraction(1, 10), 4)),
     ],
 )
-def test_certain_draws_are_those_in_integers(epsilon, known, n, draws):
+def test_certain_draws_are_those_in_decimals(epsilon, known, n, draws):
     rng = np.random.default_rng(0)
     sampler = a_sampler(rng, 4, n, 60, epsilon, known)
     words = words_for(rng, sampler, max(draws, 12))
@@ -227,7 +226,7 @@ def test_certain_draws_are_those_in_integers(epsilon, known, n, draws):
         assert exact == sorted(exact)
 
 
-def test_uniforms_where_the_choice_changes_are_left_to_integers():
+def test_uniforms_where_the_choice_changes_are_left_to_decimals():
     rng = np.random.default_rng(1)
     sampler = a_sampler(rng, 1, 16, 500, 1)
     words, edges = words_for(rng, sampler, 1), 0
@@ -317,7 +316,7 @@ def test_blocks_and_windows_add_up_to_plain_sums():
             assert max(abs(a / b - 1) for a, b in zip(mine, exact, strict=True)) < Decimal("1e-50")
 
 
-def test_a_few_bits_do_with_the_integers_and_not_without():
+def test_a_few_bits_do_with_decimals_and_not_without():
     """The margin is what makes few bits of each uniform enough; without it they draw something else."""
     rng = np.random.default_rng(3)
     law = a_law(LEVELS[:2], 2, known=True)
@@ -504,7 +503,7 @@ def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeyp
     assert cells == 12 or not np.array_equal(few.draw(words)[0], expected)
 
 
-def test_draws_of_improbable_paths_are_left_to_integers(monkeypatch):
+def test_draws_of_improbable_paths_are_left_to_decimals(monkeypatch):
     counts = counts_of([np.random.default_rng(4).integers(0, 12, 9000)])
     law = Parameters.of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, most_of(counts))
     words, sampler = np.random.default_rng(5).integers(0, 2**64, (10, 300, 1), np.uint64), Sampler(law, counts)
@@ -523,3 +522,16 @@ def test_counts_of_any_size_never_raise_on_the_largest_grid():
         ends = release.confidence_interval([5, 2**30], 0.5, counts=[number, 1], n=1000, **public)
         assert ends.values.shape == (1, 2)
         assert found.values.tolist() == [[5.0, 2.0**30]] or number == 1
+
+
+def test_exact_draws_from_a_billion_records_look_at_those_near_the_quantiles():
+    counts = Counts(np.array([0, 4]), np.array([1, 4, 6, 9]), np.array([4, 3, 2, 1]) * 10**8)
+    law = a_law(LEVELS, 20, terms=4, size=12, n_max=10**9, counts=counts)
+    sampler = Sampler(law, counts, bits=20)
+    words = words_for(np.random.default_rng(8), sampler, 4)
+    drawn = [sampler.exactly(0, words[:, draw, 0].tolist(), more) for draw in range(4)]
+    found, sure = Sampler(law, counts).draw(words)
+    assert sure.all()
+    assert drawn == found[:, 0].tolist()
+    assert {(a, b) for a, b, _ in drawn} == {(1, 4)}
+    assert sampler.slots.width.shape[-1] < 2000

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.checks import Neighbors
 from dpjax.release import profiles
 from dpjax.release.counts import Counts
 from dpjax.release.distribution import GridDistribution
@@ -25,7 +24,7 @@ def draw_recursively(
     counts: Counts,
     size: int,
     epsilon: Fraction,
-    neighbors: Neighbors,
+    neighbors: str,
     draws: int,
     words: Any = system_words,
     more: More = further_word,

@@ -10,7 +10,7 @@ import pytest
 from dpjax import IndependentQuantiles, independent_quantiles, piecewise_laplace, quantile, quantiles
 from dpjax.accounting import bounded_range_epsilon
 from dpjax.mechanisms.independent_quantiles import guarantee
-from tests.mechanisms.test_recursive_quantiles import GRID, QUARTERS, pairs
+from tests.several_quantiles.test_recursive import GRID, QUARTERS, pairs
 from tests.support import oracle, statistics
 from tests.support.audit import padded
 

@@ -1,6 +1,6 @@
 """Chains of quantiles in NumPy, with bounds on their errors: which draws are certain, whatever was rounded.
 
-As in ``chain.py``, for one term N of the sum and all rows at a time:
+As in ``dpjax/several_quantiles/chain.py``, for one term N of the sum and all rows at a time:
 
     after[k](j) = width * (before[k](j) + stay_k (width + 1)/2 * (before[k-1](j) + stay_{k-1} (width + 2)/3 * ...))
     before[k](j) = sum over slots i < j of after[k-1](i) * exp(-rate |distance of the ranks of i and j - p_k N|).
