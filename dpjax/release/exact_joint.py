@@ -84,10 +84,10 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
 def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
     """The slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
 
-    A path of that probability, and so every choice on it, is off by 2^-(bits + 11) of itself at most. The records that are
-    far: see ``several_quantiles/far_records.py``. All tuples have the volume
-    (size cut / scale)^m at most. Those that are far weigh exp(-rate (near - 1)) of it in each term, or
-    exp(-rate (2 near - 2 - |D|)) where there is one. The parts of the records at the quantiles weigh at least
+    A path of that probability, and so every choice on it, is off by 2^-(bits + 11) of itself at most. Which records are far is said
+    in ``several_quantiles/far_records.py``. All tuples have the volume (size cut / scale)^m at most. Those that are far weigh
+    exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is one. The parts of the records at the
+    quantiles weigh at least
     exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile a
     slot and whether it is in the run of the next one.
     """
