@@ -81,7 +81,8 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     """Return the metric d(i, j) = epsilon * days between the dates of elements i and j.
 
     Args:
-        dates: ``(..., N)``, of the public universe: NumPy ``datetime64``, Python dates, or numbers of days (then JAX arrays too).
+        dates: ``(..., N)``, of the public universe: NumPy ``datetime64`` within 290,000 years of 1970, Python dates, or numbers of
+            days (then JAX arrays too).
         epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon); broadcasts against the batch.
 
     >>> import datetime
@@ -100,11 +101,13 @@ def _days(dates: np.ndarray) -> np.ndarray:
     if dates.dtype.kind in "biuf":
         return from_smallest(dates, -1)
     try:
-        given = dates.astype("datetime64[us]")
+        given, years = dates.astype("datetime64[us]"), dates.astype("datetime64[Y]")
     except (TypeError, ValueError):
         raise TypeError(f"dates must be dates or numbers of days, got dtype {dates.dtype}.") from None
-    if np.any(np.isnat(given)):
+    if np.any(np.isnat(years)):
         raise ValueError("dates must not be NaT.")
+    if np.any(abs(years.astype(np.int64)) > 290_000):  # 64 bits of microseconds wrap around not far beyond
+        raise ValueError("dates must be within 290,000 years of 1970.")
     return from_smallest(given.view(np.int64), -1) / (86400 * 10**6)
 
 

@@ -168,3 +168,19 @@ def test_the_product_of_universes():
         product(parts[0].with_absence(1.0), parts[2])
     with pytest.raises(ValueError, match="at least one"):
         product()
+
+
+def test_dates_that_microseconds_do_not_hold_are_refused():
+    """They would wrap around, to budgets that are too large or too small."""
+    for unit, first, far in (("D", 0, 200_000_000), ("s", 0, 2**44), ("Y", 0, 600_000), ("Y", 0, -(2**62)), ("h", -(2**62), 2**62)):
+        with pytest.raises(ValueError, match="within 290,000 years"):
+            from_dates(np.array([first, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
+    with pytest.raises(ValueError, match="within 290,000 years"):
+        from_dates(["2024-01-01", "300000-01-01"], epsilon=1.0)
+    with pytest.raises(ValueError, match="NaT"):
+        from_dates(np.array([0, "NaT"], "datetime64[D]"), epsilon=1.0)
+    days = np.array([-100_000_000, 0, 100_000_000])  # the control: these are held, and right
+    found = from_dates(days.astype("datetime64[D]"), epsilon=1.0).budgets
+    np.testing.assert_allclose(found, np.abs(days[:, None] - days), rtol=1e-6)
+    nanoseconds = np.array([0, 86_400 * 10**9]).astype("datetime64[ns]")
+    assert float(from_dates(nanoseconds, epsilon=1.0).budgets[0, 1]) == 1.0
