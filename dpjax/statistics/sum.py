@@ -84,7 +84,7 @@ def sum(  # the name it has in NumPy and JAX
     least = 1 if neighbors == "swap" else 0
     arrays = bounded_records(
         *(x, lower, upper, count, mask),
-        range_of=lambda width, size, n: (2 * size * (n + (max_count or n)), width),
+        range_of=lambda width, size, n, square: (2 * size * (n + (max_count or n)), 2.0**8 * square * size),
         least=least,
     )
     multiple = None
