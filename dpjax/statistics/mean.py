@@ -105,7 +105,8 @@ def mean(
         range_of=lambda width, size, n, square: (2 * (size + width) * n, square * (2.0**10 * width + 2.0**4 * size)),
     )
     above, below = _mean(*arrays, neighbors, values)
-    return from_sides(above, below, neighbors=neighbors, interpolable=values == "extreme")
+    extreme = values == "extreme"
+    return from_sides(above, below, neighbors=neighbors, interpolable=extreme, reached="extremes" if extreme else "intervals")
 
 
 @partial(jax.jit, static_argnames=("neighbors", "values"))

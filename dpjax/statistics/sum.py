@@ -99,7 +99,8 @@ def sum(  # the name it has in NumPy and JAX
     step = None
     if neighbors == "add_remove" and max_count is None:
         step = jnp.broadcast_to(jnp.maximum(abs(arrays[2]), abs(arrays[3])), above.shape[:-1])
-    found = from_sides(above, below, neighbors=neighbors, step=step)
+    # Under add/remove the last levels may need more records than max_count allows.
+    found = from_sides(above, below, neighbors=neighbors, step=step, reached="extremes" if neighbors == "swap" else "bounds")
     return found if multiple is None else found.in_units(multiple)
 
 

@@ -90,7 +90,7 @@ def variance(
 
     arrays = bounded_records(x, lower, upper, count, mask, range_of=squares, least=2)
     above, below = _variance(*arrays, keep)
-    return from_sides(above, below, neighbors=neighbors)
+    return from_sides(above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds")
 
 
 @partial(jax.jit, static_argnames=("keep",))
