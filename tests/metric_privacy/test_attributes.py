@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
-from dpjax.metric_privacy.metrics import uniform
+from dpjax.metric_privacy.metrics import from_budgets, uniform
 from dpjax.metric_privacy.points import from_points
 from dpjax.metric_privacy.validation import validate
 from tests.metric_privacy.golden import THRESHOLDS
@@ -88,6 +88,20 @@ def test_attributes_of_one_record_add_up(x64):
     whole = weighted_hamming(CODES[:, :2], budgets=[0.5, 2.0]) + from_dates(born, epsilon=0.1)
     expected = np.array(over_pairs(CODES[:, :2], lambda a, u, v: (0.5, 2.0)[a])) + 0.1 * np.abs(born[:, None] - born)
     np.testing.assert_allclose(whole.budgets, expected, rtol=1e-14)
+
+
+def test_instance_specific_privacy_is_that_of_its_shortest_paths(x64):
+    """Two swaps lead from one value to another by way of the most protected: min(e(u), e(v)) is at most twice its budget there."""
+    own = np.array([1.0, 10.0, 4.0, 1.5])
+    least = np.minimum.outer(own, own) * (1 - np.eye(4))
+    closed = from_budgets(least).closure()
+    np.testing.assert_allclose(closed.budgets, np.minimum(least, 2 * own.min()))
+    assert is_metric(closed.budgets)
+    assert not is_metric(least)
+    # The maximum is a metric, by which the value of budget 1 is told from that of 10 by a factor of exp(10): it protects nothing.
+    most = from_budgets(np.maximum.outer(own, own) * (1 - np.eye(4)))
+    np.testing.assert_array_equal(most.closure().budgets, most.budgets)
+    assert float(most.budgets[0, 1]) == 10.0
 
 
 @pytest.mark.slow
