@@ -16,8 +16,7 @@ Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 Statistics
     median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum, user_sum,
     distinct_count; mode, candidate_counts; triangle_count, triangle_count_of_edges; on_scale; local_sensitivity,
-    smooth_sensitivity; and of your own from_radii, from_vector_radii, from_local_sensitivity, from_removals,
-    from_distances
+    smooth_sensitivity; and of your own from_radii, from_vector_radii, from_local_sensitivity, from_distances
 Mechanisms (what a draw costs: dpjax.mechanisms.NAME.guarantee)
     of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
     subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
@@ -110,7 +109,6 @@ __all__ = [
     "from_distances",
     "from_local_sensitivity",
     "from_radii",
-    "from_removals",
     "from_vector_radii",
     "gaussian",
     "histogram",

@@ -65,7 +65,6 @@ from dpjax.sensitivity import (
     from_distances,
     from_local_sensitivity,
     from_radii,
-    from_removals,
     from_vector_radii,
 )
 from dpjax.statistics import (

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import from_removals, order_statistic, shifted_inverse
-from dpjax.sensitivity.down import DownSensitivity
+from dpjax import order_statistic, shifted_inverse
+from dpjax.sensitivity.down import DownSensitivity, from_removals
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import removals
 from tests.support.removals import DATASETS, DEFINITIONS, N_MAX, TOP, down_sensitivity_of, kept, neighbouring
