@@ -1,4 +1,4 @@
-"""Every public dataclass outside accounting comes back from ``replace``, copies, pickles, pytrees and JSON as it was, and draws alike.
+"""Public dataclasses outside accounting come back from ``replace``, copies, pickles, pytrees and JSON as they were, and draw alike.
 
 A promise that a copy loses or a field that it computes anew is an attack by ordinary means. Statistic objects of releases have
 tests of their own in ``release/test_statistics.py``, and what accounting makes has in ``accounting``.

@@ -97,6 +97,22 @@ def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
         assert loss_of(profile, 2.0**power) <= 1 + 1e-6, power
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 30.0, 1e4])
+@pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
+def test_the_smallest_and_the_largest_epsilons(mechanism, epsilon, x64):
+    for neighbors in BOTH:
+        x, present = neighbouring(neighbors)
+        profile = statistics.median(jnp.asarray(x), lower=0.0, upper=1.0, neighbors=neighbors, count=present)
+        distribution = mechanism(profile, epsilon)
+        loss, spread = audit_pairs(distribution)
+        assert 0.2 * epsilon < loss <= epsilon * (1 + 1e-6)
+        assert 0.9 * epsilon < spread <= epsilon * (1 + 1e-6)
+        assert audit_pairs(mechanism(profile, 1.2 * epsilon)).range > 1.05 * epsilon  # control
+        short = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), distribution)
+        assert np.isfinite(np.asarray(short.sample(jax.random.key(0)))).all()
+        assert np.isfinite(np.asarray(short.mean_abs_error(0.5))).all()
+
+
 @pytest.mark.parametrize(("dtype", "power"), [(np.float32, -100), (np.float64, -990)])
 def test_control_bounds_so_narrow_that_the_slack_underflows(dtype, power, x64):
     x, present = neighbouring("add_remove")
