@@ -107,7 +107,7 @@ def nonnegative_sum(
     [20.0, 3.0, 1.0, 0.0, 0.0]
     """
     records, present = present_records(x, count=count, mask=mask)
-    high = checks.positive("upper", upper, records.dtype)
+    _, high = checks.bounds(0.0, upper, records.dtype)
     return _down(lambda x, high: _sum(x, present, high), resolution, (upper,), records, high)
 
 
@@ -145,7 +145,7 @@ def user_sum(
     [12.0, 3.0, 0.0, 0.0, 0.0]
     """
     records, present = present_records(values, count=count, mask=mask)
-    high = checks.positive("upper", upper, records.dtype)
+    _, high = checks.bounds(0.0, upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
     return _down(lambda amounts, high: _user_sum(amounts, words, present, high), resolution, (upper,), records, high)
 
@@ -193,7 +193,7 @@ def distinct_count(
         raise ValueError("ids need an axis of individuals (the last one); got a scalar.")
     words = _words("ids", ids, np.shape(ids)[-1])
     present = presence(words[0], count, mask)
-    high = checks.positive("upper", upper, jnp.result_type(float))
+    _, high = checks.bounds(0.0, upper, jnp.result_type(float))
     if person_ids is None:
         values = _distinct(words, present, high)
     else:

@@ -279,8 +279,11 @@ def test_static_facts_raise():
         distinct_count(1, upper=1)
     with pytest.raises(ValueError, match="not both"):
         nonnegative_sum(x, upper=1, count=2, mask=x > 0)
-    with pytest.raises(ValueError, match="upper"):
-        nonnegative_sum(x, upper=0)
+    for upper in (0, 1e-35, 1e35):  # beyond those every row would be without a distribution, or its pieces without a width
+        for call in (lambda upper: nonnegative_sum(x, upper=upper), lambda upper: distinct_count([[1, 2]], upper=upper)):
+            with pytest.raises(ValueError, match="lower must be below upper"):
+                call(upper)
+            assert np.isnan(np.asarray(call(jnp.float32(upper)).values)).all()
     with pytest.raises(ValueError, match="lower"):
         maximum(x, lower=1, upper=1)
     with pytest.raises(TypeError, match="integers"):
