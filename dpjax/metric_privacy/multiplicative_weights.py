@@ -86,7 +86,8 @@ def mwem(
     Privacy:
         d-private for each dataset and draw, under the relation of the metric of the queries; a shape of k draws costs k times
         that. Public: the queries, c, the options, and n or its bound ``total``. Float draws are simulations: the low-order bits of
-        a measurement depend on the data (Mironov 2012). The noise reaches 45 nats.
+        a measurement depend on the data (Mironov 2012). The noise reaches 45 nats. In float32 the exponents of a selection are
+        rounded by up to 2^-16: take float64 where the budget of a round is not far above that.
 
     References:
         Hardt, Ligett and McSherry (2012); Kamalaruban et al. (2020), Algorithm 2 and Theorem 7, repaired: the update has one scale.
