@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from fractions import Fraction
 from functools import partial
 
 import jax
@@ -257,7 +258,9 @@ def test_errors():
     given = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
     with pytest.raises(ValueError, match="beta must be finite and positive"):
         smooth_sensitivity(np.ones(3), 0.0, **given)
-    with pytest.raises(ValueError, match="rank is for swap"):
-        local_sensitivity(np.ones(3), rank=2, **given)
+    with pytest.raises(ValueError, match="q or rank"):
+        local_sensitivity(np.ones(3), q=0.25, rank=2, **given)
+    with pytest.raises(ValueError, match="too large for exact ranks"):
+        local_sensitivity(np.ones(3), q=Fraction(1, 2**27), **given)
     with pytest.raises(ValueError, match="definition must be one of"):
         local_sensitivity(np.ones(3), definition="upper", **given)
