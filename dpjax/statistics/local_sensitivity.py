@@ -1,31 +1,35 @@
 """Local sensitivity of quantiles and order statistics at every distance, and its smooth upper bound.
 
 With A_k the largest local sensitivity of the datasets z within k changes, the beta-smooth sensitivity is max_k A_k e^{-beta k}
-(Nissim, Raskhodnikova and Smith 2007). Let x[1..n] be sorted, x[j] = lower for j <= 0 and x[j] = upper for j > n; z likewise, with N
-records. Let q >= 1/2: a smaller q is that of the mirrored records.
+(Nissim, Raskhodnikova and Smith 2007). Let x[1..n] be sorted, x[j] = lower for j <= 0 and x[j] = upper for j > n; likewise z, of
+N records. Let q >= 1/2: a smaller q is that of the mirrored records.
 
-One more change moves the rank r(N) that is read by s = 1 under swap, and under add/remove by at most s = q, when a record comes or
-goes at the top. So the local sensitivity is the rise of z over the ranks r to r + s or r - s to r, which are r(N) to r(N + 1) or
-r(N - 1) to r(N) under add/remove. Such an interval has a part a of its length in one gap (z[g], z[g + 1]), its largest part, and
-s - a in a gap next to it. Let c records of x go, p come below and u above. The rise is linear in the records, and with i = g - p
-largest where all c go from the larger gap:
+One more change moves the rank r(N) that is read by s = 1 under swap, and under add/remove by at most s = q, when a record comes
+or goes at the top. So the local sensitivity is the rise of z over the ranks r to r + s or r - s to r, which are r(N) to r(N + 1)
+or r(N - 1) to r(N) under add/remove. Such an interval has its largest part, a, in a gap (z[g], z[g + 1]), and s - a in a gap next
+to it. Let c records of x go, p come below and u above. The rise is linear in the records, and with i = g - p largest where all c
+go from the first gap:
 
     V = a (x[i + c + 1] - x[i]) + (s - a) (x[i + c + 2] - x[i + c + 1], or x[i] - x[i - 1] if the other gap is below)
 
     swap          c = k; N = n; p = 0, ..., k above r, and p = 1, ..., k + 1 below it
     add/remove    c = (k + n - N) / 2, rounded down; N and p any with c >= 0 and u = k - c - p >= 0
 
-Rounding down adds the intervals that end, not start, at z: those with u > 0 are no news. Under add/remove p is of use only if a is
-smaller at N - 2, ..., N - 2p than at N: if j of the p records do not come and j more go, N falls by 2j, and the larger gap grows to
-both sides. Hence most N have p = 0 only. A statistic that reads one record, ``definition="lower"`` or a fixed rank, moves by a whole
-gap: a = s = 1 and p = 0; r(N) to r(N + 1) is the gap below rank r(N + 1), and ends at z only if r(N + 1) > r(N). A fixed rank is
-q = 0. A_k is the largest V: O(n^2) operations a row, whatever the number of betas. At q = 1/2 under add/remove u = p = 0: O(n).
+Rounding down adds the intervals that end at z, not start; those with u > 0 are no news. A_k is the largest V: O(n^2) operations a
+row, whatever the number of betas.
+
+Under add/remove p is of use only if a is smaller at N - 2, ..., N - 2p than at N: if j of the p records do not come and j more
+go, N falls by 2j, and the first gap grows to both sides. Hence most N have p = 0 only. At q = 1/2 u = 0 too, and A_k is read at c
+= k: O(n).
+
+A statistic that reads one record, ``definition="lower"`` or a fixed rank, moves by a whole gap: a = s = 1. Then r(N) to r(N + 1)
+is the gap below rank r(N + 1), and it ends at z only if r(N + 1) > r(N). A fixed rank m is q = 0.
 """
 
 from fractions import Fraction
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +48,11 @@ from dpjax.statistics.sorting import sort_rows
 from dpjax.statistics.values_at_ranks import Sides
 
 
+@overload
+def smooth_sensitivity(x: LocalSensitivity, beta: ArrayLike) -> SmoothSensitivity: ...
+
+
+@overload
 def smooth_sensitivity(
     x: ArrayLike,
     beta: ArrayLike,
@@ -56,13 +65,16 @@ def smooth_sensitivity(
     rank: int | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-) -> SmoothSensitivity:
+) -> SmoothSensitivity: ...
+
+
+def smooth_sensitivity(x: ArrayLike | LocalSensitivity, beta: ArrayLike, **of_records: Any) -> SmoothSensitivity:
     """Return the beta-smooth sensitivity of a quantile, by default the median: max_k A_k e^{-beta k}.
 
     The same as ``local_sensitivity(...).smooth(beta)``, which costs less for several betas.
 
     Args:
-        x: as in :func:`local_sensitivity`, like all others.
+        x: a :class:`LocalSensitivity`, of whatever statistic; or records, and everything else as in :func:`local_sensitivity`.
         beta: positive, chosen **without the data**, broadcasts against ``(...)``; :func:`optimal_beta` gives a good one. The
             published baselines choose beta (and alpha) to minimise bound/alpha on the private dataset itself, which is not private.
 
@@ -80,9 +92,11 @@ def smooth_sensitivity(
     >>> smooth_sensitivity(jnp.arange(1.0, 10.0), jnp.log(2.0), lower=0, upper=10, neighbors="swap").bound.item()
     1.0
     """
-    return local_sensitivity(
-        x, q=q, lower=lower, upper=upper, neighbors=neighbors, definition=definition, rank=rank, count=count, mask=mask
-    ).smooth(beta)
+    if not isinstance(x, LocalSensitivity):
+        x = local_sensitivity(x, **of_records)
+    elif of_records:
+        raise TypeError(f"a LocalSensitivity has its relation and its bounds: give beta only, not {', '.join(of_records)}.")
+    return x.smooth(beta)
 
 
 def local_sensitivity(

@@ -1,16 +1,16 @@
 """Local sensitivity of the mean at every distance.
 
-A change moves the mean by abs(v - mean(y)) / (|y| + 1), where the record v comes to y, or goes from y + v. Let v >= mean(y), the
-other side by symmetry, with a, b the bounds, and y be nonempty: then a y with fewer and with smaller records is worse.
+A change moves the mean by abs(v - mean(y)) / (|y| + 1), where a record v comes to y, or goes from y + v. Let v >= mean(y), the
+other side by symmetry. With a, b the bounds:
 
-    swap          A_0 = max(b - x[1], x[n] - a) / n; after one swap a record is at a bound: A_k = (b - a) / n
-    add/remove    A_k = max over R of (v - mean(y)) / (|y| + 1), R largest records gone from y, k - R come at a, and
-                  either v = b, y from x;  or v = x[n], y from x without it
+    swap          A_0 = max(b - x[1], x[n] - a) / n; after one swap a record may be at a bound: A_k = (b - a) / n
+    add/remove    A_k = max over R of (v - mean(y)) / (|y| + 1), where y is x without its R largest records, with k - R at a, and
+                  v = b; or where v = x[n] and y is that of x without v
 
-Another v than x[n] would leave that in y. No change is left out, since without its largest record y is worse. With M = |y| and D the
-sum of v - y over y, the ratio is D / (M (M + 1)): in R, D is concave, and the denominator is convex. So it rises to the best R
-without a pause, then falls, and a bisection finds that. The empty dataset, of mean (a + b) / 2, is met at k = n, where A_k is
-(b - a) / 2, the global sensitivity, and at k = n - 1 by its neighbour x[n] or x[1].
+Another v than x[n] would leave x[n] in y. No change is spared: without its largest record y moves more. With D the sum of v - y
+over y and M = |y|, the ratio is D / (M (M + 1)). In R, D is concave and the denominator convex: the ratio rises to the best R
+without a pause, then falls, and a bisection finds it. The empty dataset, of mean (a + b) / 2, is reached at k = n, where A_k = (b
+- a) / 2, the global sensitivity, and at k = n - 1 from its neighbours x[n] and x[1].
 """
 
 from functools import partial
