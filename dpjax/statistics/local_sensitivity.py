@@ -122,7 +122,8 @@ def local_sensitivity(
         rank: static; x[rank], as in :func:`dpjax.order_statistic`, instead of a quantile.
 
     Returns:
-        A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``.
+        A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``; of a rank under
+        ``"add_remove"`` ``(..., n + rank)``, since all records may have to go and ``rank`` - 1 others to come.
 
     Raises:
         ValueError: as :func:`dpjax.quantile`; a ``rank`` beside a ``q``.
@@ -147,6 +148,10 @@ def local_sensitivity(
         ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
     else:
         ranks = ranks_of_order_statistic(rank, records.shape[-1])
+        if neighbors == "add_remove":  # columns without a record, for as many distances more
+            more = [(0, 0)] * (records.ndim - 1) + [(0, rank - 1)]
+            records = jnp.pad(records, more, constant_values=jnp.nan)
+            present = None if present is None else jnp.pad(present, more[-present.ndim :])
     check_size(ranks, records.shape[-1], 4 * (records.shape[-1] + 2))
     low, high = checks.bounds(lower, upper, records.dtype)
     value, at_distance = _local_sensitivity(records, present, low, high, ranks, neighbors)
@@ -157,7 +162,7 @@ def local_sensitivity(
 def _local_sensitivity(
     records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, ranks: Ranks, neighbors: Neighbors
 ) -> tuple[jax.Array, jax.Array]:
-    """The statistic ``(...)`` and A_0, ..., A_n."""
+    """The statistic ``(...)`` and A_0, A_1, ..."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
     value = Sides(ranks, x.n_max, 0, 0, None)(x.values, x.n)[0][..., 0]
     batch, size, u, v = value.shape, x.n_max + 1, ranks.per_record, ranks.denominator
@@ -182,7 +187,7 @@ def _local_sensitivity(
         one = jnp.concatenate([rows[:, 1:2], take(rows, n)], axis=-1) - rows[:, :1]
         share = float(1 - Fraction(u, v))
         rise = jnp.maximum(share * one, abs(one - share * (rows[:, -1:] - rows[:, :1])))
-        found = jnp.where(np.arange(size) < n - 1, found, jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True)))
+        found = jnp.where(np.arange(size, dtype=np.int32) < n - 1, found, jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True)))
     return value, found.reshape(*batch, size)
 
 
@@ -236,8 +241,9 @@ def _largest_rise(
                 next_to = jnp.where(above, at(width * (pad[0] + i + 2) - more) - reach, near - x[jnp.clip(i - 1, 0, size)])
                 rise = part.astype(x.dtype) * rise + rest.astype(x.dtype) * next_to
             first = p - 1 if counts is None else jnp.maximum(more, 2 * p - more - ends.astype(jnp.int32))
-            better = (k >= first) & ~(rise <= best[0])  # a NaN wins
-            return jnp.where(better, rise, best[0]), jnp.where(better, number, best[1])
+            rise = jnp.where(k >= first, rise, -1.0)
+            # The maximum reads the best once: a chain of selections would be compiled in exponential time.
+            return jnp.maximum(best[0], rise), jnp.where(rise > best[0], number, best[1])
 
         start = jnp.full(size, -1, x.dtype), jnp.zeros(size, jnp.int32)
         return jax.lax.fori_loop(np.int32(0), np.int32(len(below)), wider, start, unroll=8)
