@@ -56,6 +56,7 @@ class DownSensitivity(Batch):
     resolution: Fraction | None = field(default=None, metadata={"static": True})
 
     _event_axes = ("values",)
+    _next_step = ": dpjax.shifted_inverse takes it, .shift(tau) makes a profile of it"
 
     @property
     def value(self) -> jax.Array:

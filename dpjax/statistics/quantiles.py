@@ -180,6 +180,15 @@ def order_statistic(
     return _profile(x, ranks, lower, upper, neighbors, resolution, count, mask, truncate)
 
 
+def check_size(ranks: Ranks, n: int, most: int) -> None:
+    """Raise if ranks up to ``most`` have numerators that are too large for 32-bit integers."""
+    if ranks.denominator * most >= 2**31:
+        raise ValueError(
+            f"q has the denominator {ranks.denominator}, too large for exact ranks of {n} records; "
+            "give a short decimal or a Fraction such as Fraction(1, 3)."
+        )
+
+
 def _profile(
     x: ArrayLike,
     ranks: Ranks,
@@ -193,11 +202,7 @@ def _profile(
 ) -> SensitivityProfile:
     keep = levels_kept(truncate)
     records, present = present_records(x, count=count, mask=mask)
-    if ranks.denominator * (records.shape[-1] + 2) >= 2**31:
-        raise ValueError(
-            f"q has the denominator {ranks.denominator}, too large for exact ranks of {records.shape[-1]} records; "
-            "give a short decimal or a Fraction such as Fraction(1, 3)."
-        )
+    check_size(ranks, records.shape[-1], records.shape[-1] + 2)
     low, high = checks.bounds(lower, upper, records.dtype)
     step = None
     if resolution is not None:
