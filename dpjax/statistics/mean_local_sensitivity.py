@@ -63,7 +63,10 @@ def mean_local_sensitivity(
     [1.75, 2.8333332538604736, 4.5, 5.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    arrays = bounded_records(x, lower, upper, count, mask, range_of=lambda width, size, n: (2 * (size + width) * n, width))
+    arrays = bounded_records(
+        *(x, lower, upper, count, mask),
+        range_of=lambda width, size, n, square: (2 * (size + width) * n, square * (2.0**10 * width + 2.0**4 * size)),
+    )
     value, at_distance = _local_sensitivity(*arrays, neighbors)
     return LocalSensitivity(value, at_distance, *arrays[2:], neighbors=neighbors)
 
