@@ -19,7 +19,7 @@ import numpy as np
 import harness
 
 HERE = pathlib.Path(__file__).parent
-sys.path.append(str(HERE.parent))  # the pipelines are those that are tested
+sys.path.insert(0, str(HERE.parent))  # the pipelines are those that are tested
 
 from tests.support.devices import as_on_other_devices  # noqa: E402
 from tests.support.pipelines import FURTHER, PIPELINES, WEIGHTS  # noqa: E402
