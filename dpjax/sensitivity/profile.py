@@ -212,7 +212,8 @@ class SensitivityProfile(Batch):
         """The profile with other sides, each from its values, its levels and its sign, and with other fields."""
         lower, lower_levels = change(self.lower, self.lower_levels, -1)
         upper, upper_levels = change(self.upper, self.upper_levels, 1)
-        fields |= {"upper_levels": upper_levels, "lower_levels": lower_levels, "reached": "bounds"}
+        whole = lower is self.lower and upper is self.upper  # nothing was cut
+        fields |= {"upper_levels": upper_levels, "lower_levels": lower_levels, "reached": self.reached if whole else "bounds"}
         return replace(self, upper=upper, lower=lower, **fields)
 
 

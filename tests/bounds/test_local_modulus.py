@@ -151,7 +151,8 @@ def test_bad_parameters_and_profiles_that_prove_nothing():
         median(x, lower=0.0, upper=5.0, neighbors="swap", truncate=1),
         variance(x, lower=0, upper=5, neighbors="swap", truncate=1),
     )
-    for loose in (radii, profile.truncate(1), profile.truncate(100), *short, maximum(x, lower=0.0, upper=9.0).shift(1)):
+    assert float(local_modulus.lower_bound(profile.truncate(100), 1.0)) == float(local_modulus.lower_bound(profile, 1.0))  # whole
+    for loose in (radii, profile.truncate(1), *short, maximum(x, lower=0.0, upper=9.0).shift(1)):
         with pytest.raises(ValueError, match="bounds what is reached"):
             local_modulus.lower_bound(loose, 1.0)
     with pytest.raises(TypeError, match="SensitivityProfile"):
