@@ -1,4 +1,4 @@
-"""What the theorems of subsampling share: a binomial sum over orders, and the zCDP that a curve of Renyi divergences implies."""
+"""The theorems of subsampling share a binomial sum over orders, and the zCDP that a curve of Renyi divergences implies."""
 
 from __future__ import annotations
 

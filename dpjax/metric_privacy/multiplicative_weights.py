@@ -104,7 +104,7 @@ def mwem(
     checks.one_of("output", output, OUTPUTS)
     rounds, passes = checks.static_integer("rounds", rounds, 1), checks.static_integer("passes", passes, 1)
     checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
-    concrete = queries.values.size > 0 and not isinstance(queries.values, jax.core.Tracer)
+    concrete = queries.values.size > 0 and not checks.is_traced(queries.values)
     if concrete and np.all(np.max(np.abs(queries.values), axis=(-2, -1)) > 1):
         raise ValueError(BEYOND_ONE)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)

@@ -198,7 +198,7 @@ def distinct_count(
         values = _distinct(words, present, high)
     else:
         persons = _words("person_ids", person_ids, words[0].shape[-1])
-        if any(isinstance(array, jax.core.Tracer) for array in (*words, *persons, present, high)):
+        if any(checks.is_traced(array) for array in (*words, *persons, present, high)):
             raise TypeError("distinct_count with person_ids works on the host and cannot be traced: call it outside jit and vmap.")
         values = _distinct_of_persons(words, persons, present, high)
     return _down(lambda numbers, _: numbers, resolution, (upper, 1), values, high)

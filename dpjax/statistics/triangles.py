@@ -195,7 +195,7 @@ def _read_adjacency(adjacency: ArrayLike, num_levels: int, neighbors: str, sensi
 def _read_edges(
     edges: ArrayLike, num_nodes: int, num_levels: int, neighbors: str, sensitivity: str
 ) -> tuple[jax.Array, jax.Array, int]:
-    if isinstance(edges, jax.core.Tracer):
+    if checks.is_traced(edges):
         raise TypeError("triangle_count_of_edges works on the host and cannot be traced: call it outside jit, vmap and grad.")
     num_nodes = checks.static_integer("num_nodes", num_nodes, 0)
     pairs = np.asarray(edges)
