@@ -66,6 +66,15 @@ def datasets(seed: int, count: int) -> list[Records]:
     ]
 
 
+def difference_of_ranks(case: Records) -> dpjax.PiecewiseExponential:
+    """The classical private median: the utility -abs(records below - records above), which one change moves by 1, a swap by 2."""
+    ends = np.broadcast_to([case.lower, case.upper], (len(case.values), 2))
+    edges = np.concatenate([ends[:, :1], np.sort(case.data), ends[:, 1:]], axis=-1)
+    cost = jnp.abs(2 * jnp.arange(case.points + 1.0) - case.points)
+    rate = case.epsilon / (2 if case.relation == "add_remove" else 4)
+    return dpjax.PiecewiseExponential(jnp.asarray(edges), cost, cost, jnp.asarray(rate))
+
+
 def exact(case: Records) -> Iterator[tuple[str, float, bool]]:
     """Name, exact error, and whether this is the reference, for the mechanisms of this library."""
     resolutions = (case.resolution, None) if case.resolution else (None,)
@@ -77,6 +86,8 @@ def exact(case: Records) -> Iterator[tuple[str, float, bool]]:
             distribution = mechanism(profile, case.epsilon)
             reference = mechanism is dpjax.piecewise_laplace and resolution == resolutions[0]
             yield f"dpjax {name}{suffix}", float(jnp.mean(distribution.mean_abs_error(profile.value))), reference
+    ranks = difference_of_ranks(case)
+    yield "exponential mechanism, difference of ranks", float(jnp.mean(ranks.mean_abs_error(profile.value))), False
     # One record moves a median by the whole range under swap; adding one can move the midpoint by half of it.
     sensitivity = (case.upper - case.lower) / (1 if case.relation == "swap" else 2)
     bounded = dpjax.laplace(profile.value, case.epsilon, sensitivity=sensitivity, lower=case.lower, upper=case.upper)

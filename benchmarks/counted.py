@@ -19,14 +19,14 @@ import numpy as np
 import harness
 
 HERE = pathlib.Path(__file__).parent
-sys.path.append(str(HERE.parent))  # the pipelines are those that are tested
+sys.path.insert(0, str(HERE.parent))  # the pipelines are those that are tested
 
 from tests.support.devices import as_on_other_devices  # noqa: E402
 from tests.support.pipelines import FURTHER, PIPELINES, WEIGHTS  # noqa: E402
 
 BEGIN, END = "<!-- counted: written by counted.py --write -->", "<!-- counted: end -->"
 OFTEN = 2  # reads of the data: the pipelines with no more are named
-QUICK = ("plm of the median", "inv of a quantile", "plm of a mean", "exponential", "laplace", "plm on a grid")
+QUICK = ("plm of the median", "inv of a quantile", "plm of a mean", "exponential", "laplace", "plm on a resolution")
 COLUMNS = ("draw: bytes", "draw: temporaries", "error bar: bytes", "error bar: temporaries")
 
 

@@ -39,6 +39,7 @@ BENCHMARKS = (
 EXPERIMENTS = (
     "approximations",
     "laplace_against_steps",
+    "loose_bounds",
     "metric_budgets",
     "optimality",
     "purchases",

@@ -16,7 +16,8 @@ Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 Statistics
     median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum, user_sum,
     distinct_count; mode, candidate_counts; triangle_count, triangle_count_of_edges; on_scale; local_sensitivity,
-    smooth_sensitivity; and of your own from_radii, from_vector_radii, from_local_sensitivity, from_distances
+    mean_local_sensitivity, triangle_local_sensitivity, triangle_local_sensitivity_of_edges, smooth_sensitivity; and of your
+    own from_radii, from_vector_radii, from_local_sensitivity, from_distances
 Mechanisms (what a draw costs: dpjax.mechanisms.NAME.guarantee)
     of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
     subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
@@ -122,6 +123,7 @@ __all__ = [
     "local_sensitivity",
     "maximum",
     "mean",
+    "mean_local_sensitivity",
     "mechanisms",
     "median",
     "metric_privacy",
@@ -163,6 +165,8 @@ __all__ = [
     "sum",
     "triangle_count",
     "triangle_count_of_edges",
+    "triangle_local_sensitivity",
+    "triangle_local_sensitivity_of_edges",
     "unbounded_quantile",
     "user_sum",
     "variance",

@@ -24,6 +24,7 @@ class Batch(Shown):
     """
 
     _event_axes: ClassVar[tuple[str, ...]] = ()  # fields that have an axis beside those of the batch; twice, where they have two
+    _next_step: ClassVar[str] = ""  # what takes this, said where it does not fit
     _parameters: ClassVar[tuple[str, ...]] = ()  # public numbers that the repr shows, as paths of attributes
 
     @property

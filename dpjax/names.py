@@ -75,6 +75,7 @@ from dpjax.statistics import (
     local_sensitivity,
     maximum,
     mean,
+    mean_local_sensitivity,
     median,
     mode,
     nonnegative_sum,
@@ -86,6 +87,8 @@ from dpjax.statistics import (
     sum,
     triangle_count,
     triangle_count_of_edges,
+    triangle_local_sensitivity,
+    triangle_local_sensitivity_of_edges,
     user_sum,
     variance,
 )

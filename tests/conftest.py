@@ -29,22 +29,6 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_disable_most_optimizations", UNOPTIMIZED)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Keep compiled programs on disk, for other processes of this run and for the next run: most of a run is compilation.
-
-    The key of a program is its text, the options and the versions. ``pytest --cache-clear`` empties the folder.
-    """
-    if hasattr(config, "cache"):
-        kept = {
-            "jax_compilation_cache_dir": str(config.cache.mkdir("jax")),
-            "jax_persistent_cache_min_compile_time_secs": 0.0,
-            "jax_persistent_cache_min_entry_size_bytes": -1,
-        }
-        for name, value in kept.items():
-            jax.config.update(name, value)
-            os.environ[name.upper()] = str(value)  # for the processes that tests start
-
-
 @pytest.fixture(autouse=True)
 def _optimized(request, monkeypatch):
     if not UNOPTIMIZED or request.node.get_closest_marker("optimized") is None:

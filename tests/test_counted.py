@@ -59,6 +59,7 @@ def test_the_committed_table_has_every_pipeline(counted):
     text = (FOLDER / "README.md").read_text().split(counted.BEGIN)[1].split(counted.END)[0]
     for name in [*PIPELINES, *FURTHER]:
         assert f"| {name} | " in text, name
+    assert set(counted.QUICK) <= {*PIPELINES, *FURTHER}
 
 
 def test_every_public_mechanism_is_among_the_pipelines():

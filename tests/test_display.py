@@ -36,7 +36,7 @@ ESTIMATE = simulation.Estimate(
 LOSSES = [(0, ["0.5", "0.5", "0.5", "1"]), (1, ["1", "1", "1", "2"])]
 
 LINES = [
-    (PROFILE, "SensitivityProfile(batch_shape=(4,), dtype=float32, neighbors='swap')"),
+    (PROFILE, "SensitivityProfile(batch_shape=(4,), dtype=float32, neighbors='swap', reached='extremes')"),
     (GAUSSIAN, "Gaussian(batch_shape=(4,), dtype=float32, scale=0.5)"),
     (FINITE, "Finite(batch_shape=(2, 4), dtype=float32, rate=1 to 2)"),
     (PIECES, "PiecewiseExponential(batch_shape=(2, 4), dtype=float32, rate=0.5 to 1)"),

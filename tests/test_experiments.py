@@ -162,6 +162,25 @@ def test_approximations(x64, rows_without_tables, monkeypatch):
     assert batch[1] > 1.1 * batch[4]
 
 
+def test_loose_bounds(x64, monkeypatch):
+    """Every decade of looser bounds costs Cauchy noise the same, as its tails fall like 1/z^2 up to the clamp; Duff nothing."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    rows = importlib.import_module("loose_bounds").rows(datasets=8, records=300)[:3]  # of epsilon 1/2
+    for name in ("Duff", "PLM"):
+        errors = [row[name] for row in rows]
+        assert max(errors) <= min(errors) * (1 + 1e-6)
+        assert errors[0] < rows[0]["Cauchy valid"] / 10 < rows[0]["Cauchy published"] / 20
+    for name in ("Cauchy published", "Cauchy valid"):
+        first, second = np.diff([row[name] for row in rows])
+        assert first > 0.2 * rows[0][name]
+        assert second == pytest.approx(first, rel=0.05)
+
+
+@pytest.mark.slow
+def test_loose_bounds_as_a_script(rows_without_tables):
+    assert len(rows_without_tables("loose_bounds")) == 2 * 3
+
+
 @pytest.mark.slow
 @pytest.mark.optimized
 def test_selection(rows_without_tables, monkeypatch):

@@ -19,7 +19,8 @@ CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 @pytest.mark.slow
-def test_every_example_runs_alone_and_prints_what_it_says():
+def test_every_example_runs_alone_and_prints_what_it_says(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # one of them writes a ledger
     printed = []
     for block in CODE:
         with contextlib.redirect_stdout(io.StringIO()) as out:

@@ -118,7 +118,9 @@ def greedy(adjacency: np.ndarray, adding: bool) -> np.ndarray:
 def triangles(adjacency: np.ndarray, epsilon: float) -> dict[str, float]:
     """Ratios on the graph, to the bound from reached counts."""
     profile = dpjax.triangle_count(adjacency, num_levels=LEVELS, neighbors="edge")
-    reached = from_sides(*(jnp.asarray(greedy(adjacency, adding)) for adding in (True, False)), neighbors="edge")
+    reached = from_sides(
+        *(jnp.asarray(greedy(adjacency, adding)) for adding in (True, False)), neighbors="edge", reached="extremes"
+    )
     bound = local_modulus.bounded_range_lower_bound(reached, epsilon)
     drawn = {"PLM": dpjax.piecewise_laplace(profile, epsilon), "Duff": dpjax.duff(profile.truncate(LEVELS), epsilon)}
     found = {name: float(distribution.mean_abs_error(profile.value) / bound) for name, distribution in drawn.items()}

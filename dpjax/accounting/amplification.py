@@ -1,4 +1,4 @@
-"""What the theorems of subsampling share: a binomial sum over orders, and the zCDP that a curve of Renyi divergences implies."""
+"""The theorems of subsampling share a binomial sum over orders, and the zCDP that a curve of Renyi divergences implies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: 
     for order in orders:
         k = all_k[: int(order) - 1]
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-        logs = ways + k * log(taken) + (order - k) * log_left + log_terms[: k.size]
+        parts = ways, k * log(taken), (order - k) * log_left, log_terms[: k.size]
+        with np.errstate(invalid="ignore"):
+            logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)  # by more than each of them rounds
         found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))  # rounded up, by what gammaln loses
     return points_of(orders, np.maximum(np.minimum(found, most), least))
 

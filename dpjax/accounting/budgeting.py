@@ -10,6 +10,7 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.composition_theorems import Queries, bounded_range_delta
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.numerics.host_bisection import crossing
 
 
 def epsilon_per_query(
@@ -54,17 +55,10 @@ def epsilon_per_query(
     low = epsilon / count
     if delta == 0:
         return low
-    high, at_low = 2 * low, excess(low)
-    while (at_high := excess(high)) <= 0:
-        low, at_low, high = high, at_high, 2 * high
-    # The method of false position, where an end that stays has its value halved (Illinois).
-    for _ in range(60):
-        if high - low <= 1e-6 * low:
-            break
-        middle = min(max((low * at_high - high * at_low) / (at_high - at_low), low + 1e-7 * low), high - 1e-7 * low)
-        at = excess(middle)
-        if at <= 0:
-            low, at_low, at_high = middle, at, at_high / 2
-        else:
-            high, at_high, at_low = middle, at, at_low / 2
-    return low
+    high = 2 * low
+    while excess(high) <= 0:
+        high *= 2
+    each = crossing(excess, low, high, 5e-7) if excess(low) < 0 else low
+    while excess(each) > 0:
+        each *= 1 - 5e-7
+    return each

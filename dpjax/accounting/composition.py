@@ -1,4 +1,4 @@
-"""What many mechanisms promise together: the sum of their guarantees, and the best of the rules that hold for it."""
+"""A composition is the sum of many mechanisms' guarantees, and takes the best of the rules that hold for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_KINDS = 32  # that are composed by their losses: each takes transforms of 
 
 @dataclass(frozen=True, repr=False)
 class Composition(Shown):
-    """What a pipeline of mechanisms costs, each of which may depend on the answers before it (their costs may not).
+    """The cost of a pipeline of mechanisms, each of which may depend on the answers before it (their costs may not).
 
     Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
 
@@ -341,7 +341,7 @@ class Composition(Shown):
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:
-        """What dominates the parts, if that is known of all of them and they are of few kinds.
+        """Return pairs that dominate the parts, if they are known of all of them and they are of few kinds.
 
         None where another rule is exact for the worst mechanisms, so that no sum of losses can be below it.
         """
@@ -390,7 +390,7 @@ def _log_kept(parts: Parts) -> float:
 
 
 def _without(delta: float, parts: Parts) -> float:
-    """What the deltas of parts leave of a delta: 1 - (1 - delta) / prod(1 - delta_i)."""
+    """Return what the deltas of parts leave of a delta: 1 - (1 - delta) / prod(1 - delta_i)."""
     return -expm1(log1p(-delta) - _log_kept(parts))
 
 

@@ -120,6 +120,7 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
 def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
     """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
     ((r, count),) = _mechanisms([bounded_range], [count])
+    r = max(r, 1e-305)  # whose cells are normal numbers
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
         return partial(_fixed, r, count), r * count

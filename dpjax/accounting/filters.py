@@ -64,6 +64,18 @@ class Lock:
         return Lock, ()
 
 
+class Unit:
+    """What the guarantees are for that are charged to a budget or to its sessions: once one states it, all others must agree."""
+
+    def __init__(self) -> None:
+        self.name, self._lock = "", Lock()
+
+    def agree(self, unit: str) -> None:
+        """Take the unit of a guarantee, or raise where it is another one."""
+        with self._lock:
+            self.name = one_unit((self.name, unit))
+
+
 class Sums:
     """The costs of mechanisms: epsilon, delta, and rho, or the Renyi divergence of each order over it; and their exact sums.
 
@@ -71,20 +83,25 @@ class Sums:
         orders: finite and above 1.
         share: the delta that the mechanisms' own deltas leave for the rules of Renyi divergences.
         lock: it is held from the look at the sums to the addition that it allows.
-        unit: that of the guarantees so far, or ``""`` where none states one.
+        unit: that of the guarantees so far, which a session shares with the budget that it is of.
     """
 
     def __init__(self, name: str, delta: float, neighbors: str, mechanism_delta: float, orders: tuple[float, ...]) -> None:
         checks.one_of("neighbors", neighbors, checks.RELATIONS)
-        if checks.concrete_fraction("mechanism_delta", mechanism_delta) > checks.concrete_fraction("delta", delta):
+        # As Python's floats: NumPy and JAX would compare with a float32 in float32.
+        delta, mechanism_delta = (
+            checks.concrete_fraction("delta", delta),
+            checks.concrete_fraction("mechanism_delta", mechanism_delta),
+        )
+        if mechanism_delta > delta:
             raise ValueError(f"mechanism_delta must be at most delta, got {mechanism_delta} and {delta}.")
         self.orders = tuple(float(order) for order in orders)
         if not all(1 < order < inf for order in self.orders):
             raise ValueError(f"orders must be finite and above 1, got {orders}.")
         self.share = (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
-        self._name, self._neighbors, self._mechanism_delta = name, neighbors, mechanism_delta
+        self.delta, self.mechanism_delta, self._name, self._neighbors = delta, mechanism_delta, name, neighbors
         self._exact: list[Any] = [Fraction(0)] * (3 + max(len(self.orders), 1))
-        self.lock, self.unit = Lock(), ""
+        self.lock, self.unit = Lock(), Unit()
         self._began: bool | None = None  # whether the first mechanism promises Gaussian DP, once there is one
 
     def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[Any]:
@@ -98,7 +115,7 @@ class Sums:
             raise TypeError(f"this {self._name} charges a Guarantee or a Composition, got {type(spent).__name__}.")
         if spent.neighbors != self._neighbors:
             raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
-        one_unit((self.unit, spent.unit))
+        one_unit((self.unit.name, spent.unit))
         whole = 1 * spent
         epsilon = exact_total((min(part.epsilon, part.bounded_range), count) for part, count in whole.parts)
         delta = exact_total((part.delta, count) for part, count in whole.parts)
@@ -106,7 +123,7 @@ class Sums:
             rhos: list[Any] = (whole.rdp(self.orders) / np.array(self.orders)).tolist()
         if not self.orders:
             rhos = [exact_total((part.rho, count) for part, count in whole.parts)]
-        if delta and not self._mechanism_delta:
+        if delta and not self.mechanism_delta:
             raise ValueError(
                 f"this {self._name} has no part for the deltas of mechanisms, and without its delta the guarantee does not promise "
                 f"anything: {spent}; set mechanism_delta."
@@ -121,7 +138,7 @@ class Sums:
 
     def add(self, costs: list[Any], unit: str) -> None:
         """Add the costs of one mechanism, which is charged for this unit."""
-        self.unit = one_unit((self.unit, unit))
+        self.unit.agree(unit)
         self._began = self.gaussian(costs)
         self._exact = self._with(costs)
 
@@ -179,9 +196,9 @@ class PrivacyFilter:
     def __init__(
         self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
     ) -> None:
-        checks.concrete_epsilon(epsilon)
-        self.epsilon, self.delta, self.neighbors, self.mechanism_delta = epsilon, delta, neighbors, mechanism_delta
         self._sums = Sums("budget", delta, neighbors, mechanism_delta, orders)
+        self.epsilon, self.neighbors = checks.concrete_epsilon(epsilon), neighbors
+        self.delta, self.mechanism_delta, epsilon = self._sums.delta, self._sums.mechanism_delta, self.epsilon
         self.orders, share = self._sums.orders, self._sums.share
         if share == 0:
             self._budgets = []
@@ -212,8 +229,8 @@ class PrivacyFilter:
 
     @property
     def unit(self) -> str:
-        """The unit of the guarantees so far, or ``""`` where none states one."""
-        return self._sums.unit
+        """The unit of the guarantees so far, those of sessions too, or ``""`` where none states one."""
+        return self._sums.unit.name
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
         """Return whether there is room for it. The answer depends on costs, not on data."""
@@ -268,8 +285,8 @@ class PrivacyFilter:
         (0.25, 0.25)
         """
         opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta, orders)
-        opened._sums.unit = self.unit
-        self.charge(Guarantee(epsilon, inf, self.neighbors, delta=delta, unit=self.unit))
+        opened._sums.unit = self._sums.unit  # the same: what is charged here and there is for one unit
+        self.charge(Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit))
         return opened
 
     def _has_room(self, costs: list[Any]) -> bool:

@@ -80,7 +80,7 @@ def fixed_size_subsample(
     curve, square = ((), inf) if whole.slack else _curve(whole, inf if given.delta else given.epsilon, m, n, share, without)
     epsilon = _mixed(given.epsilon, share) if without else m * _mixed(given.epsilon, 1 / n)
     growth = share if without else _growth(epsilon, given.epsilon, m / n)
-    delta = given.delta and given.delta * growth * (1 + 2.0**-48)
+    delta = given.delta and max(given.delta * growth * (1 + 2.0**-48), float_info.min)
     if not (epsilon < inf and delta < 1):
         if not curve:
             raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, given {given}.")
@@ -100,12 +100,14 @@ def _mixed(epsilon: float, share: float) -> float:
 
 
 def _growth(mixed: float, epsilon: float, limit: float) -> float:
-    """(e^mixed - 1) / (e^epsilon - 1), and its limit at 0."""
+    """(e^mixed - 1) / (e^epsilon - 1), and its limit at 0; from above."""
     if epsilon == 0 or epsilon == inf:
         return limit if epsilon == 0 else inf
     if mixed < 700:
         return expm1(mixed) / expm1(epsilon)
-    return exp(min(mixed - epsilon, 700.0)) if mixed > epsilon else 1.0
+    if mixed - epsilon > 700:
+        return inf
+    return max(exp(mixed - epsilon) / -expm1(-epsilon), 1.0)
 
 
 def _curve(whole: Composition, pure: float, m: int, n: int, share: float, without: bool) -> tuple[Points, float]:

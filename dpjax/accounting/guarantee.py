@@ -96,6 +96,10 @@ class Guarantee(Shown):
                 raise ValueError(
                     f"noise must be one of {NOISES}, a positive size and a probability above 0 and up to 1, got {self.noise}."
                 )
+            if probability < 1 and self.neighbors != "add_remove":
+                raise ValueError(
+                    f"what noise on a subsample promises is known under add_remove neighbors only, got {self.neighbors}."
+                )
             given["noise"] = name, float(size), float(probability)
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
         checks.one_of("unit", self.unit, UNITS)

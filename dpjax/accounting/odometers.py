@@ -11,7 +11,6 @@ Deltas of mechanisms are exceptions, as in ``filters.py``, of a probability that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf, log, pi, sqrt
 
 from dpjax import checks
@@ -20,16 +19,16 @@ from dpjax.accounting.filters import Sums
 from dpjax.accounting.guarantee import Guarantee
 
 
-@dataclass
 class PrivacyOdometer:
     """What was spent so far, at any time, while mechanisms are chosen by the answers before.
 
-    At all times together, with probability ``1 - delta`` over the answers, the privacy loss is at most :attr:`epsilon`. With
+    At all times together, with probability ``1 - delta`` over the answers, the privacy loss is at most :attr:`epsilon`; where
+    mechanisms have deltas of their own, that of the distributions conditioned on the events that their promises speak of. With
     ``delta = 0`` that is the sum of epsilons. Otherwise it runs filters at budgets rho_0 2^f with delta_f = 6 delta /
     (pi^2 (f+1)^2), f = 0, 1, 2, ..., and reports the first that is not used up: rho_f + 2 sqrt(rho_f log(1/delta_f)), which bounds
     the loss itself and not only its (epsilon, delta). With orders it is the smallest bound of theirs and the sum of epsilons.
 
-    Attributes:
+    Args:
         delta: in [0, 1).
         neighbors: the relation.
         first: rho_0, the smallest zCDP that is told apart; public.
@@ -47,17 +46,17 @@ class PrivacyOdometer:
     1.062
     """
 
-    delta: float
-    neighbors: str
-    first: float = 2.0**-10
-    mechanism_delta: float = 0.0
-    orders: tuple[float, ...] = ()
-    _sums: Sums = field(init=False, repr=False)
+    # No dataclass, as PrivacyFilter.
+    def __init__(
+        self, delta: float, neighbors: str, first: float = 2.0**-10, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
+    ) -> None:
+        self._sums = Sums("odometer", delta, neighbors, mechanism_delta, orders)
+        self.delta, self.mechanism_delta, self.orders = self._sums.delta, self._sums.mechanism_delta, self._sums.orders
+        self.neighbors, self.first = neighbors, checks.concrete_positive("first", first)
 
-    def __post_init__(self) -> None:
-        self._sums = Sums("odometer", self.delta, self.neighbors, self.mechanism_delta, self.orders)
-        self.orders = self._sums.orders
-        checks.concrete_positive("first", self.first)
+    def __repr__(self) -> str:
+        names = ("delta", "neighbors", "first", "mechanism_delta", "orders")
+        return f"PrivacyOdometer({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
         """Add a mechanism; no budget is passed, but it needs a promise that this odometer reads."""

@@ -9,7 +9,6 @@ costs and parts chosen by all answers before (parallel composition, McSherry 200
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Literal
 
 from dpjax import checks
@@ -19,11 +18,10 @@ from dpjax.accounting.groups import check_membership
 from dpjax.accounting.guarantee import Guarantee, one_unit
 
 
-@dataclass
 class PartitionFilter:
     """One (epsilon, delta) budget for all data, where a mechanism is charged to the parts that it sees.
 
-    Attributes:
+    Args:
         parts: public names of the parts; every record belongs to one. Chosen without the data.
         epsilon: of the whole, positive.
         delta: of the whole, in [0, 1).
@@ -42,23 +40,26 @@ class PartitionFilter:
     (False, True)
     """
 
-    parts: tuple[Hashable, ...]
-    epsilon: float
-    delta: float
-    neighbors: str
-    membership: Literal["by_value", "by_position"] = field(kw_only=True)
-    mechanism_delta: float = field(default=0.0, kw_only=True)
-    orders: tuple[float, ...] = field(default=(), kw_only=True)
-    filters: dict[Hashable, PrivacyFilter] = field(init=False, repr=False)
-    _lock: Lock = field(init=False, repr=False, compare=False, default_factory=Lock)
-
-    def __post_init__(self) -> None:
-        self.parts = tuple(self.parts)
+    # No dataclass, as PrivacyFilter.
+    def __init__(
+        self,
+        parts: Iterable[Hashable],
+        epsilon: float,
+        delta: float,
+        neighbors: str,
+        *,
+        membership: Literal["by_value", "by_position"],
+        mechanism_delta: float = 0.0,
+        orders: tuple[float, ...] = (),
+    ) -> None:
+        self.parts, self.membership, self._lock = tuple(parts), membership, Lock()
         if not self.parts or len(set(self.parts)) < len(self.parts):
             raise ValueError(f"parts must be names, at least one and each once, got {self.parts}.")
-        check_membership(self.membership, checks.one_of("neighbors", self.neighbors, checks.RELATIONS))
-        budget = self.epsilon, self.delta, self.neighbors, self.mechanism_delta, self.orders
-        self.filters = {part: PrivacyFilter(*budget) for part in self.parts}
+        check_membership(membership, checks.one_of("neighbors", neighbors, checks.RELATIONS))
+        self.filters = {part: PrivacyFilter(epsilon, delta, neighbors, mechanism_delta, orders) for part in self.parts}
+
+    def __repr__(self) -> str:
+        return f"PartitionFilter({self.parts}, {next(iter(self.filters.values()))}, membership={self.membership!r})"
 
     def allows(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> bool:
         """Whether there is room for it in all parts that it sees; ``None`` for all data."""

@@ -6,11 +6,13 @@ With subsamples of probability p, k steps are k p epochs: each record is taken k
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from math import inf, log, nextafter
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.numerics.host_bisection import crossing
 
 Spent = Guarantee | Composition
 
@@ -35,19 +37,24 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     >>> steps_within(Guarantee(0.01, 0.01, "swap"), epsilon=1.0, delta=0.0)
     100
     """
-    excess = _excess(epsilon, delta)
-    at_low = excess(1 * each)
-    if at_low > 0:
+    # A sum that is rounded up may pass its decimal by a unit in the last place: a hundred times 0.01 is within 1.
+    within = _excess(nextafter(checks.concrete_epsilon(epsilon), inf), delta)
+    excess = cache(lambda steps: within(steps * each))
+    if excess(1) > 0:
         return 0
-    low, high, at_high = 1, 2, excess(2 * each)
+    low, high, at_high = 1, 2, excess(2)
     while at_high <= 0:
         if high > 2**50:
             raise ValueError(f"more than 2^50 steps fit: {each} costs nothing.")
         # A power of the steps that just passes the budget, where epsilon grows at least as fast as their root.
-        low, at_low, high = high, at_high, min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51)
-        at_high = excess(high * each)
-    ends = (float(low), at_low), (float(high), at_high)
-    return round(_crossing(lambda steps: excess(round(steps) * each), *ends, whole=True)[0][0])
+        low, high = high, min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51)
+        at_high = excess(high)
+    steps = round(crossing(lambda steps: excess(round(steps)), low, high, 0.25 / high))
+    while excess(steps) > 0:
+        steps -= 1
+    while excess(steps + 1) <= 0:
+        steps += 1
+    return steps
 
 
 def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float) -> float:
@@ -66,57 +73,28 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
     >>> round(least_noise(training, epsilon=3.0, delta=1e-5), 3)
     43.974
     """
-    excess = _excess(epsilon, delta)
+    within = _excess(epsilon, delta)
+    excess = cache(lambda noise: within(spent(noise)))
     noise = 1.0
-    at = excess(spent(noise))
+    at = excess(noise)
     factor = 2.0 if at > 0 else 0.5
     while True:
         other = noise * factor
         if not 2**-50 <= other <= 2**50:
             raise ValueError(f"{'no' if at > 0 else 'any'} noise from 2^-50 to 2^50 meets epsilon={epsilon} at delta={delta}.")
-        at_other = excess(spent(other))
+        at_other = excess(other)
         if (at_other > 0) != (at > 0):
             break
         noise, at = other, at_other
-    ends = sorted([(noise, at), (other, at_other)])
-    return _crossing(lambda amount: excess(spent(amount)), ends[0], ends[1], whole=False)[1][0]
-
-
-End = tuple[float, float]  # an argument and a value there
-
-
-def _crossing(function: Callable[[float], float], low: End, high: End, *, whole: bool) -> tuple[End, End]:
-    """Return both ends of where a monotone function changes its sign: whole numbers that follow each other, or 1e-6 apart.
-
-    By the method of false position in the logarithm of the argument, where an end that stays has its value halved (Illinois), and
-    a step beside the crossing that is expected, so that both ends come near.
-    """
-    rise, side = high[1] > low[1], 0
-    value_low, value_high = _finite(low[1]), _finite(high[1])
-    while (high[0] - low[0] > 1) if whole else (high[0] > low[0] * (1 + 1e-6)):
-        share = value_low / (value_low - value_high) if value_low != value_high else 0.5
-        middle = low[0] * (high[0] / low[0]) ** min(max(share, 0.02), 0.98)
-        margin = 1 if whole else 0.45e-6 * low[0]
-        middle += margin * (-0.4 if side > 0 else 0.4)
-        middle = min(max(round(middle) if whole else middle, low[0] + margin), high[0] - margin)
-        value = function(middle)
-        if (value > 0) == rise:
-            high, value_high = (middle, value), _finite(value)
-            value_low, side = value_low / (2 if side > 0 else 1), 1
-        else:
-            low, value_low = (middle, value), _finite(value)
-            value_high, side = value_high / (2 if side < 0 else 1), -1
-    return low, high
-
-
-def _finite(value: float) -> float:
-    return min(max(value, -50.0), 50.0)
+    found = crossing(excess, noise, other, 5e-7)
+    while excess(found) > 0:
+        found *= 1 + 5e-7
+    return found
 
 
 def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:
     """Return the function of what was spent that is log(epsilon / budget): above 0 where it passes the budget."""
-    # A sum that is rounded up may pass its decimal by a unit in the last place: a hundred times 0.01 is within 1.
-    budget, allowed = nextafter(checks.concrete_epsilon(epsilon), inf), checks.concrete_fraction("delta", delta)
+    budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
     def excess(spent: Spent) -> float:
         found = spent.epsilon_at(allowed) if allowed else (inf if spent.delta else spent.epsilon)

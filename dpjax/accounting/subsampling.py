@@ -89,7 +89,8 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         most, least = max(most, float_info.min), max(least, float_info.min)  # a product that underflows
     zcdp = inf if given.delta else _zcdp(whole, p, curve, most, min(least, given.epsilon))
     spread = inf if given.delta else most + least
-    return Guarantee(most, spread, "add_remove", p * given.delta, zcdp, curve, noise=noise, unit=given.unit)
+    delta = given.delta and max(p * given.delta, float_info.min)  # one that underflows is no pure promise
+    return Guarantee(most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=given.unit)
 
 
 def _sampled_noise(given: Guarantee, p: float) -> tuple[str, float, float] | None:

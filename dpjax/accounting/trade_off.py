@@ -49,5 +49,5 @@ def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -
     if gdp < inf and not delta:
         from scipy.special import ndtr, ndtri
 
-        found = np.maximum(found, ndtr(ndtri(1 - a) - gdp) * (1 - 1e-12) - 1e-15)
+        found = np.maximum(found, ndtr(-ndtri(a) - gdp) * (1 - 1e-12) - 1e-15)
     return np.clip(found, 0.0, 1.0)

@@ -22,15 +22,19 @@ multiplies the odds of {M > t} by at most exp(epsilon), so (1-p) (1-q) <= exp(k 
 else. The plain bound of groups, 1 / (1 + exp(k epsilon)), is smaller for every k > 1.
 """
 
+from functools import reduce
+from itertools import starmap
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
-def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: ArrayLike = 0.0) -> jax.Array:
+def lower_bound(profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike, *, delta: ArrayLike = 0.0) -> jax.Array:
     """Return max over k of omega(k) s_k: an expected error that no private mechanism is below on x and all datasets around it.
 
     Every (epsilon, delta)-DP mechanism has a mean absolute error of at least that on x, or on a dataset k changes away that attains
@@ -40,15 +44,18 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
         c = 1/2 for even k and (1 - delta) / (1 + exp(epsilon)) for odd k.
 
     Args:
-        profile: the *exact* profile of the statistic, of batch shape ``(...)``, with integer levels, without steps: its values are
-            reached by that many changes, as those of medians, order statistics, lower quantiles and means are. Radii that only
-            bound the changes, and truncated profiles, prove nothing; nor does an interpolated quantile other than the median under
-            add/remove where the best k would empty the dataset.
+        profile: the *exact* profile of the statistic, of batch shape ``(...)``, with integer levels, whose values are reached by
+            that many changes (``profile.reached``), as those of medians, order statistics, quantiles, means and variances are. An
+            interpolated quantile other than the median proves nothing under add/remove where the best k would empty the dataset.
+            Or a down sensitivity: omega(k) is then what k people who leave take away.
         epsilon: positive, broadcasts against the batch shape.
         delta: not negative, broadcasts too.
 
     Returns:
         Float of the broadcast shape, in units of the statistic.
+
+    Raises:
+        ValueError: radii, truncated profiles and others whose values only bound what changes reach: they prove nothing.
 
     Privacy:
         A function of the private data, for analysis only.
@@ -64,11 +71,11 @@ def lower_bound(profile: SensitivityProfile, epsilon: ArrayLike, *, delta: Array
     >>> round(float(bound), 4), round(float(piecewise_laplace(profile, 1.0).mean_abs_error(50.0) / bound), 4)
     (0.3679, 5.4366)
     """
-    rate, failure = checks.positive("epsilon", epsilon, profile.dtype), checks.nonnegative("delta", delta, profile.dtype)
-    return _bound(_exact(profile), rate, failure)
+    sides = _reached(profile)
+    return _bound(sides, checks.positive("epsilon", epsilon, profile.dtype), checks.nonnegative("delta", delta, profile.dtype))
 
 
-def bounded_range_lower_bound(profile: SensitivityProfile, epsilon: ArrayLike) -> jax.Array:
+def bounded_range_lower_bound(profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike) -> jax.Array:
     """Return max over k of omega(k) / (1 + exp(k epsilon/2)): :func:`lower_bound` for mechanisms of epsilon-bounded range.
 
     It is up to twice as large, and the one for piecewise Laplace, inverse sensitivity, Duff and every exponential mechanism.
@@ -83,19 +90,25 @@ def bounded_range_lower_bound(profile: SensitivityProfile, epsilon: ArrayLike) -
     >>> round(float(bounded_range_lower_bound(profile, 1.0)), 4)
     0.5473
     """
-    return _bound(_exact(profile), checks.positive("epsilon", epsilon, profile.dtype), None)
+    return _bound(_reached(profile), checks.positive("epsilon", epsilon, profile.dtype), None)
 
 
-def _exact(profile: SensitivityProfile) -> SensitivityProfile:
+def _reached(profile: SensitivityProfile | DownSensitivity) -> list[tuple[jax.Array, jax.Array]]:
+    """The values that changes reach, outwards, and how many changes, on each side that is known."""
+    if isinstance(profile, DownSensitivity):
+        return [(profile.values, jnp.arange(profile.values.shape[-1], dtype=profile.dtype))]
     checks.instance("a lower bound", profile, SensitivityProfile, "such as dpjax.median(...)")
-    if not profile.integer_levels or profile.step is not None:
-        raise ValueError("a lower bound needs values that datasets reach: this profile has fractional levels or steps.")
-    return profile
+    if not profile.integer_levels or profile.step is not None or profile.reached == "bounds":
+        raise ValueError(
+            "a lower bound needs values that datasets reach: this profile has fractional levels or steps, or only bounds what is "
+            "reached, as radii and truncated profiles do. Take that of a statistic, whole, or set reached='extremes' in your own."
+        )
+    return [(profile.upper, profile.upper_levels), (profile.lower, profile.lower_levels)]
 
 
 @jax.jit
-def _bound(profile: SensitivityProfile, epsilon: jax.Array, delta: jax.Array | None) -> jax.Array:
-    """The larger of both sides; delta is None for a bounded range."""
+def _bound(sides: list[tuple[jax.Array, jax.Array]], epsilon: jax.Array, delta: jax.Array | None) -> jax.Array:
+    """The largest over the sides; delta is None for a bounded range."""
     rate = epsilon[..., None]
 
     def side(values: jax.Array, changes: jax.Array) -> jax.Array:
@@ -107,4 +120,4 @@ def _bound(profile: SensitivityProfile, epsilon: jax.Array, delta: jax.Array | N
             share = jnp.exp(-half * rate) * middle + lost * jnp.expm1(-half * rate) / jnp.expm1(rate)
         return jnp.max(jnp.abs(values - values[..., :1]) * jnp.maximum(share, 0.0), axis=-1)
 
-    return jnp.maximum(side(profile.upper, profile.upper_levels), side(profile.lower, profile.lower_levels))
+    return reduce(jnp.maximum, starmap(side, sides))

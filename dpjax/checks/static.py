@@ -61,9 +61,10 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
 
 
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
-    """Raise where an argument is of another type, and say where that type comes from."""
+    """Raise where an argument is of another type, and say where that type comes from, and what takes the argument."""
     if not isinstance(value, kind):
-        raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {type(value).__name__}.")
+        found = "an array" if is_jax_array(value) or isinstance(value, np.ndarray) else type(value).__name__
+        raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {found}{getattr(value, '_next_step', '')}.")
 
 
 def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fraction:

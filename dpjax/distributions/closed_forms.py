@@ -7,7 +7,7 @@ temporaries stay in the cache. Sums of masses run from the far end of each side 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -19,8 +19,9 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import Line, OnLine
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import by_chunks, by_platform, take
+from dpjax.numerics.batching import by_chunks, by_platform, concatenate, take
 from dpjax.numerics.bisection import count_leading
+from dpjax.numerics.elementwise import clip, where
 from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import LANES, folded_sum, pad
 
@@ -63,10 +64,20 @@ class Half(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """A distribution with the weights of its pieces: the lower and the upper half."""
+    """A distribution with the weights of its pieces.
+
+    Attributes:
+        line: the distribution.
+        base: what weights are relative to.
+        weight: of the pieces of the lower side and of those of the upper one, ``(rows, pieces)``.
+        position: the mean of each piece, as a fraction of its width from the inner end, ``(rows, pieces)``.
+        halves: the lower and the upper half, with the same.
+    """
 
     line: Line
     base: Base
+    weight: jax.Array
+    position: jax.Array
     halves: tuple[Half, Half]
 
     @property
@@ -79,18 +90,65 @@ class Resolved(NamedTuple):
         """The log of Z, counted from exp(-rate * base.cost), ``(..., 1)``."""
         return jnp.log(self.total) + self.base.log_unit
 
+    def locate(self, y: jax.Array, upper: jax.Array, passes: jax.Array | None = None) -> jax.Array:
+        """How many pieces of its side end before each point y; with ``passes``, those that end at y too."""
+        low, high = (half.side for half in self.halves)
+        values, (first, last) = concatenate(low.values, high.values), self.places(upper, 1)
+        sign = where(upper, 1.0, -1.0).astype(y.dtype)
+
+        def before(index: jax.Array) -> jax.Array:
+            end, at = sign * take(values, jnp.minimum(first + index, last)), sign * y
+            return (first + index <= last) & ((end < at) if passes is None else (end < at) | ((end == at) & passes))
+
+        return count_leading(before, max(low.size, high.size), y.shape)
+
+    def reached(self, beyond: jax.Array, outside: jax.Array, upper: jax.Array) -> jax.Array:
+        """How many pieces of its side have more than ``outside`` beyond their far end.
+
+        ``beyond`` is what lies beyond the values of the lower side, followed by that of the upper side.
+        """
+        first, last = self.places(upper, 1)
+
+        def holds(index: jax.Array) -> jax.Array:
+            return (first + index <= last) & (take(beyond, jnp.minimum(first + index, last)) > outside)
+
+        return count_leading(holds, max(half.side.size for half in self.halves), outside.shape)
+
+    def places(self, upper: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+        """The places of value ``number`` and of the last value of a side, where the upper side's values follow the lower side's."""
+        below, above = (half.side.size for half in self.halves)
+        ends = (below + 1 + number, number), (below + 1 + above, below)
+        first, last = (where(upper, np.int32(one), np.int32(other)) for one, other in ends)
+        return first, last
+
+    def piece_at(self, upper: jax.Array, slot: jax.Array) -> Found:
+        """Read the pieces of these numbers, each on the side of its point; a side without pieces has one point, of weight 0."""
+        if not self.line.pieces:
+            point = jnp.broadcast_to(center_of(self), slot.shape)
+            return Found(upper, point, point, *(jnp.zeros_like(point),) * 4)
+        below, above = (half.side.size for half in self.halves)
+        slot = clip(slot, 0, where(upper, np.int32(max(above - 1, 0)), np.int32(max(below - 1, 0))))
+        near, far = self.line.ends(upper, slot)
+        at = self.line.place_of(upper, slot)
+        weight, *others = (take(part, at) for part in (self.weight, self.line.rise, self.position, self.line.heights.cost))
+        if not below or not above:
+            there = upper if above else ~upper
+            near, far = (where(there, end, center_of(self)) for end in (near, far))
+            weight = where(there, weight, 0.0)
+        return Found(upper, near, far, weight, *others)
+
 
 def _resolve(line: Line, position: jax.Array) -> Resolved:
     base, weights = line.weights()
-    halves = []
-    for number, sign in enumerate((-1, 1)):
-        side, first = line.sides[number], number * line.sides[0].size
-        own = slice(first, first + side.size)
+    weight, tails = weights[..., : line.pieces], weights[..., line.pieces :]
+    split, halves = [line.sides[0].size], []
+    parts = (jnp.split(part, split, axis=-1) for part in (weight, jnp.abs(line.rise), position))
+    for number, (sign, *own) in enumerate(zip((-1, 1), *parts, strict=True)):
         tail = scale = jnp.zeros_like(base.cost)
         if line.tails is not None:
-            tail, scale = (array[..., number : number + 1] for array in (weights[2], line.tails.scale))
-        halves.append(Half(side, sign, weights[number], tail, scale, jnp.abs(line.rise[..., own]), position[..., own]))
-    return Resolved(line, base, (halves[0], halves[1]))
+            tail, scale = (array[..., number : number + 1] for array in (tails, line.tails.scale))
+        halves.append(Half(line.sides[number], sign, own[0], tail, scale, *own[1:]))
+    return Resolved(line, base, weight, position, (halves[0], halves[1]))
 
 
 def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: jax.Array) -> jax.Array:
@@ -107,7 +165,7 @@ def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: ja
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, *batch), 0, -1) for p in points]
     line = replace(distribution.line(), batch=batch)
     from_low = piece.mean_fraction(jnp.abs(line.rise))  # here and not in the loop, so that it is kept in memory
-    position = jnp.where(line.rise >= 0, from_low, 1 - from_low)
+    position = where(line.rise >= 0, from_low, 1 - from_low)
     rows, size = line.cacheful
 
     def some(start: Any, size: int) -> jax.Array:
@@ -130,45 +188,24 @@ class Found(NamedTuple):
     near: jax.Array
     far: jax.Array
     weight: jax.Array
-    decay: jax.Array
+    rise: jax.Array
     position: jax.Array
-    rises: jax.Array
-    cost_near: jax.Array
-    cost_far: jax.Array
+    low_cost: jax.Array
+
+    @property
+    def decay(self) -> jax.Array:
+        """Rate times the rise of the cost, from the low-cost end."""
+        return jnp.abs(self.rise)
+
+    @property
+    def rises(self) -> jax.Array:
+        """Whether the low-cost end is the inner one."""
+        return self.rise >= 0
 
     def share(self, y: jax.Array) -> jax.Array:
         """Where y lies in the piece, as a fraction of its width from the inner end."""
-        width = jnp.where(self.far != self.near, self.far - self.near, 1.0)
-        return jnp.clip((y - self.near) / width, 0.0, 1.0)
-
-
-def read_pieces(r: Resolved, upper: jax.Array, index: Sequence[jax.Array], beyond: Any = None) -> tuple[Found, jax.Array]:
-    """Read the pieces of these indices on either side, for each point from its own; also what ``beyond`` has at their far ends."""
-    found = []
-    for number, half in enumerate(r.halves):
-        at = jnp.clip(index[number], 0, max(half.side.size - 1, 0))
-        near, far = half.side.ends(at)
-        if not half.side.size:  # one point, and nothing of it is used
-            zero = jnp.zeros_like(near)
-            found.append((near, far, zero, zero, zero, zero > 0, zero, zero, zero))
-            continue
-        costs = take(half.side.cost_near, at), take(half.side.cost_far, at)
-        extra = zero = jnp.zeros_like(near) if beyond is None else take(beyond[number], at + 1)
-        own = (take(field, at) for field in (half.weight, half.decay, half.position))
-        found.append((near, far, *own, costs[0] <= costs[1], *costs, extra))
-    *fields, extra = (jnp.where(upper, b, a) for a, b in zip(*found, strict=True))
-    return Found(upper, *fields), extra
-
-
-def locate(half: Half, y: jax.Array, passes: jax.Array | bool = False) -> jax.Array:
-    """How many pieces end before y; with ``passes``, those that end at y too."""
-    values, shape = half.side.values, y.shape
-
-    def before(index: jax.Array) -> jax.Array:
-        end = half.sign * take(values, index + 1)
-        return (end < half.sign * y) | ((end == half.sign * y) & passes)
-
-    return count_leading(before, half.side.size, shape) if half.side.size else jnp.zeros(shape, jnp.int32)
+        width = where(self.far != self.near, self.far - self.near, 1.0)
+        return clip((y - self.near) / width, 0.0, 1.0)
 
 
 def _beyond(half: Half) -> jax.Array:
@@ -210,19 +247,18 @@ def log_prob(distribution: OnLine, y: jax.Array) -> jax.Array:
         # The limit from the right, at the top from the left.
         at_top = y == top
         upper = (y >= center) & ~(at_top & (top == center))
-        index = locate(low, y, at_top), locate(high, y, ~at_top)
-        here, _ = read_pieces(r, upper, index)
-        near, far = here.cost_near - r.base.cost, here.cost_far - r.base.cost
-        cost = near + (far - near) * here.share(y)
-        value = jnp.where((y >= bottom) & (y <= top) & (top > bottom), -r.line.rate * cost, -jnp.inf)
+        here = r.piece_at(upper, r.locate(y, upper, at_top != upper))
+        share = here.share(y)
+        fall = r.line.rate * (here.low_cost - r.base.cost) + here.decay * where(here.rises, share, 1 - share)
+        value = where((y >= bottom) & (y <= top) & (top > bottom), -fall, -jnp.inf)
         if r.line.tails is not None:
             ends = r.line.tails
             for number, distance in ((0, bottom - y), (1, y - top)):
                 scale, cost = (field[..., number : number + 1] for field in (ends.scale, ends.cost))
                 there = (distance >= 0) & (scale > 0)
-                inside = -r.line.rate * (cost - r.base.cost) - jnp.where(there, distance, 0.0) / jnp.where(there, scale, 1.0)
-                value = jnp.where((distance > 0) | (top <= bottom), jnp.where(there, inside, value), value)
-        return jnp.where(jnp.isnan(y), jnp.nan, value - r.log_normalizer)
+                inside = -r.line.rate * (cost - r.base.cost) - where(there, distance, 0.0) / where(there, scale, 1.0)
+                value = where((distance > 0) | (top <= bottom), where(there, inside, value), value)
+        return where(jnp.isnan(y), jnp.nan, value - r.log_normalizer)
 
     return by_rows(compute, distribution, y)
 
@@ -233,23 +269,23 @@ def cdf(distribution: OnLine, y: jax.Array) -> jax.Array:
         low, high = r.halves
         upper = y >= center_of(r)
         # The weight below each piece: on the lower side what is further out, on the upper side what is further in.
-        below = _beyond(low), low.total + jnp.concatenate([jnp.zeros_like(high.tail), _sums_outwards(high.weight)], axis=-1)
-        index = locate(low, y), locate(high, y)
-        here, _ = read_pieces(r, upper, index)
-        start = jnp.where(upper, take(below[1], index[1]), take(below[0], jnp.minimum(index[0] + 1, np.int32(low.side.size))))
+        within = low.total + jnp.concatenate([jnp.zeros_like(high.tail), _sums_outwards(high.weight)], axis=-1)
+        below, slot = concatenate(_beyond(low), within), r.locate(y, upper)
+        here, (first, last) = r.piece_at(upper, slot), r.places(upper, 0)
+        start = take(below, jnp.minimum(first + slot + where(upper, np.int32(0), np.int32(1)), last))
         inner = here.share(y)
         outer = 1 - inner
         # How far y is from the end of the piece that its mass is counted from, and whether that is the low-cost end.
-        near, far = jnp.where(upper, inner, outer), jnp.where(upper, outer, inner)
+        near, far = where(upper, inner, outer), where(upper, outer, inner)
         falling = jnp.exp(-here.decay * far) * piece.cdf_fraction(near, here.decay)  # a product where a difference would cancel
-        part = jnp.where(here.rises == upper, piece.cdf_fraction(near, here.decay), falling)
+        part = where(here.rises == upper, piece.cdf_fraction(near, here.decay), falling)
         value = (start + here.weight * part) / r.total
         for half in r.halves:
             past = half.sign * (y - half.end)
-            safe = jnp.where(half.scale > 0, half.scale, 1.0)
-            gone = jnp.where(half.scale > 0, half.tail * jnp.exp(-jnp.maximum(past, 0.0) / safe), 0.0) / r.total
-            value = jnp.where((past >= 0) & (upper == (half.sign > 0)), 1 - gone if half.sign > 0 else gone, value)
-        return jnp.clip(value, 0.0, 1.0)
+            safe = where(half.scale > 0, half.scale, 1.0)
+            gone = where(half.scale > 0, half.tail * jnp.exp(-jnp.maximum(past, 0.0) / safe), 0.0) / r.total
+            value = where((past >= 0) & (upper == (half.sign > 0)), 1 - gone if half.sign > 0 else gone, value)
+        return clip(value, 0.0, 1.0)
 
     return by_rows(compute, distribution, y)
 
@@ -260,30 +296,26 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
 
     def compute(r: Resolved, p: jax.Array, complement: jax.Array) -> jax.Array:
         sums = [_beyond(half) for half in r.halves]
-        total = sums[0][..., :1] + sums[1][..., :1]
+        total, further = sums[0][..., :1] + sums[1][..., :1], concatenate(*sums)
         upper = p * total > sums[0][..., :1]
-        outside = jnp.where(upper, complement, p) * total
-
-        def passed(half: Half, beyond: jax.Array) -> jax.Array:
-            holds = lambda index: take(beyond, index + 1) > outside  # noqa: E731
-            return count_leading(holds, half.side.size, p.shape) if half.side.size else jnp.zeros(p.shape, jnp.int32)
-
-        index = tuple(passed(half, beyond) for half, beyond in zip(r.halves, sums, strict=True))
-        here, beyond = read_pieces(r, upper, index, sums)
-        weight = jnp.where(here.weight > 0, here.weight, 1.0)
-        outer = jnp.clip((outside - beyond) / weight, 0.0, 1.0)
-        inner = jnp.clip((here.weight - (outside - beyond)) / weight, 0.0, 1.0)
+        outside = where(upper, complement, p) * total
+        slot = r.reached(further, outside, upper)
+        here, (first, last) = r.piece_at(upper, slot), r.places(upper, 1)
+        beyond = take(further, jnp.minimum(first + slot, last))
+        weight = where(here.weight > 0, here.weight, 1.0)
+        outer = clip((outside - beyond) / weight, 0.0, 1.0)
+        inner = clip((here.weight - (outside - beyond)) / weight, 0.0, 1.0)
         from_low = piece.quantile_fraction(
-            jnp.where(here.rises, inner, outer), jnp.where(here.rises, outer, inner), piece.Decay.of(here.decay)
+            where(here.rises, inner, outer), where(here.rises, outer, inner), piece.Decay.of(here.decay)
         )
         length = (here.far - here.near) * from_low
-        value = jnp.where(here.rises, here.near + length, here.far - length)
-        value = jnp.clip(value, jnp.minimum(here.near, here.far), jnp.maximum(here.near, here.far))
+        value = where(here.rises, here.near + length, here.far - length)
+        value = clip(value, jnp.minimum(here.near, here.far), jnp.maximum(here.near, here.far))
         for half in r.halves:
             inside = (outside < half.tail) & (upper == (half.sign > 0))
-            ratio = jnp.where(inside, half.tail, 1.0) / jnp.where(inside, outside, 1.0)
-            value = jnp.where(inside, half.end + half.sign * half.scale * jnp.log(ratio), value)
-        return jnp.where((p >= 0) & (p <= 1) & ~jnp.isnan(total), value, jnp.nan)
+            ratio = where(inside, half.tail, 1.0) / where(inside, outside, 1.0)
+            value = where(inside, half.end + half.sign * half.scale * jnp.log(ratio), value)
+        return where((p >= 0) & (p <= 1) & ~jnp.isnan(total), value, jnp.nan)
 
     return by_rows(compute, distribution, p, complement)
 
@@ -320,7 +352,7 @@ def stddev(distribution: OnLine) -> jax.Array:
         low, high = r.halves
         # In units of a power of two near the width of everything: squares of small numbers would underflow.
         span = jnp.maximum(high.end - low.end, jnp.maximum(high.scale, low.scale))
-        unit = power_of_two(jnp.clip(-log2_floor(jax.lax.stop_gradient(span)), -100, 100), span.dtype)
+        unit = power_of_two(clip(-log2_floor(jax.lax.stop_gradient(span)), -100, 100), span.dtype)
         origin = jax.lax.stop_gradient(mean_from(r, center_of(r)))
 
         def of_pieces(half: Half) -> jax.Array:
@@ -343,13 +375,14 @@ def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
         for half in r.halves:
             # E|T - d| for an exponential T of this scale and a center that lies d inside the tail.
             depth = half.sign * (center - half.end)
-            safe = jnp.where(half.scale > 0, half.scale, 1.0)
+            safe = where(half.scale > 0, half.scale, 1.0)
             inside = depth - half.scale + 2 * half.scale * jnp.exp(-jnp.maximum(depth, 0.0) / safe)
-            total = total + half.tail * jnp.where(depth > 0, inside, half.scale - depth)
+            total = total + half.tail * where(depth > 0, inside, half.scale - depth)
         # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
-        here, _ = read_pieces(r, center >= center_of(r), tuple(locate(half, center) for half in r.halves))
+        upper = center >= center_of(r)
+        here = r.piece_at(upper, r.locate(center, upper))
         share, width = here.share(center), jnp.abs(here.far - here.near)
-        near = jnp.where(here.rises, share, 1 - share)
+        near = where(here.rises, share, 1 - share)
         far = 1 - near
         s = here.decay
         part_near = near * near * piece.mass_fraction(s * near) * (1 - piece.mean_fraction(s * near))
@@ -357,7 +390,7 @@ def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
         exact = (part_near + part_far) / piece.mass_fraction(s)
         rough = jnp.abs(share - here.position)
         within = (center - here.near) * (here.far - center) > 0
-        total = total + jnp.where(within, here.weight * width * (exact - rough), 0.0)
+        total = total + where(within, here.weight * width * (exact - rough), 0.0)
         return total / r.total
 
     return by_rows(compute, distribution, center)

@@ -139,7 +139,9 @@ def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
 
     def again(number: jax.Array, found: Any) -> Any:
         start = jnp.minimum(number * size, rows - size)
-        base, (lower, upper, *tails) = line.rows((), start, size)[0].weights()
+        some = line.rows((), start, size)[0]
+        base, weights = some.weights()
+        lower, upper, *tails = some.parts(weights)
         own = base, _joined([lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
         put = jax.lax.dynamic_update_slice_in_dim
         return jax.tree.map(lambda all, some: put(all, some.astype(all.dtype), start, 0), found, own)

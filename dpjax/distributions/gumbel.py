@@ -22,10 +22,9 @@ _PLACE, _GUMBEL = (
 
 def by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Take two words for each slot and draw, the tails being the slots of a third side; otherwise as ``few``."""
-    _, parts = jax.lax.stop_gradient(line).weights()
-    weights = jnp.concatenate(parts, axis=-1)
+    weights = jax.lax.stop_gradient(line).weights()[1]
     log_weights = jnp.log(weights)
-    sizes = [part.shape[-1] for part in parts]
+    sizes = [part.shape[-1] for part in line.parts(weights)]
 
     def one(number: jax.Array) -> jax.Array:
         drawn = []

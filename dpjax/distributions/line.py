@@ -193,8 +193,8 @@ class Line:
         measures = measures.astype(jnp.result_type(measures, self.heights.mantissa))
         return jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(measures)), measures
 
-    def weights(self) -> tuple[Base, list[jax.Array]]:
-        """The weights of each side's pieces, and of the tails if there are any, ``(*batch, k)``: each row from its own base.
+    def weights(self) -> tuple[Base, jax.Array]:
+        """The weights of all slots, ``(*batch, slots)``: each row from its own base.
 
         The heaviest is about 1, whatever the costs, the rate and the widths are.
         """
@@ -202,7 +202,7 @@ class Line:
         always = base.cost.reshape(-1)[0] != jnp.inf  # true, but only when the program runs
         instead = broadcast_rows(measures, self.batch)
         weights = in_memory(always, lambda: broadcast_rows(self.heights.weight(measures, base), self.batch), instead)
-        return base, self.parts(weights)
+        return base, weights
 
     def place_of(self, upper: jax.Array, slot: jax.Array) -> jax.Array:
         """The place of slots ``(*batch, j)`` among those of the lower side followed by those of the upper one."""

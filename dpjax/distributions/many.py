@@ -26,7 +26,7 @@ _SLOT, _PLACE = 1, 2  # the streams of a draw's words
 
 def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Tabulate the slots of both sides outwards, each after its tail; arguments and results are those of ``few``."""
-    _, (lower, upper, *tails) = jax.lax.stop_gradient(line).weights()
+    lower, upper, *tails = line.parts(jax.lax.stop_gradient(line).weights()[1])
     if tails:
         lower, upper = (jnp.concatenate([tails[0][..., i : i + 1], side], axis=-1) for i, side in enumerate((lower, upper)))
     center = lower.shape[-1]
@@ -62,7 +62,7 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
 def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Draw where there are no pieces: choose one of two tails, the lighter one where a uniform is below its share."""
-    weights = jax.lax.stop_gradient(line).weights()[1][2]
+    weights = jax.lax.stop_gradient(line).weights()[1]
     below, above = weights[..., :1], weights[..., 1:]
     share = jnp.minimum(below, above) / (below + above)
     lighter = uniform_from_words(fold_in_range(rows, draws, stream=_SLOT), weights.dtype).value < share

@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 from dpjax.distributions import closed_forms, sampling
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
-from dpjax.distributions.closed_forms import Found, Half, Resolved, average, by_rows, center_of, each_point, locate, read_pieces
+from dpjax.distributions.closed_forms import Found, Half, Resolved, average, by_rows, center_of, each_point
 from dpjax.distributions.line import Line, OnLine, Side
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
@@ -199,7 +199,8 @@ def _mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
 
 def _piece_of(r: Resolved, number: jax.Array) -> tuple[Found, jax.Array, jax.Array]:
     """The piece that holds a cell, how many cells it has, and how many of them are further in."""
-    here, _ = read_pieces(r, number >= center_of(r), tuple(locate(half, number) for half in r.halves))
+    upper = number >= center_of(r)
+    here = r.piece_at(upper, r.locate(number, upper))
     cells = jnp.maximum(jnp.abs(here.far - here.near), 1.0)
     return here, cells, jnp.clip(jnp.abs(number - here.near) - 0.5, 0.0, cells - 1)
 
@@ -208,10 +209,10 @@ def _log_prob(distribution: OnLine, number: jax.Array) -> jax.Array:
     def compute(r: Resolved, number: jax.Array) -> jax.Array:
         low, high = r.halves
         here, cells, before = _piece_of(r, number)
-        near, far = here.cost_near - r.base.cost, here.cost_far - r.base.cost
-        cost = near + (far - near) * ((before + 1) / cells)
+        share = (before + 1) / cells
+        fall = r.line.rate * (here.low_cost - r.base.cost) + here.decay * jnp.where(here.rises, share, 1 - share)
         inside = (number > low.end) & (number < high.end)
-        value = jnp.where(inside, -r.line.rate * cost, -jnp.inf)
+        value = jnp.where(inside, -fall, -jnp.inf)
         return jnp.where(jnp.isnan(number), jnp.nan, value - r.log_normalizer)
 
     return by_rows(compute, distribution, number)

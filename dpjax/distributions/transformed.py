@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
-from dpjax.distributions.closed_forms import Half, Resolved, by_rows, center_of, locate, read_pieces
+from dpjax.distributions.closed_forms import Half, Resolved, by_rows, center_of
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
@@ -174,7 +174,8 @@ class Transformed(Distribution):
                 values = self._value(half.end + half.sign * half.scale * values) - origin
                 error = error + half.tail * jnp.sum(p * jnp.abs(values[..., None, :] - away[..., None]), axis=-1)
         # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
-        here, _ = read_pieces(r, z >= center_of(r), tuple(locate(half, z) for half in r.halves))
+        upper = z >= center_of(r)
+        here = r.piece_at(upper, r.locate(z, upper))
         low, high = jnp.where(here.rises, here.near, here.far), jnp.where(here.rises, here.far, here.near)
         inner = jnp.where(here.rises, here.share(z), 1 - here.share(z))
         outer, s = 1 - inner, here.decay

@@ -59,6 +59,21 @@ class Engine:
         groups, sizes = self._counted(rows, ()).there(False)
         return Groups(groups.names, dict(zip(self._by, groups.shown.values(), strict=True))), sizes
 
+    def crowded(self, groups: Groups) -> tuple[int, int]:
+        """Return how many persons have rows in more of these groups than they count in, and how many have rows at all."""
+        known: Any = self._persons
+        each = (
+            self._rows(groups)
+            .group_by("unit", *self._keys)
+            .agg(nw.len().alias("rows"))
+            .group_by("unit")
+            .agg(nw.len().alias("groups"))
+        )
+        more = nw.when(nw.col("groups") > known.max_groups).then(nw.lit(1)).otherwise(nw.lit(0))
+        found = each.select(more.sum().alias("more"), nw.len().alias("persons")).collect()
+        more_groups, persons = (found[name].to_list()[0] for name in ("more", "persons"))
+        return int(more_groups or 0), int(persons)
+
     def tally(self, column: Any, statistic: Statistic, groups: Groups, neighbors: str) -> Tally:
         """Count the records of a column in these groups."""
         found = getattr(statistic, "records_grid", None)

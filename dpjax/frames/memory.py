@@ -109,6 +109,13 @@ class Memory:
         ]
         return Groups(joined(parts), dict(zip(self._by, parts, strict=True))), sizes[found]
 
+    def crowded(self, groups: Groups) -> tuple[int, int]:
+        """Return how many persons have rows in more of these groups than they count in, and how many have rows at all."""
+        known: Any = self._persons
+        persons, _, _ = self._sorted(np.where(self._group(groups, len(self._order)) >= 0, self._order, -1))
+        numbers = np.bincount(persons)
+        return int(np.count_nonzero(numbers > known.max_groups)), int(np.count_nonzero(numbers))
+
     def _group(self, groups: Groups, rows: int) -> np.ndarray:
         """The number of the group of each row, -1 for none of these."""
         if not self._by:

@@ -22,6 +22,15 @@ def words_of_bounds(shares: Sequence[float]) -> str:
     return f"{_percent(shares)} of the records are at or beyond a bound, and count as that bound: are the bounds wide enough?"
 
 
+def words_of_crowded(persons: Sequence[int], max_groups: int) -> str:
+    """Return what is said where persons, of so many, have rows in more groups than they count in."""
+    some, all_persons = persons
+    return (
+        f"{some} of {all_persons} persons have rows in more groups than they count in, {max_groups} (max_groups=): their rows in "
+        "other groups count nowhere."
+    )
+
+
 def words_of_lacking(lacking: Sequence[str]) -> str:
     """Return what is said where a release by the same arguments would be refused."""
     return f"A release needs {', '.join(lacking)} besides."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from dpjax.checks import Neighbors
 from dpjax.frames.asked import Columns, asked_of
 from dpjax.frames.drawn import drawn_from_counts
 from dpjax.frames.memory import Tally
-from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_lacking, words_of_ties
+from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_crowded, words_of_lacking, words_of_ties
 from dpjax.frames.persons import PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import ORDER, FrameResult, result_of
@@ -73,8 +74,8 @@ def simulate(
         ``value`` (the statistic itself), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (where 95 % of all draws
         are), of medians and quantiles ``tied_share`` (the share of the records that equal the statistic), and ``epsilon``, that of
         a draw. Error bars are exact; of several quantiles they are measured on 1000 draws, but for joint ones without a
-        resolution. The ``note`` says where ties spoil the draws, where many records are at or beyond a bound, and what a release
-        by the same arguments lacks.
+        resolution. The ``note`` says where ties spoil the draws, where many records are at or beyond a bound, how many
+        persons have rows in more groups than they count in, and what a release by the same arguments lacks.
 
     Raises:
         ImportError: narwhals is not installed.
@@ -151,7 +152,13 @@ def simulate(
         }
     if by is not None and groups is None:
         lacking["groups="] = None
-    said: Any = ((words_of_ties, tied), (words_of_bounds, bound), (words_of_lacking, list(lacking)))
+    crowded = table.rows.crowded(there) if persons is not None and by is not None else (0, 0)
+    said: Any = (
+        (words_of_ties, tied),
+        (words_of_bounds, bound),
+        (partial(words_of_crowded, max_groups=max_groups), crowded if crowded[0] else ()),
+        (words_of_lacking, list(lacking)),
+    )
     notes = [words(of_what) for words, of_what in said if of_what]
     kept, others = {}, []
     if isinstance(groups, PrivateGroups):

@@ -28,6 +28,9 @@ class Records(Protocol):
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
         """Return all groups that have a row, and how many rows or persons: with ``bounded`` a person counts in few groups."""
 
+    def crowded(self, groups: Groups) -> tuple[int, int]:
+        """Return how many persons have rows in more of these groups than they count in, and how many have rows at all."""
+
     def tally(self, column: Any, statistic: Statistic, groups: Groups, neighbors: str) -> Tally:
         """Count the records of a column in these groups."""
 

@@ -36,9 +36,9 @@ def duff(
     """Return the distribution of Duff: density (or probability) proportional to exp(epsilon/2 * u_d).
 
     Args:
-        statistic: under add/remove neighbors: ``median(..., definition="lower")`` for the paper's median, another profile with
-            integer levels, ``mean(..., values="hull")`` for its mean; or ``mode(...)``, whose score for a single mode is
-            not the paper's, and for which ``candidate_counts(...)`` is sharper at the same epsilon. Under edge neighbors:
+        statistic: under add/remove neighbors: ``median(..., definition="lower")`` for the paper's median,
+            ``mean(..., values="hull")`` for its mean; or ``mode(...)``, whose score for a single mode is not the paper's, and for
+            which ``candidate_counts(...)`` is sharper at the same epsilon. Under edge neighbors:
             ``triangle_count(...).truncate(k)``, whose levels are at most the paper's distance, or ``from_distances(...)`` where it
             is known.
         epsilon: positive.
@@ -49,14 +49,18 @@ def duff(
         not 0), a :class:`Finite` for candidates.
 
     Raises:
-        ValueError: another relation than ``"add_remove"`` and ``"edge"``, or a ``rho`` beside candidates.
+        ValueError: another relation than ``"add_remove"`` and ``"edge"``; under add/remove a profile whose levels are no distances
+            (the default median and mean, truncated ones); or a ``rho`` beside candidates.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation of the statistic. Public: epsilon, rho, and what the statistic says
         is public; the number of records (or edges) is not. Float draws on the line are simulations.
 
     References:
-        Gillenwater and Munoz Medina (2020), Definition 8, Section 4.1 and Algorithm 1; McSherry and Talwar (2007).
+        Gillenwater and Munoz Medina (2020), Definition 8, Section 4.1 and Algorithm 1; McSherry and Talwar (2007). The classical
+        median of Section 4, with the utility u_2 = -abs(records below y - records above y), that of OpenDP and diffprivlib, needs
+        no profile: for n sorted records between the bounds it is ``PiecewiseExponential(edges, cost, cost, epsilon / 2)`` under
+        add/remove, with ``edges = [lower, *x, upper]`` and ``cost = abs(2 * arange(n + 1.0) - n)``; under swap, of epsilon / 4.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
@@ -77,7 +81,7 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
-    >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove"), 2))
+    >>> print(guarantee(median(jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove", definition="lower"), 2))
     2-DP and 2-bounded-range under add_remove neighbors
     """
     _check(statistic)
@@ -93,3 +97,8 @@ def _check(statistic: SensitivityProfile | CandidateScores) -> None:
     if statistic.neighbors not in ("add_remove", "edge"):
         instead = "exponential" if isinstance(statistic, CandidateScores) else "inverse_sensitivity"
         raise ValueError(f"duff is for add_remove and edge neighbors, this statistic for {statistic.neighbors}: use {instead}.")
+    if isinstance(statistic, SensitivityProfile) and statistic.neighbors == "add_remove" and statistic.reached != "intervals":
+        raise ValueError(
+            "the levels of this profile are not the paper's distances: give duff median(..., definition='lower') or "
+            "mean(..., values='hull'), whole, or take inverse_sensitivity, which draws from any profile."
+        )

@@ -42,7 +42,8 @@ def exponential(
         probability is still rounded: by a few units in the last place of the dtype.
 
     References:
-        McSherry and Talwar (2007); Gillenwater and Munoz Medina, Definition 7 and Algorithm 1.
+        McSherry and Talwar (2007); Gillenwater and Munoz Medina, Definition 7 and Algorithm 1. Durfee (2025), Definition 2.3, has
+        exp(epsilon * score / 2), which is (epsilon times the sensitivity)-DP, not epsilon over it as Proposition 1 prints.
 
     >>> import jax.numpy as jnp
     >>> distribution = exponential(jnp.array([0.0, 2.0]), 1.0, sensitivity=1.0)

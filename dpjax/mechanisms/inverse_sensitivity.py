@@ -54,7 +54,8 @@ def inverse_sensitivity(
         is public. Float draws are simulations.
 
     References:
-        Durfee (2025), Definition 4.1 and mechanism M.2; Asi and Duchi (2020); Gillenwater and Munoz Medina, Section 4.
+        Durfee (2025), Definition 4.1 and mechanism M.2; Asi and Duchi (2020), whose rho-smooth variant is ``"extended"``;
+        Gillenwater and Munoz Medina, Section 4.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median

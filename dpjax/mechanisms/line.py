@@ -35,7 +35,7 @@ from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 Support = Literal["restricted", "extended"]
 Costs = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
-PROFILES = "from a statistic such as dpjax.median; of a DownSensitivity, .shift(tau)"
+PROFILES = "from a statistic of data, such as dpjax.median(x, ...)"
 
 
 def is_given(rho: ArrayLike) -> bool:

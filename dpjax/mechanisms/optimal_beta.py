@@ -5,7 +5,7 @@ this divided by alpha: its minimum depends on public numbers only. It is capped 
 """
 
 from collections.abc import Callable
-from math import exp, log
+from math import exp, inf, log
 from typing import Literal
 
 import jax
@@ -14,8 +14,8 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.conversions import zcdp_of
-from dpjax.mechanisms.smooth_cauchy import constants
 from dpjax.numerics.bisection import bisect
+from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity
 
 Noise = Literal["cauchy", "laplace", "laplace_log_normal"]
 
@@ -49,14 +49,36 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     dtype = checks.float_dtype(epsilon)
     budget = checks.positive("epsilon", epsilon, dtype)
     if delta is None:
-        # e^beta / (beta (epsilon - c beta)) is smallest at the root of a quadratic equation.
-        c = constants(gamma)[1]
-        beta = 2 * budget / (budget + 2 * c + jnp.hypot(budget, 2 * c))
-    elif noise == "laplace":
+        return best_for_dense_data(budget, jnp.asarray(constants(gamma)[1], dtype))
+    if noise == "laplace":
         beta = _laplace(budget, checks.probability("delta", delta, dtype, below=1.0))
     else:
         beta = _laplace_log_normal(jnp.sqrt(2 * zcdp_of(epsilon, delta=delta)))
     return jnp.minimum(beta, log(2))
+
+
+def best_for_dense_data(budget: jax.Array, stretch: jax.Array) -> jax.Array:
+    """Return the beta, at most log 2, where e^beta / (beta (budget - stretch beta)) is smallest: a root of a quadratic equation."""
+    return jnp.minimum(2 * budget / (budget + 2 * stretch + jnp.hypot(budget, 2 * stretch)), log(2))
+
+
+def constants(gamma: float) -> tuple[float, float]:
+    """Return sup|h'/h| and sup|1 + z h'/h|: what alpha and beta cost.
+
+    >>> constants(2.0)
+    (1.0, 1.0)
+    """
+    if not 1 < gamma < inf:
+        raise ValueError(f"gamma must be a static number above 1, got {gamma}.")
+    return (gamma - 1) ** ((gamma - 1) / gamma), max(1.0, gamma - 1)
+
+
+def smoothed(caller: str, given: SmoothSensitivity | LocalSensitivity, beta: Callable[[], jax.Array]) -> SmoothSensitivity:
+    """Return a smooth sensitivity as it is, and a local one at a public beta."""
+    if isinstance(given, LocalSensitivity):
+        return given.smooth(beta())
+    checks.instance(caller, given, SmoothSensitivity, "or a LocalSensitivity, such as dpjax.local_sensitivity(x, ...)")
+    return given
 
 
 def _laplace(epsilon: jax.Array, delta: jax.Array) -> jax.Array:

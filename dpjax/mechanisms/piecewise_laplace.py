@@ -58,10 +58,12 @@ def piecewise_laplace(
         cannot be halved as for plain Laplace. Float draws are simulations.
 
     References:
-        Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2 (rho-smooth). Theorem 2
-        (never a larger error than inverse sensitivity) does not extend to rho > 0. The paper calls smoothing generally
-        unnecessary; so it is without ties. For 100 equal records in [0, 100] and epsilon 0.1 under add/remove, the error is 28.5
-        without it, 0.384 with rho = 1/2, and 0.137 with ``resolution=1`` in the statistic.
+        Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2 (rho-smooth, whose density reaches
+        rho beyond the range: that is ``"extended"``, the default is conditioned on the range). Propositions 1 and 2 print
+        epsilon/Delta_q where epsilon times Delta_q is meant; here Delta_q is 1. Theorem 2 (never a larger error than inverse
+        sensitivity) does not extend to rho > 0. The paper calls smoothing generally unnecessary; so it is without ties. For 100
+        equal records in [0, 100] and epsilon 0.1 under add/remove, the error is 28.5 without it, 0.384 with rho = 1/2, and 0.137
+        with ``resolution=1`` in the statistic.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median

@@ -91,7 +91,7 @@ def propose_test_release(
     >>> round(float(distribution.no_answer_probability()), 5), round(float(distribution.mean_abs_error(0.5)), 3)
     (0.00052, 0.205)
     """
-    checks.instance("propose_test_release", local, LocalSensitivity, "see dpjax.local_sensitivity")
+    checks.instance("propose_test_release", local, LocalSensitivity, "such as dpjax.local_sensitivity(x, ...)")
     budget = checks.positive("epsilon", epsilon, local.dtype)
     failure = checks.probability("delta", delta, local.dtype, below=0.5)
     scale = checks.positive("proposal", proposal, local.dtype)

@@ -81,6 +81,7 @@ def shifted_inverse(
     >>> shifted_inverse(down, 1.0, tau=10, candidates=jnp.arange(1000.0)).cost[jnp.array([80, 89, 99, 999])].tolist()
     [9.0, 0.0, 9.0, 10.0]
     """
+    checks.instance("shifted_inverse", down, DownSensitivity, "from a monotone statistic of data, such as dpjax.maximum(x, ...)")
     if candidates is None:
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
     if is_given(rho):

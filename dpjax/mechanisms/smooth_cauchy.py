@@ -7,7 +7,7 @@ stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamm
 (gamma-1)^((gamma-1)/gamma) * alpha + max(1, gamma-1) * beta <= epsilon suffices: for gamma = 2, alpha + beta <= epsilon.
 """
 
-from math import inf, pi
+from math import pi
 from typing import Any, Literal
 
 import jax
@@ -17,19 +17,25 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.cauchy import Cauchy
+from dpjax.mechanisms.optimal_beta import constants, optimal_beta, smoothed
 from dpjax.mechanisms.relations import pure
-from dpjax.sensitivity.local import SmoothSensitivity, representable
+from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, representable
 
 Calibration = Literal["tight", "published"]
 
 
 def smooth_cauchy(
-    smooth: SmoothSensitivity, epsilon: ArrayLike, *, gamma: float = 2.0, calibration: Calibration = "tight"
+    smooth: SmoothSensitivity | LocalSensitivity,
+    epsilon: ArrayLike,
+    *,
+    gamma: float = 2.0,
+    calibration: Calibration = "tight",
 ) -> Cauchy:
     """Return the distribution of ``value + bound/alpha * Z`` with density of Z proportional to ``1 / (1 + |z|^gamma)``.
 
     Args:
-        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of epsilon.
+        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of epsilon. Or its local
+            sensitivity, which is smoothed at the beta of :func:`optimal_beta`; at the largest one, if published.
         epsilon: positive.
         gamma: static, above 1; 2 is the Cauchy distribution.
         calibration: ``"tight"``: alpha = (epsilon - max(1, gamma-1) beta) / (gamma-1)^((gamma-1)/gamma); ``"published"``, of the
@@ -56,21 +62,16 @@ def smooth_cauchy(
     >>> smooth_cauchy(smooth, 1.0).scale.item() == smooth.bound.item() / 0.5
     True
     """
-    checks.instance("smooth_cauchy", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
+
+    def beta() -> jax.Array:
+        if calibration == "published":
+            return checks.positive("epsilon", epsilon, smooth.dtype) / (2 * (gamma + 1))
+        return optimal_beta(epsilon, noise="cauchy", gamma=gamma)
+
+    smooth = smoothed("smooth_cauchy", smooth, beta)
     checks.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype)
     return Cauchy(smooth.value, smooth.bound / representable(smooth, alpha), gamma=float(gamma))
-
-
-def constants(gamma: float) -> tuple[float, float]:
-    """Return sup|h'/h| and sup|1 + z h'/h|: what alpha and beta cost.
-
-    >>> constants(2.0)
-    (1.0, 1.0)
-    """
-    if not 1 < gamma < inf:
-        raise ValueError(f"gamma must be a static number above 1, got {gamma}.")
-    return (gamma - 1) ** ((gamma - 1) / gamma), max(1.0, gamma - 1)
 
 
 def alpha_of(
@@ -94,7 +95,7 @@ def alpha_of(
     return checks.remaining(message, alpha, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
 
 
-def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure: ArrayLike) -> jax.Array:
+def cauchy_tail_bound(smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayLike, *, failure: ArrayLike) -> jax.Array:
     """Return the error that the published mechanism exceeds with probability ``failure``: 6 bound/epsilon tan(pi (1-failure)/2).
 
     For gamma = 2 and the published calibration, and so for a beta of at most epsilon/6, it is exact, not only a bound
@@ -112,7 +113,7 @@ def cauchy_tail_bound(smooth: SmoothSensitivity, epsilon: ArrayLike, *, failure:
     return smooth_cauchy(smooth, epsilon, calibration="published").scale / jnp.tan(pi / 2 * eta)
 
 
-def guarantee(smooth: SmoothSensitivity | str, epsilon: float) -> Guarantee:
+def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, epsilon: float) -> Guarantee:
     """Return what one draw of :func:`smooth_cauchy` costs.
 
     >>> print(guarantee("swap", 1.0))

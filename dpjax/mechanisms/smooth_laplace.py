@@ -20,15 +20,17 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.laplace import laplace
+from dpjax.mechanisms.optimal_beta import optimal_beta, smoothed
 from dpjax.mechanisms.relations import approximate
-from dpjax.sensitivity.local import SmoothSensitivity, representable
+from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, representable
 
 
-def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: ArrayLike) -> PiecewiseExponential:
+def smooth_laplace(smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayLike, *, delta: ArrayLike) -> PiecewiseExponential:
     """Return the distribution of ``value + bound/alpha * Z`` with Z standard Laplace.
 
     Args:
-        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of epsilon.
+        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of epsilon. Or its local
+            sensitivity, which is smoothed at the beta of :func:`optimal_beta`.
         epsilon: positive.
         delta: in (0, 1).
 
@@ -54,7 +56,7 @@ def smooth_laplace(smooth: SmoothSensitivity, epsilon: ArrayLike, *, delta: Arra
     >>> bool(jnp.isclose(distribution.mean_abs_error(50.0), smooth.bound / alpha_of(1.0, beta=0.1, delta=1e-3)))
     True
     """
-    checks.instance("smooth_laplace", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
+    smooth = smoothed("smooth_laplace", smooth, lambda: optimal_beta(epsilon, noise="laplace", delta=delta))
     checks.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, delta=delta, dtype=smooth.dtype)
     return laplace(smooth.value, representable(smooth, alpha), sensitivity=smooth.bound)
@@ -76,7 +78,7 @@ def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: An
     return checks.remaining(message, alpha, epsilon, beta, failure if isinstance(delta, jax.Array) else delta, dtype=kind)
 
 
-def guarantee(smooth: SmoothSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
+def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
     """Return what one draw of :func:`smooth_laplace` costs.
 
     >>> print(guarantee("swap", 1.0, delta=1e-6))

@@ -19,15 +19,19 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
+from dpjax.mechanisms.optimal_beta import best_for_dense_data, smoothed
 from dpjax.mechanisms.relations import relation_of
-from dpjax.sensitivity.local import SmoothSensitivity, representable
+from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, representable
 
 
-def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sigma: ArrayLike) -> LaplaceLogNormal:
+def smooth_laplace_log_normal(
+    smooth: SmoothSensitivity | LocalSensitivity, zcdp: ArrayLike, *, sigma: ArrayLike
+) -> LaplaceLogNormal:
     """Return the distribution of ``value + bound/s * X e^(sigma Y)``.
 
     Args:
-        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of the budget.
+        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of the budget. Or its
+            local sensitivity, which is smoothed at the beta that is best for dense data at this sigma.
         zcdp: positive, rho. For an (epsilon, delta) take :func:`dpjax.accounting.zcdp_of`.
         sigma: positive, above beta / sqrt(2 rho), chosen without the data (see :func:`optimal_sigma`).
 
@@ -51,7 +55,12 @@ def smooth_laplace_log_normal(smooth: SmoothSensitivity, zcdp: ArrayLike, *, sig
     >>> round(float(distribution.scale * (1 - 0.1 / 0.3) / jnp.exp(1.5 * 0.3**2) / smooth.bound), 5)
     1.0
     """
-    checks.instance("smooth_laplace_log_normal", smooth, SmoothSensitivity, "see dpjax.smooth_sensitivity")
+
+    def beta() -> jax.Array:
+        budget, spread = checks.positive("zcdp", zcdp, smooth.dtype), checks.positive("sigma", sigma, smooth.dtype)
+        return best_for_dense_data(jnp.sqrt(2 * budget), 1 / spread)
+
+    smooth = smoothed("smooth_laplace_log_normal", smooth, beta)
     checks.positive("zcdp", zcdp, smooth.dtype)
     spread = checks.positive("sigma", sigma, smooth.dtype)
 
@@ -91,7 +100,7 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     return sigma
 
 
-def guarantee(smooth: SmoothSensitivity | str, zcdp: float) -> Guarantee:
+def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, zcdp: float) -> Guarantee:
     """Return what one draw of :func:`smooth_laplace_log_normal` costs: zCDP.
 
     Where ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it implies these.

@@ -42,7 +42,10 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
 
     ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v != u; an infinite budget leaves
     every change to or from its value unprotected. ``rule="min"``: the smaller of e(u) and e(v) instead, for attributes of two
-    values only. (With three it is no metric: of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of the first.)
+    values only. (With three it is no metric: of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of the first.
+    Instance-specific privacy has that minimum for any number of values. What keeps to it keeps to its shortest paths, which are a
+    metric: ``from_budgets(numpy.minimum.outer(e, e) * (1 - numpy.eye(len(e)))).closure()``.) The larger of two budgets would be a
+    metric for any number of values, and protect nothing: a value of a small budget could be told from all those of larger ones.
 
     Args:
         records: int ``(..., N, A)``, the codes 0, 1, ... of the values of every element of the public universe.
@@ -51,7 +54,8 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
         rule: static.
 
     References:
-        Kamalaruban et al. (2020): Example 1 has the minimum (equation 3), a metric for its binary attributes; Section 5 the sum.
+        Kamalaruban et al. (2020): Example 1 has the minimum (equation 3), a metric for its binary attributes, and so has Definition
+        11 for values of any number; Section 5 the sum.
 
     >>> value_budgets([[0], [1], [2]], budgets=[[1.0, 2.0, 4.0]], rule="sum").budgets.tolist()
     [[0.0, 3.0, 5.0], [3.0, 0.0, 6.0], [5.0, 6.0, 0.0]]
@@ -81,7 +85,8 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
     """Return the metric d(i, j) = epsilon * days between the dates of elements i and j.
 
     Args:
-        dates: ``(..., N)``, of the public universe: NumPy ``datetime64``, Python dates, or numbers of days (then JAX arrays too).
+        dates: ``(..., N)``, of the public universe: NumPy ``datetime64`` within 290,000 years of 1970, Python dates, or numbers of
+            days (then JAX arrays too).
         epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon); broadcasts against the batch.
 
     >>> import datetime
@@ -100,11 +105,13 @@ def _days(dates: np.ndarray) -> np.ndarray:
     if dates.dtype.kind in "biuf":
         return from_smallest(dates, -1)
     try:
-        given = dates.astype("datetime64[us]")
+        given, years = dates.astype("datetime64[us]"), dates.astype("datetime64[Y]")
     except (TypeError, ValueError):
         raise TypeError(f"dates must be dates or numbers of days, got dtype {dates.dtype}.") from None
-    if np.any(np.isnat(given)):
+    if np.any(np.isnat(years)):
         raise ValueError("dates must not be NaT.")
+    if np.any(abs(years.astype(np.int64)) > 290_000):  # 64 bits of microseconds wrap around not far beyond
+        raise ValueError("dates must be within 290,000 years of 1970.")
     return from_smallest(given.view(np.int64), -1) / (86400 * 10**6)
 
 

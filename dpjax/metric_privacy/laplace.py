@@ -178,7 +178,7 @@ def metric_laplace(
     else:
         spent = load(queries, scales, metric)
         c = checks.float_array("scales", scales).astype(spent.dtype)
-        if not isinstance(scales, jax.Array) and not isinstance(spent, jax.core.Tracer) and bool(jnp.any(spent > 1)):
+        if not isinstance(scales, jax.Array) and not checks.is_traced(spent) and bool(jnp.any(spent > 1)):
             raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
         c = jnp.where((spent <= 1)[..., None], c, jnp.nan)
     counts = counts_of(x, c.dtype, metric.num_values)

@@ -86,7 +86,8 @@ def mwem(
     Privacy:
         d-private for each dataset and draw, under the relation of the metric of the queries; a shape of k draws costs k times
         that. Public: the queries, c, the options, and n or its bound ``total``. Float draws are simulations: the low-order bits of
-        a measurement depend on the data (Mironov 2012). The noise reaches 45 nats.
+        a measurement depend on the data (Mironov 2012). The noise reaches 45 nats. In float32 the exponents of a selection are
+        rounded by up to 2^-16: take float64 where the budget of a round is not far above that.
 
     References:
         Hardt, Ligett and McSherry (2012); Kamalaruban et al. (2020), Algorithm 2 and Theorem 7, repaired: the update has one scale.
@@ -103,7 +104,7 @@ def mwem(
     checks.one_of("output", output, OUTPUTS)
     rounds, passes = checks.static_integer("rounds", rounds, 1), checks.static_integer("passes", passes, 1)
     checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
-    concrete = queries.values.size > 0 and not isinstance(queries.values, jax.core.Tracer)
+    concrete = queries.values.size > 0 and not checks.is_traced(queries.values)
     if concrete and np.all(np.max(np.abs(queries.values), axis=(-2, -1)) > 1):
         raise ValueError(BEYOND_ONE)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)

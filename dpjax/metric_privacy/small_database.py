@@ -45,6 +45,7 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
 
     Privacy:
         d-private, under the relation of the metric of the queries. Public: the queries, c, the size, and n or its bound ``total``.
+        In float32 the exponents of neighbours are rounded by up to 2^-16: take float64 where budgets are not far above that.
 
     References:
         Blum, Ligett and Roth (2008); Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, repaired: y is scaled to n records.

@@ -43,6 +43,8 @@ def count_leading(
         start: how many are known to hold, if any are, int32.
         rounds: the answer is less than ``2**rounds`` above ``start``; by default every answer is found.
     """
+    if not size:
+        return jnp.zeros(shape, jnp.int32)
     rounds = np.int32(size.bit_length()) if rounds is None else rounds
 
     def step(number: jax.Array, count: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ def where(condition: jax.Array, x: Any, y: Any) -> jax.Array:
     shape = jnp.broadcast_shapes(np.shape(condition), np.shape(x), np.shape(y))
 
     def full(value: Any) -> jax.Array:
-        if isinstance(value, int | float | np.generic):
+        if isinstance(value, int | float | np.number):
             return jax.lax.full(shape, value, dtype)
         return jnp.broadcast_to(value.astype(dtype), shape)
 

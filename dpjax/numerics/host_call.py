@@ -128,8 +128,9 @@ def without_host_calls() -> Iterator[None]:
     """Within it, programs are traced without calls of NumPy, so that ``jax.export`` can write them to be read by JAX alone.
 
     Nothing is taken for granted about the device: a program that is written for CUDA has the way that is best there, also where it
-    is written on a machine without a GPU. On the CPU sorting is XLA's: the draws are the same, but rows are sorted many times
-    slower. Programs that were compiled before are forgotten at both ends, and compiled again. Not for several threads at a time.
+    is written on a machine without a GPU. On the CPU sorting is XLA's, by the bits of the floats: the draws are the same, but rows
+    are sorted several times slower. Programs that were compiled before are forgotten at both ends, and compiled again. Not for
+    several threads at a time.
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> def draw(key, x):

@@ -1,6 +1,6 @@
 """What a mechanism needs to know about a statistic on a dataset: how far it moves when 1, 2, ... individuals change."""
 
-from dpjax.sensitivity.down import DownSensitivity
+from dpjax.sensitivity.down import DownSensitivity, from_removals
 from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, local_sensitivity_bound
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.radii import from_local_sensitivity, from_radii
@@ -19,6 +19,7 @@ __all__ = [
     "from_distances",
     "from_local_sensitivity",
     "from_radii",
+    "from_removals",
     "from_vector_radii",
     "local_sensitivity_bound",
 ]

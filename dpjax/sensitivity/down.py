@@ -18,11 +18,13 @@ from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
-from dpjax.checks import Relation
+from dpjax.checks import Relation, Resolution
 from dpjax.numerics.batching import concatenate
+from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, extend, from_sides
 
 
@@ -31,9 +33,8 @@ from dpjax.sensitivity.profile import SensitivityProfile, extend, from_sides
 class DownSensitivity(Batch):
     """The values that a monotone statistic keeps at least, after 0, 1, 2, ... people leave.
 
-    ``values[..., l]`` is h(l). The statistics of this module make it; for a monotone function of your own it is your promise that
-    ``values`` are exactly these minima, or at least that h_x(l+1) <= h_x'(l) <= h_x(l) for x' = x minus one person, and that the
-    last value is the same for all datasets. It is a pytree and differentiable in the data; leading axes are a batch.
+    ``values[..., l]`` is h(l). The statistics of :mod:`dpjax.statistics.monotone` make it, and :func:`from_removals` that of a
+    monotone function of your own. It is a pytree and differentiable in the data; leading axes are a batch.
 
     Attributes:
         values: float ``(..., L+1)``, nonincreasing from f(x) to f(empty), which is public; h stays there beyond level L.
@@ -55,6 +56,7 @@ class DownSensitivity(Batch):
     resolution: Fraction | None = field(default=None, metadata={"static": True})
 
     _event_axes = ("values",)
+    _next_step = ": dpjax.shifted_inverse takes it, .shift(tau) makes a profile of it"
 
     @property
     def value(self) -> jax.Array:
@@ -110,3 +112,52 @@ class DownSensitivity(Batch):
         values = extend(self.values, max(tau + 1, self.values.shape[-1]))
         upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
         return replace(from_sides(upper, values[..., tau:], neighbors=self.neighbors), resolution=self.resolution)
+
+
+def from_removals(
+    values: ArrayLike, *, lower: ArrayLike, upper: ArrayLike, resolution: Resolution | None = None
+) -> DownSensitivity:
+    """Return the down sensitivity of a monotone statistic of your own, from the least that is left when 0, 1, ..., L people leave.
+
+    Of any function g of datasets, f(x) = max{g(z): z a subset of x} is monotone: where g may rise when people leave, take the least
+    values of that. L may be less than the number of people: when more than L leave, ``lower`` is left.
+
+    Args:
+        values: float ``(..., L+1)``, h(l) = min{f(z): z is x without at most l people}, from h(0) = f(x).
+        lower: float ``(...)``, public: f of nobody, and the least value that there is.
+        upper: float ``(...)``, public: the largest.
+        resolution: a public number that all values are multiples of; as in :mod:`dpjax.statistics`.
+
+    Returns:
+        A :class:`DownSensitivity` with L+2 values, within the bounds and falling, the last of them ``lower``.
+
+    Raises:
+        ValueError: values without an axis of people who leave, or bad bounds.
+
+    Privacy:
+        Rests on the caller's promise that the values are these minima, or at least that h_x(l+1) <= h_x'(l) <= h_x(l) for x' = x
+        minus one person: values of one greedy order of removals may break it. Running minima, the bounds and a number L that is
+        chosen without the data keep it.
+
+    References:
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equations 1 and 4 and "Monotonicity Assumption".
+
+    >>> from_removals([9.0, 4.0, 3.0], lower=0, upper=100).values.tolist()
+    [9.0, 4.0, 3.0, 0.0]
+    """
+    given = checks.float_array("values", values)
+    if given.ndim == 0 or given.shape[-1] == 0:
+        raise ValueError(f"values need an axis of people who leave (the last one), with at least f(x), got shape {given.shape}.")
+    low, high = checks.bounds(lower, upper, given.dtype)
+    if resolution is None:
+        return DownSensitivity(_falling(given, low, high), high)
+    step = checks.resolution(resolution, (lower, upper), most_multiples(given.dtype))
+    given, low, high = (to_multiples(array, step) for array in (given, low, high))
+    return DownSensitivity(from_multiples(_falling(given, low, high), step), from_multiples(high, step), step)
+
+
+@jax.jit
+def _falling(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Running minima within the bounds, and the lower one at the end; NaN where a bound is, and NaN values count as the bound."""
+    inside = jnp.clip(jnp.where(jnp.isnan(values), low[..., None], values), low[..., None], high[..., None])
+    return concatenate(jax.lax.cummin(inside, axis=inside.ndim - 1), low[..., None])

@@ -42,6 +42,7 @@ class SmoothSensitivity(Batch):
     neighbors: Relation = field(default="add_remove", metadata={"static": True})
 
     _parameters = ("beta",)
+    _next_step = ": dpjax.smooth_cauchy, smooth_laplace and smooth_laplace_log_normal take it"
 
 
 @jax.tree_util.register_dataclass
@@ -50,7 +51,8 @@ class LocalSensitivity(Batch):
     """The local sensitivity of a statistic at every distance, A_0, A_1, ...; data, not private.
 
     Privacy of what is built on it rests on two properties: A_0(x) is at least the local sensitivity of x, and
-    A_k(x) <= A_{k+1}(x') for neighbours x and x'. :func:`local_sensitivity` gives the exact values, which have both.
+    A_k(x) <= A_{k+1}(x') for neighbours x and x'. :func:`local_sensitivity`, :func:`mean_local_sensitivity` and
+    :func:`triangle_local_sensitivity` give the exact values, which have both.
 
     Attributes:
         value: float ``(...)``, the statistic.
@@ -73,6 +75,7 @@ class LocalSensitivity(Batch):
     neighbors: Relation = field(default="add_remove", metadata={"static": True})
 
     _event_axes = ("at_distance",)
+    _next_step = ": dpjax.from_local_sensitivity makes a profile of it, dpjax.smooth_cauchy and propose_test_release take it"
 
     def smooth(self, beta: ArrayLike) -> SmoothSensitivity:
         """Return the smooth upper bound max_k A_k e^{-beta k}.
@@ -95,7 +98,9 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
         profile: of batch shape ``(...)``, interpolable, with levels 0, 1, 2, ... and no steps beyond the last one.
 
     Returns:
-        A :class:`LocalSensitivity`; A_0 is exact, the others may be about twice too large.
+        A :class:`LocalSensitivity`. A_0 is exact if one change reaches all that the profile says; A_k may be 2k + 1 times too
+        large, since it is the length of 2k + 1 moves of one change. In the example the exact one is 2.25, 2.5, 2.5, 2.5. Take the
+        exact one where there is one (see :class:`LocalSensitivity`).
 
     Raises:
         ValueError: another profile (the hull of a mean, which is not interpolable, leaves out values that neighbours have).
@@ -108,10 +113,10 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
         Durfee (2025), Corollary 3.1, for the property that is used.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax import order_statistic
-    >>> profile = order_statistic(jnp.arange(1.0, 10.0), 8, lower=0, upper=10, neighbors="add_remove")
-    >>> local_sensitivity_bound(profile).at_distance.tolist()[:3]
-    [1.0, 3.0, 5.0]
+    >>> from dpjax import mean
+    >>> profile = mean(jnp.array([1.0, 2.0, 3.0, 6.0]), lower=0, upper=10, neighbors="swap")
+    >>> local_sensitivity_bound(profile).at_distance.tolist()[:4]
+    [2.25, 5.75, 8.25, 9.75]
     """
     if not profile.integer_levels or profile.step is not None:
         raise ValueError("local_sensitivity_bound needs integer levels that end at a bound: truncate the profile without a step.")

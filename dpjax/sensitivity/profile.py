@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,8 @@ from dpjax.checks import Relation
 from dpjax.display import Picture
 from dpjax.numerics.batching import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
+
+Reached = Literal["bounds", "extremes", "intervals"]
 
 
 @jax.tree_util.register_dataclass
@@ -48,6 +50,9 @@ class SensitivityProfile(Batch):
         integer_levels: static, whether levels are 0, 1, 2, ... (inverse sensitivity needs it).
         resolution: static, a public number that all values are multiples of, on which mechanisms then draw; None: there is none,
             and the profile is for data without ties.
+        reached: static, what so many changes are known to reach, which no guarantee rests on: ``"bounds"``, nothing that is known
+            (radii, truncated profiles, your own); ``"extremes"``, the values at each level themselves; ``"intervals"``, all that is
+            between the two sides too, so that levels are the distances of :func:`dpjax.duff`.
 
     References:
         Durfee (2025), Section 3.1 and Corollary 3.1.
@@ -69,6 +74,7 @@ class SensitivityProfile(Batch):
     interpolable: bool = field(default=True, metadata={"static": True})
     integer_levels: bool = field(default=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, metadata={"static": True})
+    reached: Reached = field(default="bounds", metadata={"static": True})
 
     _event_axes = ("upper", "lower", "upper_levels", "lower_levels")
 
@@ -206,7 +212,9 @@ class SensitivityProfile(Batch):
         """The profile with other sides, each from its values, its levels and its sign, and with other fields."""
         lower, lower_levels = change(self.lower, self.lower_levels, -1)
         upper, upper_levels = change(self.upper, self.upper_levels, 1)
-        return replace(self, upper=upper, lower=lower, upper_levels=upper_levels, lower_levels=lower_levels, **fields)
+        whole = lower is self.lower and upper is self.upper  # nothing was cut
+        fields |= {"upper_levels": upper_levels, "lower_levels": lower_levels, "reached": self.reached if whole else "bounds"}
+        return replace(self, upper=upper, lower=lower, **fields)
 
 
 def from_sides(
@@ -216,10 +224,12 @@ def from_sides(
     neighbors: Relation,
     step: jax.Array | None = None,
     interpolable: bool = True,
+    reached: Reached = "bounds",
 ) -> SensitivityProfile:
     """Return a profile with the levels 0, 1, 2, ... on both sides."""
     upper_levels, lower_levels = _counted((upper.shape[-1], lower.shape[-1]), upper.dtype)
-    return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, neighbors=neighbors, interpolable=interpolable)
+    static: dict[str, Any] = {"neighbors": neighbors, "interpolable": interpolable, "reached": reached}
+    return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, **static)
 
 
 @partial(jax.jit, inline=True, static_argnames=("sizes", "dtype"))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Relation
 from dpjax.numerics.batching import concatenate
+from dpjax.sensitivity.local import LocalSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides, jump
 
 
@@ -102,6 +104,13 @@ def _add_up(center: jax.Array, increments: jax.Array, sign: int) -> jax.Array:
     return concatenate(center[..., None], center[..., None] + sign * distance)
 
 
+@overload
+def from_local_sensitivity(
+    value: LocalSensitivity, *, num_levels: int | None = None, step: ArrayLike | None = None
+) -> SensitivityProfile: ...
+
+
+@overload
 def from_local_sensitivity(
     value: ArrayLike,
     local_sensitivity_at: Callable[[int], ArrayLike] | ArrayLike,
@@ -111,20 +120,29 @@ def from_local_sensitivity(
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
     step: ArrayLike | None = None,
+) -> SensitivityProfile: ...
+
+
+def from_local_sensitivity(
+    value: ArrayLike | LocalSensitivity,
+    local_sensitivity_at: Any = None,
+    *,
+    num_levels: int | None = None,
+    step: ArrayLike | None = None,
+    **given: Any,
 ) -> SensitivityProfile:
     """Return the profile whose l-th increment is the largest local sensitivity within l-1 changes, R_1 = LS(x).
 
     Args:
-        value: float ``(...)``, the statistic f(x) of each dataset.
+        value: a :class:`LocalSensitivity`, beside which only ``num_levels`` and ``step`` may be given; or float ``(...)``, the
+            statistic f(x) of each dataset.
         local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to
             f at any dataset within that many changes of x, or an upper bound A_k of it that keeps A_k(x) <= A_{k+1}(x') for
             neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``,
             with an axis for each axis of ``value``. Made nondecreasing by a running maximum.
-        neighbors: as in :func:`from_radii`.
         num_levels: static, how many distances to use; by default all of an array, required for a function.
-        lower: as in :func:`from_radii`.
-        upper: as in :func:`from_radii`.
         step: as in :func:`from_radii`.
+        **given: ``neighbors``, ``lower`` and ``upper``, as in :func:`from_radii`.
 
     Returns:
         A profile of the batch shape of ``value`` and the local sensitivities.
@@ -148,6 +166,12 @@ def from_local_sensitivity(
     """
     if num_levels is not None:
         num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
+    if isinstance(value, LocalSensitivity):
+        if local_sensitivity_at is not None or given:
+            raise TypeError("a LocalSensitivity has its bounds and its relation: give no more than num_levels and step.")
+        local_sensitivity_at = value.at_distance
+        given = {"neighbors": value.neighbors, "lower": value.lower, "upper": value.upper}
+        value = value.value
     center = checks.float_array("value", value)
     if callable(local_sensitivity_at):
         if num_levels is None:
@@ -160,4 +184,4 @@ def from_local_sensitivity(
             raise ValueError(f"local_sensitivity_at needs {num_levels or 'some'} distances on its last axis, got shape {at.shape}.")
         at = at[..., :num_levels]
     radii = jax.lax.cummax(at, axis=at.ndim - 1)
-    return from_radii(center, radii, neighbors=neighbors, lower=lower, upper=upper, step=step)
+    return from_radii(center, radii, step=step, **given)

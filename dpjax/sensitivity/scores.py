@@ -46,6 +46,7 @@ class CandidateScores(Batch):
 
     _event_axes = ("scores", "candidates")
     _parameters = ("sensitivity",)
+    _next_step = ": dpjax.exponential and dpjax.permute_and_flip take it"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """The scores of all candidates; not private."""

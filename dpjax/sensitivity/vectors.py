@@ -58,7 +58,8 @@ def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: Arr
         R_1(x) >= ||f(x) - f(x')||_p. A constant R_l = LS(x) breaks it and loses 1.5 epsilon.
 
     References:
-        Durfee (2025), Definition 5.1 and Lemma 5.1.
+        Durfee (2025), Definition 5.1 and Lemma 5.1. Section 5.2 without a finite global sensitivity, on a public ball as range, is
+        private in R^d too, by min(number of the ball, k), but is not here: its density is no function of the distance alone.
 
     >>> profile = from_vector_radii([3.0, 4.0], [0.5, 1.0, 9.0], p=2, step=4.0, neighbors="swap")
     >>> profile.radii.tolist()

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import time
-import zipfile
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,8 @@ class Checkpoint:
             raise ValueError(f"checkpoint_every must be a number of seconds from 0 on, got {every}.")
         if not self._path.parent.is_dir():
             raise ValueError(f"{self} must lie in a folder that exists.")
+        if self._path.is_dir():
+            raise ValueError(f"{self} must be a file, and is a folder.")
 
     def __str__(self) -> str:
         return f"checkpoint {str(self._path)!r}"
@@ -64,16 +65,18 @@ class Checkpoint:
             raise ValueError(f"{self} is damaged, or not a checkpoint of this version. Delete it to start again.")
         try:
             with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
-                saved = json.loads(str(arrays["fingerprint"]))
+                saved = dict(json.loads(str(arrays["fingerprint"])))
                 fields: dict[str, Any] = {name: arrays.get(name) for name in State._fields}
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # NumPy, zipfile and json have no common one
             raise ValueError(f"{self} cannot be read. Delete it to start again.") from error
         different = [
             f"{name} (saved {saved.get(name)}, now {value})" for name, value in fingerprint.items() if saved.get(name) != value
         ]
         if different:
             raise ValueError(f"{self} belongs to another run; what differs: {'; '.join(different)}. {self.REDO}")
-        self.first_chunk = saved["first chunk"]
+        if not _possible(fields, empty, int(fingerprint["chunk"])):
+            raise ValueError(f"{self} holds numbers that no run can have written. Delete it to start again.")
+        self.first_chunk = saved.get("first chunk", "")
         return State(**{**fields, "chunks": int(fields["chunks"]), "draws": int(fields["draws"])})
 
     def save(self, state: State) -> None:
@@ -96,6 +99,31 @@ class Checkpoint:
         """Save if the last time is long enough ago."""
         if time.monotonic() - self._time >= self._every:
             self.save(state)
+
+
+def _possible(fields: dict[str, Any], empty: State, chunk: int) -> bool:
+    """Whether a run whose state before the first chunk is ``empty`` can have come to these numbers."""
+
+    def alike(value: Any, of: Any) -> bool:
+        kind = None if of is None else (np.shape(of), np.asarray(of).dtype)
+        return kind == (None if value is None else (value.shape, value.dtype))
+
+    if not all(alike(value, of) for value, of in zip(fields.values(), empty, strict=True)):
+        return False
+    state = State(**fields)
+    if state.chunks == 0:
+        return all(of is None or np.all(value == of) for value, of in zip(state, empty, strict=True))
+    with np.errstate(all="ignore"):
+        width, draws = state.maximum - state.minimum, float(state.draws)
+        rounding = 1e-5 * width + 1e-14 * np.maximum(abs(state.minimum), abs(state.maximum))
+        inside = (state.minimum - rounding <= state.mean) & (state.mean <= state.maximum + rounding)
+        spread = (state.squares >= 0) & (state.squares <= draws * (width + rounding) ** 2)
+        # A row without a distribution is NaN, and so may be what is made of numbers at the end of the range.
+        sound = (inside & spread) | ~(width < 1e37)
+        known = np.zeros(1) if state.counts is None else np.where(np.isnan(width), 0, np.sum(state.counts, axis=-1) - state.draws)
+    positive = state.counts is None or bool(np.all(state.counts >= 0))
+    whole = 0 < state.chunks <= 2**32 and state.draws == state.chunks * chunk
+    return bool(whole and positive and np.all(sound) and np.all(known == 0))
 
 
 def _header(archive: bytes) -> bytes:

@@ -29,13 +29,19 @@ from dpjax.numerics.host_call import without_host_calls
 from dpjax.statistics.counts import count, histogram
 from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
 from dpjax.statistics.mean import mean
+from dpjax.statistics.mean_local_sensitivity import mean_local_sensitivity
 from dpjax.statistics.mode import candidate_counts, mode
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from dpjax.statistics.on_scale import on_scale
 from dpjax.statistics.quantiles import median, order_statistic, quantile
 from dpjax.statistics.several_quantiles import quantiles
 from dpjax.statistics.sum import sum
-from dpjax.statistics.triangles import triangle_count, triangle_count_of_edges
+from dpjax.statistics.triangles import (
+    triangle_count,
+    triangle_count_of_edges,
+    triangle_local_sensitivity,
+    triangle_local_sensitivity_of_edges,
+)
 from dpjax.statistics.variance import variance
 
 __all__ = [
@@ -46,6 +52,7 @@ __all__ = [
     "local_sensitivity",
     "maximum",
     "mean",
+    "mean_local_sensitivity",
     "median",
     "mode",
     "nonnegative_sum",
@@ -57,6 +64,8 @@ __all__ = [
     "sum",
     "triangle_count",
     "triangle_count_of_edges",
+    "triangle_local_sensitivity",
+    "triangle_local_sensitivity_of_edges",
     "user_sum",
     "variance",
     "without_host_calls",

@@ -3,6 +3,7 @@
 statistic          h(l)                                                   people
 maximum            the (l+1)-th largest record                            one record each
 distinct count     the values left after the rarest l records are gone    one record each
+                   at least the values that n - l persons hold            many rows each
 nonnegative sum    the total without the l largest records                one record each
 user sum           the total without the l largest persons' totals        many rows each
 """
@@ -23,6 +24,7 @@ from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiple
 from dpjax.numerics.sums import running
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.records import beyond_64_bits, presence, present_records
+from dpjax.statistics.shared_items import least_left
 from dpjax.statistics.sorting import sort_rows
 
 
@@ -105,7 +107,7 @@ def nonnegative_sum(
     [20.0, 3.0, 1.0, 0.0, 0.0]
     """
     records, present = present_records(x, count=count, mask=mask)
-    high = checks.positive("upper", upper, records.dtype)
+    _, high = checks.bounds(0.0, upper, records.dtype)
     return _down(lambda x, high: _sum(x, present, high), resolution, (upper,), records, high)
 
 
@@ -143,34 +145,42 @@ def user_sum(
     [12.0, 3.0, 0.0, 0.0, 0.0]
     """
     records, present = present_records(values, count=count, mask=mask)
-    high = checks.positive("upper", upper, records.dtype)
+    _, high = checks.bounds(0.0, upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
     return _down(lambda amounts, high: _user_sum(amounts, words, present, high), resolution, (upper,), records, high)
 
 
 def distinct_count(
     ids: ArrayLike,
+    person_ids: ArrayLike | None = None,
     *,
     upper: ArrayLike,
     resolution: Resolution | None = None,
     count: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
-    """Return the down sensitivity of the number of different ids, at most ``upper``, where each person has one id.
+    """Return the down sensitivity of the number of different ids, at most ``upper``, of persons with one id each, or several.
 
     Removing people lowers it fastest if the rarest ids go first: h(l) is the number of ids less the number of the rarest ones
-    whose multiplicities sum to at most l.
+    whose multiplicities sum to at most l. Where persons hold several, the worst ones to remove are NP-hard to find: the values are
+    then the convex envelope of h, rounded up, which is right at its corners and never above h (``shared_items.py``).
 
     Args:
-        ids: int ``(..., n)``, one id a person on the last axis: any integers.
+        ids: int ``(..., n)``, on the last axis one id a person, or one id a row: any integers.
+        person_ids: int ``(..., n)``, whose row it is: any integers, in any order. Works on the host by maximum flows, and cannot be
+            traced.
         upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
         resolution: 1 for draws that are whole numbers; as in :mod:`dpjax.statistics`, like ``count`` and ``mask``.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0, in the default float.
 
+    Raises:
+        TypeError: ids that are no integers, or ``person_ids`` inside jit, vmap or grad.
+
     Privacy:
-        Valid for one record more or less. Public: ``upper`` and the shape of ``ids``; the number of records is not.
+        Valid for one person more or less, with all rows. Public: ``upper`` and the shape of ``ids``; the numbers of rows and of
+        persons are not. The time that it takes with ``person_ids`` depends on the data.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
@@ -183,8 +193,15 @@ def distinct_count(
         raise ValueError("ids need an axis of individuals (the last one); got a scalar.")
     words = _words("ids", ids, np.shape(ids)[-1])
     present = presence(words[0], count, mask)
-    high = checks.positive("upper", upper, jnp.result_type(float))
-    return _down(lambda numbers, _: numbers, resolution, (upper, 1), _distinct(words, present, high), high)
+    _, high = checks.bounds(0.0, upper, jnp.result_type(float))
+    if person_ids is None:
+        values = _distinct(words, present, high)
+    else:
+        persons = _words("person_ids", person_ids, words[0].shape[-1])
+        if any(checks.is_traced(array) for array in (*words, *persons, present, high)):
+            raise TypeError("distinct_count with person_ids works on the host and cannot be traced: call it outside jit and vmap.")
+        values = _distinct_of_persons(words, persons, present, high)
+    return _down(lambda numbers, _: numbers, resolution, (upper, 1), values, high)
 
 
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
@@ -263,6 +280,24 @@ def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax
     gone = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")(gone_after, levels)
     left = jnp.sum(first, axis=-1, keepdims=True, dtype=jnp.int32) - gone
     return jnp.minimum(left.astype(high.dtype), high[..., None])
+
+
+def _distinct_of_persons(
+    words: tuple[jax.Array, ...], persons: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array
+) -> jax.Array:
+    """A row at a time, on the host."""
+    there = np.ones(words[0].shape, np.bool_) if present is None else np.asarray(present)
+    shape = np.broadcast_shapes(words[0].shape, persons[0].shape, there.shape)
+    *arrays, there = (np.broadcast_to(np.asarray(array), shape) for array in (*words, *persons, there))
+    left = np.empty((*shape[:-1], shape[-1] + 1), np.int64)
+    for row in np.ndindex(shape[:-1]):
+        kept = [array[row][there[row]].astype(np.int64) for array in arrays]
+        items, holders = (
+            np.unique(np.stack(some, axis=-1), axis=0, return_inverse=True)[1].reshape(-1)
+            for some in (kept[: len(words)], kept[len(words) :])
+        )
+        left[row] = least_left(items, holders, shape[-1])
+    return jnp.minimum(jnp.asarray(left.astype(high.dtype)), high[..., None])
 
 
 def _starts(absent: jax.Array, words: list[jax.Array]) -> jax.Array:

@@ -35,7 +35,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
-from dpjax.sensitivity.profile import SensitivityProfile, from_sides
+from dpjax.sensitivity.profile import Reached, SensitivityProfile, from_sides
 from dpjax.several_quantiles.ranks import DEFINITIONS, Definition, Ranks, ranks_of_order_statistic, ranks_of_quantile
 from dpjax.statistics.records import levels_kept, present_records
 from dpjax.statistics.sorting import Window, sort_rows
@@ -180,6 +180,15 @@ def order_statistic(
     return _profile(x, ranks, lower, upper, neighbors, resolution, count, mask, truncate)
 
 
+def check_size(ranks: Ranks, n: int, most: int) -> None:
+    """Raise if ranks up to ``most`` have numerators that are too large for 32-bit integers."""
+    if ranks.denominator * most >= 2**31:
+        raise ValueError(
+            f"q has the denominator {ranks.denominator}, too large for exact ranks of {n} records; "
+            "give a short decimal or a Fraction such as Fraction(1, 3)."
+        )
+
+
 def _profile(
     x: ArrayLike,
     ranks: Ranks,
@@ -193,11 +202,7 @@ def _profile(
 ) -> SensitivityProfile:
     keep = levels_kept(truncate)
     records, present = present_records(x, count=count, mask=mask)
-    if ranks.denominator * (records.shape[-1] + 2) >= 2**31:
-        raise ValueError(
-            f"q has the denominator {ranks.denominator}, too large for exact ranks of {records.shape[-1]} records; "
-            "give a short decimal or a Fraction such as Fraction(1, 3)."
-        )
+    check_size(ranks, records.shape[-1], records.shape[-1] + 2)
     low, high = checks.bounds(lower, upper, records.dtype)
     step = None
     if resolution is not None:
@@ -239,5 +244,8 @@ def _read(
             upper = jnp.concatenate([upper, x.high], axis=-1)
         if ends_low:
             lower = jnp.concatenate([lower, x.low], axis=-1)
-        found = from_sides(upper, lower, neighbors=neighbors)
+        # Elsewhere the farthest values take removals alone, and those between need a record that is added there.
+        halfway = ranks.definition == "lower" and 2 * ranks.per_record == ranks.denominator and neighbors == "add_remove"
+        reached: Reached = "bounds" if ends_low or ends_high else "intervals" if halfway else "extremes"
+        found = from_sides(upper, lower, neighbors=neighbors, reached=reached)
     return found if resolution is None else found.in_units(resolution, ranks.refinement)

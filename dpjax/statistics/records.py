@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.statistics.rounding import unit
 
 
 def present_records(
@@ -57,13 +58,14 @@ def bounded_records(
     count: ArrayLike | None,
     mask: ArrayLike | None,
     *,
-    range_of: Callable[[Any, Any, int], tuple[Any, Any]],
+    range_of: Callable[[Any, Any, int, float], tuple[Any, Any]],
     least: int = 0,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
     """Return records, which are present, and the bounds, between which no intermediate result of a sum leaves the dtype.
 
-    ``range_of(width, size, n)`` is the largest intermediate result, which must not overflow, and the smallest that matters, which
-    must not underflow, for bounds that are ``width`` apart and at most ``size``. Thus data never make a NaN.
+    ``range_of(width, size, n, square)`` is the largest intermediate result, which must not overflow, and the smallest that
+    matters, which must not underflow, for bounds that are ``width`` apart and at most ``size``, and for the ``square`` of half the
+    spacing of floats at 1. Thus data never make a NaN, and a slack is never lost.
     """
     records, present = present_records(x, count=count, mask=mask, least=least)
     low, high = checks.bounds(lower, upper, records.dtype)
@@ -72,13 +74,13 @@ def bounded_records(
     if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
         a, b = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
         with np.errstate(over="ignore", under="ignore"):
-            most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n)
+            most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n, unit(records.dtype))
         if not np.all(most < float(jnp.finfo(records.dtype).max)):
             raise ValueError(f"bounds too large to add {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
         if not np.all(smallest > tiny):
             raise ValueError(f"bounds too close for {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
         return records, present, low, high
-    most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n)
+    most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n, unit(records.dtype))
     fits = jnp.isfinite(most) & (smallest > tiny)
     return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
 

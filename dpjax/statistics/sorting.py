@@ -2,7 +2,8 @@
 
 On the CPU, XLA sorts with a comparator, 40 times slower than NumPy's vectorised sort. There the rows are handed to NumPy
 (:mod:`dpjax.numerics.host_call`), in as many threads as the process may use; on other devices XLA sorts, and nothing leaves the
-device. The derivative is that of the XLA version everywhere.
+device. Programs that may not call NumPy sort the bits of the floats as integers. The derivative is that of XLA's
+version everywhere.
 """
 
 import os
@@ -111,11 +112,36 @@ def _on_device(
     clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
     clamped = jnp.where(clamped == 0, 0.0, clamped)  # -0.0 becomes 0.0: sorts need not agree on their order
     clamped = clamped if present is None else jnp.where(present, clamped, high)
-    ordered = jnp.concatenate([low, jnp.sort(clamped, axis=-1), high], axis=-1)
+    ordered = jnp.concatenate([low, _sorted(clamped), high], axis=-1)
     if window is not None:
         ranks = window.first(n, records.shape[-1], jnp) + np.arange(window.width, dtype=np.int32)
         ordered = take(ordered, jnp.broadcast_to(ranks, (*ordered.shape[:-1], window.width)))
     return (ordered,) if read is None else read(ordered, n)
+
+
+@jax.custom_jvp
+def _sorted(x: jax.Array) -> jax.Array:
+    """Sort the last axis, on the CPU as integers: the bits of floats are in their order once those of negative ones are inverted.
+
+    There it takes a quarter of the time of ``jnp.sort``, whose comparator knows NaN and -0.0; here there is neither, but where a
+    bound is NaN, and with it all values.
+    """
+
+    def by_bits(x: jax.Array) -> jax.Array:
+        kind, rest = {4: (jnp.int32, 2**31 - 1), 8: (jnp.int64, 2**63 - 1)}[x.dtype.itemsize]
+
+        def in_order(bits: jax.Array) -> jax.Array:
+            return jnp.where(bits < 0, bits ^ jnp.asarray(rest, kind), bits)
+
+        ordered = jax.lax.sort(in_order(jax.lax.bitcast_convert_type(x, kind)), is_stable=False)
+        return jax.lax.bitcast_convert_type(in_order(ordered), x.dtype)
+
+    return by_platform(x, cpu=by_bits, default=lambda x: jnp.sort(x, axis=-1))
+
+
+@_sorted.defjvp
+def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    return _sorted(*primals), jax.jvp(lambda x: jnp.sort(x, axis=-1), primals, tangents)[1]
 
 
 @dataclass(frozen=True)

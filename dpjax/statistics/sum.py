@@ -84,7 +84,7 @@ def sum(  # the name it has in NumPy and JAX
     least = 1 if neighbors == "swap" else 0
     arrays = bounded_records(
         *(x, lower, upper, count, mask),
-        range_of=lambda width, size, n: (2 * size * (n + (max_count or n)), width),
+        range_of=lambda width, size, n, square: (2 * size * (n + (max_count or n)), 2.0**8 * square * size),
         least=least,
     )
     multiple = None
@@ -99,7 +99,8 @@ def sum(  # the name it has in NumPy and JAX
     step = None
     if neighbors == "add_remove" and max_count is None:
         step = jnp.broadcast_to(jnp.maximum(abs(arrays[2]), abs(arrays[3])), above.shape[:-1])
-    found = from_sides(above, below, neighbors=neighbors, step=step)
+    # Under add/remove the last levels may need more records than max_count allows.
+    found = from_sides(above, below, neighbors=neighbors, step=step, reached="extremes" if neighbors == "swap" else "bounds")
     return found if multiple is None else found.in_units(multiple)
 
 

@@ -85,12 +85,12 @@ def variance(
         raise ValueError('variance has a profile under neighbors="swap" only: under add_remove none is known to be exact.')
     keep = levels_kept(truncate)
 
-    def squares(width: Any, size: Any, n: int) -> tuple[Any, Any]:
+    def squares(width: Any, size: Any, n: int, square: float) -> tuple[Any, Any]:
         return 4 * (n * width) * (n * width), (width / n) * (width / n)
 
     arrays = bounded_records(x, lower, upper, count, mask, range_of=squares, least=2)
     above, below = _variance(*arrays, keep)
-    return from_sides(above, below, neighbors=neighbors)
+    return from_sides(above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds")
 
 
 @partial(jax.jit, static_argnames=("keep",))

@@ -14,6 +14,7 @@ import dpjax
 from dpjax.accounting import (
     Composition,
     Guarantee,
+    PartitionFilter,
     PrivacyFilter,
     PrivacyOdometer,
     fixed_size_subsample,
@@ -166,3 +167,77 @@ def test_pure_epsilons_round_up():
             found = Guarantee(epsilon, inf, "swap").epsilon_at(delta)
             left = Fraction(epsilon) - Fraction(found)
             assert float(left - left**2 / 2) / (1 + exp(-epsilon)) <= delta * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, jnp.float32, jnp.bfloat16])
+def test_budgets_of_narrow_floats_are_compared_as_numbers(kind):
+    """NumPy and JAX compare a float with a float16 in float16, where 1.0004 is 1."""
+    for budget in (
+        PrivacyFilter(kind(1.0), kind(0.0), "swap"),
+        PrivacyFilter(2.0, 0.0, "swap").session(kind(1.0)),
+        PartitionFilter(("a",), kind(1.0), 0.0, "swap", membership="by_position"),
+    ):
+        assert not budget.allows(Guarantee(1.0 + 1e-8, inf, "swap"))
+        assert budget.allows(Guarantee(1.0, inf, "swap"))
+    part = PrivacyFilter(1.0, 0.125, "swap", mechanism_delta=kind(2.0**-10))
+    assert not part.allows(Guarantee(1.0, inf, "swap", delta=2.0**-10 * (1 + 1e-9)))
+    assert PrivacyFilter(kind(1.0), 1e-6, "swap").budget == PrivacyFilter(1.0, 1e-6, "swap").budget
+
+
+def test_a_budget_and_its_sessions_are_for_one_unit():
+    """Otherwise a person with two rows would lose 1.5 under a promise of 1 for a person."""
+    row, person = (Guarantee(0.1, 0.1, "add_remove", unit=unit) for unit in ("row", "person"))
+    whole = PrivacyFilter(1.0, 0.0, "add_remove")
+    first, second = whole.session(0.25), whole.session(0.25)
+    first.charge(row)
+    assert whole.unit == second.unit == "row"
+    for budget in (whole, second):
+        with pytest.raises(ValueError, match="for a person"):
+            budget.charge(person)
+    alone = copy.deepcopy(PrivacyFilter(1.0, 0.0, "add_remove"))
+    alone.charge(person)
+
+
+def test_noise_on_subsamples_is_of_add_remove_neighbors():
+    for neighbors in ("swap", "edge"):
+        with pytest.raises(ValueError, match="add_remove"):
+            Guarantee(inf, inf, neighbors, noise=("gaussian", 1.0, 0.1))
+        assert Guarantee(inf, inf, neighbors, gdp=1.0, noise=("gaussian", 1.0, 1.0)).gdp == 1.0
+
+
+def test_a_delta_that_underflows_is_no_pure_promise():
+    assert poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-200), probability=1e-150).delta > 0
+    for replacement in ("with", "without"):
+        given = Guarantee(1.0, inf, "swap", delta=1e-200)
+        found = fixed_size_subsample(given, taken=1, records=10**150, replacement=replacement)
+        assert (found.delta > 0, found.bounded_range) == (True, inf)
+    with pytest.raises(ValueError, match="known"):  # delta is 0.159, and a bound of it is not below 1
+        fixed_size_subsample(Guarantee(0.1, inf, "swap", delta=1e-306), taken=7010, records=1, replacement="with")
+
+
+@pytest.mark.parametrize(("p", "gdp"), [(1e-40, 0.13572980248228667), (1e-100, 0.21460721736618152), (1e-200, 0.3035005475085599)])
+def test_curves_of_tiny_samples_are_above_the_truth(p, gdp):
+    """Gaussian noise, for which the binomial sum is exact: by its largest terms in 60 digits."""
+    mpmath = pytest.importorskip("mpmath")
+    noise = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=gdp), probability=p)
+    order, found = noise.renyi[-1]
+    with mpmath.workdps(60):
+        a, rate = mpmath.mpf(order), mpmath.mpf(gdp)
+        peak = max(range(2, int(order) + 1), key=lambda k: float(k * (k - 1) * rate**2 / 2 + k * mpmath.log(p)))
+        some = {*range(2, 60), *range(max(peak - 200, 2), min(peak + 200, int(order)) + 1)}
+        terms = (
+            mpmath.binomial(a, k) * mpmath.mpf(p) ** k * (1 - mpmath.mpf(p)) ** (a - k) * mpmath.expm1(k * (k - 1) * rate**2 / 2)
+            for k in some
+        )
+        least = mpmath.log1p(mpmath.fsum(terms)) / (a - 1)
+        assert least <= mpmath.mpf(found) <= least * (1 + mpmath.mpf(10) ** -6)
+
+
+def test_budgets_that_are_spent_are_no_dataclasses():
+    for budget in (PartitionFilter(("a",), 1.0, 0.0, "swap", membership="by_position"), PrivacyOdometer(1e-6, "swap")):
+        budget.charge(Guarantee(0.75, 0.75, "swap"))
+        with pytest.raises(TypeError):
+            dataclasses.replace(budget)
+        same = pickle.loads(pickle.dumps(budget))
+        assert repr(same) == repr(budget)
+    assert Guarantee(inf, 5e-324, "swap").delta_at(0.0) < 1e-280

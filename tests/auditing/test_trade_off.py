@@ -88,3 +88,10 @@ def test_what_guarantees_promise():
     for bad in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="false_positive"):
             trade_off_bound(Guarantee(1.0, 1.0, "swap"), bad)
+
+
+def test_gaussian_noise_at_tiny_rates():
+    """Phi(Phi^-1(1 - a) - mu) where 1 - a is 1; by 40 digits."""
+    for mu, rate, exact in ((9.0, 1e-20, 0.603470371590465), (8.0, 1e-17, 0.689273890497647), (6.0, 1e-9, 0.499125126267519)):
+        found = float(trade_off_bound(Guarantee(inf, inf, "swap", gdp=mu), rate))
+        assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-12)

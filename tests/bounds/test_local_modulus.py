@@ -1,6 +1,7 @@
 """The lower bounds against linear programmes over all mechanisms: they are attained, so that any larger constant is refuted."""
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from dpjax import median, order_statistic, piecewise_laplace, triangle_count
+from dpjax import from_radii, maximum, median, order_statistic, piecewise_laplace, triangle_count, variance
 from dpjax.bounds import local_modulus
 from tests.support import oracle
 from tests.support.audit import padded
@@ -67,7 +68,7 @@ def test_the_bound_is_the_best_that_any_mechanism_reaches(x64, neighbors, epsilo
     # that no dataset has.
     assert (1.01 * bound[list(rows)] > best).all()
     assert (np.asarray(local_modulus.bounded_range_lower_bound(profile, epsilon))[list(rows)] > best).any()
-    jump = local_modulus.lower_bound(profile.truncate(0), epsilon, delta=delta)
+    jump = local_modulus.lower_bound(replace(profile.truncate(0), reached="extremes"), epsilon, delta=delta)
     assert (np.asarray(jump)[list(rows)] > 1.01 * np.array(best)).any()
 
 
@@ -122,6 +123,17 @@ def test_even_spacing_in_closed_form(x64):
     assert ((ratio > 3.4) & (ratio < 3.8)).all()
 
 
+def test_a_down_sensitivity(x64):
+    """What people take away who leave, against the linear programme on the datasets on the way."""
+    epsilon = 0.7
+    down = maximum(jnp.array([2.0, 9.0, 3.0, 8.5]), lower=0.0, upper=100.0)
+    values = np.asarray(down.values)
+    chain = [pair for i in range(4) for pair in ((i, i + 1), (i + 1, i))]
+    best = max(least_error(values, chain[: 2 * k], 0, k, np.exp(epsilon)) for k in range(1, 5))
+    assert float(local_modulus.lower_bound(down, epsilon)) == pytest.approx(best, rel=1e-7)
+    assert local_modulus.bounded_range_lower_bound(down, epsilon) > 1.01 * best  # control
+
+
 def test_bad_parameters_and_profiles_that_prove_nothing():
     profile = median(jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap")
     assert np.isnan(local_modulus.lower_bound(profile, jnp.float32(-1.0)))
@@ -133,6 +145,16 @@ def test_bad_parameters_and_profiles_that_prove_nothing():
     fractions = median(jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap", definition="continuous")
     with pytest.raises(ValueError, match="fractional levels"):
         local_modulus.bounded_range_lower_bound(fractions, 1.0)
+    x = jnp.arange(5.0)
+    radii = from_radii(2.0, [1.0, 1.0], neighbors="swap", lower=0.0, upper=5.0)
+    short = (
+        median(x, lower=0.0, upper=5.0, neighbors="swap", truncate=1),
+        variance(x, lower=0, upper=5, neighbors="swap", truncate=1),
+    )
+    assert float(local_modulus.lower_bound(profile.truncate(100), 1.0)) == float(local_modulus.lower_bound(profile, 1.0))  # whole
+    for loose in (radii, profile.truncate(1), *short, maximum(x, lower=0.0, upper=9.0).shift(1)):
+        with pytest.raises(ValueError, match="bounds what is reached"):
+            local_modulus.lower_bound(loose, 1.0)
     with pytest.raises(TypeError, match="SensitivityProfile"):
         local_modulus.lower_bound(jnp.ones(3), 1.0)
     # Large k epsilon neither overflows nor is NaN, and a delta that gives everything away bounds nothing.

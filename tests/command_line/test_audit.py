@@ -90,7 +90,7 @@ def test_a_delta_and_a_metric(run, monkeypatch):
     assert (never_fail["holds"], selection["holds"], hoping["holds"], giving["holds"]) == (True, True, False, False)
     assert never_fail["guarantee"] == {"epsilon": 1, "bounded_range": None, "neighbors": "swap", "delta": 0.5**5}
     assert hoping["exact_loss"] > 1.5
-    assert giving["exact_range"] == pytest.approx(2 * selection["exact_range"], rel=1e-4)
+    assert giving["exact_range"] == pytest.approx(2 * selection["exact_range"], rel=1e-3)
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])

@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from dpjax.command_line.text import in_options
+from dpjax.frames import simulate
 from dpjax.frames.asked import asked_of
 from dpjax.frames.persons import Persons, costs_of
 from dpjax.frames.private_groups import PrivateGroups
@@ -194,3 +196,16 @@ def test_private_groups_have_exactly_the_delta_of_a_person(most, epsilon, delta)
         forgetful = PrivateGroups(epsilon, delta)
         assert worst_delta(forgetful, most, most * epsilon) > forgetful.guarantee.delta * 1.5
         assert divergence((20, 20), groups, epsilon) > 10 * divergence((20, 20), groups, most * epsilon)
+
+
+@pytest.mark.parametrize("make", [as_arrays, as_pandas, as_polars, as_arrow, as_duckdb])
+def test_a_simulation_says_how_many_persons_are_in_more_groups(make):
+    """Three persons of seven are in two of the groups that are asked for, one of them in a third that is not."""
+    persons = [[(0, 1.0), (1, 2.0)]] * 2 + [[(0, 0.0)] * 2] * 4 + [[(0, 1.0), (1, 2.0), (2, 1.0)]]
+    persons = [tuple((group, int(value)) for group, value in rows) for rows in persons]
+    given = {"statistic": STATISTIC, "by": "g", "groups": ["a", "b"], "unit": "who", "neighbors": "add_remove", "epsilon": 1.0}
+    note = simulate(0, make(persons), "x", **given).note
+    assert "3 of 7 persons have rows in more groups than they count in, 1 (max_groups=)" in note
+    assert "persons" not in simulate(0, make(persons), "x", **given, max_groups=2).note
+    assert "persons" not in simulate(0, make([]), "x", **given).note
+    assert "1 (--max-groups): their" in in_options(note)

@@ -466,7 +466,7 @@ def bounds(quick: bool) -> Values:
             "theorem_2_maximum.number": worst.threshold,
             "theorem_2_failure.probability": worst.probability,
             "theorem_11_squared.number": laplace.theorem_11(queries, scales, answered=answered),
-            "theorem_11_absolute.number": laplace.theorem_11(queries, scales, answered=answered, norm="absolute"),
+            "theorem_11_absolute.number": laplace.theorem_11(queries, scales, answered=answered, norm="sum"),
             "theorem_11_maximum.number": eleven.threshold,
         },
         "finite_ranges": {

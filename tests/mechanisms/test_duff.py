@@ -8,18 +8,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import from_distances, inverse_sensitivity, median, piecewise_laplace, triangle_count
+from dpjax import (
+    PiecewiseExponential,
+    from_distances,
+    inverse_sensitivity,
+    mean,
+    median,
+    piecewise_laplace,
+    quantile,
+    triangle_count,
+)
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.mechanisms.duff import duff, guarantee
 from dpjax.mechanisms.exponential import exponential
 from dpjax.statistics.mode import mode
 from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
-from tests.support.audit import audit, padded
+from tests.support.audit import audit, neighbouring_rows, padded
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "A3_golden_1d.json").read_text())
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 DATASETS = oracle.all_datasets(range(5), GRID)
+MIDDLES = (np.array(GRID[1:]) + np.array(GRID[:-1])) / 2
 EPSILON = 2.0
 
 
@@ -119,6 +129,93 @@ def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
     distribution = duff(scores, EPSILON)
     np.testing.assert_allclose(distribution.log_prob([1.0, 2.0, 4.0]) - distribution.log_prob(3.0), [-2.0, -3.0, -4.0], rtol=1e-12)
     np.testing.assert_array_equal(distribution.probabilities(), exponential(scores, EPSILON).probabilities())
+
+
+def levels_and_distances(statistic, datasets):
+    """The level of every value of the grid in the profiles of small datasets, and the changes to a dataset that has it."""
+    x, count = padded(datasets, 3)
+    profile = statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", count=count)
+    sides = (np.asarray(side) for side in (profile.lower, profile.upper))
+    lower, upper = (np.pad(side, [(0, 0), (0, 9 - side.shape[1])], mode="edge")[..., None] for side in sides)
+    level = np.argmax((lower <= GRID) & (np.array(GRID) <= upper), axis=1)
+    every = oracle.all_datasets(range(8), GRID)
+    index = {data: row for row, data in enumerate(every)}
+    x, count = padded(every, 7)
+    values = np.asarray(statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", count=count).value)
+    pairs = np.array([(i, index[y]) for x, i in index.items() for y in oracle.neighbours_of(x, "add_remove", GRID) if y in index])
+    distance = np.where(values[:, None] == np.array(GRID), 0, 99)
+    for _ in range(8):
+        near = distance.copy()
+        np.minimum.at(near, pairs[:, 0], distance[pairs[:, 1]] + 1)
+        distance = near
+    return profile.reached, level, distance[[index[data] for data in datasets]]
+
+
+@pytest.mark.slow
+def test_the_levels_of_the_median_are_distances_and_others_are_not():
+    """Definition 8 by search over all datasets; a lower quartile falls by removals, but to a value that nobody has only by one."""
+    datasets = oracle.all_datasets(range(4), GRID)
+    reached, level, distance = levels_and_distances(lambda x, **options: median(x, definition="lower", **options), datasets)
+    assert reached == "intervals"
+    np.testing.assert_array_equal(level, distance)
+    reached, level, distance = levels_and_distances(
+        lambda x, **options: quantile(x, q=0.25, definition="lower", **options), datasets
+    )
+    assert reached == "extremes"
+    assert (level <= distance).all()
+    assert (level < distance).any()
+
+
+def test_profiles_that_give_another_distribution_than_the_paper_are_refused():
+    x = jnp.arange(5.0)
+    options = {"lower": 0, "upper": 5, "neighbors": "add_remove"}
+    whole = duff_median(x, 0, 5)
+    for profile in (
+        median(x, **options),
+        mean(x, **options),
+        quantile(x, q=0.25, definition="lower", **options),
+        whole.truncate(2),
+        duff_median(x, 0, 5, truncate=2),
+    ):
+        for call in (duff, guarantee):
+            with pytest.raises(ValueError, match="not the paper's distances"):
+                call(profile, 1.0)
+    duff(mean(x, values="hull", **options), 1.0)
+    # What would have been drawn: the default median is further from the paper's than any rounding.
+    edges = np.linspace(0, 5, 101, dtype=np.float32)[1:]
+    other, papers = inverse_sensitivity(median(x, **options), 4.0), duff(whole, 4.0)
+    assert np.abs(np.asarray(other.cdf(edges)) - np.asarray(papers.cdf(edges))).max() > 0.1
+
+
+def classical(x, low, high, epsilon):
+    """The exponential mechanism on the difference of ranks, as the docstring of Duff says it: u_2 of the paper's Section 4."""
+    n = x.shape[-1]
+    ends = np.broadcast_to([low, high], (*x.shape[:-1], 2))
+    edges = np.concatenate([ends[..., :1], np.sort(x), ends[..., 1:]], axis=-1)
+    cost = jnp.abs(2 * jnp.arange(n + 1.0) - n)
+    return PiecewiseExponential(jnp.asarray(edges), cost, cost, jnp.asarray(epsilon / 2))
+
+
+def test_the_classical_median(x64):
+    """Eleven uniform records, epsilon 1: its error is .113, that of Duff .123; on every small dataset it is private."""
+    x = np.random.default_rng(0).uniform(size=11)
+    found, papers = classical(x, 0.0, 1.0, 1.0), duff(duff_median(x, 0.0, 1.0), 1.0)
+    assert [round(float(one.mean_abs_error(np.median(x))), 3) for one in (found, papers)] == [0.113, 0.123]
+    below = np.searchsorted(np.sort(x), middle := np.linspace(0.005, 0.995, 100))
+    utility = -np.abs(below - (11 - below))
+    np.testing.assert_allclose(np.diff(found.log_prob(middle)), np.diff(utility) / 2, atol=1e-12)
+    sizes = [[data for data in DATASETS if len(data) == n] for n in range(5)]
+    rows = [np.array(some, float).reshape(len(some), n) for n, some in enumerate(sizes)]
+    logs = [np.asarray(classical(x, GRID[0], GRID[-1], EPSILON).log_prob(MIDDLES[:, None])) for x in rows]
+    logs = np.concatenate(logs, axis=1)
+    one, other = neighbouring_rows(tuple(DATASETS), "add_remove", GRID)
+    ratio = logs[:, one] - logs[:, other]
+    assert np.abs(ratio).max() <= EPSILON * (1 + 1e-9)
+    assert (ratio.max(axis=0) - ratio.min(axis=0)).max() == pytest.approx(EPSILON, rel=1e-9)
+    # Control: one record replaced moves the difference of ranks by 2.
+    one, other = neighbouring_rows(tuple(sizes[4]), "swap", GRID)
+    four = logs[:, -len(sizes[4]) :]
+    assert np.abs(four[:, one] - four[:, other]).max() > 1.4 * EPSILON
 
 
 @pytest.mark.slow

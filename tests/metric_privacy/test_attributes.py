@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
-from dpjax.metric_privacy.metrics import uniform
+from dpjax.metric_privacy.metrics import from_budgets, uniform
 from dpjax.metric_privacy.points import from_points
 from dpjax.metric_privacy.validation import validate
 from tests.metric_privacy.golden import THRESHOLDS
@@ -90,6 +90,20 @@ def test_attributes_of_one_record_add_up(x64):
     np.testing.assert_allclose(whole.budgets, expected, rtol=1e-14)
 
 
+def test_instance_specific_privacy_is_that_of_its_shortest_paths(x64):
+    """Two swaps lead from one value to another by way of the most protected: min(e(u), e(v)) is at most twice its budget there."""
+    own = np.array([1.0, 10.0, 4.0, 1.5])
+    least = np.minimum.outer(own, own) * (1 - np.eye(4))
+    closed = from_budgets(least).closure()
+    np.testing.assert_allclose(closed.budgets, np.minimum(least, 2 * own.min()))
+    assert is_metric(closed.budgets)
+    assert not is_metric(least)
+    # The maximum is a metric, by which the value of budget 1 is told from that of 10 by a factor of exp(10): it protects nothing.
+    most = from_budgets(np.maximum.outer(own, own) * (1 - np.eye(4)))
+    np.testing.assert_array_equal(most.closure().budgets, most.budgets)
+    assert float(most.budgets[0, 1]) == 10.0
+
+
 @pytest.mark.slow
 def test_hostile_attributes():
     with pytest.raises(ValueError, match="3 attributes need as many budgets"):
@@ -168,3 +182,19 @@ def test_the_product_of_universes():
         product(parts[0].with_absence(1.0), parts[2])
     with pytest.raises(ValueError, match="at least one"):
         product()
+
+
+def test_dates_that_microseconds_do_not_hold_are_refused():
+    """They would wrap around, to budgets that are too large or too small."""
+    for unit, first, far in (("D", 0, 200_000_000), ("s", 0, 2**44), ("Y", 0, 600_000), ("Y", 0, -(2**62)), ("h", -(2**62), 2**62)):
+        with pytest.raises(ValueError, match="within 290,000 years"):
+            from_dates(np.array([first, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
+    with pytest.raises(ValueError, match="within 290,000 years"):
+        from_dates(["2024-01-01", "300000-01-01"], epsilon=1.0)
+    with pytest.raises(ValueError, match="NaT"):
+        from_dates(np.array([0, "NaT"], "datetime64[D]"), epsilon=1.0)
+    days = np.array([-100_000_000, 0, 100_000_000])  # the control: these are held, and right
+    found = from_dates(days.astype("datetime64[D]"), epsilon=1.0).budgets
+    np.testing.assert_allclose(found, np.abs(days[:, None] - days), rtol=1e-6)
+    nanoseconds = np.array([0, 86_400 * 10**9]).astype("datetime64[ns]")
+    assert float(from_dates(nanoseconds, epsilon=1.0).budgets[0, 1]) == 1.0

@@ -157,6 +157,30 @@ def test_errors_and_guarantee(x64):
             call()
 
 
+def test_the_rounding_of_many_records_is_taken_from_the_budgets():
+    """Where a record is less than a unit in the last place of a cost, what moves by rounding moves by that."""
+    random, three = np.random.default_rng(0), 1 - np.eye(3)
+    x = (random.multinomial(10**8, np.ones(3) / 3, size=(40, 1)) + np.array([[0, 0, 0], [-1, 1, 0]])).astype(np.int32)
+    weights = random.uniform(-1, 1, (40, 1, 4, 3))
+    budgets = np.array([1e-4, 1e-5, 1e-6])[:, None, None]
+
+    def loss(scale):
+        """The largest log-ratio of what draws reach, over the budget, from the costs as they are."""
+        cost = np.asarray(linear_selection(x, from_budgets(three), weights=weights).cost, np.float64)
+        exponents = -cost / (2 * np.asarray(scale, np.float64)[..., None])
+        logs = exponents - np.logaddexp.reduce(exponents, axis=-1, keepdims=True)
+        reached = (logs > -42).all(axis=-2)
+        return np.where(reached, np.abs(logs[..., 0, :] - logs[..., 1, :]), 0).max(axis=(-1, -2)) / budgets[:, 0, 0]
+
+    found = jnp.stack([selection_scale(weights, from_budgets(three * budget)) for budget in budgets])
+    assert found.dtype == jnp.float32
+    assert loss(found).max() <= 1
+    # Control: the scale of exact numbers.
+    change = weights[..., :, None] - weights[..., None, :]
+    exact = np.ptp(change, axis=-3).max(axis=(-1, -2)) / 2 / budgets
+    assert loss(exact)[2] > 2
+
+
 @pytest.mark.slow
 def test_differences_that_cancel_are_not_missing_from_the_scale():
     weights = np.array([[-0.3, 1e6], [-0.31, 1e6]])

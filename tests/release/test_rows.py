@@ -57,8 +57,8 @@ def test_rows_are_the_draws_of_counts_and_of_whole_numbers(statistic, neighbors,
 def test_a_height_that_is_off_is_found(monkeypatch):
     """The control: a percent on one height and, the margin as it is, draws of words on a lattice differ from the exact ones."""
     statistic, rng = release.Median(0, 60, 1), np.random.default_rng(1)
-    x = np.broadcast_to(rng.integers(0, 61, 40), (4096, 40))
-    words = np.stack([np.arange(4096, dtype=np.uint64) << np.uint64(52), rng.integers(0, 2**64, 4096, np.uint64)])
+    x = np.broadcast_to(rng.integers(0, 61, 40), (1024, 40))
+    words = np.stack([np.arange(1024, dtype=np.uint64) << np.uint64(54), rng.integers(0, 2**64, 1024, np.uint64)])
     drawn = [rows.positions(statistic, x, Fraction(1), "swap", lambda shape: words, _further)]
     exact = rows.positions(statistic, x, Fraction(1), "swap", lambda shape: words, _further, margin=1.0)
     made = rows._Table.__init__

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from fractions import Fraction
 from functools import partial
 
 import jax
@@ -22,17 +23,17 @@ BETAS = np.array([0.05, 0.3, 1.0, 3.0])
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "C1_smooth_sensitivity.json").read_text())["golden"]
 
 
-def distances(start, neighbors):
-    """Every multiset on the grid with its distance from ``start``, up to the number of records + 1."""
+def distances(start, neighbors, more=0):
+    """Every multiset on the grid with its distance from ``start``, up to the number of records + 1, or ``more``."""
     layers, seen = [{start}], {start}
-    for _ in range(len(start) + 1):
+    for _ in range(len(start) + more + 1):
         layers.append({other for data in layers[-1] for other in oracle.neighbours_of(data, neighbors, GRID)} - seen)
         seen |= layers[-1]
     return layers
 
 
-def at_distance_by_search(statistic, neighbors, datasets):
-    """A_0, ..., A_n for every dataset, from the definition."""
+def at_distance_by_search(statistic, neighbors, datasets, more=0):
+    """A_0, ..., A_n, or ``more``, for every dataset, from the definition."""
     values, local = {}, {}
 
     def value(data):
@@ -46,7 +47,7 @@ def at_distance_by_search(statistic, neighbors, datasets):
         return local[data]
 
     return [
-        np.maximum.accumulate([max(map(local_of, layer), default=0.0) for layer in distances(data, neighbors)[:-1]])
+        np.maximum.accumulate([max(map(local_of, layer), default=0.0) for layer in distances(data, neighbors, more)[:-1]])
         for data in datasets
     ]
 
@@ -257,7 +258,9 @@ def test_errors():
     given = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
     with pytest.raises(ValueError, match="beta must be finite and positive"):
         smooth_sensitivity(np.ones(3), 0.0, **given)
-    with pytest.raises(ValueError, match="rank is for swap"):
-        local_sensitivity(np.ones(3), rank=2, **given)
+    with pytest.raises(ValueError, match="q or rank"):
+        local_sensitivity(np.ones(3), q=0.25, rank=2, **given)
+    with pytest.raises(ValueError, match="too large for exact ranks"):
+        local_sensitivity(np.ones(3), q=Fraction(1, 2**27), **given)
     with pytest.raises(ValueError, match="definition must be one of"):
         local_sensitivity(np.ones(3), definition="upper", **given)

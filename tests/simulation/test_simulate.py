@@ -10,7 +10,7 @@ import pytest
 
 from dpjax import laplace, median, piecewise_laplace, sharded_sample, simulate
 from dpjax.simulation import Progress, run
-from dpjax.simulation.checkpoint import fingerprint
+from dpjax.simulation.checkpoint import _header, fingerprint
 from dpjax.simulation.summaries import State, pairwise_sum, summarize
 from tests.simulation.programs import Foreign, Plain, estimate_sha
 from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
@@ -381,6 +381,52 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         with pytest.raises(ValueError, match="damaged, or not a checkpoint"):
             simulate(KEY, Plain, MEANS, draws=20, chunk=10, checkpoint=path)
         assert path.read_bytes() == damaged
+
+
+def test_a_checkpoint_with_damaged_fields_and_a_digest_that_fits_is_refused(tmp_path):
+    """Only what the run can have written is accepted, and every refusal is one sentence."""
+    path = tmp_path / "run"
+
+    def go():
+        return simulate(KEY, Plain, MEANS, draws=30, chunk=10, bins=[-1.0, 1.0], checkpoint=path)
+
+    before = go()
+    with np.load(io.BytesIO(path.read_bytes().partition(b"\n")[2])) as arrays:
+        sound = dict(arrays)
+
+    def write(fields, name="fingerprint"):
+        archive = io.BytesIO()
+        np.savez(archive, **{key: value for key, value in fields.items() if value is not None})
+        content = archive.getvalue().replace(b"fingerprint.npy", f"{name}.npy".encode())
+        path.write_bytes(_header(content) + b"\n" + content)
+
+    one = np.zeros(MEANS.shape)
+    one[0] = 1
+    damages = {
+        "chunks": [None, np.int64(-1), np.int64(2), np.float64(3), np.array([3, 3]), np.array("3"), np.int64(2**40)],
+        "draws": [None, np.int64(29), np.int64(-30), np.float64(np.nan), np.array([30])],
+        "mean": [None, sound["mean"][:1], sound["mean"] + 100 * one, sound["mean"] * np.nan, sound["mean"].astype(np.float32)],
+        "squares": [None, -sound["squares"], sound["squares"] + 1e6 * one, sound["squares"] * np.nan],
+        "minimum": [None, sound["maximum"] + one, sound["mean"] + one, sound["minimum"].astype(complex)],
+        "maximum": [None, sound["minimum"] - one, sound["mean"] - 1e-2, sound["maximum"][:, None]],
+        "counts": [None, -sound["counts"], sound["counts"] + 1, sound["counts"][:, :-1], sound["counts"].astype(float)],
+        "fingerprint": [None, np.array("["), np.array("7"), np.array("{}"), np.array(b"\xff"), np.array(3.0)],
+    }
+    for name, values in damages.items():
+        for value in values:
+            write({**sound, name: value})
+            with pytest.raises(ValueError, match=r"^checkpoint .* (cannot be read|belongs to another|holds numbers)"):
+                go()
+    write(sound, name="fingerprinz")  # a zip whose two lists of names disagree, and more
+    with pytest.raises(ValueError, match="cannot be read"):
+        go()
+    write({**sound, "chunks": np.int64(0), "draws": np.int64(0)})
+    with pytest.raises(ValueError, match="holds numbers that no run"):
+        go()
+    write(sound)  # the control: what the run has written
+    assert same(before, go())
+    with pytest.raises(ValueError, match="is a folder"):
+        simulate(KEY, Plain, MEANS, draws=30, checkpoint=tmp_path)
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import order_statistic
-from dpjax.sensitivity.down import DownSensitivity
+from dpjax import order_statistic, shifted_inverse
+from dpjax.sensitivity.down import DownSensitivity, from_removals
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import removals
 from tests.support.removals import DATASETS, DEFINITIONS, N_MAX, TOP, down_sensitivity_of, kept, neighbouring
@@ -62,6 +62,83 @@ def test_user_sum_of_every_small_crowd(dtype, request):
     exact = brute_force(CROWDS, lambda crowd: min(TOP, sum(map(sum, crowd))), ROWS + 1)
     np.testing.assert_array_equal(down.values, exact)
     assert down.dtype == dtype
+
+
+BASKETS = ((0,), (0, 1), (0, 2), (1, 2), (2, 3))
+SHOPPERS = [crowd for n in range(5) for crowd in itertools.combinations_with_replacement(BASKETS, n)]
+
+
+def items_of(crowd):
+    """Rows of the items of a crowd, in a capacity of 10."""
+    rows = [(item, who) for who, items in enumerate(crowd) for item in items]
+    items, who = np.full(10, 7), np.full(10, 2**40)
+    items[: len(rows)], who[: len(rows)] = np.reshape(rows, (-1, 2)).T
+    return items, who, len(rows)
+
+
+def in_order(values, crowds=SHOPPERS):
+    """Whether h_x(l+1) <= h_x'(l) <= h_x(l) for everybody who leaves a crowd."""
+    of = dict(zip(crowds, np.asarray(values), strict=True))
+    pairs = [(of[crowd], of[crowd[:who] + crowd[who + 1 :]]) for crowd in crowds for who in range(len(crowd))]
+    return all((more[1:] <= fewer[:-1]).all() and (fewer <= more).all() for more, fewer in pairs)
+
+
+def test_distinct_items_of_persons_with_several():
+    """Every small crowd: the items now, never more than what the worst removals leave, and in order between neighbours."""
+    items, who, rows = (np.array(part) for part in zip(*map(items_of, SHOPPERS), strict=True))
+    down = distinct_count(items, who, upper=10, count=rows)
+    exact = brute_force(SHOPPERS, lambda crowd: float(len(set().union(*crowd))), 11)
+    np.testing.assert_array_equal(down.values[:, 0], exact[:, 0])
+    assert (down.values <= exact).all()
+    assert (down.values[:, :5] == exact[:, :5]).mean() > 0.85
+    assert in_order(down.values)
+    twice = distinct_count(np.repeat(items, 2, axis=-1), np.repeat(who, 2, axis=-1), upper=10, count=2 * rows)
+    np.testing.assert_array_equal(twice.values[:, :11], down.values)
+    for tau in (1, 2):
+        loss, spread = removals.finite_losses(
+            shifted_inverse(down, 2.0, tau=tau, candidates=np.arange(11.0)), neighbouring(SHOPPERS, grid=BASKETS)
+        )
+        assert loss <= 2.0 * (1 + 1e-5)
+        assert spread <= 2.0 * (1 + 1e-5)
+    alone = np.array([4, 4, 4, 9, 9, 1])
+    np.testing.assert_array_equal(distinct_count(alone, np.arange(6), upper=10).values, distinct_count(alone, upper=10).values)
+
+    # Control: a greedy order of removals, by whom most items are lost, is not in order.
+    def greedy(crowd):
+        left, values = list(crowd), []
+        for _ in range(11):
+            values.append(len(set().union(*left)))
+            left = min((left[:i] + left[i + 1 :] for i in range(len(left))), key=lambda some: len(set().union(*some)), default=[])
+        return values
+
+    assert not in_order(np.array([greedy(crowd) for crowd in SHOPPERS]))
+
+
+def test_values_of_one_s_own_by_removals():
+    """The largest g of any subset, for a g that rises when people leave: exact minima, and only the first few of them."""
+    values = (-3.0, 1.0, 2.0)
+    crowds = [crowd for n in range(5) for crowd in itertools.combinations_with_replacement(values, n)]
+
+    def subsets(crowd):
+        return itertools.chain.from_iterable(itertools.combinations(crowd, k) for k in range(len(crowd) + 1))
+
+    largest = brute_force(crowds, lambda crowd: max(map(sum, subsets(crowd))), 5)
+    pairs = neighbouring(crowds, grid=values)
+    for levels in (5, 2, 1):
+        down = from_removals(largest[:, :levels], lower=0, upper=6, resolution=1)
+        assert down.values.shape == (len(crowds), levels + 1)
+        assert in_order(down.values, crowds)
+        assert removals.finite_losses(shifted_inverse(down, 2.0, tau=1, candidates=np.arange(7.0)), pairs)[0] <= 2.0 * (1 + 1e-5)
+    np.testing.assert_array_equal(from_removals(np.minimum(largest, 6), lower=0, upper=6).values[:, :5], np.minimum(largest, 6))
+    # Control: the least of g itself, where removals that raise it count too.
+    itself = np.array(
+        [[min(map(sum, itertools.combinations(crowd, max(len(crowd) - k, 0)))) for k in range(5)] for crowd in crowds]
+    )
+    assert not in_order(from_removals(itself, lower=-12, upper=6).values, crowds)
+    assert from_removals([np.nan, 3.0, -1.0], lower=1, upper=6).values.tolist() == [1, 1, 1, 1]
+    assert np.isnan(from_removals([3.0], lower=jnp.float32(jnp.nan), upper=6).values).all()
+    with pytest.raises(ValueError, match="axis of people who leave"):
+        from_removals(3.0, lower=0, upper=6)
 
 
 def test_control_leaving_in_the_wrong_order_is_seen():
@@ -202,14 +279,19 @@ def test_static_facts_raise():
         distinct_count(1, upper=1)
     with pytest.raises(ValueError, match="not both"):
         nonnegative_sum(x, upper=1, count=2, mask=x > 0)
-    with pytest.raises(ValueError, match="upper"):
-        nonnegative_sum(x, upper=0)
+    for upper in (0, 1e-35, 1e35):  # beyond those every row would be without a distribution, or its pieces without a width
+        for call in (lambda upper: nonnegative_sum(x, upper=upper), lambda upper: distinct_count([[1, 2]], upper=upper)):
+            with pytest.raises(ValueError, match="lower must be below upper"):
+                call(upper)
+            assert np.isnan(np.asarray(call(jnp.float32(upper)).values)).all()
     with pytest.raises(ValueError, match="lower"):
         maximum(x, lower=1, upper=1)
     with pytest.raises(TypeError, match="integers"):
         distinct_count(x, upper=1)
     with pytest.raises(TypeError, match="person_ids"):
         user_sum(x, np.array(["a", "b", "c"]), upper=1)
+    with pytest.raises(TypeError, match="cannot be traced"):
+        jax.jit(lambda ids: distinct_count(ids, np.arange(3), upper=1).values)(np.arange(3))
     with pytest.raises(ValueError, match="person_ids"):
         user_sum(x, np.arange(2), upper=1)
     for tau in (0, -1, 1.5, True, None):

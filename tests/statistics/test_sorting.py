@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpjax import median, order_statistic, quantile
-from dpjax.statistics import sorting
+from dpjax.statistics import sorting, without_host_calls
 from dpjax.statistics.sorting import Window, sort_rows
 from tests.support.devices import as_on_other_devices
 
@@ -33,8 +33,8 @@ def records(n, rows=5, seed=0):
 
 
 def sorted_by(name):
-    """Programs that are traced here sort as on the CPU (NumPy), or as on other devices (XLA)."""
-    return as_on_other_devices() if name == "XLA" else nullcontext()
+    """Programs that are traced here sort as on the CPU (NumPy), as on other devices (XLA), or as exported programs do (bits)."""
+    return {"NumPy": nullcontext, "XLA": as_on_other_devices, "bits": without_host_calls}[name]()
 
 
 @partial(jax.jit, static_argnames=("neighbors", "window"))
@@ -143,14 +143,28 @@ def test_the_derivative_is_that_of_xla_s_sort():
 
     gradient = jax.jit(jax.grad(value, argnums=(0, 1)), static_argnames="truncate")
     found = {}
-    for by, truncate in itertools.product(("NumPy", "XLA"), (None, 5)):
+    for by, truncate in itertools.product(("NumPy", "XLA", "bits"), (None, 5)):
         with sorted_by(by):
             found[by, truncate] = gradient(x, 1.1, truncate=truncate)
     for truncate in (None, 5):
-        by_numpy, by_xla = found["NumPy", truncate], found["XLA", truncate]
-        for one, other in zip(by_numpy, by_xla, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
+        for one, *others in zip(*(found[by, truncate] for by in ("NumPy", "XLA", "bits")), strict=True):
+            for other in others:
+                np.testing.assert_allclose(one, other, rtol=1e-6)
             assert float(jnp.abs(one).sum()) > 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_are_sorted_by_their_bits(dtype, x64):
+    """Denormals, infinities, neighbours in the last place; the derivative is that of the sort, and without its rule it is 0."""
+    info = np.finfo(dtype)
+    odd = np.array([0.0, info.tiny, info.smallest_subnormal, 1.0, np.nextafter(dtype(1), dtype(2)), info.max, np.inf, 3.5], dtype)
+    x = np.random.default_rng(0).permuted(np.tile([*odd, *-odd[1:]], (4, 3)), axis=-1)
+    with without_host_calls():
+        np.testing.assert_array_equal(sorting._sorted(x), np.sort(x, axis=-1))
+        weights = jnp.arange(1.0, 4.0, dtype=dtype)
+        slope = jax.grad(lambda x: jnp.sum(weights * sorting._sorted(x)))(jnp.asarray([3.0, -1.0, 2.0], dtype))
+        control = jax.grad(lambda x: jnp.sum(weights * sorting._sorted.fun(x)))(jnp.asarray([3.0, -1.0, 2.0], dtype))
+    assert (slope.tolist(), control.tolist()) == ([3.0, 1.0, 2.0], [0.0, 0.0, 0.0])
 
 
 def test_vmap_over_rows_is_the_batch():

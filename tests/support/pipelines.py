@@ -133,6 +133,12 @@ PIPELINES = {
     "smooth laplace": lambda x, eps, a, b: smooth_laplace(
         smooth_sensitivity(x, 0.005, lower=a, upper=b, neighbors="swap"), eps, delta=1e-3
     ),
+    "smooth laplace of a quantile": lambda x, eps, a, b: smooth_laplace(
+        smooth_sensitivity(x, 0.005, q=0.9, lower=a, upper=b, neighbors="add_remove"), eps, delta=1e-3
+    ),
+    "plm of a mean's local sensitivities": lambda x, eps, a, b: piecewise_laplace(
+        dpjax.from_local_sensitivity(dpjax.mean_local_sensitivity(x, lower=a, upper=b, neighbors="add_remove")), eps
+    ),
     "clamped smooth laplace-log-normal": lambda x, eps, a, b: Clamped.of(
         smooth_laplace_log_normal(smooth_sensitivity(x, 0.01, lower=a, upper=b, neighbors="swap"), eps, sigma=0.3), lower=a, upper=b
     ),

@@ -1,0 +1,65 @@
+"""Distinct items of persons who hold several: a lower bound of what is left when so many persons leave, which keeps the order.
+
+Let D(R) be the number of items that somebody outside R holds, and h(l) = min{D(R): at most l persons in R}. Which persons to remove
+is a minimum k-union, an NP-hard problem. For a price lambda of a person, min over R of D(R) + lambda |R| is a minimum cut: from the
+source to a person lambda, from a person to each item without limit, from an item to the sink 1. All prices together give the convex
+envelope g of h, which is enough: g(0) is the number of items, g = h at its corners, and g <= h.
+
+**Privacy.** Let x' be x without one person. A set removed from x may be removed from x' too, less that person, and a set removed
+from x' together with that person from x: h_x(l+1) <= h_x'(l) <= h_x(l). Envelopes keep both inequalities, because the envelope of
+l -> h(l+1) is nowhere below that of h at l+1, and the envelope is monotone in h. Rounding up to integers keeps them too, and is
+still at most h; where all persons hold one item, it is h.
+"""
+
+import numpy as np
+
+
+def least_left(items: np.ndarray, persons: np.ndarray, size: int) -> np.ndarray:
+    """Return the envelope, rounded up, at l = 0, ..., ``size``: int64.
+
+    Args:
+        items: codes 0, 1, ... of items ``(m,)``, one a row.
+        persons: codes of their holders ``(m,)``.
+        size: at least the number of persons.
+    """
+    pairs = np.unique(np.stack([persons, items], axis=-1), axis=0)
+    persons, items = (np.unique(column, return_inverse=True)[1] for column in pairs.T)
+    people, distinct = (int(column.max(initial=-1)) + 1 for column in (persons, items))
+    found = np.zeros(size + 1, np.int64)
+    sides = [((0, distinct), (people, 0))]
+    while sides:
+        (first, most), (last, least) = side = sides.pop()
+        middle = _corner(persons, items, side) if last - first > 1 else None
+        if middle is not None:
+            sides += [(side[0], middle), (middle, side[1])]
+            continue
+        step = np.arange(last - first + 1)
+        found[first : last + 1] = most - (most - least) * step // max(last - first, 1)
+    return found
+
+
+def _corner(persons: np.ndarray, items: np.ndarray, side: tuple[tuple[int, int], tuple[int, int]]) -> tuple[int, int] | None:
+    """A corner (l, D) of the envelope below the line through two of its points, or None if there is none."""
+    from scipy.sparse import csr_array  # it comes with JAX, and takes longer to import than most data take here
+    from scipy.sparse.csgraph import maximum_flow
+
+    (first, most), (last, least) = side
+    price, unit = most - least, last - first  # of a person and of an item, both multiplied by the number of persons
+    people, distinct = int(persons.max()) + 1, int(items.max()) + 1
+    source, sink = people + distinct, people + distinct + 1
+    tails = np.concatenate([np.full(people, source), persons, people + np.arange(distinct)])
+    heads = np.concatenate([np.arange(people), people + items, np.full(distinct, sink)])
+    limits = np.repeat([price, price + 1, unit], [people, len(items), distinct]).astype(np.int32)
+    network = csr_array((limits, (tails, heads)), shape=(sink + 1, sink + 1))
+    open_ = network - maximum_flow(network, source, sink).flow
+    reached = np.zeros(sink + 1, bool)
+    reached[source] = True
+    while True:
+        further = reached | ((open_.T > 0) @ reached)
+        if (further == reached).all():
+            break
+        reached = further
+    gone = people - int(reached[:people].sum())
+    left = int(np.unique(items[reached[persons]]).size)
+    below = unit * left + price * gone < unit * most + price * first
+    return (gone, left) if below else None

@@ -1,0 +1,130 @@
+"""The narrowest and the widest bounds that a statistic accepts: values of neighbours stay in order, and the loss is as promised."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import inverse_sensitivity, maximum, nonnegative_sum, piecewise_laplace, statistics
+from dpjax.sensitivity.profile import from_sides
+from dpjax.statistics.sum import _add_remove
+from tests.support.audit import audit_pairs
+
+PAIRS, RECORDS = 200, 5
+BOTH = ("swap", "add_remove")
+
+
+def shifted(statistic):
+    """The profile that is drawn from, two people below a statistic that falls when people leave."""
+    return lambda x, *, lower, upper, neighbors, count: statistic(x, lower, upper, count).shift(2)
+
+
+STATISTICS = {
+    "sum": (statistics.sum, BOTH),
+    "sum of at most 7": (lambda x, **options: statistics.sum(x, max_count=7, **options), ("add_remove",)),
+    "mean": (statistics.mean, BOTH),
+    "hull": (lambda x, **options: statistics.mean(x, values="hull", **options), ("add_remove",)),
+    "variance": (statistics.variance, ("swap",)),
+    "median": (statistics.median, BOTH),
+    "quantile": (lambda x, **options: statistics.quantile(x, q=0.3, **options), BOTH),
+    "maximum": (shifted(lambda x, low, high, n: maximum(x, lower=low, upper=high, count=n)), ("add_remove",)),
+    "nonnegative sum": (shifted(lambda x, low, high, n: nonnegative_sum(x, upper=4 * high, count=n)), ("add_remove",)),
+}
+POWERS = {np.float32: 104, np.float64: 1000}
+
+
+def neighbouring(neighbors):
+    """Records in [0, 1], rows 2i and 2i+1 neighbours, and how many of them are present."""
+    random = np.random.default_rng(3)
+    x = np.repeat(random.uniform(0, 1, (PAIRS, RECORDS)), 2, axis=0)
+    x[: PAIRS // 2] = np.round(3 * x[: PAIRS // 2]) / 3  # ties
+    present = np.full(2 * PAIRS, RECORDS, np.int32)
+    if neighbors == "swap":
+        x[1::2, 0] = random.uniform(0, 1, PAIRS)
+    else:
+        x[1::2] = np.roll(x[1::2], -1, axis=1)
+        present[1::2] -= 1
+    return x, present
+
+
+def out_of_order(profile):
+    """How often a value at a level lies beyond the neighbour's at the next (Corollary 3.1; level 0 of a hull keeps no order)."""
+    first = 0 if profile.interpolable else 1
+    found = 0
+    for sign, side in ((1, profile.upper), (-1, profile.lower)):
+        values = sign * np.asarray(side)[:, first:]
+        found += np.sum(values[::2, :-1] > values[1::2, 1:]) + np.sum(values[1::2, :-1] > values[::2, 1:])
+    return found
+
+
+def loss_of(profile, width):
+    """The exact loss of a draw at epsilon 1, the profile being stretched by a power of two, which rounds nothing."""
+    one = jax.tree.map(lambda values: values.astype(jnp.float64) / width, (profile.upper, profile.lower, profile.step))
+    levels = jax.tree.map(lambda values: values.astype(jnp.float64), (profile.upper_levels, profile.lower_levels))
+    stretched = replace(profile, **dict(zip(("upper", "lower", "step"), one, strict=True)))
+    stretched = replace(stretched, upper_levels=levels[0], lower_levels=levels[1])
+    make = piecewise_laplace if profile.interpolable else inverse_sensitivity
+    return audit_pairs(make(stretched, 1.0)).loss
+
+
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "neighbors"), [(name, relation) for name in STATISTICS for relation in STATISTICS[name][1]])
+def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
+    statistic = STATISTICS[name][0]
+    x, present = neighbouring(neighbors)
+
+    def profile_at(power):
+        width = 2.0**power
+        records = jnp.asarray((x * width).astype(dtype))
+        return statistic(records, lower=0.0, upper=width, neighbors=neighbors, count=present)
+
+    def accepted(powers):
+        for power in powers:
+            try:
+                return power, profile_at(power)
+            except ValueError:
+                continue
+        raise AssertionError("no bounds are accepted")
+
+    end = POWERS[dtype]
+    for powers in (range(-end - 2, 0), range(end + 2, 0, -1)):
+        power, profile = accepted(powers)
+        assert profile.dtype == dtype
+        assert np.isfinite(np.asarray(profile.upper)).all()
+        assert out_of_order(profile) == 0, power
+        assert loss_of(profile, 2.0**power) <= 1 + 1e-6, power
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 30.0, 1e4])
+@pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
+def test_the_smallest_and_the_largest_epsilons(mechanism, epsilon, x64):
+    for neighbors in BOTH:
+        x, present = neighbouring(neighbors)
+        profile = statistics.median(jnp.asarray(x), lower=0.0, upper=1.0, neighbors=neighbors, count=present)
+        distribution = mechanism(profile, epsilon)
+        loss, spread = audit_pairs(distribution)
+        assert 0.2 * epsilon < loss <= epsilon * (1 + 1e-6)
+        assert 0.9 * epsilon < spread <= epsilon * (1 + 1e-6)
+        assert audit_pairs(mechanism(profile, 1.2 * epsilon)).range > 1.05 * epsilon  # control
+        short = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), distribution)
+        assert np.isfinite(np.asarray(short.sample(jax.random.key(0)))).all()
+        assert np.isfinite(np.asarray(short.mean_abs_error(0.5))).all()
+
+
+@pytest.mark.parametrize(("dtype", "power"), [(np.float32, -100), (np.float64, -990)])
+def test_control_bounds_so_narrow_that_the_slack_underflows(dtype, power, x64):
+    x, present = neighbouring("add_remove")
+    records = jnp.asarray((x * 2.0**power).astype(dtype))
+    low, high = jnp.zeros(2 * PAIRS, dtype), jnp.full(2 * PAIRS, 2.0**power, dtype)
+    there = np.arange(RECORDS) < present[:, None]
+    sides = _add_remove(records, jnp.asarray(there), low, high, 1.0, 7)
+    profile = from_sides(*sides, neighbors="add_remove")
+    assert out_of_order(profile) > 0
+    if dtype == np.float32:  # the audit takes values that are closer than 1e-9 for one
+        assert loss_of(profile, 2.0**power) > 1.5
+    with pytest.raises(ValueError, match="bounds too close"):
+        statistics.sum(records, lower=0.0, upper=2.0**power, neighbors="add_remove", max_count=7)
+    found = statistics.sum(records, lower=low, upper=high, neighbors="add_remove", max_count=7)
+    assert np.isnan(np.asarray(found.upper)).all()

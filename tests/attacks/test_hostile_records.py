@@ -1,0 +1,93 @@
+"""One record of a dataset becomes the worst that a float can be: every statistic has the loss that it promises, and no row is NaN.
+
+What each such record counts as is tested with the statistics; here only the promise is, over pairs that differ in it.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import duff, exponential, inverse_sensitivity, maximum, mode, nonnegative_sum, piecewise_laplace, statistics, user_sum
+from tests.support.audit import audit_pairs
+
+WORST = np.array(
+    [np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324, -1e-310, 1.7e308, -1.7e308, 3e38, 1e30, 2**24 + 1, -3.5], np.float64
+)
+REST = np.array([[2.0, 2.0, 7.0, 0.5], [0.0, 0.0, 0.0, 0.0], [8.0, 8.0, -1.0, np.inf], [np.nan, 3.0, 3.0, 3.0], [np.nan] * 4])
+BOUNDS = {"lower": 0.0, "upper": 8.0}
+EPSILON = 2.0
+
+
+def continuous(x, **options):
+    return statistics.quantile(x, q=0.3, definition="continuous", **options)
+
+
+def shifted(statistic):
+    return lambda x, *, lower, upper, neighbors: statistic(x, lower, upper).shift(1)
+
+
+PROFILES = {
+    "median": (statistics.median, "swap add_remove"),
+    "quantile": (lambda x, **options: statistics.quantile(x, q=0.3, definition="lower", **options), "swap add_remove"),
+    "continuous quantile": (continuous, "swap add_remove"),
+    "order statistic": (lambda x, **options: statistics.order_statistic(x, 2, **options), "swap add_remove"),
+    "mean": (statistics.mean, "swap add_remove"),
+    "hull": (lambda x, **options: statistics.mean(x, values="hull", **options), "add_remove"),
+    "sum": (statistics.sum, "swap add_remove"),
+    "sum of at most 7": (lambda x, **options: statistics.sum(x, max_count=7, **options), "add_remove"),
+    "variance": (statistics.variance, "swap"),
+    "median of integers": (lambda x, **options: statistics.median(x, resolution=1, **options), "swap add_remove"),
+    "maximum": (shifted(lambda x, low, high: maximum(x, lower=low, upper=high)), "add_remove"),
+    "nonnegative sum": (shifted(lambda x, low, high: nonnegative_sum(x, upper=high)), "add_remove"),
+    "user sum": (shifted(lambda x, low, high: user_sum(x, np.array([1, 1, 2, 3, 4]), upper=high)), "swap"),
+}
+CASES = [(name, neighbors) for name, (_, relations) in PROFILES.items() for neighbors in relations.split()]
+
+
+def neighbouring(neighbors):
+    """Rows 2i and 2i+1 that differ in the first record: any two of the worst, or one of them and none."""
+    others = WORST if neighbors == "swap" else [np.nan]
+    pairs = [[[one, *rest], [other, *rest]] for rest in REST for one in WORST for other in others]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return np.array(pairs).reshape(-1, REST.shape[1] + 1).astype(np.float32)
+
+
+def grid_loss(distribution):
+    """The loss of rows 2i against 2i+1 of a distribution on multiples of 1."""
+    logs = np.asarray(distribution.log_prob(jnp.arange(9.0)[:, None]), np.float64)
+    return np.abs(logs[:, ::2] - logs[:, 1::2]).max()
+
+
+def loss(name, neighbors, rows):
+    profile = PROFILES[name][0](jnp.asarray(rows), **BOUNDS, neighbors=neighbors)
+    assert np.isfinite(np.asarray(profile.value)).all()
+    if profile.resolution is not None:
+        return grid_loss(piecewise_laplace(profile, EPSILON))
+    make = piecewise_laplace if profile.interpolable else duff
+    return audit_pairs(make(profile, EPSILON)).loss
+
+
+@pytest.mark.parametrize(("name", "neighbors"), CASES)
+def test_the_loss_of_one_record_that_becomes_the_worst(name, neighbors):
+    found = loss(name, neighbors, neighbouring(neighbors))
+    assert 0 < found <= EPSILON * (1 + 1e-4)
+
+
+def test_candidates():
+    for neighbors in ("swap", "add_remove"):
+        scores = mode(neighbouring(neighbors), candidates=[0.0, 3.0, 8.0], neighbors=neighbors)
+        logs = np.asarray(exponential(scores, EPSILON).log_probabilities())
+        assert np.isfinite(logs).all()
+        assert np.abs(logs[::2] - logs[1::2]).max() <= EPSILON * (1 + 1e-5)
+
+
+def test_controls_more_than_one_record_and_the_other_relation(x64):
+    """Two records changed are seen, and an absent one that counts as a bound under add/remove."""
+    rows = neighbouring("swap")
+    rows[1::2, 1:3] = 8.0
+    assert loss("sum", "swap", rows) > 1.4 * EPSILON
+    rows = neighbouring("add_remove")
+    rows[1::2, 0] = 0.0
+    rows[::2, 0] = 8.0
+    profile = statistics.median(jnp.asarray(rows), **BOUNDS, neighbors="add_remove")
+    assert audit_pairs(inverse_sensitivity(profile, EPSILON)).loss > 1.2 * EPSILON
