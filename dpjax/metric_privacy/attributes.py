@@ -105,14 +105,14 @@ def _days(dates: np.ndarray) -> np.ndarray:
     if dates.dtype.kind in "biuf":
         return from_smallest(dates, -1)
     try:
-        given, years = dates.astype("datetime64[us]"), dates.astype("datetime64[Y]")
+        years = dates.astype("datetime64[Y]")
     except (TypeError, ValueError):
         raise TypeError(f"dates must be dates or numbers of days, got dtype {dates.dtype}.") from None
     if np.any(np.isnat(years)):
         raise ValueError("dates must not be NaT.")
-    if np.any(abs(years.astype(np.int64)) > 290_000):  # 64 bits of microseconds wrap around not far beyond
+    if np.any(abs(years.astype(np.int64)) > 290_000):  # 64 bits of microseconds hold little more
         raise ValueError("dates must be within 290,000 years of 1970.")
-    return from_smallest(given.view(np.int64), -1) / (86400 * 10**6)
+    return from_smallest(dates.astype("datetime64[us]").view(np.int64), -1) / (86400 * 10**6)
 
 
 def product(*metrics: Metric) -> Metric:

@@ -183,8 +183,8 @@ def test_whom_it_is_promised_to(run, write, options, words):
 
 
 def test_a_person_with_many_records(answer, write):
-    """The median person has a 20, though half of all records are of one person with 90 or 91."""
-    rows = [f"{p},20" for p in range(999)] + ["rich,90"] * 500 + ["rich,91"] * 500
+    """The median person has a 20, though most records are of one person with 90 or 91."""
+    rows = [f"{p},20" for p in range(999)] + ["rich,90"] * 600 + ["rich,91"] * 600
     path = write("person,x\n" + "\n".join(random.Random(0).sample(rows, len(rows))))
     options = ("release", path, "--column", "x", "--lower", 0, "--upper", 100, "--resolution", 1, *GRID[-2:], *EXACT)
     (row,) = (found := answer(*options, "--unit", "person"))["rows"]
