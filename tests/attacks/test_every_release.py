@@ -11,20 +11,26 @@ import pytest
 
 from dpjax import release
 
-FOLDER = pathlib.Path(__file__).parent.parent / "release"
+TESTS = pathlib.Path(__file__).parent.parent
 ALL = "test_probabilities_losses_and_ranges_of_all_small_datasets"
 AUDITS = {
-    ("test_privacy.py", ALL): "median Median quantile Quantile order_statistic OrderStatistic maximum Maximum nonnegative_sum "
+    (
+        "release/test_privacy.py",
+        ALL,
+    ): "median Median quantile Quantile order_statistic OrderStatistic maximum Maximum nonnegative_sum "
     "NonnegativeSum distinct_count DistinctCount sum Sum mean Mean exact_distribution",
-    ("test_privacy.py", "test_persons_with_many_records_count_once"): "user_sum",
-    ("test_privacy.py", "test_modes_of_all_datasets"): "mode Mode",
-    ("test_privacy.py", "test_counts_and_histograms_of_all_datasets"): "count Count histogram Histogram",
-    ("test_joint_quantiles.py", "test_no_neighbour_loses_more_than_epsilon"): "joint_quantiles Quantiles",
-    ("test_joint_quantiles.py", "test_intervals_are_two_joint_quantiles_with_a_coverage"): "confidence_interval ConfidenceInterval",
-    ("test_recursive_quantiles.py", "test_no_neighbour_loses_more_than_epsilon"): "recursive_quantiles Quantiles",
-    ("test_metric.py", "test_noisy_answers_keep_to_the_metric_exactly"): "metric_laplace",
-    ("test_metric.py", "test_choices_keep_to_the_metric"): "metric_choice small_db",
-    ("test_candidates.py", "test_draws_follow_the_exponential_mechanism"): "release_choice",
+    ("release/test_privacy.py", "test_persons_with_many_records_count_once"): "user_sum",
+    ("release/test_privacy.py", "test_modes_of_all_datasets"): "mode Mode",
+    ("release/test_privacy.py", "test_counts_and_histograms_of_all_datasets"): "count Count histogram Histogram",
+    ("several_quantiles/test_exact_joint.py", "test_no_neighbour_loses_more_than_epsilon"): "joint_quantiles Quantiles",
+    (
+        "several_quantiles/test_exact_joint.py",
+        "test_intervals_are_two_joint_quantiles_with_a_coverage",
+    ): "confidence_interval ConfidenceInterval",
+    ("several_quantiles/test_exact_recursive.py", "test_no_neighbour_loses_more_than_epsilon"): "recursive_quantiles Quantiles",
+    ("release/test_metric.py", "test_noisy_answers_keep_to_the_metric_exactly"): "metric_laplace",
+    ("release/test_metric.py", "test_choices_keep_to_the_metric"): "metric_choice small_db",
+    ("release/test_candidates.py", "test_draws_follow_the_exponential_mechanism"): "release_choice",
 }
 
 
@@ -39,7 +45,7 @@ def releases():
 def missing(audits):
     """Releases without an audit, and audits that are not there."""
     covered = {name for names in audits.values() for name in names.split()}
-    gone = [key for key in audits if not re.search(rf"^def {key[1]}\(", (FOLDER / key[0]).read_text(), flags=re.MULTILINE)]
+    gone = [key for key in audits if not re.search(rf"^def {key[1]}\(", (TESTS / key[0]).read_text(), flags=re.MULTILINE)]
     return releases() - covered, gone
 
 
