@@ -116,7 +116,7 @@ def joint_quantiles(
     if n is not None:
         if asked.neighbors == "swap":
             raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
-        n = _public_size(n)
+        n = public_size(n)
         fits(asked.batch_shape, n=n.shape)
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32
     if reach is not None:
@@ -215,7 +215,7 @@ def _log_range(asked: SortedRecords) -> jax.Array | float:
     return log_parts(len(asked.levels), asked.values.shape[-1], jnp.log(numbers))
 
 
-def _public_size(n: ArrayLike) -> jax.Array:
+def public_size(n: ArrayLike) -> jax.Array:
     """A public number of records, int32."""
     number = n if isinstance(n, jax.Array) else np.asarray(n)
     if not jnp.issubdtype(number.dtype, jnp.integer):
