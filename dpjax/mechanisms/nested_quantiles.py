@@ -8,7 +8,7 @@ where :func:`dpjax.recursive_quantiles` makes log2(m + 1). And both together loo
 m^2 n.
 
 **How many records a part has** is not public. Its ranks are those of a public guess, the share of its levels in the number of all
-records. That is public under swap; under add/remove it is given, or drawn with discrete Laplace noise for epsilon / 64. Privacy
+records. That is public under swap; under add/remove it is given, or drawn with discrete Laplace noise for epsilon / 24. Privacy
 does not need the guess to be right (``joint_quantiles.py``, one term), and what it is off by spreads evenly over the part.
 
 **Privacy.** Under add/remove, given the first draw, one record more is one record more in one part. So the noisy number, the first
@@ -50,7 +50,7 @@ from dpjax.numerics.bisection import count_leading
 from dpjax.random.keys import check_key, row_words
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.joint import JointQuantiles
-from dpjax.several_quantiles.nesting import FIRST_TERMS, Nesting, Part, Shares, records_of, split
+from dpjax.several_quantiles.nesting import Nesting, Part, Shares, records_of, split
 
 _SLOTS = 2**21  # of all parts, in the memory of a chunk of draws
 
@@ -97,11 +97,11 @@ class NestedQuantiles(Batch):
             raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {points.shape}.")
         return _log_prob(self, points)
 
-    @property
-    def first(self) -> JointQuantiles:
-        """The distribution of the quantiles that are drawn first."""
+    def first(self, number: jax.Array) -> JointQuantiles:
+        """Return the distribution of the quantiles that are drawn first, for a public number of records ``(..., *batch)``."""
         asked = replace(self.asked, levels=tuple(self.asked.levels[k] for k in self.nesting.first))
-        return joint_quantiles(asked, self.epsilon * float(self.shares.first), n=self.public_n, terms=FIRST_TERMS)
+        known = None if asked.neighbors == "swap" else number
+        return joint_quantiles(asked, self.epsilon * float(self.shares.first), n=known)
 
     @property
     def nesting(self) -> Nesting:
@@ -121,7 +121,7 @@ def nested_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, public_n: Arra
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``, with at least 3 levels.
         epsilon: positive, of all draws together.
         public_n: under add/remove: the number of records, integers that broadcast against ``(...)``, if it is public, or what is
-            known of it. Otherwise epsilon / 64 is spent on it.
+            known of it. Otherwise epsilon / 24 is spent on it.
 
     Returns:
         A :class:`NestedQuantiles` of the broadcast batch shape. A draw looks at about 2 m^1.5 values of each record.
@@ -258,7 +258,9 @@ def _sample(key: jax.Array, nested: NestedQuantiles, shape: tuple[int, ...]) -> 
     else:
         noisy = DiscreteLaplace(asked.count.astype(dtype), jnp.ones((), dtype), nested.epsilon * float(shares.count))
         number = jnp.clip(noisy._sample(keys[0], draws), 0, 2.0**30).astype(jnp.int32)
-    first = jnp.broadcast_to(nested.first._sample(keys[1], draws), (*batch, len(nested.nesting.first)))
+    ahead = nested.first(number)
+    first = ahead._sample(keys[1], draws[: len(batch) - len(ahead.batch_shape)])
+    first = jnp.broadcast_to(first, (*batch, len(nested.nesting.first)))
     words = tuple(word[..., None] for word in row_words(keys[2], batch))
 
     def choose(part: SortedRecords, number: jax.Array, own: Any, parts: list[Part]) -> jax.Array:
@@ -291,6 +293,6 @@ def _log_prob(nested: NestedQuantiles, y: jax.Array) -> jax.Array:
 
     each = nested.epsilon[..., None] * float(nested.shares.second)
     terms = _between(nested, first, jnp.broadcast_to(number, batch), (jnp.broadcast_to(y, (*batch, y.shape[-1])), each), choose)
-    ahead = nested.first.log_prob(first)
+    ahead = nested.first(number).log_prob(first)
     found = ahead + jnp.sum(terms, axis=-1).reshape(batch)
     return jnp.where(jnp.isneginf(ahead), -jnp.inf, found)

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from dpjax.several_quantiles.asked import level_parts
 
-FIRST_TERMS = 16  # of the first draw, where the number of records is private
-_COUNT = Fraction(1, 64)  # of epsilon, for how many records there are
+_COUNT, _FIRST = Fraction(1, 24), Fraction(7, 16)  # parts of epsilon, and of the rest: the largest rank error is least near them
 
 
 class Part(NamedTuple):
@@ -42,8 +41,8 @@ class Nesting(NamedTuple):
         steps = len(levels) + 1
         root = isqrt(steps)
         # A number of parts that divides the steps makes all parts alike, and their programs one.
-        even = [number for number in range(max(root * 2 // 3, 2), root + 1) if steps % number == 0]
-        number = even[-1] if even else min(root, len(levels))
+        even = [number for number in range(max(root * 2 // 3, 2), root * 3 // 2 + 1) if steps % number == 0]
+        number = min(even, key=lambda number: (max(number * number / steps, steps / number**2), -number), default=root)
         first = tuple(i * steps // number - 1 for i in range(1, number))
         ends, parts = (Fraction(0), *levels, Fraction(1)), list[Part]()
         for left, right in pairwise((-1, *first, len(levels))):
@@ -63,7 +62,7 @@ class Shares(NamedTuple):
     def of(nesting: Nesting, neighbors: str, size_is_public: bool) -> "Shares":
         """Return them; under swap a part has half of the second draw's, for a record may leave it and another enter a second one."""
         count = Fraction(0) if neighbors == "swap" or size_is_public else _COUNT
-        first = (1 - count) * Fraction(3, 8)
+        first = (1 - count) * _FIRST
         return Shares(count, first, (1 - count - first) / (2 if neighbors == "swap" else 1))
 
 
