@@ -22,7 +22,7 @@ Mechanisms (what a draw costs: dpjax.mechanisms.NAME.guarantee)
     of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
     subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
     among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
-    several quantiles: private_quantiles, joint_quantiles, recursive_quantiles, independent_quantiles, private_cdf
+    several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles, independent_quantiles, private_cdf
     confidence_interval, unbounded_quantile, shifted_inverse, noisy_binary_search, never_fail, propose_test_release,
     bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
 Distributions
@@ -75,6 +75,7 @@ __all__ = [
     "LocalSensitivity",
     "Log",
     "LogCauchy",
+    "NestedQuantiles",
     "PiecewiseExponential",
     "Prior",
     "ProposeTestRelease",
@@ -128,6 +129,7 @@ __all__ = [
     "median",
     "metric_privacy",
     "mode",
+    "nested_quantiles",
     "never_fail",
     "noisy_binary_search",
     "noisy_tree",

@@ -34,6 +34,7 @@ from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms.joint_quantiles import joint_quantiles
 from dpjax.mechanisms.k_norm import k_norm
 from dpjax.mechanisms.laplace import laplace
+from dpjax.mechanisms.nested_quantiles import NestedQuantiles, nested_quantiles
 from dpjax.mechanisms.never_fail import never_fail
 from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_shift_for
 from dpjax.mechanisms.noisy_tree import noisy_tree

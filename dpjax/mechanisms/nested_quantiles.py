@@ -3,19 +3,18 @@
     draw every 10th, say, of the levels asked, jointly; the draws split the records into parts
     draw the other levels of each part jointly, from its records, between the two draws
 
-Each record is in one part, so all parts together cost what one of them costs: there are two draws, whatever the number of levels,
-where :func:`dpjax.recursive_quantiles` makes log2(m + 1). And both together look at about m n slots, a joint draw of all m levels at
-m^2 n.
+Each record is in one part, so all parts together cost what one of them costs: there are two draws, whatever the number m of levels,
+and :func:`dpjax.recursive_quantiles` makes log2(m + 1). Both together look at about m n slots, a joint draw of all levels at m^2 n.
 
 **How many records a part has** is not public. Its ranks are those of a public guess, the share of its levels in the number of all
 records. That is public under swap; under add/remove it is given, or drawn with discrete Laplace noise for epsilon / 24. Privacy
 does not need the guess to be right (``joint_quantiles.py``, one term), and what it is off by spreads evenly over the part.
 
 **Privacy.** Under add/remove, given the first draw, one record more is one record more in one part. So the noisy number, the first
-draw and the second one compose: their epsilons add up. Under swap a record may leave one part and another one enter a second part,
+draw and the second one compose: epsilons add up. Under swap a record may leave one part and another one enter a second part,
 so each part has half of the second draw's epsilon.
 
-**Ties.** Records that equal a draw may go to either side, as long as one record more is one more on one side and none on the others.
+**Ties.** Records that equal a draw may go to either side, if only one record more is one more on one side and none on the others.
 Let the draws a to b be those that equal v, and T records equal it. Then ceil(s T) of them go to the left, and of the R others
 ceil(t R) to the right, with
 
@@ -166,16 +165,14 @@ def guarantee(asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | Non
     >>> from dpjax import quantiles
     >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.4, 0.6], lower=0, upper=9, neighbors="swap")
     >>> print(guarantee(asked, 1.0))
-    1-DP and 1.625-bounded-range and 0.0664-zCDP under swap neighbors
+    1-DP and 1.5625-bounded-range and 0.0634766-zCDP under swap neighbors
     """
     checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on the relation")
     shares = Shares.of(Nesting.of(asked.levels), asked.neighbors, public_n is not None)
-    count, first = epsilon * float(shares.count), epsilon * float(shares.first)
+    count, first = epsilon * float(shares.number), epsilon * float(shares.first)
     second = epsilon - count - first
     # Where the losses of the second draw lie depends on the first one, so their ranges do not add up. Both ends do.
-    return Guarantee(
-        epsilon, 2 * count + first + 2 * second, asked.neighbors, 0.0, count**2 / 2 + first**2 / 8 + second**2 / 8
-    )
+    return Guarantee(epsilon, 2 * count + first + 2 * second, asked.neighbors, 0.0, count**2 / 2 + first**2 / 8 + second**2 / 8)
 
 
 # From the records of alike parts of some rows, ``(rows, parts)``, the number that each is taken to have, and arrays of these rows:
@@ -220,23 +217,23 @@ def _between(nested: NestedQuantiles, draws: jax.Array, number: jax.Array, extra
             held = jnp.maximum(last[:, index] - begin, 0)
             taken = jnp.maximum(jnp.concatenate([records_of(each, number) for each in parts], axis=-1), 1)
 
-            def of_parts(room: int) -> jax.Array:
+            def of_parts(
+                room: int, shared: Any = shared, parts: Any = parts, held: Any = held, begin: Any = begin, low: Any = lower,
+                high: Any = upper, taken: Any = taken,
+            ) -> jax.Array:  # fmt: skip
                 """What is wanted of parts that have room for so many records."""
                 place = jnp.arange(room, dtype=jnp.int32)
                 there = take(values, jnp.minimum(begin[..., None] + place, np.int32(max(n - 1, 0))).reshape(size, -1))
-                there = jnp.clip(there.reshape(*held.shape, room), lower[..., None], upper[..., None])
-                records = jnp.where(place < held[..., None], there, upper[..., None])
-                part = SortedRecords(
-                    records, held, lower, upper, levels=shared, neighbors="add_remove", resolution=asked.resolution
-                )
+                there = jnp.clip(there.reshape(*held.shape, room), low[..., None], high[..., None])
+                records = jnp.where(place < held[..., None], there, high[..., None])
+                part = SortedRecords(records, held, low, high, levels=shared, neighbors="add_remove", resolution=asked.resolution)
                 return choose(part, taken, own, parts).reshape(size, -1)
 
             at = np.array([each.first + k for each in parts for k in range(len(shared))])
-            room = ceil(2 * n * max(each.share for each in parts)) + 64
-            if room >= n:
-                chosen = of_parts(n)
-            else:  # parts that are more than twice as long as they are taken to be are rare
-                chosen = jax.lax.cond(jnp.any(held > room), partial(of_parts, n), partial(of_parts, room))
+            room = min(ceil(2 * n * max(each.share for each in parts)) + 64, n)
+            # Parts that are more than twice as long as they are taken to be are rare.
+            crowded = jnp.any(held > room)
+            chosen = of_parts(n) if room == n else jax.lax.cond(crowded, partial(of_parts, n), partial(of_parts, room))
             found = found.at[:, at].set(chosen)
         return found
 
@@ -256,7 +253,7 @@ def _sample(key: jax.Array, nested: NestedQuantiles, shape: tuple[int, ...]) -> 
     elif asked.neighbors == "swap":
         number = asked.count
     else:
-        noisy = DiscreteLaplace(asked.count.astype(dtype), jnp.ones((), dtype), nested.epsilon * float(shares.count))
+        noisy = DiscreteLaplace(asked.count.astype(dtype), jnp.ones((), dtype), nested.epsilon * float(shares.number))
         number = jnp.clip(noisy._sample(keys[0], draws), 0, 2.0**30).astype(jnp.int32)
     ahead = nested.first(number)
     first = ahead._sample(keys[1], draws[: len(batch) - len(ahead.batch_shape)])

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from dpjax.several_quantiles.asked import level_parts
 
-_COUNT, _FIRST = Fraction(1, 24), Fraction(7, 16)  # parts of epsilon, and of the rest: the largest rank error is least near them
+# Parts of epsilon, and of the rest of it: near them the largest rank error is least.
+_NUMBER, _FIRST = Fraction(1, 24), Fraction(7, 16)
 
 
 class Part(NamedTuple):
@@ -54,16 +55,16 @@ class Nesting(NamedTuple):
 class Shares(NamedTuple):
     """Parts of epsilon: for the noisy number of records, for the first draw, and for each part of the second one."""
 
-    count: Fraction
+    number: Fraction
     first: Fraction
     second: Fraction
 
     @staticmethod
     def of(nesting: Nesting, neighbors: str, size_is_public: bool) -> "Shares":
-        """Return them; under swap a part has half of the second draw's, for a record may leave it and another enter a second one."""
-        count = Fraction(0) if neighbors == "swap" or size_is_public else _COUNT
-        first = (1 - count) * _FIRST
-        return Shares(count, first, (1 - count - first) / (2 if neighbors == "swap" else 1))
+        """Return them; under swap a part has half of the second draw's: a record may leave it and another enter a second one."""
+        number = Fraction(0) if neighbors == "swap" or size_is_public else _NUMBER
+        first = (1 - number) * _FIRST
+        return Shares(number, first, (1 - number - first) / (2 if neighbors == "swap" else 1))
 
 
 def records_of(part: Part, number: Any) -> Any:
@@ -84,7 +85,7 @@ def split(levels: tuple[Fraction, ...], draws: Any, below: Any, through: Any, xp
     >>> import numpy as np
     >>> levels = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
     >>> [rank.tolist() for rank in split(levels, np.array([3, 5, 5]), np.array([2, 6, 6]), np.array([3, 14, 14]), np)]
-    [[3, 9, 9], [3, 11, 11]]
+    [[3, 8, 8], [3, 12, 12]]
     """
     parts, whole = level_parts(levels)
     rank = xp.asarray((0, *parts, whole), dtype=below.dtype)
