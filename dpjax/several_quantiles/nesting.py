@@ -68,7 +68,7 @@ class Shares(NamedTuple):
 
 
 def records_of(part: Part, number: Any) -> Any:
-    """How many records a part is taken to have, of a public number of all records: an integer, at least 1."""
+    """Return how many records a part is taken to have, of a public number of all records: an integer."""
     return (part.share.numerator * number) // part.share.denominator
 
 
