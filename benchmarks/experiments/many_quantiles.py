@@ -1,4 +1,4 @@
-"""Many private quantiles at once: rank errors of the recursion, the joint draw and SliceQuantiles, under add/remove at epsilon = 1.
+"""Many private quantiles: rank errors of the recursion, joint and nested draws and SliceQuantiles, under add/remove at epsilon = 1.
 
 python benchmarks/experiments/many_quantiles.py [--quick] [--json FILE] [--png FILE]
 
@@ -9,6 +9,7 @@ The joint draw gets n as public, as SliceQuantiles does. It is left out where it
 
     recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022)
     joint               dpjax.joint_quantiles with a public n
+    nested              dpjax.nested_quantiles, with a private n
     slices              SliceQuantiles (Imola and others, 2025) with the authors' numbers, where its gap assumption holds
     slices, tight       the same with .24 epsilon for the rate of a slice, about the most that its proof allows
     slices, no proof    the same as slices where the assumption fails: there is no pure guarantee, and a proven one costs more
@@ -75,6 +76,11 @@ def joint(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.n
     return np.asarray(distribution.sample(jax.random.key(SEED), (draws,)))
 
 
+def nested(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray:
+    distribution = dpjax.nested_quantiles(_asked(x, levels, tied), EPSILON)
+    return np.asarray(distribution.sample(jax.random.key(SEED), (draws,)))
+
+
 def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
     """SliceQuantiles, for cases where the gap assumption holds (``pure``) or where it fails."""
 
@@ -92,6 +98,7 @@ def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
 CONTESTANTS: dict[str, Callable[..., np.ndarray | None]] = {  # of records, levels, whether tied, and draws
     "recursive": recursive,
     "joint": joint,
+    "nested": nested,
     "slices": slices(1 / 8, pure=True),
     "slices, tight": slices(0.24, pure=True),
     "slices, no proof": slices(1 / 8, pure=False),
