@@ -1,4 +1,4 @@
-"""What draws cost: guarantees as data, conversions, composition, subsampling, budgets, and the hand-over to dp-accounting.
+"""Accounting says what draws cost: guarantees as data, conversions, composition, subsampling, budgets, and dp-accounting.
 
 Importing this package does not import JAX; the functions of arrays do, when the first of them is asked for.
 
