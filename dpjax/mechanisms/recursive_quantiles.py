@@ -6,10 +6,12 @@
 A level q between q_left and q_right is the (q - q_left) / (q_right - q_left) quantile of its part. The parts of one depth have no
 record in common, and m levels need ceil(log2(m + 1)) depths, which divide epsilon evenly: into log(m) shares and not into m.
 
-Privacy. Given the draws so far, every record is in one part (see ``Parts.split`` for records that equal a draw). One record more or
-less changes one part of each depth, by one record: how many records a part has is private, so each part uses the profile for
-add/remove, and each depth costs epsilon / depths. Under swap a record may leave one part and another record enter a second one:
-two changes, so each part gets half of that. Only at the first depth is the number of records public: it uses the profile for swap.
+Privacy. Given the draws so far, every record is in one part. One record more or less changes one part of each depth, by one record:
+how many records a part has is private, so each part uses the profile for add/remove, and each depth costs epsilon / depths. Under
+swap a record may leave one part and another record enter a second one: two changes, so each part gets half of that. Only at the
+first depth is the number of records public: it uses the profile for swap.
+Records with a resolution may equal a draw: how many of these go to the left is said by noisy numbers, which take 1/12 of epsilon
+(see ``several_quantiles/halving.py``).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from dpjax.accounting.allocation import shared_epsilon
 from dpjax.accounting.budgeting import epsilon_per_query
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.batch import Batch
-from dpjax.distributions import PiecewiseExponential, Rounded
+from dpjax.distributions import DiscreteLaplace, PiecewiseExponential, Rounded
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
 from dpjax.numerics.batching import by_chunks, fits, some_rows
@@ -40,12 +42,14 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, row_words
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
 from dpjax.sensitivity.sorted_records import SortedRecords
-from dpjax.several_quantiles.halving import depths_of
+from dpjax.several_quantiles.halving import Costs, depths_of, equal_on_the_left, to_the_left
 from dpjax.statistics.records import levels_kept
 
 _CHUNK = 2**17  # values of profiles that are held together
 # From some rows of arrays, the place of a level, its part and distribution to points, and what else is wanted of them.
 _Choice = Callable[[Any, jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax.Array, Any]]
+# From the same, the place of a level and the distribution of the noise to a noisy number, and what else is wanted of it.
+_Noisy = Callable[[Any, jax.Array, jax.Array, DiscreteLaplace], tuple[jax.Array, Any]]
 
 
 @jax.tree_util.register_dataclass
@@ -56,11 +60,14 @@ class RecursiveQuantiles(Batch):
     Attributes:
         asked: the records and the levels.
         epsilon: float ``(...)``, of all draws of one depth.
+        splits: float ``(...)``, of all noisy numbers of one depth, by which records that equal a draw are split; None where
+            there are none.
         truncate: static, how many levels of each profile are kept; None for all.
     """
 
     asked: SortedRecords
     epsilon: jax.Array
+    splits: jax.Array | None = field(default=None)
     truncate: int | None = field(default=None, metadata={"static": True})
 
     _parameters = ("epsilon",)
@@ -74,16 +81,28 @@ class RecursiveQuantiles(Batch):
         """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return _sample(check_key(key), self, draws_shape(shape))
 
-    def log_prob(self, y: ArrayLike) -> jax.Array:
+    def log_prob(self, y: ArrayLike, noisy: ArrayLike | None = None) -> jax.Array:
         """The joint log-density at ``y``, or log-probability where the records have a resolution; ``-inf`` where it descends.
 
         Args:
             y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``, as do those of the result.
+            noisy: with a resolution and more than one level: the noisy number for each draw, int32 ``(..., m)``, of which the
+                probability is that, too; those for draws of the last depth do not matter.
+
+        Raises:
+            ValueError: there are noisy numbers and none are given: then the law of the quantiles is a mixture over them.
         """
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
             raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {points.shape}.")
-        return _log_prob(self, points)
+        if self.splits is None:
+            return _log_prob(self, points, jnp.zeros(points.shape, jnp.int32))
+        if noisy is None:
+            raise ValueError("log_prob of records with a resolution needs the noisy numbers that split equal ones: noisy=.")
+        numbers = jnp.asarray(noisy)
+        if numbers.shape[-1:] != self.event_shape or not jnp.issubdtype(numbers.dtype, jnp.integer):
+            raise ValueError(f"noisy needs integers with a last axis of {self.event_shape[0]}, got shape {numbers.shape}.")
+        return _log_prob(self, points, numbers.astype(jnp.int32))
 
 
 def recursive_quantiles(
@@ -114,6 +133,7 @@ def recursive_quantiles(
     Privacy:
         (epsilon, delta)-DP under the relation of ``asked``, by adaptive composition of depths = ceil(log2(m + 1)) draws of bounded
         range e; e = epsilon / depths without a delta. Also depths e^2/8-zCDP. All draws together do not have the range epsilon.
+        Of several levels of records with a resolution, epsilon / 12 is spent on noisy numbers and the rest on the draws.
         Public: epsilon, delta, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
 
     References:
@@ -127,10 +147,16 @@ def recursive_quantiles(
     [50.0, 100.0, 150.0]
     """
     checks.instance("recursive_quantiles", asked, SortedRecords, "from dpjax.quantiles")
-    depths = len(asked.levels).bit_length()
-    each = shared_epsilon(epsilon, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype)
+    depths, cost = len(asked.levels).bit_length(), _costs(asked)
+    given = epsilon if not cost.split else epsilon * float(cost.draw * depths)
+    each = shared_epsilon(given, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype)
     fits(asked.batch_shape, epsilon=each.shape)
-    return RecursiveQuantiles(asked, each, levels_kept(truncate))
+    splits = checks.positive("epsilon", epsilon, asked.dtype) * float(cost.split) if cost.split else None
+    return RecursiveQuantiles(asked, each, splits, levels_kept(truncate))
+
+
+def _costs(asked: SortedRecords) -> Costs:
+    return Costs.of(len(asked.levels).bit_length(), asked.resolution is not None)
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Guarantee:
@@ -143,17 +169,20 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
     1-DP and 1.5-bounded-range and 0.0625-zCDP under swap neighbors
     """
     checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on how many there are")
-    depths = len(asked.levels).bit_length()
-    each = epsilon_per_query(count=depths, epsilon=epsilon, delta=delta)
+    depths, cost = len(asked.levels).bit_length(), _costs(asked)
+    each = epsilon_per_query(count=depths, epsilon=epsilon * float(cost.draw * depths), delta=delta)
+    split, splits = epsilon * float(cost.split), depths - 1
     # Where the losses of a draw lie depends on the draws before it, so their ranges do not add up. Both ends do.
-    return Guarantee(epsilon, (2 * depths - 1) * each, asked.neighbors, delta, depths * each * each / 8)
+    span, zcdp = (2 * depths - 1) * each + 2 * splits * split, depths * each * each / 8 + splits * split * split / 2
+    return Guarantee(epsilon, span, asked.neighbors, delta, zcdp)
 
 
 class _Steps(NamedTuple):
     """The levels in the order in which they are drawn, an array ``(m, 1)`` each.
 
     ``middle`` is drawn between the draws of ``left`` and ``right``, of which 0 stands for the lower bound and m + 1 for the upper
-    one; ``ranks`` is where the profiles read, and ``share`` the part of the epsilon of a depth.
+    one; ``ranks`` is where the profiles read, ``share`` the part of the epsilon of a depth, ``sensitivity`` that of the noisy
+    number, and ``split`` whether there is one.
     """
 
     left: np.ndarray
@@ -161,33 +190,38 @@ class _Steps(NamedTuple):
     right: np.ndarray
     ranks: Ranks
     share: np.ndarray
+    sensitivity: np.ndarray
+    split: np.ndarray
 
     @staticmethod
     def of(asked: SortedRecords) -> _Steps:
-        parts = [part for parts in depths_of(asked.levels, asked.neighbors) for part in parts]
+        depths = depths_of(asked.levels, asked.neighbors)
+        parts = [part for parts in depths for part in parts]
         ranks = Ranks.of([part.level for part in parts], "add_remove")
         public = [part.neighbors == "swap" for part in parts]
         ranks = ranks._replace(step=np.where(public, ranks.denominator, ranks.step))
         left, middle, right = np.array([part[:3] for part in parts], np.int32).T
-        share = np.array([float(part.share) for part in parts])
-        return jax.tree.map(lambda part: part[:, None], _Steps(left, middle, right, ranks, share))
+        share, sensitivity = (np.array([float(a) for a in b]) for b in zip(*((p.share, p.sensitivity) for p in parts), strict=True))
+        split = np.arange(len(parts)) < (len(parts) - len(depths[-1]) if asked.resolution is not None else 0)
+        return jax.tree.map(lambda part: part[:, None], _Steps(left, middle, right, ranks, share, sensitivity, split))
 
 
-def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice) -> tuple[jax.Array, Any]:
+def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice, number: _Noisy) -> tuple[jax.Array, Any]:
     """Choose all quantiles of a batch, part by part: ``(prod(batch), m)`` in units of the resolution, and what was noted.
 
-    ``extra`` are arrays ``(..., k)`` that broadcast to the batch, which ``choose`` reads.
+    ``extra`` are arrays ``(..., k)`` that broadcast to the batch, which ``choose`` and ``number`` read.
     """
     asked, m, dtype = drawn.asked, len(drawn.asked.levels), drawn.dtype
-    tree = (rows_of(asked), asked.count[..., None], drawn.epsilon[..., None], extra)
+    splits = jnp.ones((1,), dtype) if drawn.splits is None else drawn.splits[..., None]
+    tree = (rows_of(asked), asked.count[..., None], drawn.epsilon[..., None], splits, extra)
     of_records, n = asked.resolution is not None, asked.values.shape[-1]
     steps = _Steps.of(asked)
     reading = Reading.of(steps.ranks, n, of_records=of_records, truncate=drawn.truncate)
     size = min(prod(batch), max(1, _CHUNK // reading.size))
 
     def some(start: Any) -> tuple[jax.Array, Any]:
-        rows, count, epsilon, own = some_rows(tree, batch, start, size)
-        rows, count, epsilon = (jnp.broadcast_to(array, (size, array.shape[-1])) for array in (rows, count, epsilon))
+        rows, count, epsilon, splits, own = some_rows(tree, batch, start, size)
+        rows, count, epsilon, splits = (jnp.broadcast_to(a, (size, a.shape[-1])) for a in (rows, count, epsilon, splits))
 
         def step(state: tuple[jax.Array, jax.Array], step: Any) -> tuple[tuple[jax.Array, jax.Array], Any]:
             points, cuts = state
@@ -196,8 +230,15 @@ def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose:
             if of_records:
                 profile = replace(profile, resolution=Fraction(1))
             found, noted = choose(own, step.middle, parts, piecewise_laplace(profile, epsilon * step.share.astype(dtype)))
-            after = points.at[:, step.middle].set(found), cuts.at[:, step.middle].set(parts.split(found, step.ranks))
-            return after, noted
+            cut, of_number = parts.around(found)[0], 0.0
+            if drawn.splits is not None:
+                (below, through), ranks = parts.around(found), (step.ranks.numerator, step.ranks.denominator)
+                rate = splits * step.share.astype(dtype) / step.sensitivity.astype(dtype)
+                value = to_the_left(*ranks, below - parts.first, parts.last - through)
+                noisy, of_number = number(own, step.middle, value, DiscreteLaplace(jnp.zeros_like(rate), jnp.ones_like(rate), rate))
+                cut = below + equal_on_the_left(*ranks, through - below, noisy, jnp)
+            after = points.at[:, step.middle].set(found), cuts.at[:, step.middle].set(cut)
+            return after, noted if noted is None else noted + jnp.where(step.split, of_number, 0.0)
 
         points = jnp.zeros((size, m + 2), dtype).at[:, 0].set(rows[:, 0]).at[:, m + 1].set(rows[:, -1])
         cuts = jnp.zeros((size, m + 2), jnp.int32).at[:, m + 1].set(count[:, 0])
@@ -223,30 +264,40 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
         # A part without width has no distribution on the line, and one point.
         return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
 
+    def number(own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace) -> tuple[jax.Array, None]:
+        keys = Words(*(jnp.broadcast_to(word, value.shape) for word in own[0]))
+        keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32) + np.uint32(drawn.event_shape[0]), value.shape))
+        found = noise._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
+        return value + jnp.clip(found, -(2.0**29), 2.0**29).astype(jnp.int32), None
+
     keys = Words(*(word[..., None] for word in row_words(key, batch)))
-    found, _ = _walk(drawn, batch, (keys, drawn.epsilon[..., None]), choose)
+    found, _ = _walk(drawn, batch, (keys, drawn.epsilon[..., None]), choose, number)
     if drawn.asked.resolution is not None:
         found = from_multiples(found, drawn.asked.resolution)
     return found.reshape(*shape, *drawn.batch_shape, *drawn.event_shape)
 
 
 @jax.jit
-def _log_prob(drawn: RecursiveQuantiles, y: jax.Array) -> jax.Array:
-    batch = jnp.broadcast_shapes(drawn.batch_shape, y.shape[:-1])
+def _log_prob(drawn: RecursiveQuantiles, y: jax.Array, noisy: jax.Array) -> jax.Array:
+    batch = jnp.broadcast_shapes(drawn.batch_shape, y.shape[:-1], noisy.shape[:-1])
     resolution = drawn.asked.resolution
     numbers = y if resolution is None else to_multiples(y, resolution)
 
     def choose(
-        given: jax.Array, middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
+        given: tuple[jax.Array, jax.Array], middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
     ) -> tuple[jax.Array, jax.Array]:
-        at = jnp.broadcast_to(given[:, middle], parts.lower.shape)
+        at = jnp.broadcast_to(given[0][:, middle], parts.lower.shape)
         inside = (parts.lower <= at) & (at <= parts.upper)
         found = jnp.where(parts.lower == parts.upper, 0.0, distribution.log_prob(at))
         found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
         return at, found
 
-    by_place = jnp.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(1, 1)])
-    _, terms = _walk(drawn, batch, by_place, choose)
+    def number(own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace) -> tuple[jax.Array, jax.Array]:
+        given = jnp.broadcast_to(own[1][:, middle], value.shape)
+        return given, noise.log_prob((given - value).astype(drawn.dtype))
+
+    by_place = tuple(jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(1, 1)]) for array in (numbers, noisy))
+    _, terms = _walk(drawn, batch, by_place, choose, number)
     found = jnp.sum(terms, axis=(-2, -1)).reshape(batch)
     if resolution is not None:
         there = jnp.all((y == from_multiples(numbers, resolution)) | jnp.isnan(y), axis=-1)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,9 @@ class CountDistribution:
         return self.value + noise.reshape(draws, *self.value.shape)
 
 
-def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> np.ndarray:
+def draw_discrete_laplace(
+    rates: Sequence[Fraction], rows: int, draws: int, words: Any = system_words, more: More = further_word
+) -> np.ndarray:
     """Draw noise ``(draws, rows, K)``, int64, with one rate in [2^-40, 2^20] for each of the K."""
     check_rates(rates)
     digits = digits_of(min(rates))
@@ -80,10 +83,10 @@ def draw_discrete_laplace(rates: Sequence[Fraction], rows: int, draws: int) -> n
     step = max(_WORDS // (2 * (digits + 1) * len(rates)), 1)
     for start in range(0, len(found), step):
         some = found[start : start + step]
-        words = system_words((2 * (digits + 1), *some.shape), np.uint32)
-        some[:], certain = decide(table, words)
+        drawn = words((2 * (digits + 1), *some.shape), np.uint32)
+        some[:], certain = decide(table, drawn)
         for at in zip(*np.nonzero(~certain), strict=True):
-            some[at] = exact_noise(rates[at[1]], digits, words[:, at[0], at[1]].tolist(), further_word)
+            some[at] = exact_noise(rates[at[1]], digits, drawn[:, at[0], at[1]].tolist(), more)
     return found.reshape(draws, rows, len(rates))
 
 

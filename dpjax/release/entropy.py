@@ -27,12 +27,12 @@ def further_word(role: int, number: int) -> int:
     return int.from_bytes(os.urandom(4), "little")
 
 
-def seeded(seed: int | np.random.Generator) -> tuple[Callable[[Sequence[int]], np.ndarray], More]:
+def seeded(seed: int | np.random.Generator) -> tuple[Callable[..., np.ndarray], More]:
     """Return what stands for :func:`system_words` and :func:`further_word` in a simulation, by a seed or a generator of NumPy."""
     generator = np.random.default_rng(seed)
 
-    def words(shape: Sequence[int]) -> np.ndarray:
-        return generator.integers(0, 2**64, shape, np.uint64)
+    def words(shape: Sequence[int], dtype: type[np.unsignedinteger] = np.uint64) -> np.ndarray:
+        return generator.integers(0, 2 ** (8 * np.dtype(dtype).itemsize), shape, dtype)
 
     def more(role: int, number: int) -> int:
         return int(generator.integers(0, 2**32))

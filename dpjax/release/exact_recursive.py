@@ -9,14 +9,17 @@ import numpy as np
 
 from dpjax.release import profiles
 from dpjax.release.counts import Counts
+from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.entropy import More, further_word, system_words
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Multiples
-from dpjax.several_quantiles.halving import Part, depths_of
+from dpjax.release.slices import Slices
+from dpjax.several_quantiles.halving import Costs, Part, depths_of, equal_on_the_left, to_the_left
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 _LANES = 2**22  # entries of counts at a time
+_COUNTED = 2**38  # more records on one side of a draw count as so many: then no product passes 64 bits
 
 
 def draw_recursively(
@@ -31,15 +34,18 @@ def draw_recursively(
 ) -> np.ndarray:
     """Draw all quantiles of all groups, int64 ``(draws, groups, m)``, on a grid of so many positions."""
     depths = depths_of(levels, neighbors)
-    each = exact_epsilon(epsilon / len(depths))
+    cost = Costs.of(len(depths), tied=True)
+    each = exact_epsilon(epsilon * cost.draw)
     found = np.zeros((draws, counts.groups, len(levels)), np.int64)
     step = max(_LANES // max(len(counts.values), 1), 1)
     for start in range(0, draws, step):
         some = found[start : start + step]
         lanes = _Lanes(counts, size, len(levels), len(some))
-        for parts in depths:
+        for depth, parts in enumerate(depths, 1):
             for part in parts:
                 lanes.draw(part, each * part.share, words, more)
+                if depth < len(depths):
+                    lanes.split(part, epsilon * cost.split * part.share, words, more)
         some[:] = lanes.points[:, 1:-1].reshape(some.shape)
     return found
 
@@ -53,14 +59,11 @@ class _Lanes:
     """
 
     def __init__(self, counts: Counts, size: int, m: int, draws: int) -> None:
-        self._counts, self._size = counts, size
-        self._sums = np.append(0, np.cumsum(counts.counts))
-        self._keys = counts.group * size + counts.values  # ascending over all groups
-        self._group = np.tile(np.arange(counts.groups), draws)
-        self._offset = self._sums[counts.starts[:-1]][self._group]
-        self.points, self.cuts = np.zeros((2, len(self._group), m + 2), np.int64)
+        group = np.tile(np.arange(counts.groups), draws)
+        self._slices, self._size = Slices(counts, size, group), size
+        self.points, self.cuts = np.zeros((2, len(group), m + 2), np.int64)
         self.points[:, -1] = size - 1
-        self.cuts[:, -1] = counts.totals[self._group]
+        self.cuts[:, -1] = counts.totals[group]
 
     def draw(self, part: Part, epsilon: Fraction, words: Any, more: More) -> None:
         """Draw the middle of a part of each lane."""
@@ -70,29 +73,17 @@ class _Lanes:
         wide = np.flatnonzero(high > low)
         if wide.size:
             first, last = self.cuts[wide, part.left], self.cuts[wide, part.right]
-            records = self._between(wide, first, last, low[wide], high[wide])
+            records = self._slices.between(wide, first, last, low[wide], high[wide])
             profile = profiles.quantile(records, ranks, high=high[wide] - low[wide], most=profiles.levels_needed(epsilon))
             distribution = GridDistribution.of(profile, epsilon, Multiples(Fraction(1), 0, self._size), batch_shape=wide.shape)
             point[wide] += distribution.positions(1, words, more)[0]
         self.points[:, part.middle] = point
-        ends = self.cuts[:, part.left], self.cuts[:, part.right]  # its records are between
-        key = self._group * self._size + point
-        below, through = (
-            np.clip(self._sums[np.searchsorted(self._keys, key, side)] - self._offset, *ends) for side in ("left", "right")
-        )
-        # Of the records that equal the draw, the share of its level goes to the left.
-        self.cuts[:, part.middle] = below - (-(through - below) * ranks.per_record) // ranks.denominator
 
-    def _between(self, lanes: np.ndarray, first: np.ndarray, last: np.ndarray, low: np.ndarray, high: np.ndarray) -> Counts:
-        """The records of the ranks from ``first`` + 1 to ``last`` of each lane, counted from ``low``."""
-        offset = self._offset[lanes]
-        begin = np.searchsorted(self._sums[1:], offset + first, "right")
-        end = np.maximum(np.searchsorted(self._sums[1:], offset + last, "left") + 1, begin)
-        end = np.where(last > first, end, begin)
-        starts = np.append(0, np.cumsum(end - begin))
-        lane = np.repeat(np.arange(len(lanes)), end - begin)
-        entry = np.arange(starts[-1]) - starts[lane] + begin[lane]
-        through = np.minimum(self._sums[entry + 1] - offset[lane], last[lane])
-        before = np.maximum(self._sums[entry] - offset[lane], first[lane])
-        values = np.clip(self._counts.values[entry], low[lane], high[lane]) - low[lane]
-        return Counts(starts, values, through - before)
+    def split(self, part: Part, epsilon: Fraction, words: Any, more: More) -> None:
+        """Split the records of a part of each lane by its middle, those that equal it by a noisy number."""
+        ends = self.cuts[:, part.left], self.cuts[:, part.right]  # its records are between
+        below, through = (np.clip(rank, *ends) for rank in self._slices.around(self.points[:, part.middle]))
+        level = part.level.numerator, part.level.denominator
+        noisy = draw_discrete_laplace([epsilon / part.sensitivity], len(below), 1, words, more)[0, :, 0]
+        noisy += to_the_left(*level, *(np.minimum(number, _COUNTED) for number in (below - ends[0], ends[1] - through)))
+        self.cuts[:, part.middle] = below + equal_on_the_left(*level, through - below, noisy, np)

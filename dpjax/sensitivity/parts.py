@@ -114,22 +114,13 @@ class Parts(NamedTuple):
         return from_sides(sides[1], sides[0], neighbors="add_remove")
 
     @partial(jax.jit, inline=True)
-    def split(self, at: jax.Array, ranks: Ranks) -> jax.Array:
-        """The rank, in the row, of the last record that goes to the left when each part is split at a point ``(..., p)``.
-
-        Records below the point go to the left and those above it to the right. Of T records that equal it, ceil(q T) go to the
-        left, q being the level of the part: if all went there, the right part would be far too short where many are equal.
-
-        Privacy:
-            One record more in a part is one record more on one side and none on the other: with T, either ceil(q T) grows by 1
-            or T - ceil(q T) does.
-        """
+    def around(self, at: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Up to which rank of the row the records of each part are below a point ``(..., p)``, and up to which not above it."""
         size = self.rows.shape[-1] - 2
         below = count_leading(lambda index: take(self.rows, index + 1) < at, size, at.shape)
         through = count_leading(lambda index: take(self.rows, index + 1) <= at, size, at.shape)
         # Equal records may belong to the parts before and after this one, too.
-        below, through = (jnp.clip(rank, self.first, self.last) for rank in (below, through))
-        return below - (-(through - below) * ranks.numerator) // ranks.denominator
+        return jnp.clip(below, self.first, self.last), jnp.clip(through, self.first, self.last)
 
     def _at(self, rank: jax.Array) -> jax.Array:
         """z[rank] of each part, for ranks ``(..., p, k)`` that are counted in the part."""

@@ -2,7 +2,7 @@
 
 import itertools
 from fractions import Fraction
-from math import ceil, log2
+from math import ceil, floor, log2
 
 import jax.numpy as jnp
 import numpy as np
@@ -42,11 +42,24 @@ def part_probabilities(records, low, high, q, epsilon, neighbors):
     return dict(zip(range(low, high + 1), (weights / weights.sum()).tolist(), strict=True))
 
 
-def probabilities(records, epsilon, neighbors, levels=LEVELS, top=3, share=Fraction(1, 2)):
-    """Those of all tuples: the middle level first, and of equal records the share that its level says goes to the left."""
+def chances_of_splits(below, equal, above, q, epsilon, neighbors):
+    """The probability that 0, 1, ... of the equal records go to the left: noise decides how many more than their share."""
+    units = 8 if neighbors == "swap" else ceil(8 * max(q, 1 - q))
+    decay = np.exp(-epsilon / units)
+    mean = floor(8 * (q * above - (1 - q) * below))
+
+    def up_to(number):  # P(noise <= number)
+        return 1 - decay ** (number + 1) / (1 + decay) if number >= 0 else decay**-number / (1 + decay)
+
+    ends = [up_to(8 * (some + 1 - ceil(equal * q)) - 5 - mean) for some in range(equal)]
+    return np.diff([0.0, *ends, 1.0])
+
+
+def probabilities(records, epsilon, neighbors, levels=LEVELS, top=3, share=Fraction(1, 2), noise=Fraction(1, 12)):
+    """Those of all tuples: the middle level first, and of equal records its share and what a noisy number says to the left."""
     levels = [Fraction(0), *map(Fraction, levels), Fraction(1)]
-    each = epsilon / ceil(log2(len(levels) - 1))
-    found = {}
+    depths = ceil(log2(len(levels) - 1))
+    each, found = epsilon * 11 / 12 / depths, {}
 
     def draw(parts, chosen, chance):
         if not parts:
@@ -58,14 +71,18 @@ def probabilities(records, epsilon, neighbors, levels=LEVELS, top=3, share=Fract
         q = (levels[middle] - levels[first]) / (levels[last] - levels[first])
         whole = last - first == len(levels) - 1
         relation = neighbors if whole else "add_remove"
-        cost = each if whole or neighbors == "add_remove" else each * share
+        part = 1 if whole or neighbors == "add_remove" else share
         low, high = chosen[first], chosen[last]
-        options = {low: 1.0} if low == high else part_probabilities(own, low, high, q, float(cost), relation)
+        options = {low: 1.0} if low == high else part_probabilities(own, low, high, q, float(each * part), relation)
         for y, p in options.items():
             below, equal = sum(r < y for r in own), sum(r == y for r in own)
-            cut = below + ceil(equal * q)
-            sides = [(first, middle, [min(r, y) for r in own[:cut]]), (middle, last, [max(r, y) for r in own[cut:]])]
-            draw([*rest, *(side for side in sides if side[1] - side[0] > 1)], chosen | {middle: y}, chance * p)
+            epsilon_of_noise = float(epsilon * noise / max(depths - 1, 1) * part)
+            splits = chances_of_splits(below, equal, len(own) - below - equal, q, epsilon_of_noise, relation)
+            for some, share_of_it in enumerate(splits.tolist() if middle - first > 1 or last - middle > 1 else [1.0]):
+                cut = below + some
+                sides = [(first, middle, [min(r, y) for r in own[:cut]]), (middle, last, [max(r, y) for r in own[cut:]])]
+                sides = [side for side in sides if side[1] - side[0] > 1]
+                draw([*rest, *sides], chosen | {middle: y}, chance * p * share_of_it)
 
     draw([(0, len(levels) - 1, sorted(records))], {0: 0, len(levels) - 1: top}, 1.0)
     return found
@@ -93,7 +110,7 @@ def test_no_neighbour_loses_more_than_epsilon(neighbors):
     every = [[r for r in row if r >= 0] for row in universe.records.tolist()]
     losses = []
     # The controls: parts under swap that have the whole of a depth and more, and depths that have the whole epsilon.
-    for epsilon, share in ((2.0, Fraction(1, 2)), (2.0, Fraction(3, 2)) if neighbors == "swap" else (4.0, Fraction(1))):
+    for epsilon, share in ((2.0, Fraction(1, 2)), (2.0, Fraction(9, 5)) if neighbors == "swap" else (4.0, Fraction(1))):
         found = [probabilities(records, epsilon, neighbors, ("1/4", "1/2", "3/4"), share=share) for records in every]
         logs = np.log([[one[values] for one in found] for values in TUPLES])
         losses.append(reach_sets.worst(logs, universe.pairs(neighbors))[0])
@@ -106,8 +123,11 @@ def test_no_neighbour_loses_more_than_epsilon(neighbors):
 def test_the_simulation_has_the_same_probabilities(neighbors, x64):
     rows = np.array([[0.0, 1, 1, 3, 3], [2, 2, 2, 2, 2]])
     asked = dpjax.quantiles(rows, LEVELS, neighbors=neighbors, **GRID)
-    points = jnp.asarray(np.array(TUPLES, float))[:, None, :]
-    simulated = np.exp(np.asarray(dpjax.recursive_quantiles(asked, 2.0).log_prob(points)))
+    points, numbers = jnp.asarray(np.array(TUPLES, float))[:, None, None, :], np.arange(-99, 100)
+    noisy = jnp.asarray(np.tile(numbers[:, None, None], 3))
+    simulated = np.exp(np.asarray(dpjax.recursive_quantiles(asked, 2.0).log_prob(points, noisy)))
+    rate = 2 / 12 / (8 if neighbors == "swap" else 4)  # of the noise for the median, which is drawn first
+    simulated = simulated.sum(axis=1) + simulated[:, [0, -1]].sum(axis=1) * np.exp(-rate) / -np.expm1(-rate)
     for row in (0, 1):
         expected = probabilities(rows[row].astype(int).tolist(), 2.0, neighbors)
         np.testing.assert_allclose(simulated[:, row], [expected.get(values, 0.0) for values in TUPLES], rtol=1e-9)
