@@ -31,7 +31,7 @@ HOST = {
     "far records": "from dpjax.several_quantiles.far_records import far_records",
     "slots": "from dpjax.several_quantiles import slots",
     "halving": "from dpjax.several_quantiles import halving",
-    "exact quantiles": "from dpjax.release import exact_chain, exact_joint, exact_recursive",
+    "exact quantiles": "from dpjax.release import exact_chain, exact_joint, exact_nested, exact_recursive",
     "interval bound": "from dpjax.several_quantiles.interval import plan_of; plan_of(1.0, 0, 9, 1, 'swap', 1, 2)",
     "host bisection": "import dpjax.numerics.host_bisection",
     "binomial": "import dpjax.numerics.binomial",
@@ -44,6 +44,7 @@ HOST = {
         "    float(release.median([1, 2, 3], **public, mechanism=mechanism))\n"
         "release.joint_quantiles([1, 2, 3], [0.25, 0.5], **public)\n"
         "release.recursive_quantiles([1, 2, 3], [0.25, 0.5], **public)\n"
+        "release.nested_quantiles([1, 2, 3], [0.25, 0.5, 0.75], **public)\n"
         "release.mode([1, 2, 3], candidates=(1, 2), epsilon=1.0, neighbors='swap').to_json()\n"
         "release.histogram([1, 2, 3], edges=(0, 2, 4), epsilon=1.0)"
     ),

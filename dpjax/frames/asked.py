@@ -19,7 +19,7 @@ Columns = str | Iterable[str] | Mapping[str, Mapping[str, Any] | Statistic]
 # The functions of dpjax and of dpjax.release by their names, and the statistic that each of them stands for: OrderStatistic is that
 # of order_statistic.
 _NAMES = ("median", "quantile", "order_statistic", "mode", "maximum", "nonnegative_sum", "sum", "mean", "count", "distinct_count")
-_METHODS = {"joint_quantiles": "joint", "recursive_quantiles": "recursive"}  # of several quantiles
+_METHODS = {"joint_quantiles": "joint", "nested_quantiles": "nested", "recursive_quantiles": "recursive"}  # of several quantiles
 _KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES} | dict.fromkeys(
     _METHODS, Quantiles
 )
@@ -189,7 +189,7 @@ def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
     if neighbors == "swap" and name == "joint_quantiles" and "n_max" in own:
         raise ValueError("n_max is for add_remove neighbors: under swap the number of records is public.")
     takes = [field for field in fields(kind) if field.name not in fixed]
-    if name == "recursive_quantiles":
+    if name in ("nested_quantiles", "recursive_quantiles"):
         takes = [field for field in takes if field.name not in ("n_max", "reach", "terms")]
     if unknown := sorted(set(own) - {field.name for field in takes}):
         known = [*(field.name for field in takes), *_FOR_EACH[:2], *_FOR_EACH[2:] * bool(kind.mechanisms)]

@@ -26,7 +26,8 @@ from dpjax.several_quantiles.ranks import levels_needed
 _BOUNDS = ("lower", "upper")  # a program serves all of them
 _OF_THE_MECHANISM = ("terms", "reach")
 _OF_ONE_RANK = ("median", "quantile", "order_statistic")
-_SEVERAL = ("joint_quantiles", "recursive_quantiles")
+_MEASURED = ("nested_quantiles", "recursive_quantiles")  # that have no error bars in closed form
+_SEVERAL = ("joint_quantiles", *_MEASURED)
 _LEAST = 64  # places for the records of a group
 _TOGETHER = 2**21  # cells up to which all groups have one shape: compiling takes longer than padding
 _CELLS = 2**22  # of a batch
@@ -129,8 +130,8 @@ def _mechanism_of(profile: Any, own: Asked) -> str:
     """The name of the mechanism for what a statistic returned, by default the first one."""
     if isinstance(profile, SortedRecords):
         if own.mechanism is not None:
-            raise ValueError("several quantiles are drawn together, jointly or recursively: give no mechanism.")
-        return "recursive_quantiles" if own.name == "recursive_quantiles" else "joint_quantiles"
+            raise ValueError("several quantiles are drawn together, by a function of their own: give no mechanism.")
+        return own.name if own.name in _MEASURED else "joint_quantiles"
     if not isinstance(profile, SensitivityProfile | CandidateScores):
         raise TypeError(
             "statistic must return a SensitivityProfile, such as dpjax.median, the SortedRecords of dpjax.quantiles or "
@@ -165,7 +166,7 @@ def _program(
     if near is not None:
         distribution = mechanisms.joint_quantiles.without_far(distribution, *near)
     drawn = distribution.sample(key, (draws,))
-    if word == "recursive_quantiles":
+    if word in _MEASURED:
         many = distribution.sample(jax.random.fold_in(key, 1), (MEASURED,))
         low, high = jnp.quantile(many, np.array([0.025, 0.975]), axis=0)
         return value, drawn, jnp.mean(jnp.abs(many - value), axis=0), low, high

@@ -45,10 +45,11 @@ def release(
             their own. Each costs its epsilon.
         statistic: an object such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``, or a function of
             :mod:`dpjax.release`, whose options then follow: ``median``, ``quantile`` with ``q=0.9``, ``order_statistic``,
-            ``joint_quantiles`` or ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``,
+            ``joint_quantiles``, ``nested_quantiles`` or ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``,
+            ``nonnegative_sum``,
             ``distinct_count`` (of labels of any kind), ``count`` (of the values that are not missing; under add/remove) or, under
             swap, ``sum`` and ``mean``. The function that simulates it, such as ``dpjax.median``, or for several quantiles
-            ``dpjax.quantiles`` (joint ones), ``dpjax.joint_quantiles`` or ``dpjax.recursive_quantiles``, is taken for it.
+            ``dpjax.quantiles`` (joint ones), ``dpjax.nested_quantiles`` or ``dpjax.recursive_quantiles``, is taken for it.
         by: the column of the group, or several.
         groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not. They must be known
             without the data: those that are read from it are not public. Or :class:`PrivateGroups`.

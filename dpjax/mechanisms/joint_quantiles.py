@@ -72,7 +72,7 @@ def joint_quantiles(
 
     At epsilon = 1 the deciles of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)) are off by 391 in the mean (356 with ``n``),
     where JointExp is off by 629 and :func:`dpjax.recursive_quantiles` by 802; those of 1000 hours worked, half of them 40, with a
-    resolution of 1 by .11 (.17 and .93). Draws cost O(terms m^2 n) a row, and their error bars, ``marginals()``,
+    resolution of 1 by .11 (.17 and .41). Draws cost O(terms m^2 n) a row, and their error bars, ``marginals()``,
     three times that.
 
     Args:

@@ -14,14 +14,14 @@ does not need the guess to be right (``joint_quantiles.py``, one term), and what
 draw and the second one compose: epsilons add up. Under swap a record may leave one part and another one enter a second part,
 so each part has half of the second draw's epsilon.
 
-**Ties.** Records that equal a draw may go to either side, if only one record more is one more on one side and none on the others.
-Let the draws a to b be those that equal v, and T records equal it. Then ceil(s T) of them go to the left, and of the R others
-ceil(t R) to the right, with
-
-    s = (q_a - q_{a-1}) / (q_b + q_{b+1} - q_{a-1} - q_a),   t = (q_{b+1} - q_b) / (q_b + q_{b+1} - 2 q_a):
-
-records with the value v are expected from halfway between q_{a-1} and q_a to halfway between q_b and q_{b+1}. What is left lies
-between two equal draws, where all quantiles are v, whatever the records.
+**Ties.** On a grid a joint draw is of places: a multiple with c records is cut into c parts by public points, the i-th part is that
+of its i-th record, and the multiple of a place is shown (``joint_quantiles.py``). Records are split by the place, which is drawn
+anyhow and costs nothing: of the equal ones those of the parts up to that of the place go to the left, and the others to the right.
+One record more is one point more: it halves a part on the left of the place, or on the right of it, or that of the place itself,
+whose other half then lies on one of the sides, so that one record more is one more on one side and none on the other. The epsilon
+of the first draw is that of its places, and what is shown follows from them. So each part has as many records as the ranks of the
+places say, however many are equal, and no joint draw of a part is far from the number that it is taken to have. (By shares of
+equal records, whatever is drawn on either side of them, parts were off by as many records as there are too many on one side.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dpjax.numerics.bisection import count_leading
 from dpjax.random.keys import check_key, row_words
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.joint import JointQuantiles
-from dpjax.several_quantiles.nesting import Nesting, Part, Shares, records_of, split
+from dpjax.several_quantiles.nesting import Nesting, Part, Shares, ends_of, records_of
 
 _SLOTS = 2**21  # of all parts, in the memory of a chunk of draws
 
@@ -80,21 +80,32 @@ class NestedQuantiles(Batch):
         """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return _sample(check_key(key), self, draws_shape(shape))
 
-    def log_prob(self, y: ArrayLike) -> jax.Array:
+    def log_prob(self, y: ArrayLike, ranks: ArrayLike | None = None) -> jax.Array:
         """The joint log-density at ``y``, or log-probability where the records have a resolution; ``-inf`` where it descends.
 
         Args:
             y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``, as do those of the result.
+            ranks: with a resolution: how many records are up to the place of each quantile that is drawn first, int32 ``(..., k)``,
+                of which the probability is that, too.
 
         Raises:
-            ValueError: the number of records is drawn, too: then the law of the quantiles is a mixture over that.
+            ValueError: the number of records is drawn, too, or with a resolution no ranks are given: then the law of the quantiles
+                is a mixture over them.
         """
         if self.public_n is None and self.asked.neighbors == "add_remove":
             raise ValueError("log_prob needs the noisy number of records: nested_quantiles(..., public_n=number).")
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
             raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {points.shape}.")
-        return _log_prob(self, points)
+        if self.asked.resolution is None:
+            return _log_prob(self, points, None)
+        k = len(self.nesting.first)
+        if ranks is None:
+            raise ValueError(f"log_prob of records with a resolution needs ranks=, how many are up to the places of {k} draws.")
+        numbers = jnp.asarray(ranks)
+        if numbers.shape[-1:] != (k,) or not jnp.issubdtype(numbers.dtype, jnp.integer):
+            raise ValueError(f"ranks needs integers with a last axis of {k}, got shape {numbers.shape}.")
+        return _log_prob(self, points, numbers.astype(jnp.int32))
 
     def first(self, number: jax.Array) -> JointQuantiles:
         """Return the distribution of the quantiles that are drawn first, for a public number of records ``(..., *batch)``."""
@@ -180,31 +191,29 @@ def guarantee(asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | Non
 _Choice = Callable[[SortedRecords, jax.Array, Any, list[Part]], jax.Array]
 
 
-def _between(nested: NestedQuantiles, draws: jax.Array, number: jax.Array, extra: Any, choose: _Choice) -> jax.Array:
+def _between(
+    nested: NestedQuantiles, draws: jax.Array, cuts: jax.Array | None, number: jax.Array, extra: Any, choose: _Choice
+) -> jax.Array:
     """Join what ``choose`` makes of all parts, ``(rows, m)``; at the levels that were drawn first it is 0.
 
     Args:
         nested: whose fields broadcast to the batch.
         draws: of the first levels, ``(*batch, k)``.
+        cuts: how many records are up to the places of these, int32 of that shape; None for those below them.
         number: what all records are taken to be, int32 ``(*batch)``.
         extra: arrays that broadcast to ``(*batch, j)``, for ``choose``.
         choose: see there.
     """
     asked, nesting, batch = nested.asked, nested.nesting, draws.shape[:-1]
     n, m = asked.values.shape[-1], len(asked.levels)
-    levels = tuple(asked.levels[k] for k in nesting.first)
     row = (asked.values, asked.count[..., None], asked.lower[..., None], asked.upper[..., None], number[..., None])
     size = min(prod(batch), max(1, _SLOTS // (2 * (n + 1) * len(nesting.parts))))
 
     def some(start: Any) -> jax.Array:
-        (values, count, low, high, number), drawn, own = some_rows((row, draws, extra), batch, start, size)
+        (values, count, low, high, number), drawn, cut, own = some_rows((row, draws, cuts, extra), batch, start, size)
         values, count, low, high = (jnp.broadcast_to(a, (size, a.shape[-1])) for a in (values, count, low, high))
-        below, through = (
-            jnp.minimum(count_leading(holds, n, drawn.shape), count)
-            for holds in (lambda i: take(values, i) < drawn, lambda i: take(values, i) <= drawn)
-        )
-        left, right = split(levels, drawn, below, through, jnp)
-        first, last = concatenate(jnp.zeros_like(count), right), concatenate(left, count)
+        cut = count_leading(lambda i: take(values, i) < drawn, n, drawn.shape) if cut is None else cut
+        first, last = ends_of(jnp.clip(cut, 0, count), count, jnp)
         bounds = concatenate(low, drawn), concatenate(drawn, high)
         found = jnp.zeros((size, m), nested.dtype)
         alike = sorted(range(len(nesting.parts)), key=lambda k: nesting.parts[k].levels)
@@ -256,8 +265,8 @@ def _sample(key: jax.Array, nested: NestedQuantiles, shape: tuple[int, ...]) -> 
         noisy = DiscreteLaplace(asked.count.astype(dtype), jnp.ones((), dtype), nested.epsilon * float(shares.number))
         number = jnp.clip(noisy._sample(keys[0], draws), 0, 2.0**30).astype(jnp.int32)
     ahead = nested.first(number)
-    first = ahead._sample(keys[1], draws[: len(batch) - len(ahead.batch_shape)])
-    first = jnp.broadcast_to(first, (*batch, len(nested.nesting.first)))
+    drawn = ahead.sample_ranked(keys[1], draws[: len(batch) - len(ahead.batch_shape)])
+    first, cuts = (jnp.broadcast_to(a, (*batch, len(nested.nesting.first))) for a in drawn)
     words = tuple(word[..., None] for word in row_words(keys[2], batch))
 
     def choose(part: SortedRecords, number: jax.Array, own: Any, parts: list[Part]) -> jax.Array:
@@ -267,14 +276,14 @@ def _sample(key: jax.Array, nested: NestedQuantiles, shape: tuple[int, ...]) -> 
         return joint_quantiles(part, epsilon[:, None], n=number)._sample(row_keys, ())
 
     each = nested.epsilon[..., None] * float(shares.second)
-    found = _between(nested, first, jnp.broadcast_to(number, batch), (*words, each), choose)
+    found = _between(nested, first, cuts, jnp.broadcast_to(number, batch), (*words, each), choose)
     found = found.at[:, np.array(nested.nesting.first)].set(first.reshape(prod(batch), -1))
     return found.reshape(*shape, *nested.batch_shape, *event)
 
 
 @jax.jit
-def _log_prob(nested: NestedQuantiles, y: jax.Array) -> jax.Array:
-    batch = jnp.broadcast_shapes(nested.batch_shape, y.shape[:-1])
+def _log_prob(nested: NestedQuantiles, y: jax.Array, ranks: jax.Array | None) -> jax.Array:
+    batch = jnp.broadcast_shapes(nested.batch_shape, y.shape[:-1], () if ranks is None else ranks.shape[:-1])
     number = nested.asked.count if nested.public_n is None else nested.public_n
     first = jnp.broadcast_to(y[..., np.array(nested.nesting.first)], (*batch, len(nested.nesting.first)))
 
@@ -289,7 +298,10 @@ def _log_prob(nested: NestedQuantiles, y: jax.Array) -> jax.Array:
         return jnp.where(np.arange(len(part.levels)) == 0, found[..., None], 0.0)
 
     each = nested.epsilon[..., None] * float(nested.shares.second)
-    terms = _between(nested, first, jnp.broadcast_to(number, batch), (jnp.broadcast_to(y, (*batch, y.shape[-1])), each), choose)
-    ahead = nested.first(number).log_prob(first)
+    cuts = None if ranks is None else jnp.broadcast_to(ranks, first.shape)
+    extra = jnp.broadcast_to(y, (*batch, y.shape[-1])), each
+    terms = _between(nested, first, cuts, jnp.broadcast_to(number, batch), extra, choose)
+    of_first = nested.first(number)
+    ahead = of_first.log_prob(first) if cuts is None else of_first.log_prob_ranked(first, cuts)
     found = ahead + jnp.sum(terms, axis=-1).reshape(batch)
     return jnp.where(jnp.isneginf(ahead), -jnp.inf, found)

@@ -26,7 +26,7 @@ def private_quantiles(
     """Return the joint distribution of all quantiles that are asked, by the mechanism that suits their number.
 
     ``"auto"`` looks at the number m of levels alone, which is public: one is a draw of piecewise Laplace, 2 to 32 are a joint
-    draw, more are the recursion. Mean absolute errors of m evenly spaced levels of 1000 incomes between 0 and 10^6:
+    draw, more are nested ones. Mean absolute errors of m evenly spaced levels of 1000 incomes between 0 and 10^6:
 
         m     joint, epsilon .5    recursive    joint, epsilon 2    recursive
         3     370                  420          98                  120
@@ -40,8 +40,8 @@ def private_quantiles(
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
         epsilon: positive, for all quantiles together.
-        method: or ``"joint"``, ``"nested"``, ``"recursive"`` or ``"independent"``; of many levels, nested ones err less than
-            recursive ones.
+        method: or ``"joint"``, ``"nested"``, ``"recursive"`` or ``"independent"``; of many levels, nested ones err half as much as
+            recursive ones, which are drawn faster from long rows with ``truncate`` in :func:`dpjax.recursive_quantiles`.
 
     Returns:
         What that mechanism returns: ``.sample(key, shape)`` has the quantiles on its last axis.
@@ -87,4 +87,4 @@ def _chosen(asked: SortedRecords, method: Method) -> str:
     if method != "auto":
         return method
     m = len(asked.levels)
-    return "independent" if m == 1 else "joint" if m <= _JOINT else "recursive"
+    return "independent" if m == 1 else "joint" if m <= _JOINT else "nested"

@@ -26,8 +26,9 @@ chosen in the same way. Scores are clamped one by one to a public range.
 
 **Permute and flip**, with ``mechanism="permute_and_flip"``, is for a single release: epsilon-DP, and 2 epsilon-bounded-range.
 
-**Several quantiles**: :func:`joint_quantiles` and :func:`recursive_quantiles` (``exact_joint.py``); two of the former are
-a :func:`confidence_interval`.
+**Several quantiles**: :func:`joint_quantiles`, :func:`nested_quantiles` and :func:`recursive_quantiles` (``exact_joint.py`` and
+others), of which :func:`private_quantiles` takes the one that suits their number; two of the first are a
+:func:`confidence_interval`.
 
 **Metric privacy**: :func:`metric_laplace` answers linear queries with discrete Laplace noise, :func:`metric_choice` and
 :func:`small_db` choose by integer scores; rates are the exact quotients of budgets and changes (``metric.py``).
@@ -75,7 +76,7 @@ from dpjax.release.confidence_interval import ConfidenceInterval, ReleasedInterv
 from dpjax.release.counts import Counts
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
-from dpjax.release.joint_quantiles import Quantiles, joint_quantiles, recursive_quantiles
+from dpjax.release.joint_quantiles import Quantiles, joint_quantiles, nested_quantiles, private_quantiles, recursive_quantiles
 from dpjax.release.result import Release
 from dpjax.release.statistics import (
     Count,
@@ -124,8 +125,10 @@ __all__ = [
     "metric_choice",
     "metric_laplace",
     "mode",
+    "nested_quantiles",
     "nonnegative_sum",
     "order_statistic",
+    "private_quantiles",
     "quantile",
     "recursive_quantiles",
     "release_choice",

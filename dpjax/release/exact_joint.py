@@ -58,8 +58,8 @@ class Slots(NamedTuple):
     records: np.ndarray
 
 
-def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None) -> Slots:
-    """The slots of some indices ``(R, J)``, by default all."""
+def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None, sizes: np.ndarray | None = None) -> Slots:
+    """The slots of some indices ``(R, J)``, by default all, on grids of so many numbers ``(R,)``, by default that of all."""
     n = counts.totals[:, None]
     if index is None:
         index = np.tile(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 1))
@@ -73,7 +73,8 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
     record = (index + 1) // 2
     inner = entry(record)
     value = np.where(record < 1, -1, values[inner])
-    following = np.where(record >= n, parameters.size, values[entry(record + 1)])
+    above = parameters.size if sizes is None else sizes[:, None]
+    following = np.where(record >= n, above, values[entry(record + 1)])
     equal = number[inner]
     place = record - (through[inner] - equal - offset) - 1
     power = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
@@ -110,19 +111,32 @@ class Sampler:
         parameters: what is public.
         counts: of the rows.
         public: how many records each row has for the terms, int64 ``(R,)``; by default as many as it has.
+        sizes: how many numbers the grid of each row has, int64 ``(R,)``, where there is one term; at most and by default
+            ``parameters.size``.
+        ranked: whether draws have a further m numbers: how many records are up to the place of each quantile, for one term. These
+            are private.
         digits: of decimals; 0 for float64.
         bits: of each uniform that are looked at, by default as many as are right of a number.
     """
 
     def __init__(
-        self, parameters: Parameters, counts: Counts, public: np.ndarray | None = None, *, digits: int = 0, bits: int | None = None
+        self,
+        parameters: Parameters,
+        counts: Counts,
+        public: np.ndarray | None = None,
+        sizes: np.ndarray | None = None,
+        *,
+        ranked: bool = False,
+        digits: int = 0,
+        bits: int | None = None,
     ) -> None:
-        self.parameters, self.arithmetic, self._counts, self._public = parameters, Arithmetic(digits), counts, public
+        self.parameters, self.arithmetic, self._counts = parameters, Arithmetic(digits), counts
+        self._public, self._sizes, self._ranked = public, sizes, ranked
         self.bits = self.arithmetic.bits if bits is None else bits
         n = counts.totals
         middle = (n if public is None else public) - 1
         index, self.middle, self._least = near_slots(parameters, n, middle, self.arithmetic.bits)
-        self.slots = slots_of(counts, parameters, index)
+        self.slots, self._index = slots_of(counts, parameters, index, sizes), index
         self.slots = self.slots._replace(records=n - (middle - self.middle))  # as if there were no far ones
         self.numbers = sorted({number for each in set(self.middle.tolist()) for number in parameters.numbers(each)})
         self._size = self.slots.width.shape[-1]
@@ -138,10 +152,10 @@ class Sampler:
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """The same draw from one row, by as many digits and bits of each uniform as it takes."""
         uniforms, digits = [Bits(word, 64, role, more) for role, word in enumerate(words)], 20
-        public = None if self._public is None else self._public[row : row + 1]
+        public, sizes = (None if a is None else a[row : row + 1] for a in (self._public, self._sizes))
         while True:
             digits *= 2
-            finer = Sampler(self.parameters, self._counts.some(row, row + 1), public, digits=digits)
+            finer = Sampler(self.parameters, self._counts.some(row, row + 1), public, sizes, ranked=self._ranked, digits=digits)
             for uniform in uniforms:
                 while uniform.count < finer.bits:
                     uniform.read()
@@ -177,7 +191,10 @@ class Sampler:
             anew = np.where(weight[:, k] > 1, 0, ball)
             cells[:, k] = np.where(ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
             sure &= certain
-        return np.sort(left + cells, axis=-1).reshape(draws, rows, m), sure.reshape(draws, rows)
+        found = np.sort(left + cells, axis=-1)
+        if self._ranked:
+            found = np.concatenate([found, (self._index[row[:, None], slot] + 1) // 2], axis=-1)
+        return found.reshape(draws, rows, -1), sure.reshape(draws, rows)
 
     def _widths(self, part: np.ndarray) -> np.ndarray:
         """The widths of some rows, ``(J, rows)``, as parts of the scale."""
@@ -297,14 +314,20 @@ def draw_quantiles(
     public: np.ndarray | None = None,
     words_of: Any = system_words,
     more: More = further_word,
+    sizes: np.ndarray | None = None,
+    ranked: bool = False,
 ) -> np.ndarray:
-    """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``."""
+    """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``.
+
+    ``sizes`` are those of grids, and with ``ranked`` the last axis has ``2 m`` numbers, as :class:`Sampler` has them.
+    """
     m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
-    found = np.zeros((draws, counts.groups, m), np.int64)
+    found = np.zeros((draws, counts.groups, 2 * m if ranked else m), np.int64)
     rows = max(_NUMBERS // (arrays_of(parameters) * (2 * int(np.max(counts.totals, initial=0)) + 1)), 1)
     for first in range(0, counts.groups, rows):
         last = min(first + rows, counts.groups)
-        sampler = Sampler(parameters, counts.some(first, last), None if public is None else public[first:last])
+        known, grids = (None if a is None else a[first:last] for a in (public, sizes))
+        sampler = Sampler(parameters, counts.some(first, last), known, grids, ranked=ranked)
         step = max(_WORDS // (uniforms * (last - first)), 1)
         for start in range(0, draws, step):
             some = found[start : start + step, first:last]

@@ -1,7 +1,7 @@
 """The release of several quantiles in one draw, exactly and on the host: statistic objects and functions.
 
-The distributions are those of ``dpjax.joint_quantiles`` and ``dpjax.recursive_quantiles``; ``exact_joint.py`` and
-``exact_recursive.py`` draw them.
+The distributions are those of ``dpjax.joint_quantiles``, ``dpjax.nested_quantiles`` and ``dpjax.recursive_quantiles``;
+``exact_joint.py``, ``exact_nested.py`` and ``exact_recursive.py`` draw them.
 """
 
 from __future__ import annotations
@@ -21,24 +21,27 @@ from dpjax.accounting.ledger import Budget
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import profiles
 from dpjax.release.api import counts_of
-from dpjax.release.counts import Counts
+from dpjax.release.counts import MOST, Counts
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exact_chain import Parameters
 from dpjax.release.exact_joint import draw_quantiles
+from dpjax.release.exact_nested import Nested
 from dpjax.release.exact_recursive import draw_recursively
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.records import shape_of
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
-from dpjax.several_quantiles.asked import levels_of, log_parts
-from dpjax.several_quantiles.halving import depths_of
+from dpjax.several_quantiles.asked import level_parts, levels_of, log_parts
+from dpjax.several_quantiles.halving import Costs, depths_of
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 # For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
 # bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
 _BITS_OF_PARTS, _BITS = 21, 960
-Method = Literal["joint", "recursive"]
+# Levels up to which a joint draw is the default, and from which on nested ones err less than recursive ones, whatever the records.
+_JOINT, _NESTED = 32, 9
+Method = Literal["auto", "joint", "nested", "recursive"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Quantiles(Statistic):
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
         grid: instead of these three, :class:`Floats`.
-        method: ``"joint"``, one draw of all of them, or ``"recursive"``, the middle one first.
+        method: ``"joint"``, one draw of all of them; ``"nested"``, some of them jointly and then those between these; or
+            ``"recursive"``, the middle one first; or ``"auto"``, as for :func:`private_quantiles`.
         n_max: for joint quantiles under add/remove: a public guess of the most records of a group, by which the error is small.
         reach: how far from the number of records the terms go, public; by default for ``n_max`` records.
         terms: how many terms there are, at least 2.
@@ -77,21 +81,40 @@ class Quantiles(Statistic):
                 checks.static_integer(name, getattr(self, name), least)
         if not isinstance(self.qs, str):
             object.__setattr__(self, "qs", tuple(self.qs) if isinstance(self.qs, Iterable) else self.qs)
-        levels, size = self.levels, self.records_grid.size
-        if self.method == "joint" and len(levels) * (size.bit_length() + _BITS_OF_PARTS) > _BITS:
-            most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
-            raise ValueError(
-                f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
-                "take dpjax.release.recursive_quantiles, or a coarser resolution."
-            )
-        if self.method == "recursive":
-            denominator = max(part.level.denominator for parts in depths_of(levels, "swap") for part in parts)
-            if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
-                raise ValueError(
-                    f"qs lead to ranks with the denominator {denominator}, too large for exact ones: give short decimals or "
-                    "Fractions such as Fraction(1, 3)."
-                )
+        some = ("nested", "recursive") if self.method == "auto" else (self.method,)
+        problems = [self._problem(method) for method in some]
+        if all(problems):
+            raise ValueError(problems[-1])
         self._settle()
+
+    def _problem(self, method: str) -> str:
+        """Why these levels on this grid are not drawn by this method; nothing if they are."""
+        levels, size = self.levels, self.records_grid.size
+        if method == "joint":
+            most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
+            return "" if len(levels) <= most else (
+                f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
+                "take dpjax.release.nested_quantiles, or a coarser resolution."
+            )  # fmt: skip
+        if method == "nested" and len(levels) < 3:
+            return f"nested quantiles need at least 3 levels, got {len(levels)}: take dpjax.release.joint_quantiles."
+        parts = [part.level.denominator for some in depths_of(levels, "swap") for part in some]
+        denominator = level_parts(levels)[1] if method == "nested" else max(parts)
+        # Whatever the number of records, which may be private: ranks are 64-bit integers.
+        return "" if denominator < 2**22 else (
+            f"qs lead to ranks with the denominator {denominator}, too large for exact ones: give short decimals or "
+            "Fractions such as Fraction(1, 3)."
+        )  # fmt: skip
+
+    def drawn_by(self, neighbors: str) -> str:
+        """Return the method, for ``"auto"`` the one that suits what is public."""
+        if self.method != "auto":
+            return self.method
+        m, sized = len(self.levels), neighbors == "swap" or self.n_max is not None or self.reach is not None
+        if m == 1 or (m <= _JOINT and sized and not self._problem("joint")):
+            return "joint"
+        nested = (m >= _NESTED and not self._problem("nested")) or self._problem("recursive")
+        return "nested" if nested else "recursive"
 
     @cached_property
     def levels(self) -> tuple[Fraction, ...]:
@@ -124,7 +147,10 @@ class Quantiles(Statistic):
     ) -> Release:
         """Draw from each group of counts exactly; ``sizes`` are public numbers of records, int64 ``(groups,)``."""
         if budget is not None:
-            self._parameters(counts, epsilon, neighbors, sizes is not None)
+            if self.drawn_by(neighbors) == "nested":
+                self._nested(epsilon, neighbors, sizes is not None)
+            else:
+                self._parameters(counts, epsilon, neighbors, sizes is not None)
             self.charge(budget, epsilon, draws, neighbors)
         found = self._draw(counts, epsilon, neighbors, draws, sizes)
         shaped = found.reshape(draws, *batch, len(self.levels))
@@ -138,8 +164,8 @@ class Quantiles(Statistic):
 
     def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
         """Return what so many draws cost together."""
-        several = self.method == "recursive" and len(self.levels) > 1
-        return cost_of(epsilon, draws, neighbors, 2 if several else 1)  # the range is that of the losses of a recursion
+        several = self.drawn_by(neighbors) != "joint" and len(self.levels) > 1
+        return cost_of(epsilon, draws, neighbors, 2 if several else 1)  # the range is that of the losses of one draw after another
 
     def value(self, counts: Counts) -> np.ndarray:
         """Return the quantiles themselves, float64 ``(groups, m)``."""
@@ -159,19 +185,29 @@ class Quantiles(Statistic):
         more: More = further_word,
     ) -> np.ndarray:
         """Draw positions, int64 ``(draws, groups, m)``."""
-        size = self.records_grid.size
-        if self.method == "recursive":
+        size, method = self.records_grid.size, self.drawn_by(neighbors)
+        if method == "recursive":
             return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
         counts = countable(counts, size)
+        if method == "nested":
+            return self._nested(epsilon, neighbors, sizes is not None).draw(counts, draws, sizes, words, more)
         return draw_quantiles(self._parameters(counts, epsilon, neighbors, sizes is not None), counts, draws, sizes, words, more)
 
     def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
-        if self.method == "recursive":
+        method = self.drawn_by(neighbors)
+        if method == "recursive":
             depths = depths_of(self.levels, neighbors)
+            cost = Costs.of(len(depths), tied=True)
             for parts in depths:
-                exact_epsilon(epsilon / len(depths) * parts[0].share)
+                exact_epsilon(epsilon * cost.draw * parts[0].share)
+        elif method == "nested":
+            self._nested(epsilon, neighbors, False)
         else:
             self._parameters(counts, epsilon, neighbors, False)
+
+    def _nested(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Nested:
+        """The public part of nested draws, or an error where there is none."""
+        return Nested(self.levels, self.records_grid.size, epsilon, neighbors, size_is_public)
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Parameters:
         """The public part of the joint distribution, or an error where there is none."""
@@ -183,12 +219,12 @@ class Quantiles(Statistic):
         """Return how far the terms go, or raise where a public number of records is needed and not given."""
         if self.reach is not None:
             return self.reach
-        if self.method == "recursive" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
+        if self.drawn_by(neighbors) != "joint" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
             return 0
         if self.n_max is None:
             raise ValueError(
                 "joint quantiles need n_max=, a public guess of the most records of a group: sizes are private. "
-                "Recursive quantiles do not."
+                "Nested and recursive quantiles do not."
             )
         return default_reach(self.levels, epsilon, self.records_grid.size, self.n_max)
 
@@ -270,6 +306,71 @@ def joint_quantiles(
     return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes, budget)
 
 
+def nested_quantiles(
+    x: Any,
+    qs: Iterable[float | Fraction | str],
+    *,
+    epsilon: float,
+    neighbors: Neighbors,
+    lower: float | None = None,
+    upper: float | None = None,
+    resolution: Resolution | None = None,
+    grid: Floats | None = None,
+    counts: Any = None,
+    mask: Any = None,
+    n: Any = None,
+    draws: int = 1,
+    budget: Budget | None = None,
+) -> Release:
+    """Release many quantiles of every row, some jointly and the others jointly between these, drawn exactly on a public grid.
+
+    It is what ``dpjax.nested_quantiles`` simulates. A hundred quantiles of a million records take some seconds, and of a thousand
+    groups of 10,000 records most of a minute.
+
+    Args:
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
+        qs: levels between 0 and 1, ascending, 3 or more.
+        epsilon: from 2^-28 to 64 for all quantiles together, for each draw.
+        neighbors: ``"add_remove"`` or ``"swap"``.
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data.
+        grid: instead of these three, :class:`Floats`.
+        counts: how many records each entry of ``x`` stands for.
+        mask: which records are present.
+        n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public, or what is
+            known of it. Otherwise epsilon / 24 is spent on it. Privacy does not need it to be right.
+        draws: how many from each row; each costs epsilon.
+        budget: as for :func:`median`.
+
+    Returns:
+        A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
+
+    Raises:
+        ValueError: fewer than 3 levels, which :func:`joint_quantiles` draws.
+
+    Privacy:
+        epsilon-DP under the relation for each draw of all quantiles, by composition of the noisy number of records and two draws;
+        see ``dpjax/several_quantiles/nesting.py``. What is not covered: see :func:`median` and :func:`joint_quantiles`.
+
+    References:
+        Gillenwater, Joseph and Kulesza (2021), for each joint draw; Kaplan, Schnapp and Stemmer (2022), for draws between draws.
+        Their combination is in no paper.
+
+    >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "neighbors": "add_remove"}
+    >>> found = nested_quantiles(range(1001), ["1/6", "1/3", "1/2", "2/3", "5/6"], epsilon=60.0, **options)
+    >>> bool((abs(found.values - [[167, 334, 501, 667, 834]]) < 20).all())
+    True
+    """
+    if n is not None and neighbors == "swap":
+        raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
+    statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "nested")
+    found, batch = counts_of(statistic, x, neighbors, counts, mask)
+    sizes = None if n is None else np.minimum(_public_sizes(n, batch), MOST)
+    number = checks.static_integer("draws", draws, 1)
+    return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes, budget)
+
+
 def recursive_quantiles(
     x: Any,
     qs: Iterable[float | Fraction | str],
@@ -288,7 +389,8 @@ def recursive_quantiles(
     """Release many quantiles of every row, drawn exactly on a public grid.
 
     It is what ``dpjax.recursive_quantiles`` simulates: the middle one of the levels first, by piecewise Laplace, then those below
-    it from the records up to that draw, and so on. Of records that equal a draw, the share that its level says goes to the left.
+    it from the records up to that draw, and so on. How many of the records that equal a draw go to the left is said by noisy
+    numbers, which take 1/12 of epsilon.
 
     Args:
         x: numbers ``(..., n)``; this and the rest as for :func:`median`.
@@ -309,7 +411,8 @@ def recursive_quantiles(
 
     Privacy:
         epsilon-DP under the relation for each draw of all quantiles, by adaptive composition over the ceil(log2(m + 1)) depths; one
-        record is in one part of each depth (add/remove), or in two (swap). What is not covered: see :func:`median`.
+        record is in one part of each depth (add/remove), or in two (swap); see ``dpjax/several_quantiles/halving.py``. What is not
+        covered: see :func:`median`.
 
     References:
         Kaplan, Schnapp and Stemmer (2022), Algorithm 1; Durfee (2025), Algorithm 1.
@@ -321,6 +424,74 @@ def recursive_quantiles(
     [[[31.0, 35.0, 40.0]]]
     """
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "recursive")
+    found, batch = counts_of(statistic, x, neighbors, counts, mask)
+    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
+
+
+def private_quantiles(
+    x: Any,
+    qs: Iterable[float | Fraction | str],
+    *,
+    epsilon: float,
+    neighbors: Neighbors,
+    lower: float | None = None,
+    upper: float | None = None,
+    resolution: Resolution | None = None,
+    grid: Floats | None = None,
+    counts: Any = None,
+    n_max: int | None = None,
+    mask: Any = None,
+    method: Method = "auto",
+    draws: int = 1,
+    budget: Budget | None = None,
+) -> Release:
+    """Release several quantiles of every row by the mechanism that suits their number, drawn exactly on a public grid.
+
+    ``"auto"`` looks at public numbers alone. Up to 32 levels are a joint draw, under add/remove where ``n_max`` is given; more
+    than that, and from 9 on without it, are nested ones, and others recursive ones. Means of the largest rank error, in records,
+    of m evenly spaced levels of n normal records at epsilon 1, add/remove (``benchmarks/experiments/many_quantiles.py`` has such
+    data; grid of a million numbers):
+
+        m      n         joint    nested    recursive
+        7      1000      5.4      12        9.6
+        31     1000               17        27
+        31     10,000             16        25
+        255    1000               46        46
+        255    10,000             36        59
+
+    Args:
+        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
+        qs: levels between 0 and 1, ascending.
+        epsilon: for all quantiles together, for each draw.
+        neighbors: ``"add_remove"`` or ``"swap"``.
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data.
+        grid: instead of these three, :class:`Floats`.
+        counts: how many records each entry of ``x`` stands for.
+        n_max: a public guess of the most records of a row, for a joint draw.
+        mask: which records are present.
+        method: or ``"joint"``, ``"nested"`` or ``"recursive"``.
+        draws: how many from each row; each costs epsilon.
+        budget: as for :func:`median`.
+
+    Returns:
+        A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
+
+    Privacy:
+        epsilon-DP under the relation, for each draw of all quantiles together: that of :func:`joint_quantiles`,
+        :func:`nested_quantiles` or :func:`recursive_quantiles`.
+
+    References:
+        Those of the mechanism.
+
+    >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "epsilon": 60.0}
+    >>> found = private_quantiles(range(1001), [f"{k}/40" for k in range(1, 40)], neighbors="swap", **options)
+    >>> found.values.shape, print(found.guarantee)
+    60-DP and 120-bounded-range under swap neighbors
+    ((1, 39), None)
+    """
+    statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, method, n_max)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
 

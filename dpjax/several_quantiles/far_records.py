@@ -34,7 +34,7 @@ def far_records(levels: tuple[Fraction, ...], n: Any, near: Any, spacing: Any, x
     """
     parts, whole = level_parts(levels)
     steps = [b - a for a, b in pairwise((0, *parts, whole))]
-    ranks = [1 + u * (n - 1) // whole for u in parts]
+    ranks = [1 + u * ((n - 1) // whole) + u * ((n - 1) % whole) // whole for u in parts]  # no product passes 64 bits
     first = [0 * n, *(rank + 1 + near for rank in ranks)]
     end = [*(rank - near for rank in ranks), n]
     times = reduce(xp.minimum, [(last - 1 - after) // step for after, last, step in zip(first, end, steps, strict=True)])

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from dpjax.checks import Neighbors
 
+# Of epsilon. With less, ranks of records of which many are equal are further off than those of others; with more, nearer.
 _SPLITS = Fraction(1, 12)
 _UNITS = 8  # of a noisy number, for each record
 

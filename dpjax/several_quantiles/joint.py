@@ -99,8 +99,21 @@ class JointQuantiles(Batch):
         return self._sample(check_key(key), draws_shape(shape))
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        draws = _draw(key, self, prod(shape), first)
+        draws, _ = _draw(key, self, prod(shape), first)
         return jnp.moveaxis(draws, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape)
+
+    def sample_ranked(self, key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+        """Draw tuples as :meth:`sample`, and with them how many records are up to the place of each quantile, int32 of that shape.
+
+        With a resolution these are private: a place is a part of a multiple, which is drawn and not shown.
+        """
+        draws = _draw(key, self, prod(shape), 0, ranked=True)
+        points, ranks = (jnp.moveaxis(a, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape) for a in draws)
+        return points, ranks
+
+    def log_prob_ranked(self, y: jax.Array, ranks: jax.Array) -> jax.Array:
+        """:meth:`log_prob` of tuples and how many records are up to the place of each quantile, integers ``(..., m)``."""
+        return _log_prob(self, y, ranks)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Log-density, or log-probability with a resolution, of tuples ``(..., m)``; -inf where they do not ascend.
@@ -111,7 +124,7 @@ class JointQuantiles(Batch):
         given = checks.float_array("y", y).astype(self.dtype)
         if given.shape[-1:] != self.event_shape:
             raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {given.shape}.")
-        return _log_prob(self, given)
+        return _log_prob(self, given, None)
 
     def marginals(self) -> QuantileMarginals:
         """Return the distribution of each quantile by itself, with ``batch_shape + (m,)`` as its batch shape."""
@@ -217,12 +230,15 @@ def _is_bad(joint: JointQuantiles) -> jax.Array:
     return jnp.isnan(joint.rate + whole_width(joint.left, joint.width)[..., 0])
 
 
-@partial(jax.jit, static_argnames=("draws",))
-def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -> jax.Array:
-    """Tuples ``(*batch, draws, m)``."""
+@partial(jax.jit, static_argnames=("draws", "ranked"))
+def _draw(
+    key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike, ranked: bool = False
+) -> tuple[jax.Array, jax.Array | None]:
+    """Tuples ``(*batch, draws, m)``, and if it is asked the ranks of their places."""
     batch, m = joint.batch_shape, len(joint.levels)
     if draws == 0 or prod(batch) == 0:
-        return jnp.zeros((*batch, draws, m), joint.dtype)
+        none = jnp.zeros((*batch, draws, m), joint.dtype)
+        return none, none.astype(jnp.int32) if ranked else None
     each = 5 * m + 2  # two for each choice, and one for each place
     words = fold_in_range(row_words(key, batch, first), draws * each)
 
@@ -235,21 +251,23 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
         pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]  # (draws, each, B)
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
-        def some(start: Any) -> jax.Array:
+        def some(start: Any) -> tuple[jax.Array, jax.Array | None]:
             part = Words(*(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, min(size, draws)), 0, -1) for a in pack))
-            return jnp.moveaxis(_values(rows, chains, before, after, weights, part), 1, 0)
+            points, slot = _values(rows, chains, before, after, weights, part)
+            ranks = (slot + rows.unit) // rows.per_rank if ranked else None
+            return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), (points, ranks))
 
-        return jnp.moveaxis(by_chunks(some, draws, size), 0, 1)
+        return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), by_chunks(some, draws, size))
 
-    found = _by_rows(joint, compute, *words)
+    found, ranks = _by_rows(joint, compute, *words)
     found = found if joint.resolution is None else from_multiples(found, joint.resolution)
-    return jnp.where(_is_bad(joint)[..., None, None], jnp.nan, found)
+    return jnp.where(_is_bad(joint)[..., None, None], jnp.nan, found), ranks
 
 
 def _values(
     joint: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
-) -> jax.Array:
-    """Tuples ``(B, D, m)`` by words ``(5 m + 2, B, D)``."""
+) -> tuple[jax.Array, jax.Array]:
+    """Tuples ``(B, D, m)``, and their slots, by words ``(5 m + 2, B, D)``."""
     m = len(joint.levels)
     choices = Words(*(array[:-m].reshape(-1, 2, *array.shape[1:]) for array in words))
     term, slot, first = draw_runs(chains, before, after, weights, choices)
@@ -265,7 +283,7 @@ def _values(
     given = Words(words.high[-m:], words.low[-m:])
     place = _on_line(width, given) if joint.resolution is None else _on_grid(width, first, given)
     points = jnp.clip(left + place, lowest, lowest + total - joint.unit)
-    return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1)
+    return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1), jnp.moveaxis(slot, 0, -1)
 
 
 def _on_line(width: jax.Array, words: Words) -> jax.Array:
@@ -313,26 +331,31 @@ def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.jit
-def _log_prob(joint: JointQuantiles, y: jax.Array) -> jax.Array:
-    batch, resolution, near = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1]), joint.resolution, jnp.bool_(True)
+def _log_prob(joint: JointQuantiles, y: jax.Array, ranks: jax.Array | None) -> jax.Array:
+    batch, resolution, near = (
+        jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1], () if ranks is None else ranks.shape[:-1]),
+        joint.resolution,
+        jnp.bool_(True),
+    )
     y = point = jnp.broadcast_to(y, (*batch, y.shape[-1]))
     if resolution is not None:
         point = to_multiples(y, resolution)
         value = from_multiples(point, resolution)
         near = jnp.all(jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value), axis=-1)
 
-    def compute(rows: JointQuantiles, point: jax.Array) -> jax.Array:
-        point = jnp.pad(point, ((0, rows.width.shape[0] - point.shape[0]), (0, 0)), "edge")
+    def compute(rows: JointQuantiles, point: jax.Array, *own: jax.Array) -> jax.Array:
+        point, *given = (jnp.pad(a, ((0, rows.width.shape[0] - a.shape[0]), (0, 0)), "edge") for a in (point, *own))
         if resolution is None:
             weights = _log_weights_along(rows, point)
         else:  # of all places in the multiples of a tuple, by chains that go there
             chains = _chains(rows)
-            weights = total(chains, forward(chains, _volumes_at(rows, point))[1])
+            weights = total(chains, forward(chains, _volumes_at(rows, point, *given))[1])
         if joint.terms > 1:  # the flat term has all multisets alike
             weights = jnp.concatenate([weights, _log_flat(rows)], axis=-1)
         return jax.nn.logsumexp(weights, axis=-1)
 
-    weight = _by_rows(replace(joint, rate=jnp.broadcast_to(joint.rate, batch)), compute, point)
+    numbers = () if ranks is None else (jnp.broadcast_to(ranks, point.shape),)
+    weight = _by_rows(replace(joint, rate=jnp.broadcast_to(joint.rate, batch)), compute, point, *numbers)
     found = jnp.where(_ascends(joint, point) & near, weight - joint.log_normalizer(), -jnp.inf)
     return jnp.where(jnp.any(jnp.isnan(y), axis=-1) | _is_bad(joint), jnp.nan, found)
 
@@ -345,17 +368,24 @@ def _log_weights_along(joint: JointQuantiles, y: jax.Array) -> jax.Array:
     return chains.start[0] - chains.rate * jnp.sum(steps, axis=0) + chains.end[-1]
 
 
-def _volumes_at(joint: JointQuantiles, number: jax.Array) -> jax.Array:
-    """The logarithms of the volumes of runs in each slot at the multiples ``(B, m)`` alone: ``(m, m, J, B, 1)``, last and first."""
+def _volumes_at(joint: JointQuantiles, number: jax.Array, ranks: jax.Array | None = None) -> jax.Array:
+    """The logarithms of the volumes of runs in each slot at the multiples ``(B, m)`` alone: ``(m, m, J, B, 1)``, last and first.
+
+    With ``ranks`` ``(B, m)``, in slots up to whose places there are so many records.
+    """
     m = number.shape[-1]
     y, left, width = jnp.moveaxis(number, -1, 0)[:, None], joint.left.T, joint.width.T
     part = jnp.where((left <= y) & (y < left + jnp.ceil(width)), jnp.minimum(width, 1.0), 0.0)  # (m, J, B)
+    if ranks is not None:
+        slot = (jnp.arange(left.shape[0], dtype=jnp.int32) + joint.unit) // joint.per_rank
+        part = jnp.where(slot[:, None] == jnp.moveaxis(ranks, -1, 0)[:, None], part, 0.0)
     level = np.arange(m, dtype=np.int32)
     earlier = (level[:, None, None, None] < level[:, None, None]) & (y[:, None] == y)
     longest = np.maximum(level - level[:, None], 0)[..., None, None]  # how many a run has before a quantile, by its first one
     before = jnp.minimum(jnp.sum(earlier, axis=0, dtype=jnp.int32), longest).astype(part.dtype)
     inside = (level[:, None] <= level)[..., None, None]
-    runs = jnp.cumsum(jnp.where(inside, log((part + before) / (before + 1)), 0.0), axis=1)
+    grown = jnp.where(part > 0, log((part + before) / (before + 1)), NOTHING)
+    runs = jnp.cumsum(jnp.where(inside, grown, 0.0), axis=1)
     return jnp.where(inside, runs, NOTHING).swapaxes(0, 1)[..., None]
 
 

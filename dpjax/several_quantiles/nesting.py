@@ -1,11 +1,9 @@
-"""Which quantiles are drawn first when some are drawn between others, what each draw costs, and where the records are split."""
+"""Which quantiles are drawn first when some are drawn between others, what each draw costs, and which records each part has."""
 
 from fractions import Fraction
 from itertools import pairwise
 from math import isqrt
 from typing import Any, NamedTuple
-
-from dpjax.several_quantiles.asked import level_parts
 
 # Parts of epsilon, and of the rest of it: near them the largest rank error is least.
 _NUMBER, _FIRST = Fraction(1, 24), Fraction(7, 16)
@@ -69,32 +67,20 @@ class Shares(NamedTuple):
 
 def records_of(part: Part, number: Any) -> Any:
     """Return how many records a part is taken to have, of a public number of all records: an integer."""
-    return (part.share.numerator * number) // part.share.denominator
+    u, v = part.share.numerator, part.share.denominator
+    return u * (number // v) + u * (number % v) // v
 
 
-def split(levels: tuple[Fraction, ...], draws: Any, below: Any, through: Any, xp: Any) -> tuple[Any, Any]:
-    """Return up to which rank records go to the left of each draw, and after which rank they go to its right.
+def ends_of(cuts: Any, number: Any, xp: Any) -> tuple[Any, Any]:
+    """Return after how many records each part begins, and up to which rank it goes.
 
     Args:
-        levels: of the draws.
-        draws: ``(..., m)``, ascending.
-        below: how many records are below each draw, integers ``(..., m)``.
-        through: how many are not above it.
+        cuts: how many records are up to the place of each draw, ``(..., k)``, ascending.
+        number: of all records, ``(..., 1)``.
         xp: ``numpy`` or ``jax.numpy``.
 
     >>> import numpy as np
-    >>> levels = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
-    >>> [rank.tolist() for rank in split(levels, np.array([3, 5, 5]), np.array([2, 6, 6]), np.array([3, 14, 14]), np)]
-    [[3, 8, 8], [3, 12, 12]]
+    >>> [end.tolist() for end in ends_of(np.array([3, 8, 8]), np.array([20]), np)]
+    [[0, 3, 8, 8], [3, 8, 8, 20]]
     """
-    parts, whole = level_parts(levels)
-    rank = xp.asarray((0, *parts, whole), dtype=below.dtype)
-    number = xp.arange(len(levels))
-    equal = draws[..., :, None] == draws[..., None, :]
-    a = xp.min(xp.where(equal, number, len(levels)), axis=-1)  # the first draw that equals it
-    b = xp.max(xp.where(equal, number, 0), axis=-1)
-    before, first, last, after = rank[a], rank[a + 1], rank[b + 1], rank[b + 2]
-    ties = through - below
-    left = -(-ties * (first - before) // (last + after - before - first))
-    right = -(-(ties - left) * (after - last) // (last + after - 2 * first))
-    return below + left, through - right
+    return xp.concatenate([xp.zeros_like(number), cuts], axis=-1), xp.concatenate([cuts, number], axis=-1)

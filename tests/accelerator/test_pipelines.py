@@ -56,6 +56,11 @@ def asked(distribution):
         return {"errors": distribution.marginals().mean_abs_error(0.1)}
     if hasattr(distribution, "mean_norm_error"):
         return {"error": distribution.mean_norm_error()}
+    several = isinstance(distribution, dpjax.NestedQuantiles | dpjax.RecursiveQuantiles)
+    if several and distribution.asked.resolution is not None:  # of the numbers that say how equal records are split
+        points = np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype)
+        given = distribution.nesting.first if isinstance(distribution, dpjax.NestedQuantiles) else points
+        return {"log_prob": distribution.log_prob(points, np.arange(len(given)))}
     if hasattr(distribution, "log_prob") and getattr(distribution, "event_shape", ()):
         return {"log_prob": distribution.log_prob(np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype))}
     at = points.reshape(-1, *[1] * len(distribution.batch_shape))

@@ -28,6 +28,7 @@ AUDITS = {
         "test_intervals_are_two_joint_quantiles_with_a_coverage",
     ): "confidence_interval ConfidenceInterval",
     ("several_quantiles/test_exact_recursive.py", "test_no_neighbour_loses_more_than_epsilon"): "recursive_quantiles Quantiles",
+    ("several_quantiles/test_exact_nested.py", "test_no_record_costs_more_than_epsilon"): "nested_quantiles private_quantiles",
     ("release/test_metric.py", "test_noisy_answers_keep_to_the_metric_exactly"): "metric_laplace",
     ("release/test_metric.py", "test_choices_keep_to_the_metric"): "metric_choice small_db",
     ("release/test_candidates.py", "test_draws_follow_the_exponential_mechanism"): "release_choice",

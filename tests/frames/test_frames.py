@@ -3,6 +3,7 @@
 import datetime
 from collections import Counter
 from decimal import Decimal
+from fractions import Fraction
 
 import jax
 import numpy as np
@@ -125,11 +126,29 @@ def test_joint_quantiles_need_a_public_guess_of_sizes():
         (release.joint_quantiles, {}),
         (release.joint_quantiles, {"n": 50}),
         (release.recursive_quantiles, {"n_max": 9}),
+        (release.nested_quantiles, {"n_max": 9, "qs": [0.25, 0.5, 0.75]}),
     ):
         with pytest.raises((TypeError, ValueError), match="n_max"):
-            frames.release(people, "x", statistic=statistic, **options, **wrong)
+            frames.release(people, "x", statistic=statistic, **(options | wrong))
     found = frames.release(people, "x", statistic=release.joint_quantiles, n_max=100, **options)
     assert [row["released"] for row in rows_of(found.frame)] == [25.0, 50.0]
+
+
+def test_percentiles_of_groups():
+    """By the function and by an object that chooses a method, drawn and simulated."""
+    rng = np.random.default_rng(0)
+    people = from_pandas(x=np.concatenate([rng.integers(0, 500, 4000), rng.integers(300, 400, 4000)]), g=np.repeat([0, 1], 4000))
+    percents = [Fraction(k, 100) for k in range(1, 100)]
+    public = {"lower": 0, "upper": 500, "resolution": 1}
+    call = {"by": "g", "groups": [0, 1], "neighbors": "add_remove", "epsilon": 4.0}
+    objects = [release.Quantiles(percents, **public, method=method) for method in ("nested", "auto")]
+    options = [{"statistic": release.nested_quantiles, "qs": percents} | public, *({"statistic": one} for one in objects)]
+    for own in options:
+        drawn = [frames.release(people, "x", **call, **own), frames.simulate(3, people, "x", **call, **own)]
+        for found, column in zip(drawn, ("released", "simulated"), strict=True):
+            values = np.array([row[column] for row in rows_of(found.frame)]).reshape(2, 99)
+            assert np.all(np.diff(values) >= 0)
+            assert np.abs(values - np.arange(1, 100) * np.array([[5], [1]]) - np.array([[0], [300]])).max() < 15
 
 
 def test_several_quantiles_under_one_epsilon_and_several_draws():

@@ -35,6 +35,7 @@ CALLS = {
     "inverse_sensitivity": BOUNDS | {"mechanism": "inverse_sensitivity"},
     "linear": SWAP | {"definition": "linear"},
     "joint": BOUNDS | {"statistic": dpjax.quantiles, "qs": QUARTILES, "n_max": 100, "epsilon": 2.0},
+    "nested": BOUNDS | {"statistic": dpjax.nested_quantiles, "qs": QUARTILES, "epsilon": 2.0},
     "recursive": BOUNDS | {"statistic": release.recursive_quantiles, "qs": QUARTILES, "epsilon": 1.0},
     "mode": FREE | {"statistic": release.mode, "candidates": [21, 25, 40, 59, 99], "epsilon": 1.0},
     "sum": SWAP | {"statistic": release.sum},
@@ -189,6 +190,7 @@ for call in (
     {}, {"statistic": release.count, "lower": None, "upper": None, "resolution": None},
     {"statistic": release.joint_quantiles, **several},
     {"statistic": release.recursive_quantiles, "qs": [0.2, 0.9]}, {"statistic": release.maximum, "tau": 2},
+    {"statistic": release.nested_quantiles, "qs": [0.2, 0.5, 0.9]},
     {"mechanism": "permute_and_flip"}, {"mechanism": "inverse_sensitivity"},
 ):
     frames.release(people, "age", **public | regions | call)
@@ -324,11 +326,11 @@ def test_what_only_one_of_them_can_do_says_so():
             frames.simulate(KEY, PEOPLE, "age", **{k: v for k, v in (BOUNDS | changes).items() if v is not None})
 
 
-@pytest.mark.parametrize("name", ["joint_quantiles", "recursive_quantiles"])
+@pytest.mark.parametrize("name", ["joint_quantiles", "nested_quantiles", "recursive_quantiles"])
 def test_the_mechanism_of_several_quantiles_stands_for_their_release(name):
     """In both calls; the other one is not the same."""
     call = SWAP | {"qs": QUARTILES}
-    other = {"joint_quantiles": "recursive_quantiles", "recursive_quantiles": "joint_quantiles"}[name]
+    other = "recursive_quantiles" if name == "joint_quantiles" else "joint_quantiles"
     planned = [
         frames.simulate(KEY, PEOPLE, "age", statistic=statistic, **call).frame["simulated"].tolist()
         for statistic in (getattr(dpjax, name), getattr(release, name), getattr(release, other))
@@ -339,7 +341,7 @@ def test_the_mechanism_of_several_quantiles_stands_for_their_release(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["joint_quantiles", "recursive_quantiles"])
+@pytest.mark.parametrize("name", ["joint_quantiles", "nested_quantiles", "recursive_quantiles"])
 def test_several_quantiles_without_a_resolution_come_from_jax(name):
     call = {
         "lower": 0,

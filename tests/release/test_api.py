@@ -288,6 +288,8 @@ EVERY = {
     "mode of halves": (release.mode, {"candidates": (3, 14), "resolution": 0.5}),
     "joint": (release.joint_quantiles, {**BOUNDS, "qs": (0.25, 0.5)}),
     "recursive": (release.recursive_quantiles, {**BOUNDS, "qs": (0.25, 0.5)}),
+    "nested": (release.nested_quantiles, {**BOUNDS, "qs": (0.25, 0.5, 0.75)}),
+    "suited": (release.private_quantiles, {**BOUNDS, "qs": (0.25, 0.5)}),
     "count": (release.count, {}),
     "histogram": (release.histogram, {"edges": (0, 14, 20)}),
     "candidates": (release.histogram, {"candidates": (3, 14)}),
@@ -299,7 +301,7 @@ ONE_RELATION = {"sum": "swap", "mean": "swap", "persons": "add_remove"}
 def test_records_never_raise_nor_warn_nor_change_a_shape_or_a_dtype(name):
     function, options = EVERY[name]
     counted = name in ("count", "histogram", "candidates")
-    last = {"joint": (2,), "recursive": (2,), "histogram": (2,), "candidates": (2,)}.get(name, ())
+    last = {"joint": (2,), "recursive": (2,), "nested": (3,), "suited": (2,), "histogram": (2,), "candidates": (2,)}.get(name, ())
     for neighbors in ("add_remove", "swap"):
         if neighbors != ONE_RELATION.get(name, neighbors) or (counted and neighbors == "swap"):
             continue

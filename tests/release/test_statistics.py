@@ -37,6 +37,8 @@ EVERY = [
     release.Mode(range(4)),
     release.Quantiles((0.25, 0.5, "3/4"), **GRID),
     release.Quantiles([0.25, Fraction(1, 3)], **GRID, method="recursive"),
+    release.Quantiles([0.25, Fraction(1, 3), 0.5], **GRID, method="nested"),
+    release.Quantiles([0.25, Fraction(1, 3), 0.5], **GRID, method="auto"),
     release.Quantiles((0.5,), grid=Floats(), n_max=100, reach=3, terms=4),
     release.ConfidenceInterval(0.5, 0, 100, 1, 500),
     release.ConfidenceInterval("1/2", 0, 100, "0.5", 500, coverage=0.9, ties=3, terms=8),

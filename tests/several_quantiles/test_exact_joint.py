@@ -59,20 +59,24 @@ def probabilities(x, law, middle, flat=True):
     return weights / sum(weights)
 
 
-def drawn_probabilities(x, law, middle, flat=True):
-    """Those of all tuples by the weights of all choices in decimals, every one times the chance of the choice before."""
-    sampler, m = Sampler(law, counts_of([x]), np.array([middle + 1]), digits=80), law.quantiles
+def drawn_probabilities(x, law, middle, flat=True, size=None, ranked=False):
+    """Those of all tuples by the weights of all choices in decimals, every one times the chance of the choice before.
+
+    With ``ranked`` those of all tuples of pairs, of a value and how many records are up to its place.
+    """
+    sizes = None if size is None else np.array([size])
+    sampler, m = Sampler(law, counts_of([x]), np.array([middle + 1]), sizes, digits=80), law.quantiles
     left, width = (array[0].tolist() for array in (sampler.slots.left, sampler.slots.width))
     found, row = {}, np.zeros(1, np.int64)
 
     def chances(weights):
         return (weights / sum(weights)).tolist()
 
-    def place(chance, first, width, c, above, then):
+    def place(chance, first, width, c, rank, above, then):
         size = max(width // law.cut, 1)
         share = chance / comb(size + c - 1, c)
         for some in itertools.combinations_with_replacement(range(first, first + size), c):
-            then(share, some + above)
+            then(share, tuple((v, rank) for v in some) + above)
 
     def down(weights, chance, last, above, chosen):
         if last == 0:
@@ -82,20 +86,29 @@ def drawn_probabilities(x, law, middle, flat=True):
         for slot, here in enumerate(chances(weights.of_slots(row, k, np.array([above]))[0])):
             if not here:
                 continue
+            rank = (int(sampler._index[0, slot]) + 1) // 2
             for first, share in enumerate(chances(weights.of_firsts(row, k, np.array([slot]))[0])):
                 if share:
-                    place(chance * here * share, left[slot], width[slot], last - first, chosen,
+                    place(chance * here * share, left[slot], width[slot], last - first, rank, chosen,
                           lambda p, some, first=first, slot=slot: down(weights, p, first, slot, some))  # fmt: skip
+
+    def of_flat(p, some):
+        found[some] = found.get(some, 0) + p
 
     with decimal.localcontext(sampler.arithmetic.context):
         terms = np.array([Decimal(1)]) if law.reach is None else sampler._terms[0]
         terms = terms if flat or law.reach is None else terms[:-1]
         for number, chance in zip([*sampler.numbers, None], chances(terms), strict=False):
             if number is None:
-                place(chance, 0, law.size * law.cut, m, (), lambda p, some: found.__setitem__(some, found.get(some, 0) + p))
+                place(chance, 0, law.size * law.cut, m, -1, (), of_flat)
             else:
                 down(Weights(sampler, number, row), chance, m, len(left), ())
-    return np.array([found[y] for y in tuples(m, law.size)])
+        if ranked:
+            return found
+        shown = dict.fromkeys(tuples(m, law.size if size is None else size), Decimal(0))
+        for pairs, chance in found.items():
+            shown[tuple(v for v, _ in pairs)] += chance
+        return np.array(list(shown.values()))
 
 
 def counts_of(rows):

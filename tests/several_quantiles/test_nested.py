@@ -1,7 +1,6 @@
-"""Nested quantiles: the law against its definition, audited over all small datasets, and draws from it."""
+"""Nested quantiles: the law against its definition, and draws from it; it is audited where it is released."""
 
 import functools
-import importlib
 import itertools
 from fractions import Fraction
 from math import ceil
@@ -14,13 +13,12 @@ import pytest
 from dpjax import nested_quantiles, quantiles
 from dpjax.mechanisms.nested_quantiles import guarantee
 from dpjax.release.exact_chain import Parameters
-from dpjax.several_quantiles.asked import level_parts
 from dpjax.several_quantiles.nesting import Nesting, Shares
 from tests.several_quantiles.test_exact_joint import probabilities
+from tests.several_quantiles.test_joint import parts, places
 from tests.support import oracle, statistics
 from tests.support.audit import padded
 
-module = importlib.import_module("dpjax.mechanisms.nested_quantiles")
 GRID = (0, 1, 2)
 NINTHS = tuple(Fraction(k, 9) for k in range(1, 9))  # two first, and two in each of three parts
 SIXTHS = tuple(Fraction(k, 6) for k in range(1, 6))  # two first, and one in each of three parts
@@ -41,40 +39,39 @@ def of_part(records, low, high, levels, epsilon, neighbors, number):
     return {tuple(low + v for v in y): float(p) for y, p in zip(tuples_of(levels, cells), found, strict=True)}
 
 
-def ties(levels, draws, value, records):
-    """How many records go to the left and to the right of the draws that equal them."""
-    ends = (Fraction(0), *levels, Fraction(1))
-    same = [i for i, y in enumerate(draws) if y == value]
-    a, b = same[0] + 1, same[-1] + 1
-    begin, end = (ends[a - 1] + ends[a]) / 2, (ends[b] + ends[b + 1]) / 2
-    equal = records.count(value)
-    left = ceil(equal * (ends[a] - begin) / (end - begin))
-    return left, ceil((equal - left) * (end - ends[b]) / (end - ends[a]))
-
-
 def by_definition(data, levels, epsilon, neighbors, number):
-    """The probability of every tuple, over lists of records."""
+    """The probability of every tuple: of each first one with places, then parts between them, from lists of records."""
     nesting = Nesting.of(levels)
-    shares = Shares.of(nesting, neighbors, True)
-    first_levels = tuple(levels[k] for k in nesting.first)
+    shares, k = Shares.of(nesting, neighbors, neighbors == "add_remove"), len(nesting.first)
+    law = Parameters.of(tuple(levels[i] for i in nesting.first), epsilon * shares.first, neighbors, 3, neighbors != "swap", 0, 2, 9)
+    aims = np.diff([1, *(ceil(q * number) for q in law.levels), number])
+    rate = float(epsilon * shares.first / (4 if neighbors == "swap" else 2))
+    weights = {}
+    for draws in tuples_of(nesting.first):
+        for ranks, volume in places(data, draws, parts):
+            cost = np.abs(np.diff([1, *ranks, len(data)]) - aims).sum()
+            key = draws, tuple(int(rank // 1) for rank in ranks)
+            weights[key] = weights.get(key, 0) + volume * np.exp(-rate * cost)
     found = {}
-    for draws, chance in of_part(tuple(data), 0, GRID[-1], first_levels, epsilon * shares.first, neighbors, number).items():
-        ends, laws = (0, *draws, GRID[-1]), []
-        for part, (low, high) in zip(nesting.parts, itertools.pairwise(ends), strict=True):
-            inside = [r for r in data if low < r < high]
-            index = nesting.parts.index(part)
-            if index > 0:
-                inside += [low] * ties(first_levels, draws, low, data)[1] if low < high else []
-            else:
-                inside += [r for r in data if r == low < high]
-            if index < len(draws):
-                inside += [high] * ties(first_levels, draws, high, data)[0]
-            else:
-                inside += [r for r in data if r == high > low]
+    for (draws, cuts), weight in weights.items():
+        laws = []
+        for i, part in enumerate(nesting.parts):
+            low, high = (draws[i - 1] if i else 0), (draws[i] if i < k else 2)
+            inside = data[cuts[i - 1] if i else 0 : cuts[i] if i < k else len(data)]
             taken = max(int(part.share * number), 1)
-            laws.append(of_part(tuple(sorted(inside)), low, high, part.levels, epsilon * shares.second, "add_remove", taken))
+            laws.append(
+                of_part(
+                    tuple(np.clip(inside, low, high).astype(int).tolist()),
+                    low,
+                    high,
+                    part.levels,
+                    epsilon * shares.second,
+                    "add_remove",
+                    taken,
+                )
+            )
         for inner in itertools.product(*(law.items() for law in laws)):
-            y, p = [], chance
+            y, p = [], weight / sum(weights.values())
             for (values, share), draw in itertools.zip_longest(inner, draws):
                 y += [*values, draw] if draw is not None else values
                 p *= share
@@ -83,20 +80,20 @@ def by_definition(data, levels, epsilon, neighbors, number):
 
 
 def simulated(levels, neighbors, epsilon, number=NUMBER, sizes=None):
-    """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``."""
+    """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``, with all ranks of places added up."""
     datasets = oracle.all_datasets(sizes or SIZES[neighbors], GRID)
     rows, count = padded(datasets, max(map(len, datasets)))
     asked = quantiles(rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, count=count)
     public = {} if neighbors == "swap" else {"public_n": number}
-    points = jnp.array(tuples_of(levels), float)[:, None]
-    return datasets, np.asarray(nested_quantiles(asked, float(epsilon), **public).log_prob(points)).T
+    return datasets, of_tuples(nested_quantiles(asked, float(epsilon), **public), levels).T
 
 
-def largest_loss(values, datasets, neighbors):
-    index = {data: row for row, data in enumerate(datasets)}
-    pairs = [(row, index[o]) for data, row in index.items() for o in oracle.neighbours_of(data, neighbors, GRID) if o in index]
-    one, other = np.array(pairs).T
-    return np.max(values[one] - values[other])
+def of_tuples(distribution, levels):
+    """The log-probabilities of all tuples, ``(tuples, ...)``: those with all ranks of places, added up."""
+    k, n, batch = len(distribution.nesting.first), distribution.asked.values.shape[-1], distribution.batch_shape
+    points = jnp.array(tuples_of(levels), float).reshape(-1, 1, *[1] * len(batch), len(levels))
+    ranks = jnp.array(list(itertools.combinations_with_replacement(range(n + 1), k)), jnp.int32)
+    return np.logaddexp.reduce(np.asarray(distribution.log_prob(points, ranks.reshape(-1, *[1] * len(batch), k))), axis=1)
 
 
 @pytest.mark.parametrize("neighbors", SIZES)
@@ -112,49 +109,6 @@ def test_probabilities_are_those_of_the_definition(neighbors, x64):
         assert np.max(np.abs(np.exp(found[some]) / wrong - 1)) > 1e-3  # the control
 
 
-def both_ends_rounded_up(levels, draws, below, through, xp):
-    """Shares of all ties go to the left and to the right: one record more may be one more on both sides."""
-    parts, whole = level_parts(levels)
-    rank, number = xp.asarray((0, *parts, whole), dtype=below.dtype), xp.arange(len(levels))
-    equal = draws[..., :, None] == draws[..., None, :]
-    a, b = xp.min(xp.where(equal, number, len(levels)), axis=-1), xp.max(xp.where(equal, number, 0), axis=-1)
-    ties, size = through - below, rank[b + 1] + rank[b + 2] - rank[a] - rank[a + 1]
-    left, right = -(-ties * (rank[a + 1] - rank[a]) // size), -(-ties * (rank[b + 2] - rank[b + 1]) // size)
-    return below + left, through - right
-
-
-def in_both_parts(levels, draws, below, through, xp):
-    return through, below
-
-
-@pytest.mark.parametrize(("fault", "least", "most"), [(None, 0.95, 1), (both_ends_rounded_up, 1.2, 2), (in_both_parts, 1.2, 2)])
-def test_no_record_costs_more_than_epsilon(fault, least, most, x64, monkeypatch):
-    """All datasets of up to 5 records; a number of records that is far off makes losses large."""
-    if fault:
-        monkeypatch.setattr(module, "split", fault)
-    jax.clear_caches()
-    datasets, found = simulated(NINTHS, "add_remove", 16, 60, range(6))
-    np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-9)
-    assert least <= largest_loss(found, datasets, "add_remove") / 16 <= most * (1 + 1e-9)
-    jax.clear_caches()
-
-
-@pytest.mark.parametrize(("second", "least", "most"), [(1, 0.7, 1), (2, 1.05, 2)])
-def test_a_swap_changes_two_parts(second, least, most, x64, monkeypatch):
-    """Of each draw alone the loss is at most what is spent on it; with the whole of it for each part it is more."""
-    shares = Shares.of(Nesting.of(NINTHS), "swap", False)
-    monkeypatch.setattr(Shares, "of", staticmethod(lambda *_: shares._replace(second=shares.second * second)))
-    jax.clear_caches()
-    datasets = oracle.all_datasets((6,), GRID)
-    asked = quantiles(jnp.array(datasets, float), NINTHS, lower=0, upper=GRID[-1], neighbors="swap", resolution=1)
-    distribution, points = nested_quantiles(asked, 16.0), jnp.array(tuples_of(NINTHS), float)[:, None]
-    first = distribution.first(asked.count).log_prob(points[..., np.array(distribution.nesting.first)])
-    found = np.asarray(distribution.log_prob(points) - first).T
-    assert largest_loss(np.asarray(first).T, datasets, "swap") <= 16 * float(shares.first) * (1 + 1e-9)
-    assert least <= largest_loss(found, datasets, "swap") / (16 * 2 * float(shares.second)) <= most * (1 + 1e-9)
-    jax.clear_caches()
-
-
 def test_a_number_that_is_drawn_is_a_mixture():
     """Draws with a private number of records follow the laws for all numbers, weighted by the noise; the control has no noise."""
     data, epsilon = jnp.array([0.0, 1.0, 1.0, 2.0]), 4.0
@@ -166,7 +120,7 @@ def test_a_number_that_is_drawn_is_a_mixture():
     rate, numbers = epsilon * float(shares.number), np.arange(-150, 160)
     noise = np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers - 4))
     kept = 1 - float(shares.number)  # with a public number all of epsilon is for the two draws
-    laws = nested_quantiles(asked, epsilon * kept, public_n=np.maximum(numbers, 0)).log_prob(points[:, None])
+    laws = of_tuples(nested_quantiles(asked, epsilon * kept, public_n=np.maximum(numbers, 0)), SIXTHS)
     statistics.assert_counts_follow(counts, np.exp(np.asarray(laws, np.float64)) @ noise / noise.sum())
     statistics.assert_counts_rejected(counts, np.exp(np.asarray(laws, np.float64))[:, numbers == 4][:, 0])
 

@@ -16,7 +16,7 @@ def asked(levels, **options):
 
 
 def test_the_number_of_levels_decides():
-    for m, kind in [(1, "IndependentQuantiles"), (2, "JointQuantiles"), (32, "JointQuantiles"), (33, "RecursiveQuantiles")]:
+    for m, kind in [(1, "IndependentQuantiles"), (2, "JointQuantiles"), (32, "JointQuantiles"), (33, "NestedQuantiles")]:
         levels = [f"{k / 100}" for k in range(1, m + 1)]
         found = jax.eval_shape(lambda levels=levels: dpjax.private_quantiles(asked(levels), 1.0))  # its type and its shape
         assert type(found).__name__ == kind
