@@ -34,6 +34,7 @@ from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
 from dpjax.several_quantiles.asked import level_parts, levels_of, log_parts
 from dpjax.several_quantiles.halving import Costs, depths_of
+from dpjax.several_quantiles.nesting import Nesting
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
 # For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
@@ -90,14 +91,22 @@ class Quantiles(Statistic):
     def _problem(self, method: str) -> str:
         """Why these levels on this grid are not drawn by this method; nothing if they are."""
         levels, size = self.levels, self.records_grid.size
-        if method == "joint":
-            most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
-            return "" if len(levels) <= most else (
-                f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
-                "take dpjax.release.nested_quantiles, or a coarser resolution."
-            )  # fmt: skip
         if method == "nested" and len(levels) < 3:
             return f"nested quantiles need at least 3 levels, got {len(levels)}: take dpjax.release.joint_quantiles."
+        most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
+        if method == "joint" and len(levels) > most:
+            other = "nested" if len(levels) > 2 else "recursive"
+            return (
+                f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
+                f"take dpjax.release.{other}_quantiles, or a coarser resolution."
+            )
+        if method == "nested" and (together := Nesting.of(levels).most) > most:
+            return (
+                f"{len(levels)} nested quantiles on a grid of {size} numbers are too many: {together} are drawn together, and at "
+                f"most {most} can be. Take dpjax.release.recursive_quantiles, or a coarser resolution."
+            )
+        if method == "joint":
+            return ""
         parts = [part.level.denominator for some in depths_of(levels, "swap") for part in some]
         denominator = level_parts(levels)[1] if method == "nested" else max(parts)
         # Whatever the number of records, which may be private: ranks are 64-bit integers.

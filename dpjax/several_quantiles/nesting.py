@@ -34,6 +34,11 @@ class Nesting(NamedTuple):
     first: tuple[int, ...]
     parts: tuple[Part, ...]
 
+    @property
+    def most(self) -> int:
+        """How many levels are drawn together at most."""
+        return max(len(self.first), *(len(part.levels) for part in self.parts))
+
     @staticmethod
     def of(levels: tuple[Fraction, ...]) -> "Nesting":
         """Return parts of as nearly the same number of levels as possible, and about as many as each of them has levels."""

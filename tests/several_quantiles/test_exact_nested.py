@@ -271,6 +271,9 @@ def test_the_method_that_suits_what_is_public():
     assert [drawn_by(m, "add_remove") for m in (1, 2, 8, 9, 99)] == ["joint", "recursive", "recursive", "nested", "nested"]
     assert drawn_by(32, "add_remove", n_max=9) == "joint"
     assert drawn_by(32, "swap", upper=10**6) == "nested"  # too many for so fine a grid
+    assert drawn_by(999, "swap", upper=2**31 - 4) == "recursive"
+    with pytest.raises(ValueError, match="39 are drawn together, and at most 18 can be"):
+        release.Quantiles(np.arange(1, 1000) / 1000, lower=0, upper=2**31 - 4, resolution=1, method="nested")
     found = release.private_quantiles([0, 1, 2], SIXTHS, epsilon=2.0, neighbors="add_remove", method="nested", **OPTIONS)
     assert found.guarantee.bounded_range == 4.0
     with pytest.raises(ValueError, match="too large for exact ones"):
