@@ -59,8 +59,11 @@ def asked(distribution):
     several = isinstance(distribution, dpjax.NestedQuantiles | dpjax.RecursiveQuantiles)
     if several and distribution.asked.resolution is not None:  # of the numbers that say how equal records are split
         points = np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype)
-        given = distribution.nesting.first if isinstance(distribution, dpjax.NestedQuantiles) else points
-        return {"log_prob": distribution.log_prob(points, np.arange(len(given)))}
+        split = np.zeros(len(points), np.int32)
+        if isinstance(distribution, dpjax.NestedQuantiles):  # up to the last place of each value
+            first = np.round(4 * points[np.array(distribution.nesting.first)]) / 4
+            split = jnp.sum(distribution.asked.values[..., None, :] <= first[:, None], axis=-1, dtype=jnp.int32)
+        return {"log_prob": distribution.log_prob(np.round(4 * points) / 4, split)}
     if hasattr(distribution, "log_prob") and getattr(distribution, "event_shape", ()):
         return {"log_prob": distribution.log_prob(np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype))}
     at = points.reshape(-1, *[1] * len(distribution.batch_shape))
