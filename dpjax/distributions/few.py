@@ -19,7 +19,7 @@ from dpjax.distributions.line import Line
 from dpjax.distributions.place import Chosen, Piece, place
 from dpjax.distributions.selection import race
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import broadcast_rows, by_platform, concatenate, in_memory, take, window
+from dpjax.numerics.batching import broadcast_rows, by_platform, computed_once, concatenate, in_memory, take, window
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.sums import LANES, lane_sums, pad
 from dpjax.numerics.two_words import Words
@@ -114,7 +114,7 @@ def lane_weights(line: Line) -> tuple[Base, jax.Array, jax.Array | None, jax.Arr
         ``(*batch, 2)`` or None; and a condition that is true, but only when the program runs.
     """
     line = jax.lax.stop_gradient(line)
-    tables = line.parts(line.heights.from_zero())
+    tables = line.parts(computed_once(line.heights.from_zero(), line.batch))
 
     def from_zero(number: int) -> jax.Array:
         read, table = line.reader(number), tables[number]

@@ -167,8 +167,8 @@ class PiecewiseExponential(Distribution):
             shape: the shape of the draws from each row, an integer or several.
             method: ``"tree"`` reads the data once and keeps nothing of their size, ``"table"`` makes a table of each row and then
                 needs little for each draw, ``"gumbel"`` is Gumbel-max with two words for each piece and draw, the reference. All
-                draw from the same distribution, with other words. ``"auto"`` takes the first for up to 64 draws a row (on an
-                accelerator the third where it is small), then the second.
+                draw from the same distribution, with other words. ``"auto"`` takes the first for up to 64 draws a row, then
+                the second.
 
         Returns:
             Float of shape ``shape + batch_shape``; NaN for a row whose parameters are bad.

@@ -196,7 +196,7 @@ def _between(nested: NestedQuantiles, draws: jax.Array, number: jax.Array, extra
     row = (asked.values, asked.count[..., None], asked.lower[..., None], asked.upper[..., None], number[..., None])
     size = min(prod(batch), max(1, _SLOTS // (2 * (n + 1) * len(nesting.parts))))
 
-    def some(start: Any) -> jax.Array:
+    def some(start: Any, size: int) -> jax.Array:
         (values, count, low, high, number), drawn, own = some_rows((row, draws, extra), batch, start, size)
         values, count, low, high = (jnp.broadcast_to(a, (size, a.shape[-1])) for a in (values, count, low, high))
         below, through = (

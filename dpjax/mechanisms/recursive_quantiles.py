@@ -185,7 +185,7 @@ def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose:
     reading = Reading.of(steps.ranks, n, of_records=of_records, truncate=drawn.truncate)
     size = min(prod(batch), max(1, _CHUNK // reading.size))
 
-    def some(start: Any) -> tuple[jax.Array, Any]:
+    def some(start: Any, size: int) -> tuple[jax.Array, Any]:
         rows, count, epsilon, own = some_rows(tree, batch, start, size)
         rows, count, epsilon = (jnp.broadcast_to(array, (size, array.shape[-1])) for array in (rows, count, epsilon))
 

@@ -81,6 +81,15 @@ def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None
     return by_platform(cpu=lambda: jax.lax.cond(always, once, never), default=compute)
 
 
+def computed_once(tables: Any, batch: tuple[int, ...]) -> Any:
+    """Return a pytree of arrays ``(..., k)``; those that several rows of the batch share are in memory before any row reads them.
+
+    XLA's GPU compiler would otherwise fuse what makes a table into what reads it, and so make it again for each row: one draw from
+    65,536 rows of 1001 records took 2.7 times as long on an H200.
+    """
+    return jax.tree.map(lambda a: jax.lax.optimization_barrier(a) if prod(a.shape[:-1]) < prod(batch) else a, tables)
+
+
 def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
     """Return what one of two equally good ways makes of the arrays: ``cpu`` on the CPU, ``default`` on every other device.
 
@@ -126,17 +135,31 @@ def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: 
     return jax.tree.unflatten(structure, [next(others) if whole is None else whole for whole in shared])
 
 
-def by_chunks(compute: Callable[[Any], Any], rows: int, size: int) -> Any:
-    """Join ``compute(start)``, a pytree of arrays of ``size`` rows from ``start`` on: one small program for any number of rows."""
+def by_chunks(compute: Callable[[Any, int], Any], rows: int, size: int, elsewhere: int | None = None) -> Any:
+    """Join ``compute(start, size)``, a pytree of arrays of ``size`` rows from ``start`` on: a small program for any number of rows.
+
+    Args:
+        compute: one chunk.
+        rows: how many there are in all.
+        size: of a chunk on the CPU, where it should stay in the cache.
+        elsewhere: its size on other devices, which start a kernel for every step of every chunk; by default 16 times as large.
+    """
+    elsewhere = min(rows, 16 * size) if elsewhere is None else elsewhere
     if size >= rows:
-        return compute(0)
+        return compute(0, rows)
+    return by_platform(cpu=lambda: _chunks(compute, rows, size), default=lambda: _chunks(compute, rows, elsewhere))
+
+
+def _chunks(compute: Callable[[Any, int], Any], rows: int, size: int) -> Any:
+    if size >= rows:
+        return compute(0, rows)
     starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two may overlap
     rest = rows - (len(starts) - 1) * size
 
     def join(found: jax.Array) -> jax.Array:
         return jnp.concatenate([found[:-1].reshape(-1, *found.shape[2:]), found[-1, size - rest :]])
 
-    return jax.tree.map(join, jax.lax.map(compute, jnp.asarray(starts)))
+    return jax.tree.map(join, jax.lax.map(lambda start: compute(start, size), jnp.asarray(starts)))
 
 
 def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:

@@ -149,9 +149,10 @@ def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Ar
     rows, kept = prod(batch), 4 * width.shape[-1] * joint.terms * len(joint.levels)
     lanes = LANES // gcd(LANES, joint.terms)  # so many rows have whole vectors
     size = min(max(_MEMORY // kept // lanes, 1) * lanes, rows)
-    more = -size % lanes
 
-    def some(start: Any) -> Any:
+    def some(start: Any, size: int) -> Any:
+        more = -size % lanes
+
         def padded(a: jax.Array) -> jax.Array:
             return jnp.pad(jnp.broadcast_to(a, (size, a.shape[-1])), ((0, more), (0, 0)), "edge")
 
@@ -235,8 +236,8 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
         pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]  # (draws, each, B)
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
-        def some(start: Any) -> jax.Array:
-            part = Words(*(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, min(size, draws)), 0, -1) for a in pack))
+        def some(start: Any, size: int) -> jax.Array:
+            part = Words(*(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, size), 0, -1) for a in pack))
             return jnp.moveaxis(_values(rows, chains, before, after, weights, part), 1, 0)
 
         return jnp.moveaxis(by_chunks(some, draws, size), 0, 1)
