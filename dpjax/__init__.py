@@ -10,7 +10,7 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 >>> distribution.sample(jax.random.key(0), 100).shape  # simulated; dpjax.release.median draws for publication
 (100, 2)
->>> print(dpjax.mechanisms.piecewise_laplace.guarantee(profile, 1.0))
+>>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
 1-DP and 1-bounded-range under add_remove neighbors
 
 Statistics
@@ -18,7 +18,7 @@ Statistics
     distinct_count; mode, candidate_counts; triangle_count, triangle_count_of_edges; on_scale; local_sensitivity,
     mean_local_sensitivity, triangle_local_sensitivity, triangle_local_sensitivity_of_edges, smooth_sensitivity; and of your
     own from_radii, from_vector_radii, from_local_sensitivity, from_distances
-Mechanisms (what a draw costs: dpjax.mechanisms.NAME.guarantee)
+Mechanisms (what a draw costs: piecewise_laplace.guarantee, and so for each)
     of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
     subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
     among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential

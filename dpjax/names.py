@@ -21,36 +21,49 @@ from dpjax.distributions import (
     Transformed,
     sample_intervals,
 )
-from dpjax.mechanisms.above_threshold import AboveThreshold, above_threshold
-from dpjax.mechanisms.best_of import best_of
-from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace
-from dpjax.mechanisms.confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
-from dpjax.mechanisms.decomposable_exponential import decomposable_exponential
-from dpjax.mechanisms.duff import duff
-from dpjax.mechanisms.exponential import exponential
-from dpjax.mechanisms.gaussian import gaussian, spherical_gaussian
-from dpjax.mechanisms.independent_quantiles import IndependentQuantiles, independent_quantiles
-from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
-from dpjax.mechanisms.joint_quantiles import joint_quantiles
-from dpjax.mechanisms.k_norm import k_norm
-from dpjax.mechanisms.laplace import laplace
-from dpjax.mechanisms.never_fail import never_fail
-from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_shift_for
-from dpjax.mechanisms.noisy_tree import noisy_tree
-from dpjax.mechanisms.optimal_beta import optimal_beta
-from dpjax.mechanisms.permute_and_flip import permute_and_flip
-from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
-from dpjax.mechanisms.private_cdf import private_cdf
-from dpjax.mechanisms.private_quantiles import private_quantiles
-from dpjax.mechanisms.propose_test_release import ProposeTestRelease, propose_test_release
-from dpjax.mechanisms.recursive_quantiles import RecursiveQuantiles, recursive_quantiles
-from dpjax.mechanisms.shifted_inverse import shift_for, shifted_inverse
-from dpjax.mechanisms.smooth_cauchy import smooth_cauchy
-from dpjax.mechanisms.smooth_laplace import smooth_laplace
-from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
-from dpjax.mechanisms.stand_out import stand_out
-from dpjax.mechanisms.subsampled_laplace import subsampled_laplace
-from dpjax.mechanisms.unbounded_quantile import unbounded_quantile
+from dpjax.mechanisms import (
+    AboveThreshold,
+    ConfidenceInterval,
+    IndependentQuantiles,
+    ProposeTestRelease,
+    RecursiveQuantiles,
+    above_threshold,
+    best_of,
+    bounded_noise_laplace,
+    confidence_interval,
+    decomposable_exponential,
+    duff,
+    exponential,
+    gaussian,
+    independent_quantiles,
+    interval_coverage,
+    interval_levels,
+    inverse_sensitivity,
+    joint_quantiles,
+    k_norm,
+    laplace,
+    never_fail,
+    noisy_binary_search,
+    noisy_tree,
+    optimal_beta,
+    optimal_sigma,
+    permute_and_flip,
+    piecewise_laplace,
+    private_cdf,
+    private_quantiles,
+    propose_test_release,
+    recursive_quantiles,
+    search_shift_for,
+    shift_for,
+    shifted_inverse,
+    smooth_cauchy,
+    smooth_laplace,
+    smooth_laplace_log_normal,
+    spherical_gaussian,
+    stand_out,
+    subsampled_laplace,
+    unbounded_quantile,
+)
 from dpjax.sensitivity import (
     CandidateScores,
     DownSensitivity,

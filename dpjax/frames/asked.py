@@ -24,7 +24,7 @@ _KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] f
     _METHODS, Quantiles
 )
 _SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}  # by dpjax, under another name
-_NO_RELEASE = "dpjax.statistics.mode.mode"  # a profile of its own, which no release has
+_NO_RELEASE = "dpjax.statistics._mode.mode"  # a profile of its own, which no release has
 ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)  # that JAX simulates without a resolution
 BY_RANK = (Median, Quantile, OrderStatistic, Quantiles)
 _FOR_EACH = ("epsilon", "draws", "mechanism")

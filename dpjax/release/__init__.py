@@ -36,6 +36,8 @@ a :func:`confidence_interval`.
 
 import importlib
 
+from dpjax.release._confidence_interval import ConfidenceInterval, ReleasedInterval, confidence_interval
+from dpjax.release._joint_quantiles import Quantiles, joint_quantiles, recursive_quantiles
 from dpjax.release.api import (
     count,
     distinct_count,
@@ -52,11 +54,9 @@ from dpjax.release.api import (
     sum,
     user_sum,
 )
-from dpjax.release.confidence_interval import ConfidenceInterval, ReleasedInterval, confidence_interval
 from dpjax.release.counts import Counts
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
-from dpjax.release.joint_quantiles import Quantiles, joint_quantiles, recursive_quantiles
 from dpjax.release.result import Release
 from dpjax.release.statistics import (
     Count,

@@ -34,7 +34,8 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.display import Picture, Shown
-from dpjax.release import draw, permute_and_flip
+from dpjax.release import _permute_and_flip as permute_and_flip
+from dpjax.release import draw
 from dpjax.release.counts import running_sums, sums_of
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exponentials import exact_epsilon

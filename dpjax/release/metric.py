@@ -6,7 +6,7 @@ element i to j changes answer k by m_ki - m_kj, and
 * discrete Laplace noise of rates lam_k (``discrete_laplace.py``) loses sum_k lam_k |m_ki - m_kj|, a rational number, which is at
   most d(i, j) for every pair: rates are divided by the largest load, as Fractions;
 * a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r is what the move adds to the
-  score of r (the argument is at the head of ``metric_privacy/exponential.py``): lam is the least quotient, as a Fraction.
+  score of r (the argument is at the head of ``metric_privacy/_exponential.py``): lam is the least quotient, as a Fraction.
 
 Budgets are the exact values of the metric's floats. The distributions are those that ``dpjax.metric_privacy`` simulates, but for
 the grid. What is not covered: see :func:`dpjax.release.median`.
@@ -25,11 +25,10 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Resolution
-from dpjax.metric_privacy.exponential import guarantee as guarantee_of_choice
+from dpjax.metric_privacy import metric_exponential, small_databases
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
-from dpjax.metric_privacy.small_database import small_databases
 from dpjax.release.api import choice_between
 from dpjax.release.discrete_laplace import check_rates, draw_discrete_laplace
 from dpjax.release.grid import values_of
@@ -321,7 +320,7 @@ def _choice(
         raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^53: take a coarser one.")
     number = checks.static_integer("draws", draws, 1)
     found = choice_between(scores, 2 * min(rate, Fraction(32)), 1, least, 0, "exponential")
-    guarantee = number * guarantee_of_choice(metric)
+    guarantee = number * metric_exponential.guarantee(metric)
     _charge(budget, guarantee, asked, number)
     return release_of(found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee)
 

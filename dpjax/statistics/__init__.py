@@ -26,23 +26,23 @@ All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower 
 """
 
 from dpjax.numerics.host_call import without_host_calls
+from dpjax.statistics._local_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.statistics._mean import mean
+from dpjax.statistics._mean_local_sensitivity import mean_local_sensitivity
+from dpjax.statistics._mode import candidate_counts, mode
+from dpjax.statistics._on_scale import on_scale
+from dpjax.statistics._quantiles import median, order_statistic, quantile
+from dpjax.statistics._sum import sum
+from dpjax.statistics._variance import variance
 from dpjax.statistics.counts import count, histogram
-from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
-from dpjax.statistics.mean import mean
-from dpjax.statistics.mean_local_sensitivity import mean_local_sensitivity
-from dpjax.statistics.mode import candidate_counts, mode
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
-from dpjax.statistics.on_scale import on_scale
-from dpjax.statistics.quantiles import median, order_statistic, quantile
 from dpjax.statistics.several_quantiles import quantiles
-from dpjax.statistics.sum import sum
 from dpjax.statistics.triangles import (
     triangle_count,
     triangle_count_of_edges,
     triangle_local_sensitivity,
     triangle_local_sensitivity_of_edges,
 )
-from dpjax.statistics.variance import variance
 
 __all__ = [
     "candidate_counts",

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.statistics.mode import candidate_labels, count_labels
+from dpjax.statistics._mode import candidate_labels, count_labels
 from dpjax.statistics.records import present_records
 
 
@@ -81,7 +81,7 @@ def histogram(
     >>> profile = histogram(ages, edges=[0, 30, 60, 90])
     >>> profile.value.tolist(), dpjax.laplace(profile, epsilon=1.0).sample(jax.random.key(0)).shape
     ([1.0, 1.0, 2.0], (3,))
-    >>> print(dpjax.mechanisms.laplace.guarantee(profile, 1.0))
+    >>> print(dpjax.laplace.guarantee(profile, 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
     if (edges is None) == (candidates is None):

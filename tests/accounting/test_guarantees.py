@@ -201,7 +201,7 @@ def test_what_is_made_of_a_guarantee_keeps_its_unit():
         retry_until_success(replaced, 0.1, attempts=3, fallback="private"),
         added.with_curve(lambda order: 0.045 * order),
         (3 * added).guarantee(),
-        dpjax.mechanisms.best_of.guarantee(added, attempts=dpjax.mechanisms.best_of.negative_binomial(10)),
+        dpjax.best_of.guarantee(added, attempts=dpjax.mechanisms.negative_binomial(10)),
         dpjax.mechanisms.bounded_loss.guarantee(replaced, epsilon=0.1, delta=1e-6, failure=0.1, attempts=2, fallback="public"),
     ]
     assert [guarantee.unit for guarantee in made] == ["person"] * len(made)
@@ -211,15 +211,19 @@ def test_every_mechanism_says_what_it_costs():
     x = np.linspace(0, 1, 9)
     median = dpjax.median(x, lower=0, upper=1, neighbors="swap")
     spent = (
-        dpjax.mechanisms.piecewise_laplace.guarantee(median, 0.5)
-        + dpjax.mechanisms.inverse_sensitivity.guarantee(median, 0.5)
-        + dpjax.mechanisms.exponential.guarantee("swap", 0.5)
+        dpjax.piecewise_laplace.guarantee(median, 0.5)
+        + dpjax.inverse_sensitivity.guarantee(median, 0.5)
+        + dpjax.exponential.guarantee("swap", 0.5)
     )
     assert spent.rho == pytest.approx(3 * 0.25 / 8)
-    for name in dpjax.mechanisms.__all__:
-        module = getattr(dpjax.mechanisms, name)
-        if name not in ("line", "optimal_beta"):
-            assert callable(module.guarantee), name
+    mechanisms = {name for name in dpjax.mechanisms.__all__ if hasattr(getattr(dpjax.mechanisms, name), "guarantee")}
+    assert len(mechanisms) == 31
+    assert {"piecewise_laplace", "laplace", "spherical_gaussian", "bounded_loss", "unbounded_quantile"} <= mechanisms
+    for name in mechanisms:
+        guarantee = getattr(dpjax.mechanisms, name).guarantee
+        assert callable(guarantee)
+        assert pickle.loads(pickle.dumps(guarantee)) is guarantee, name
+        assert guarantee.__qualname__ == f"{name}.guarantee".replace("spherical_", "")
 
 
 def test_groups():

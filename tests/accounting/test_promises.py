@@ -132,7 +132,7 @@ def test_noise_on_a_resolution_is_not_taken_for_that_on_the_line(number):
     """The losses of a noisy count are those of randomised response, whose sums are larger than those of continuous noise."""
     profile = dpjax.count(jnp.arange(3.0))
     exact = optimal_pure_delta([1.0], [number], epsilon=number / 2)
-    guarantee = dpjax.mechanisms.laplace.guarantee
+    guarantee = dpjax.laplace.guarantee
     for each in (guarantee(profile, 1.0), guarantee("add_remove", 1.0), guarantee("add_remove", 1.0, bounded=True)):
         assert each.noise is None
         if each.bounded_range == 2.0:

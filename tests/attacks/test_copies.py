@@ -98,7 +98,7 @@ MADE = {
     "LaplaceAnswers": lambda: metric_privacy.metric_laplace([3.0, 1.0], [[0.0, 1.0]], metric(), strategy="common"),
     "LipschitzQueries": lambda: metric_privacy.lipschitz_queries([[0.0, 1.0]], metric()),
     "Metric": metric,
-    "MetricGuarantee": lambda: metric_privacy.laplace.guarantee(metric()),
+    "MetricGuarantee": lambda: metric_privacy.metric_laplace.guarantee(metric()),
     "Report": lambda: metric_privacy.validate(metric()),
     "Counts": lambda: release.Counts.of_rows([0, 0], [3, 5], [2, 1], groups=1),
     "Floats": lambda: release.Floats(digits=2, smallest=-3, largest=4),

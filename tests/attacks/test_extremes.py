@@ -9,7 +9,7 @@ import pytest
 
 from dpjax import inverse_sensitivity, maximum, nonnegative_sum, piecewise_laplace, statistics
 from dpjax.sensitivity.profile import from_sides
-from dpjax.statistics.sum import _add_remove
+from dpjax.statistics._sum import _add_remove
 from tests.support.audit import audit_pairs
 
 PAIRS, RECORDS = 200, 5

@@ -22,7 +22,7 @@ from dpjax import (
     median,
     piecewise_laplace,
 )
-from dpjax.auditing.privacy_loss import privacy_loss
+from dpjax.auditing import privacy_loss
 from tests.support import oracle
 from tests.support.audit import audit, one_sided_limits, padded
 from tests.support.hockey_stick import hockey_stick

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax import exponential, inverse_sensitivity, laplace, median, piecewise_laplace, quantile
-from dpjax.auditing.worst_neighbor import worst_neighbor
+from dpjax.auditing import worst_neighbor
 from tests.support import oracle
 from tests.support.audit import audit
 

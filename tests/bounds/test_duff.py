@@ -9,8 +9,8 @@ import pytest
 
 from dpjax import median
 from dpjax.bounds.duff import corollary_1, corollary_1_beta, lambert_w, level_measure, proposition_4, theorem_1
-from dpjax.mechanisms.duff import duff
-from dpjax.statistics.mode import mode
+from dpjax.mechanisms import duff
+from dpjax.statistics import mode
 from tests.support import oracle
 
 N = 25

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpjax
+from dpjax.mechanisms._smooth_cauchy import alpha_of as alpha_cauchy
+from dpjax.mechanisms._smooth_laplace import alpha_of as alpha_laplace
 
 Values = dict[str, dict[str, Any]]
 
@@ -384,8 +386,8 @@ def _finite(quick: bool) -> dict[str, Any]:
     found["noisy_tree epsilon"] = dpjax.noisy_tree(scores, epsilon=each, candidates=labels, sensitivity=1.5)
     found["noisy_tree mode epsilon"] = dpjax.noisy_tree(modes, epsilon=each)
     acceptance = floats([0, 0.1, 0.5, 1, 1, 0.9, 0])
-    found["never_fail"] = dpjax.mechanisms.never_fail.never_fail_distribution(one, acceptance, fallback=7.0, attempts=5)
-    found["bounded_loss"] = dpjax.mechanisms.bounded_loss.bounded_loss_distribution(
+    found["never_fail"] = dpjax.mechanisms.never_fail_distribution(one, acceptance, fallback=7.0, attempts=5)
+    found["bounded_loss"] = dpjax.mechanisms.bounded_loss_distribution(
         one, -scores, target=0.5, epsilon=each, delta=1e-3, fallback=7.0, attempts=5
     )
     return found
@@ -480,16 +482,15 @@ def sensitivities(quick: bool) -> Values:
             "down_sensitivity_2.value": down.down_sensitivity(2),
         }
     budgets, delta = floats([0.1, 1.0, 8.0]), floats(1e-6)
-    cauchy, laplace = dpjax.mechanisms.smooth_cauchy, dpjax.mechanisms.smooth_laplace
     found["public numbers"] = {
         "beta_cauchy.solution": dpjax.optimal_beta(budgets, noise="cauchy"),
         "beta_cauchy_4.solution": dpjax.optimal_beta(budgets, noise="cauchy", gamma=4.0),
         "beta_laplace.solution": dpjax.optimal_beta(budgets, noise="laplace", delta=delta),
         "beta_log_normal.solution": dpjax.optimal_beta(budgets, noise="laplace_log_normal", delta=delta),
         "sigma.solution": dpjax.optimal_sigma(budgets, beta=0.1),
-        "alpha_cauchy.number": cauchy.alpha_of(budgets, beta=0.01),
-        "alpha_cauchy_published.number": cauchy.alpha_of(budgets, beta=0.01, calibration="published"),
-        "alpha_laplace.number": laplace.alpha_of(budgets, beta=0.001, delta=delta),
+        "alpha_cauchy.number": alpha_cauchy(budgets, beta=0.01),
+        "alpha_cauchy_published.number": alpha_cauchy(budgets, beta=0.01, calibration="published"),
+        "alpha_laplace.number": alpha_laplace(budgets, beta=0.001, delta=delta),
         "shift_for.exact": [dpjax.shift_for(e, num_candidates=1000, failure=1e-4) for e in (0.1, 1.0, 8.0)],
         "search_shift_for.number": [dpjax.search_shift_for(num_candidates=1000, failure=1e-4, epsilon=e) for e in (0.1, 1.0, 8.0)],
         "search_shift_for_zcdp.number": [
@@ -526,7 +527,7 @@ def noise(quick: bool) -> Values:
     for name, one in {"laplace": plain, "cauchy": cauchy["cauchy"], "laplace_log_normal": wide}.items():
         if not quick:
             found[f"clamped {name}"] = _described(dpjax.Clamped.of(one, **BOUNDS), *ends)
-    found["cauchy"]["tail_bound.number"] = dpjax.mechanisms.smooth_cauchy.cauchy_tail_bound(smooth, d["each"], failure=0.01)
+    found["cauchy"]["tail_bound.number"] = dpjax.mechanisms.cauchy_tail_bound(smooth, d["each"], failure=0.01)
     local = dpjax.local_sensitivity(d["long"], **ADD_REMOVE)
     tested = dpjax.propose_test_release(local, floats([0.5, 2.0, 8.0])[:, None], delta=1e-4, proposal=15.0, test_share=0.4)
     found["propose_test_release"] = {

@@ -19,9 +19,8 @@ from dpjax import (
     triangle_count,
 )
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.mechanisms.duff import duff, guarantee
-from dpjax.mechanisms.exponential import exponential
-from dpjax.statistics.mode import mode
+from dpjax.mechanisms import duff, exponential
+from dpjax.statistics import mode
 from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
 from tests.support.audit import audit, neighbouring_rows, padded
@@ -177,7 +176,7 @@ def test_profiles_that_give_another_distribution_than_the_paper_are_refused():
         whole.truncate(2),
         duff_median(x, 0, 5, truncate=2),
     ):
-        for call in (duff, guarantee):
+        for call in (duff, duff.guarantee):
             with pytest.raises(ValueError, match="not the paper's distances"):
                 call(profile, 1.0)
     duff(mean(x, values="hull", **options), 1.0)
@@ -232,9 +231,9 @@ def test_what_it_refuses_and_its_guarantee():
     with pytest.raises(TypeError, match=r"SensitivityProfile .*or CandidateScores"):
         duff(x, 1.0)
     profile = median(x, lower=0, upper=3, neighbors="add_remove", definition="lower")
-    assert guarantee(profile, 0.5) == guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "add_remove")
+    assert duff.guarantee(profile, 0.5) == duff.guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "add_remove")
     with pytest.raises(ValueError, match="add_remove"):
-        guarantee(replace(scores, neighbors="swap"), 0.5)
+        duff.guarantee(replace(scores, neighbors="swap"), 0.5)
     smooth = duff(profile, 1.0, rho=0.25)
     np.testing.assert_array_equal(smooth.edges, inverse_sensitivity(profile, 1.0, rho=0.25).edges)
 
@@ -254,7 +253,7 @@ def test_a_graph_is_the_set_of_its_edges():
     level = np.argmax((sides[0] <= values) & (values <= sides[1]), axis=-2)
     assert (level <= distance).all()
     assert (level < distance).any()
-    assert guarantee(profile, EPSILON) == Guarantee(EPSILON, EPSILON, "edge")
+    assert duff.guarantee(profile, EPSILON) == Guarantee(EPSILON, EPSILON, "edge")
     scores = from_distances(distance, candidates=values, neighbors="edge")
     for relation, bound in ((scores, 1.0), (replace(scores, scores=2 * scores.scores), 1.7)):  # the second one is the control
         cost = np.asarray(duff(relation, EPSILON).log_prob(values[:, None])).T

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpjax import Guarantee
-from dpjax.mechanisms.noisy_binary_search import guarantee, noisy_binary_search, search_rounds, search_shift_for
+from dpjax.mechanisms import noisy_binary_search, search_rounds, search_shift_for
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import maximum
 from tests.support.removals import DEFINITIONS, down_sensitivity_of, finite_losses, log_probabilities, neighbouring
@@ -253,10 +253,10 @@ def test_shifts_and_guarantees():
     assert search_shift_for(num_candidates=6, failure=0.1, epsilon=0.5) == pytest.approx(3 / 0.5 * log(3 / 0.1))
     assert search_shift_for(num_candidates=6, failure=0.1, zcdp=0.5) == pytest.approx(sqrt(3 / 0.5 * log(3 / 0.1)))
     down = maximum(jnp.ones(3), lower=0.0, upper=2.0)
-    assert guarantee(down, num_candidates=6, epsilon=0.5) == Guarantee(0.5, 1.0, "add_remove", zcdp=0.25 / 6)
+    assert noisy_binary_search.guarantee(down, num_candidates=6, epsilon=0.5) == Guarantee(0.5, 1.0, "add_remove", zcdp=0.25 / 6)
     infinite = float("inf")
-    assert guarantee(down, num_candidates=6, zcdp=0.5) == Guarantee(infinite, infinite, "add_remove", zcdp=0.5)
-    assert replace(guarantee(down, num_candidates=2, zcdp=0.5), zcdp=1.0).zcdp == 1.0
+    assert noisy_binary_search.guarantee(down, num_candidates=6, zcdp=0.5) == Guarantee(infinite, infinite, "add_remove", zcdp=0.5)
+    assert replace(noisy_binary_search.guarantee(down, num_candidates=2, zcdp=0.5), zcdp=1.0).zcdp == 1.0
 
 
 @pytest.mark.slow

@@ -15,13 +15,16 @@ import pytest
 from dpjax.accounting import zcdp_of
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
-from dpjax.mechanisms import smooth_cauchy as cauchy_file
-from dpjax.mechanisms import smooth_laplace as laplace_file
-from dpjax.mechanisms.optimal_beta import optimal_beta
-from dpjax.mechanisms.smooth_cauchy import cauchy_tail_bound, constants, smooth_cauchy
-from dpjax.mechanisms.smooth_laplace import smooth_laplace
-from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
-from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.mechanisms import (
+    cauchy_tail_bound,
+    optimal_beta,
+    optimal_sigma,
+    smooth_cauchy,
+    smooth_laplace,
+    smooth_laplace_log_normal,
+)
+from dpjax.mechanisms._smooth_cauchy import constants
+from dpjax.statistics import local_sensitivity, smooth_sensitivity
 from tests.support import oracle
 from tests.support.audit import padded
 from tests.support.hockey_stick import hockey_stick
@@ -264,8 +267,8 @@ def test_an_infinite_budget_or_a_delta_beyond_1_is_no_distribution():
 
 def test_files_say_what_they_cost():
     smooth = local_of("swap").smooth(0.1)
-    assert cauchy_file.guarantee(smooth, 1.0).epsilon == 1
-    assert laplace_file.guarantee(smooth, 1.0, delta=1e-6).delta == 1e-6
+    assert smooth_cauchy.guarantee(smooth, 1.0).epsilon == 1
+    assert smooth_laplace.guarantee(smooth, 1.0, delta=1e-6).delta == 1e-6
 
 
 @pytest.mark.slow

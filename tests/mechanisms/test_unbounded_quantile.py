@@ -11,7 +11,7 @@ import pytest
 
 import dpjax
 from dpjax import Finite, Guarantee, unbounded_quantile
-from dpjax.mechanisms import unbounded_quantile as module
+from dpjax.mechanisms import _unbounded_quantile as module
 from tests.support import oracle
 from tests.support.audit import padded
 from tests.support.removals import neighbouring
@@ -66,7 +66,7 @@ def test_the_loss_stays_within_epsilon_and_attains_it(q, neighbors, x64):
         assert (loss <= EPSILONS * (1 + ROUNDING)).all()
         assert (loss >= EPSILONS * (1 - ROUNDING)).all()
         assert (spread <= 2 * EPSILONS * (1 + ROUNDING)).all()
-        assert module.guarantee(neighbors, 2.0) == Guarantee(2.0, 4.0, neighbors)
+        assert unbounded_quantile.guarantee(neighbors, 2.0) == Guarantee(2.0, 4.0, neighbors)
     assert (spread >= 1.9 * EPSILONS).all()  # on the long grid: no bounded range of epsilon may be promised
 
 
@@ -293,7 +293,7 @@ def test_bad_public_parameters_raise():
         unbounded_quantile(np.ones((2, 3)), **(fine | {"epsilon": np.ones(5)}))
     for epsilon in (0.0, -1.0, float("inf")):
         with pytest.raises(ValueError, match="epsilon"):
-            module.guarantee("swap", epsilon)
+            unbounded_quantile.guarantee("swap", epsilon)
 
 
 @pytest.mark.slow

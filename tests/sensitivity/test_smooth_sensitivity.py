@@ -12,7 +12,7 @@ import pytest
 
 from dpjax import mean, median, order_statistic, quantile
 from dpjax.sensitivity.local import local_sensitivity_bound
-from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.statistics import local_sensitivity, smooth_sensitivity
 from tests.support import oracle
 from tests.support.audit import padded
 

@@ -14,9 +14,9 @@ import pytest
 import dpjax
 from dpjax import release
 from dpjax.release import Counts, exact_joint
+from dpjax.release._joint_quantiles import default_reach
 from dpjax.release.exact_chain import Parameters, errors
 from dpjax.release.exact_joint import Sampler, Weights, slots_of
-from dpjax.release.joint_quantiles import default_reach
 from dpjax.several_quantiles.far_records import far_records
 from tests.several_quantiles.test_joint import parts, places
 from tests.support import statistics
@@ -32,7 +32,7 @@ def tuples(m, cells=CELLS):
 
 
 def probabilities(x, law, middle, flat=True):
-    """Those of all tuples, as the head of dpjax/mechanisms/joint_quantiles.py has them, with 60 digits."""
+    """Those of all tuples, as the head of dpjax/mechanisms/_joint_quantiles.py has them, with 60 digits."""
     decimal.getcontext().prec = 60
     m, whole, n, unit = law.quantiles, law.whole, len(x), Decimal(law.unit.numerator) / law.unit.denominator
     all_aims = []

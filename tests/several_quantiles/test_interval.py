@@ -235,7 +235,7 @@ def test_draws_are_those_of_joint_quantiles():
         draws, jax.jit(lambda a: replace(dpjax.joint_quantiles(a, 5.0), aims="ranks").sample(key, 3))(asked)
     )
     np.testing.assert_array_equal(draws, dpjax.sharded_sample(key, given, (x, count), shape=(3,)))
-    assert dpjax.mechanisms.confidence_interval.guarantee("swap", 5.0) == dpjax.Guarantee(5.0, 5.0, "swap")
+    assert dpjax.confidence_interval.guarantee("swap", 5.0) == dpjax.Guarantee(5.0, 5.0, "swap")
 
 
 GOOD = {"q": 0.5, "epsilon": 5.0, "neighbors": "swap", "ties": 2} | GRID

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.mechanisms.joint_quantiles import guarantee, records_near, without_far
+from dpjax.mechanisms import joint_quantiles, records_near, without_far
 from tests.support import statistics
 
 CELLS = 4
@@ -183,7 +183,7 @@ def test_what_must_fail():
     own = np.array([reference(row, LEVELS[2], 1.0, 1, number=len(row) - 1) for row in rows])
     assert max(losses(own - np.log(np.exp(own).sum(-1, keepdims=True)), found)) > 1.1
     with pytest.raises(ValueError, match="neighbour relation"):
-        guarantee("edge", 1.0)
+        joint_quantiles.guarantee("edge", 1.0)
 
     # Parts as large as their multiple: its weight follows the number of its records.
     def large(x, value):
@@ -315,7 +315,7 @@ def test_data_never_raise_and_bad_parameters_do():
 
 def test_guarantee():
     asked = dpjax.quantiles(jnp.arange(5.0), ["0.5"], lower=0, upper=5, neighbors="swap")
-    assert str(guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
+    assert str(joint_quantiles.guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dpjax import RecursiveQuantiles, piecewise_laplace, quantile, quantiles, recursive_quantiles
-from dpjax.mechanisms.recursive_quantiles import guarantee
 from dpjax.sensitivity.parts import Parts, Ranks
 from tests.support import oracle, statistics
 from tests.support.audit import padded
@@ -305,7 +304,7 @@ def test_one_more_record_is_in_one_part():
 
 def test_guarantees():
     asked = quantiles(np.arange(9.0), LEVELS, lower=0, upper=9, neighbors="swap")
-    pure, loose = guarantee(asked, 1.2), guarantee(asked, 1.2, delta=1e-6)
+    pure, loose = recursive_quantiles.guarantee(asked, 1.2), recursive_quantiles.guarantee(asked, 1.2, delta=1e-6)
     assert (pure.epsilon, pure.delta, pure.neighbors) == (1.2, 0.0, "swap")
     assert pure.bounded_range == pytest.approx(2.0)
     assert pure.zcdp == pytest.approx(3 * 0.4**2 / 8)
@@ -314,7 +313,7 @@ def test_guarantees():
     assert float(each) > 0.4
     assert loose.zcdp == pytest.approx(3 * float(each) ** 2 / 8, rel=1e-5)
     one = quantiles(np.arange(9.0), [0.5], lower=0, upper=9, neighbors="swap")
-    assert guarantee(one, 1.2).bounded_range == 1.2
+    assert recursive_quantiles.guarantee(one, 1.2).bounded_range == 1.2
 
 
 def test_bad_arguments():

@@ -40,7 +40,7 @@ def test_one_record_more_or_less_costs_epsilon_in_all_bins_together():
     assert max(losses) == pytest.approx(0.7, rel=1e-5)
     assert largest_loss(row, np.where(row == 1.0, 2.5, row), 0.7) == pytest.approx(1.4, rel=1e-5)  # a swap is not covered
     profile = histogram(row, edges=EDGES)
-    assert dpjax.mechanisms.laplace.guarantee(profile, 0.7) == Guarantee(0.7, 1.4, "add_remove")
+    assert dpjax.laplace.guarantee(profile, 0.7) == Guarantee(0.7, 1.4, "add_remove")
 
 
 def test_what_laplace_does_with_profiles():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.sensitivity.scores import CandidateScores
-from dpjax.statistics.mode import candidate_counts, mode
+from dpjax.statistics import candidate_counts, mode
 from tests.support import oracle
 from tests.support.audit import padded
 
@@ -182,7 +182,7 @@ def test_counts_beyond_the_integers_of_float32(monkeypatch):
     size = 2**24
     pairs = np.array([[size + 1, size + 9], [size + 2, size + 9], [size + 3, size + 9]], np.int32)
     monkeypatch.setattr(
-        importlib.import_module("dpjax.statistics.mode"),
+        importlib.import_module("dpjax.statistics._mode"),
         "_read",
         lambda *_: (jnp.asarray(pairs), jnp.asarray([0.0, 1.0], jnp.float32)),
     )

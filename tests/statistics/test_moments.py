@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from dpjax import statistics
-from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
-from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms import inverse_sensitivity, piecewise_laplace
 from dpjax.sensitivity.profile import SensitivityProfile
 from tests.support import oracle
 from tests.support.audit import audit, padded
