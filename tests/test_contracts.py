@@ -247,7 +247,7 @@ def test_one_record_and_none():
 
 
 def public_functions():
-    for name in dpjax.__all__:
+    for name in dir(dpjax):
         item = getattr(dpjax, name)
         if inspect.isfunction(item):
             yield name, item

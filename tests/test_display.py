@@ -186,7 +186,6 @@ def test_packages_list_their_public_names_only():
     for name in names.split():
         package = getattr(dpjax, name)
         assert sorted(package.__all__) == dir(package)
-    assert sorted(dpjax.__all__) == dir(dpjax)
+    assert set(dir(dpjax)) - set(dpjax.__all__) == {"random", "statistics", "sum"}
     documented = set(re.findall(r"\w+", dpjax.__doc__))
-    mechanisms = {name for name in dpjax.mechanisms.__all__ if hasattr(getattr(dpjax.mechanisms, name), "guarantee")}
-    assert {*dpjax.statistics.__all__, *mechanisms} & set(dpjax.__all__) <= documented
+    assert set(dir(dpjax)) - {"__version__"} <= documented

@@ -1,9 +1,12 @@
 """No traps: a public name is what it says, no module hides a function or has its name, and each name is in one list."""
 
+import builtins
 import importlib
 import inspect
 import pickle
 import pkgutil
+import re
+import sys
 import types
 
 import dpjax
@@ -73,3 +76,32 @@ def test_a_mechanism_is_the_function_that_its_package_has_under_its_name():
     assert list(inspect.signature(mechanism).parameters) == ["profile", "epsilon", "rho", "support"]
     assert list(inspect.signature(mechanism.guarantee).parameters) == ["profile", "epsilon"]
     assert ":func:`piecewise_laplace` costs" in inspect.getdoc(mechanism.guarantee)
+
+
+def test_a_star_import_shadows_nothing_of_python():
+    names = {}
+    exec("from dpjax import *", names)
+    assert names["median"] is dpjax.median
+    python = {*dir(builtins), *sys.stdlib_module_names}
+    assert {name for name in names if not name.startswith("__")} & python == set()
+    assert {"random", "statistics", "sum"} == set(dir(dpjax)) & python  # they are there for those who write dpjax.sum
+    assert set(dpjax.__all__) == set(dir(dpjax)) - python
+
+
+def test_the_one_list_agrees_with_what_each_package_has():
+    assert {*dpjax._NAMES} == {*ROOMS}
+    names = [name for each in dpjax._NAMES.values() for name in each]
+    assert len(names) == len(set(names))
+    for package, listed in dpjax._NAMES.items():
+        room = getattr(dpjax, package)
+        assert {*listed} <= {*room.__all__}, package
+        assert all(getattr(dpjax, name) is getattr(room, name) for name in listed)
+        assert list(listed) == sorted(listed)
+
+
+def test_the_help_groups_every_public_name_and_says_what_one_holds():
+    words = set(re.findall(r"\w+", dpjax.__doc__))
+    assert set(dir(dpjax)) - {"__version__"} <= words
+    assert not [name for name in dir(dpjax) if name.startswith("_") and name != "__version__"]
+    table = dpjax.__doc__.split("====\n")[2].split("\n====")[0]
+    assert re.findall(r"^(\w[\w ]*?)  ", table, re.MULTILINE) == ["sensitivity profile", "distribution", "draw", "released number"]

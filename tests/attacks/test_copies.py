@@ -115,7 +115,7 @@ WITHOUT_KEYS = (release.GridDistribution, dpjax.QuantileMarginals)  # the kernel
 
 def public_dataclasses():
     """Their names, without those whose tests are elsewhere, and the abstract transform."""
-    rooms = [dpjax, *(importlib.import_module(f"dpjax.{name}") for name in dpjax.__all__ if inspect.ismodule(getattr(dpjax, name)))]
+    rooms = [dpjax, *(importlib.import_module(f"dpjax.{name}") for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name)))]
     found = {value for room in rooms for name in room.__all__ if inspect.isclass(value := getattr(room, name))}
     own = {kind for kind in found if dataclasses.is_dataclass(kind) and not kind.__module__.startswith("dpjax.accounting")}
     return {kind.__name__ for kind in own if not issubclass(kind, release.Statistic)} - {"Transform"}
