@@ -67,7 +67,7 @@ def worst_neighbor(
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     values: ArrayLike | None = None,
     objective: Objective = epsilon,
@@ -90,7 +90,7 @@ def worst_neighbor(
         lower: public lower bound of a record, scalar.
         upper: public upper bound of a record, scalar.
         neighbors: ``"add_remove"`` or ``"swap"``: the relation to search, not that which the mechanism was told.
-        count: int scalar, how many leading records are present.
+        num_records: int scalar, how many leading records are present.
         mask: bool ``(n,)``, which records are present.
         values: float ``(k,)``, the values that a record may take, instead of all those above; with ``refine=0``, exhaustive for
             discrete data.
@@ -119,7 +119,7 @@ def worst_neighbor(
     (True, (4,))
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    records, there = present_records(x, count=count, mask=mask)
+    records, there = present_records(x, num_records=num_records, mask=mask)
     refine, chunk_size = checks.static_integer("refine", refine, 0), checks.static_integer("chunk_size", chunk_size, 1)
     if records.ndim != 1 or (there is not None and there.ndim != 1):
         raise ValueError(f"worst_neighbor takes one dataset of shape (n,), got {records.shape}: the search is itself a batch.")

@@ -51,14 +51,14 @@ class Family:
 
     datasets: list[Dataset]
     x: jax.Array
-    count: jax.Array
+    num_records: jax.Array
     pairs: np.ndarray
     neighbors: Neighbors
 
     @property
     def known(self) -> dict[str, Any]:
         """What statistics of bounded records are told."""
-        return {"lower": LOWER, "upper": UPPER, "neighbors": self.neighbors, "count": self.count}
+        return {"lower": LOWER, "upper": UPPER, "neighbors": self.neighbors, "num_records": self.num_records}
 
 
 Build = Callable[[Family, float], tuple[Distribution, Guarantee | MetricGuarantee]]
@@ -104,7 +104,7 @@ def _median(family: Family) -> Any:
 
 
 def _counts(family: Family) -> Any:
-    return candidate_counts(family.x, candidates=np.array(VALUES), neighbors=family.neighbors, count=family.count)
+    return candidate_counts(family.x, candidates=np.array(VALUES), neighbors=family.neighbors, num_records=family.num_records)
 
 
 def _noisy_tree(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
@@ -147,7 +147,7 @@ def _linear_selection(family: Family, epsilon: float) -> tuple[Distribution, Met
 def _small_db(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
     metric = _metric(family, epsilon)
     queries = lipschitz_queries(np.array([VALUES]), metric)
-    found = small_db(_histograms(family), queries, size=2, total=float(RECORDS))
+    found = small_db(_histograms(family), queries, size=2, public_n=float(RECORDS))
     return found, small_db.guarantee(queries, metric)
 
 
@@ -172,7 +172,7 @@ MECHANISMS: dict[str, Build] = {
     "inverse_sensitivity, median": _of_profile(inverse_sensitivity, _median),
     "duff, median": _of_profile(duff, lambda family: median(family.x, definition="lower", **family.known)),
     "shifted_inverse, maximum, tau 2": _of_profile(
-        shifted_inverse, lambda family: maximum(family.x, lower=LOWER, upper=UPPER, count=family.count), tau=2
+        shifted_inverse, lambda family: maximum(family.x, lower=LOWER, upper=UPPER, num_records=family.num_records), tau=2
     ),
     "laplace, sum": _laplace(),
     "laplace within bounds, sum": _laplace(lower=0.0, upper=RECORDS * UPPER),

@@ -184,8 +184,10 @@ def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors
 def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
     """Return the statistic of a function's name and options."""
     kind, fixed = _KINDS[name], {"method": _METHODS[name]} if name in _METHODS else {}
-    if name == "joint_quantiles" and "n" in own:
-        raise ValueError("n= is not for frames: sizes are private. Give n_max=, a public guess of the most records of a group.")
+    if name == "joint_quantiles" and "public_n" in own:
+        raise ValueError(
+            "public_n= is not for frames: sizes are private. Give n_max=, a public guess of the most records of a group."
+        )
     if neighbors == "swap" and name == "joint_quantiles" and "n_max" in own:
         raise ValueError("n_max is for add_remove neighbors: under swap the number of records is public.")
     takes = [field for field in fields(kind) if field.name not in fixed]

@@ -97,7 +97,7 @@ def _batch(
     static = {name: _hashable(value) for name, value in own.options.items() if name not in (*public, *terms)}
     if ours and own.name in _OF_ONE_RANK:
         static["truncate"] = levels_needed(min(epsilons))
-    count = {"count": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
+    count = {"num_records": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
     try:
         signature(function).bind(padded, **count, **static, **public, neighbors=neighbors)
     except TypeError as error:  # by the name that was given

@@ -48,6 +48,11 @@ class ConfidenceInterval(Batch):
         """``(2,)``."""
         return self.quantiles.event_shape
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The smallest and the largest value that an end can have, of shape ``batch_shape`` each."""
+        return self.quantiles.support
+
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw intervals: float of shape ``shape + batch_shape + (2,)``, the lower and the upper end."""
         return self.quantiles.sample(key, shape)
@@ -77,18 +82,18 @@ def confidence_interval(
     neighbors: Neighbors,
     coverage: float = 0.95,
     ties: int | None = None,
-    n: int | None = None,
+    public_n: int | None = None,
     terms: int = 32,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> ConfidenceInterval:
     """Return the distribution of a private confidence interval for the population's q-quantile.
 
-    **What is promised.** If the ``n`` records of a row are independent draws from one population, the interval holds its q-quantile
-    with probability at least the attribute ``coverage``, over records and draws together; with ``ties``, less the probability that
-    more records share one multiple of the resolution near the quantile. This is for every population and every n, large or small,
-    by a computation and no simulation. The quantile is that of the population rounded to multiples and clamped to the
-    bounds; half a resolution more on either side holds the quantile itself. Privacy depends on none of it.
+    **What is promised.** If the ``public_n`` records of a row are independent draws from one population, the interval holds its
+    q-quantile with probability at least the attribute ``coverage``, over records and draws together; with ``ties``, less the
+    probability that more records share one multiple of the resolution near the quantile. This is for every population and every n,
+    large or small, by a computation and no simulation. The quantile is that of the population rounded to multiples and clamped to
+    the bounds; half a resolution more on either side holds the quantile itself. Privacy depends on none of it.
 
     **What it costs.** The bound holds for the worst population of that kind, so most are covered more often. Median widths of 95 %
     intervals for the median of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)), as multiples of the width of the interval by two
@@ -107,9 +112,9 @@ def confidence_interval(
         ties: public, at least 1: how many records share one multiple at most, between the levels 2 q_1 - q and 2 q_2 - q, for the
             two ``levels`` of the result; by default n, which always holds for n records. The expected number is n times the
             resolution times the density: 1.4 in the table, where the largest is 8 or less in 99 % of samples.
-        n: public, how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove, and
-            where ``count`` or ``mask`` is given. More records are mostly covered as well, see :func:`interval_coverage`. Of more
-            than 10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
+        public_n: how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove, and
+            where ``num_records`` or ``mask`` is given. More records are mostly covered as well, see :func:`interval_coverage`. Of
+            more than 10^5, levels are rounded outwards to n / 2^27, for ranks are int32.
         terms: static, of :func:`dpjax.joint_quantiles`, under add/remove. With 8, draws take a quarter of the time, and the
             interval is up to a tenth wider.
 
@@ -138,14 +143,18 @@ def confidence_interval(
     ((3, 2), True)
     """
     columns = np.shape(x)[-1] if np.ndim(x) else 1
-    if n is None:
-        if neighbors == "add_remove" or count is not None or mask is not None:
-            raise ValueError("n is needed under add_remove, and with count or mask: a public number of records to plan for.")
-        n = columns
-    n = checks.static_integer("n", n, 1, columns)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
-    levels, found = planned_levels(plan, level_of(q), n, columns, checks.concrete_fraction("coverage", coverage))
-    asked = quantiles(x, levels, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution, count=count, mask=mask)
+    if public_n is None:
+        if neighbors == "add_remove" or num_records is not None or mask is not None:
+            raise ValueError(
+                "public_n is needed under add_remove, and with num_records or mask: a public number of records to plan for."
+            )
+        public_n = columns
+    public_n = checks.static_integer("public_n", public_n, 1, columns)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms)
+    levels, found = planned_levels(plan, level_of(q), public_n, columns, checks.concrete_fraction("coverage", coverage))
+    asked = quantiles(
+        x, levels, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution, num_records=num_records, mask=mask
+    )
     reach = plan.reach if plan.terms > 1 else None
     joint = joint_quantiles(asked, epsilon, reach=reach, terms=max(plan.terms, 2))
     return ConfidenceInterval(replace(joint, aims="ranks"), coverage=found)
@@ -155,7 +164,7 @@ def interval_levels(
     q: float | Fraction | str,
     epsilon: float,
     *,
-    n: int,
+    public_n: int,
     lower: float,
     upper: float,
     resolution: Resolution,
@@ -168,7 +177,7 @@ def interval_levels(
 
     Args:
         q: as there, and so are all others.
-        n: how many records.
+        public_n: how many records.
 
     Returns:
         Two fractions, q - a and q + a with the least a. So the interval has about 2 a n records in it.
@@ -179,13 +188,13 @@ def interval_levels(
     References:
         As :func:`confidence_interval`.
 
-    >>> public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
+    >>> public = {"public_n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> [[round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)] for epsilon in (0.5, 2)]
     [[0.35, 0.65], [0.44, 0.56]]
     """
-    n = checks.static_integer("n", n, 1)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
-    return planned_levels(plan, level_of(q), n, n, checks.concrete_fraction("coverage", coverage))[0]
+    public_n = checks.static_integer("public_n", public_n, 1)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms)
+    return planned_levels(plan, level_of(q), public_n, public_n, checks.concrete_fraction("coverage", coverage))[0]
 
 
 def interval_coverage(
@@ -193,7 +202,7 @@ def interval_coverage(
     q: float | Fraction | str,
     epsilon: float,
     *,
-    n: int,
+    public_n: int,
     lower: float,
     upper: float,
     resolution: Resolution,
@@ -210,7 +219,7 @@ def interval_coverage(
     Args:
         levels: of the two ends, below and above ``q``.
         q: as in :func:`confidence_interval`, and so are all others.
-        n: how many records.
+        public_n: how many records.
 
     Returns:
         A float, at least 0.
@@ -222,14 +231,14 @@ def interval_coverage(
         As :func:`confidence_interval`.
 
     >>> public = {"lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
-    >>> levels = interval_levels(0.5, 1.0, n=1000, **public)
-    >>> [round(interval_coverage(levels, 0.5, 1.0, n=n, **public), 2) for n in (900, 1000, 1100)]
+    >>> levels = interval_levels(0.5, 1.0, public_n=1000, **public)
+    >>> [round(interval_coverage(levels, 0.5, 1.0, public_n=n, **public), 2) for n in (900, 1000, 1100)]
     [0.86, 0.95, 0.98]
     """
     low, high = (level_of(level) for level in levels)
     middle = level_of(q)
     if not low < middle < high:
         raise ValueError(f"levels must be one below q and one above it, got {low} and {high} for q = {middle}.")
-    n = checks.static_integer("n", n, 1)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, n if ties is None else ties, terms)
-    return max(0.0, 1 - miss_of(plan, middle, low, high, n))
+    public_n = checks.static_integer("public_n", public_n, 1)
+    plan = plan_of(epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms)
+    return max(0.0, 1 - miss_of(plan, middle, low, high, public_n))

@@ -44,6 +44,12 @@ class IndependentQuantiles(Batch):
         """How many quantiles, ``(m,)``."""
         return self.unsorted.batch_shape[-1:]
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """Two ends between which all quantiles lie, of shape ``batch_shape`` each."""
+        low, high = self.unsorted.support
+        return jnp.min(low, axis=-1), jnp.max(high, axis=-1)
+
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return jnp.sort(self.unsorted.sample(key, shape), axis=-1)
@@ -105,7 +111,7 @@ def independent_quantiles(
 def _profile(asked: SortedRecords, *, truncate: int | None) -> SensitivityProfile:
     """The profiles of all quantiles of all records, batch shape ``(..., m)``."""
     shape = (*asked.batch_shape, len(asked.levels))
-    rows, last = rows_of(asked), jnp.broadcast_to(asked.count[..., None], shape)
+    rows, last = rows_of(asked), jnp.broadcast_to(asked.num_records[..., None], shape)
     ends = (jnp.broadcast_to(rows[..., end, None], shape) for end in (0, -1))
     ranks, of_records = Ranks.of(asked.levels, asked.neighbors), asked.resolution is not None
     reading = Reading.of(ranks, asked.values.shape[-1], of_records=of_records, truncate=truncate)

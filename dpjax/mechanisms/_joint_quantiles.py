@@ -77,22 +77,22 @@ def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:
 
 @with_guarantee(guarantee)
 def joint_quantiles(
-    asked: SortedRecords, epsilon: ArrayLike, *, n: ArrayLike | None = None, reach: int | None = None, terms: int = 32
+    asked: SortedRecords, epsilon: ArrayLike, *, public_n: ArrayLike | None = None, reach: int | None = None, terms: int = 32
 ) -> JointQuantiles:
     """Return the joint distribution of all quantiles that are asked, under one epsilon.
 
-    At epsilon = 1 the deciles of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)) are off by 391 in the mean (356 with ``n``),
-    where JointExp is off by 629 and :func:`dpjax.recursive_quantiles` by 802; those of 1000 hours worked, half of them 40, with a
-    resolution of 1 by .11 (.17 and .93). Draws cost O(terms m^2 n) a row, and their error bars, ``marginals()``,
+    At epsilon = 1 the deciles of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)) are off by 391 in the mean (356 with
+    ``public_n``), where JointExp is off by 629 and :func:`dpjax.recursive_quantiles` by 802; those of 1000 hours worked, half of
+    them 40, with a resolution of 1 by .11 (.17 and .93). Draws cost O(terms m^2 n) a row, and their error bars, ``marginals()``,
     three times that.
 
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
         epsilon: positive.
-        n: under add/remove: the number of records, integers that broadcast against ``(...)``, if it is public; or what is known of
-            it. Then there is one term, N = n - 1: the error is 5 to 20 % smaller and a draw costs a ``terms``-th. Privacy does not
-            need it to be right; if it is off by more than a few times m / epsilon, quantiles are further off. More than the columns
-            of ``x`` count as these.
+        public_n: under add/remove: the number of records, integers that broadcast against ``(...)``, if it is public; or what is
+            known of it. Then there is one term, N = n - 1: the error is 5 to 20 % smaller and a draw costs a ``terms``-th. Privacy
+            does not need it to be right; if it is off by more than a few times m / epsilon, quantiles are further off. More than
+            the columns of ``x`` count as these.
         reach: static, R: how far from the number of records the terms go. By default 16.6 m / (epsilon / 2), and then the flat term
             has next to no probability if the range of the data is up to 2^24 times the distance of records near the quantiles.
             With a resolution it is 3 + (m + 1) log K + m log(n_max + 1) instead of 16.6 m, for K multiples and whatever the ties.
@@ -100,7 +100,7 @@ def joint_quantiles(
 
     Returns:
         A :class:`JointQuantiles` of the broadcast batch shape. In float32 its probabilities are right to about 1e-4 of themselves
-        for a thousand records, and 1e-7 n epsilon for many or for an ``n`` that is far off.
+        for a thousand records, and 1e-7 n epsilon for many or for a ``public_n`` that is far off.
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation of ``asked``, for all quantiles together; the proof is at the head
@@ -124,16 +124,16 @@ def joint_quantiles(
     terms = checks.static_integer("terms", terms, 2)
     rate = checks.positive("epsilon", epsilon, asked.dtype) / 2
     fits(asked.batch_shape, epsilon=rate.shape)
-    if n is not None:
+    if public_n is not None:
         if asked.neighbors == "swap":
             raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
-        n = _public_size(n)
-        fits(asked.batch_shape, n=n.shape)
+        public_n = _public_size(public_n)
+        fits(asked.batch_shape, public_n=public_n.shape)
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32
     if reach is not None:
         reach = checks.static_integer("reach", reach, 0, most)
-    aims = aims_of(asked.neighbors, len(asked.levels), n is not None, asked.resolution is not None)
-    return _distribution(asked, rate, n, reach, most, terms, aims)
+    aims = aims_of(asked.neighbors, len(asked.levels), public_n is not None, asked.resolution is not None)
+    return _distribution(asked, rate, public_n, reach, most, terms, aims)
 
 
 @partial(jax.jit, static_argnames=("reach", "most", "terms", "aims"))
@@ -150,10 +150,10 @@ def _distribution(
     else:
         left, width = _grid(asked)
     # No row has more records than columns, and costs of ranks far beyond them would be rounded by what tells tuples apart.
-    number = (asked.count if n is None else jnp.minimum(n, asked.values.shape[-1])) - 1
+    number = (asked.num_records if n is None else jnp.minimum(n, asked.values.shape[-1])) - 1
     rate = jnp.minimum(rate, 400.0 * level_parts(asked.levels)[1])  # a larger one decides nothing else: costs are parts of a rank
     static: Any = {"levels": asked.levels, "terms": terms, "aims": aims, "resolution": asked.resolution}
-    return JointQuantiles(left, width, asked.count, rate, far.astype(jnp.int32), number, **static)
+    return JointQuantiles(left, width, asked.num_records, rate, far.astype(jnp.int32), number, **static)
 
 
 def records_near(
@@ -162,7 +162,7 @@ def records_near(
     epsilon: float,
     bounds: tuple[float, float],
     records: np.ndarray,
-    count: np.ndarray,
+    num_records: np.ndarray,
     *,
     terms: int = 32,
     reach: int | None = None,
@@ -176,7 +176,7 @@ def records_near(
         resolution: and ``bounds``, those of the records.
         epsilon: the least.
         records: float ``(rows, n)``, in any order.
-        count: int ``(rows,)``, how many leading records are present.
+        num_records: int ``(rows,)``, how many leading records are present.
 
     Returns:
         That and the most records that are left, for :func:`without_far`; None if they are not fewer than all.
@@ -192,8 +192,8 @@ def records_near(
         return None
     if resolution is None:
         # A tuple of slots that are at most k records off and at least exp(-_FINE) of the range wide costs 2 m k, a quarter of it.
-        large, k = count > left, near // (8 * m) + 1
-        x, last = np.sort(records[large], axis=-1), count[large, None] - 1
+        large, k = num_records > left, near // (8 * m) + 1
+        x, last = np.sort(records[large], axis=-1), num_records[large, None] - 1
         parts, whole = level_parts(tuple(levels))
         for u in parts:
             some = np.take_along_axis(x, u * last // whole + np.arange(-k, k + 1), axis=-1)
@@ -207,7 +207,7 @@ def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
 
     Draws and marginals are those of ``joint`` but for 2^-60 of all weight; ``log_prob`` is not.
     """
-    n, per_rank = joint.count, joint.per_rank
+    n, per_rank = joint.num_records, joint.per_rank
     spacing = 1 if joint.terms == 1 else (2 * joint.reach + joint.terms) // np.int32(joint.terms)
     shape = jnp.broadcast_shapes(n.shape, joint.reach.shape)
     far = far_records(joint.levels, jnp.broadcast_to(n, shape), near, spacing, jnp)
@@ -215,7 +215,7 @@ def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
     there = jnp.arange(index.shape[-1], dtype=jnp.int32) <= per_rank * (n - gone)[..., None]
     last = joint.width.shape[-1] - 1
     left, width = (take(jnp.broadcast_to(a, (*shape, last + 1)), jnp.minimum(index, last)) for a in (joint.left, joint.width))
-    return replace(joint, left=left, width=jnp.where(there, width, 0.0), count=n - gone, number=joint.number - gone)
+    return replace(joint, left=left, width=jnp.where(there, width, 0.0), num_records=n - gone, number=joint.number - gone)
 
 
 def _log_range(asked: SortedRecords) -> jax.Array | float:
@@ -230,17 +230,17 @@ def _public_size(n: ArrayLike) -> jax.Array:
     """A public number of records, int32."""
     number = n if isinstance(n, jax.Array) else np.asarray(n)
     if not jnp.issubdtype(number.dtype, jnp.integer):
-        raise ValueError(f"n must hold integers, got dtype {number.dtype}.")
+        raise ValueError(f"public_n must hold integers, got dtype {number.dtype}.")
     if isinstance(number, jax.Array):
         return jnp.maximum(number, 0).astype(jnp.int32)
     if np.any(number < 0):
-        raise ValueError(f"n must not be negative, got {n}.")
+        raise ValueError(f"public_n must not be negative, got {n}.")
     return jnp.asarray(np.minimum(number, 2**30).astype(np.int32))
 
 
 def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
     """The slots of a grid, by numbers of multiples, and their widths."""
-    resolution, n = asked.resolution, asked.count[..., None]
+    resolution, n = asked.resolution, asked.num_records[..., None]
     assert resolution is not None
     x, low, high = (to_multiples(a, resolution) for a in (asked.values, asked.lower[..., None], asked.upper[..., None]))
     i = jnp.arange(x.shape[-1] + 2, dtype=jnp.int32)

@@ -43,6 +43,16 @@ class ProposeTestRelease(Batch):
     test: PiecewiseExponential
     threshold: jax.Array
 
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one draw: ``()``, a number."""
+        return ()
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """Two ends between which all answers lie, of shape ``batch_shape`` each."""
+        return self.answer.support
+
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw answers: float of shape ``shape + batch_shape``; **NaN stands for no answer** (and for bad parameters)."""
         key_test, key_answer = jax.random.split(check_key(key))

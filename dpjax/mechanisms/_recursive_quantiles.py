@@ -71,6 +71,12 @@ class RecursiveQuantiles(Batch):
         """How many quantiles, ``(m,)``."""
         return (len(self.asked.levels),)
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The bounds of the records, of shape ``batch_shape`` each."""
+        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in (self.asked.lower, self.asked.upper))
+        return low, high
+
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return _sample(check_key(key), self, draws_shape(shape))
@@ -181,7 +187,7 @@ def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose:
     ``extra`` are arrays ``(..., k)`` that broadcast to the batch, which ``choose`` reads.
     """
     asked, m, dtype = drawn.asked, len(drawn.asked.levels), drawn.dtype
-    tree = (rows_of(asked), asked.count[..., None], drawn.epsilon[..., None], extra)
+    tree = (rows_of(asked), asked.num_records[..., None], drawn.epsilon[..., None], extra)
     of_records, n = asked.resolution is not None, asked.values.shape[-1]
     steps = _Steps.of(asked)
     reading = Reading.of(steps.ranks, n, of_records=of_records, truncate=drawn.truncate)

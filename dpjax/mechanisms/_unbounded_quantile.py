@@ -75,7 +75,7 @@ def unbounded_quantile(
     base: float = 1.01,
     overshoot: ArrayLike = 0.1,
     steps: int | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> Finite:
     """Return the distribution of a private q-quantile of data that have a lower bound only.
@@ -127,7 +127,7 @@ def unbounded_quantile(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_quantile(q, definition="lower", neighbors=neighbors)
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     if ranks.denominator * (records.shape[-1] + 1) >= 2**31:
         raise ValueError(f"q has the denominator {ranks.denominator}, too large for exact ranks of {records.shape[-1]} records.")
     rate, more = checks.positive("epsilon", epsilon, records.dtype), checks.positive("overshoot", overshoot, records.dtype)

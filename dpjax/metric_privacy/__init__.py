@@ -13,7 +13,7 @@ What most functions take:
                  the value 0). Bad ones raise, or as JAX arrays make their batch element NaN
     x            histograms ``(..., N)``: how many records each element has, the null record left out. A count that is negative,
                  infinite or NaN is 0
-    total        n, positive and public, ``(...)``: the sum of the counts if left out. With the null record in the metric it is
+    public_n     n, positive and public, ``(...)``: the sum of the counts if left out. With the null record in the metric it is
                  required, and is an upper bound on the number of records; the rest of it are null records
     num_records  n or a public guess of it, positive, ``(...)``
 

@@ -74,7 +74,7 @@ def mwem(
     shape: Shape = (),
     output: Output = "average",
     passes: int = 1,
-    total: ArrayLike | None = None,
+    public_n: ArrayLike | None = None,
 ) -> jax.Array:
     """Draw synthetic histograms by multiplicative weights and the exponential mechanism.
 
@@ -91,7 +91,7 @@ def mwem(
             measurement made so far (as Hardt, Ligett and McSherry do), at no cost in privacy. 10 with ``output="last"`` are a good
             start: on 3 queries of 10 towns and 1001 records, with 10 rounds, the largest error is 29 in place of the paper's 196
             (Laplace noise for just these queries: 2).
-        total: see :mod:`dpjax.metric_privacy`.
+        public_n: see :mod:`dpjax.metric_privacy`.
 
     Returns:
         Float of shape ``(*shape, *batch, N)``, the null record last if the metric has it: each sums to n. ``queries.answers`` of
@@ -102,8 +102,8 @@ def mwem(
 
     Privacy:
         d-private for each dataset and draw, under the relation of the metric of the queries; a shape of k draws costs k times
-        that. Public: the queries, c, the options, and n or its bound ``total``. Float draws are simulations: the low-order bits of
-        a measurement depend on the data (Mironov 2012). The noise reaches 45 nats. In float32 the exponents of a selection are
+        that. Public: the queries, c, the options, and n or its bound ``public_n``. Float draws are simulations: the low-order bits
+        of a measurement depend on the data (Mironov 2012). The noise reaches 45 nats. In float32 the exponents of a selection are
         rounded by up to 2^-16: take float64 where the budget of a round is not far above that.
 
     References:
@@ -124,7 +124,7 @@ def mwem(
     concrete = queries.values.size > 0 and not checks.is_traced(queries.values)
     if concrete and np.all(np.max(np.abs(queries.values), axis=(-2, -1)) > 1):
         raise ValueError(BEYOND_ONE)
-    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
     return _run(check_key(key), counts, public, queries, rounds, draws_shape(shape), output, passes)
 
 
@@ -211,7 +211,7 @@ def _measure(words: Words, problem: _Problem, chosen: jax.Array) -> tuple[jax.Ar
 
 
 def selection_distribution(
-    x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, total: ArrayLike | None = None
+    x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, public_n: ArrayLike | None = None
 ) -> Finite:
     """Return the distribution of the query that a round of :func:`mwem` selects at the synthetic histogram y, for audits.
 
@@ -224,6 +224,6 @@ def selection_distribution(
     0.25
     """
     checks.instance("selection_distribution", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
-    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
     exponents = _exponents(_problem(counts, public, queries, rounds), jnp.asarray(y, public.dtype))
     return Finite(jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype))

@@ -43,7 +43,7 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
 
 
 @with_guarantee(guarantee)
-def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: ArrayLike | None = None) -> Finite:
+def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, public_n: ArrayLike | None = None) -> Finite:
     """Return the distribution of the small database mechanism, on the rows of :func:`small_databases` (at most 200,000).
 
         P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))
@@ -52,15 +52,16 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
         x: see :mod:`dpjax.metric_privacy`.
         queries: what to answer, and at which scale c; their batch broadcasts against that of the data.
         size: m, the number of records of a small database, at least 1 (see :func:`small_db_size`).
-        total: see :mod:`dpjax.metric_privacy`.
+        public_n: see :mod:`dpjax.metric_privacy`.
 
     Returns:
         A :class:`Finite` whose values are indices: ``small_databases(N, size)[distribution.sample_index(key)]`` is a database, and
         ``n/size`` times the answers at it are the answers to all queries. NaN where the scale of the queries is infinite.
 
     Privacy:
-        d-private, under the relation of the metric of the queries. Public: the queries, c, the size, and n or its bound ``total``.
-        In float32 the exponents of neighbours are rounded by up to 2^-16: take float64 where budgets are not far above that.
+        d-private, under the relation of the metric of the queries. Public: the queries, c, the size, and n or its bound
+        ``public_n``. In float32 the exponents of neighbours are rounded by up to 2^-16: take float64 where budgets are not far
+        above that.
 
     References:
         Blum, Ligett and Roth (2008); Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, repaired: y is scaled to n records.
@@ -74,7 +75,7 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, total: Array
     """
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     databases = small_databases(queries.size, size)
-    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, total)
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
     return _distribution(counts, public, queries, jnp.asarray(databases, public.dtype), jnp.asarray(size, public.dtype))
 
 

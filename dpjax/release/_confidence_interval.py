@@ -49,7 +49,7 @@ class ConfidenceInterval(Statistic):
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public; a finer one costs little width.
-        n: public, how many records a group has, for the promise alone.
+        public_n: how many records a group has, for the promise alone.
         coverage: what the bound must reach at least.
         ties: public, how many records share one multiple at most, near the quantile; by default n, which always holds.
         terms: as for :class:`Quantiles`.
@@ -59,14 +59,14 @@ class ConfidenceInterval(Statistic):
     lower: float
     upper: float
     resolution: Resolution
-    n: int
+    public_n: int
     coverage: float = 0.95
     ties: int | None = None
     terms: int = 32
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        checks.static_integer("n", self.n, 1)
+        checks.static_integer("public_n", self.public_n, 1)
         checks.concrete_fraction("coverage", self.coverage)
         level_of(self.q)
         self._settle()
@@ -96,9 +96,9 @@ class ConfidenceInterval(Statistic):
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str) -> tuple[Parameters, float]:
         """The public part of the joint distribution and the coverage, or an error where it is not reached."""
-        ties = self.n if self.ties is None else self.ties
+        ties = self.public_n if self.ties is None else self.ties
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
-        levels, coverage = planned_levels(plan, level_of(self.q), self.n, self.n, self.coverage)
+        levels, coverage = planned_levels(plan, level_of(self.q), self.public_n, self.public_n, self.coverage)
         size, most = self.records_grid.size, int(np.max(counts.counts, initial=1))
         parameters = Parameters.of(levels, epsilon, neighbors, size, False, plan.reach, self.terms, most)
         return parameters._replace(aims="ranks"), coverage
@@ -115,7 +115,7 @@ def confidence_interval(
     neighbors: Neighbors,
     coverage: float = 0.95,
     ties: int | None = None,
-    n: int | None = None,
+    public_n: int | None = None,
     terms: int = 32,
     counts: Any = None,
     mask: Any = None,
@@ -136,7 +136,7 @@ def confidence_interval(
         neighbors: ``"add_remove"`` or ``"swap"``.
         coverage: what the bound must reach at least.
         ties: public, how many records share one multiple at most, near the quantile; by default n, which always holds.
-        n: public, how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove.
+        public_n: how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove.
         terms: as for :func:`joint_quantiles`.
         counts: how many records each entry of ``x`` stands for.
         mask: which records are present.
@@ -160,12 +160,12 @@ def confidence_interval(
     >>> found.values.shape, found.coverage >= 0.95
     ((1, 2), True)
     """
-    if n is None:
+    if public_n is None:
         if neighbors == "add_remove":
-            raise ValueError("n is needed under add_remove: a public number of records to plan for.")
+            raise ValueError("public_n is needed under add_remove: a public number of records to plan for.")
         shape = shape_of(x)
-        n = shape[-1] if shape else 0
-    statistic = ConfidenceInterval(q, lower, upper, resolution, n, coverage, ties, terms)
+        public_n = shape[-1] if shape else 0
+    statistic = ConfidenceInterval(q, lower, upper, resolution, public_n, coverage, ties, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     made: Any = statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
     return made

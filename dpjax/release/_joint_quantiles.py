@@ -206,7 +206,7 @@ def joint_quantiles(
     counts: Any = None,
     n_max: int | None = None,
     mask: Any = None,
-    n: Any = None,
+    public_n: Any = None,
     reach: int | None = None,
     terms: int = 32,
     draws: int = 1,
@@ -215,7 +215,8 @@ def joint_quantiles(
     """Release several quantiles of every row under one epsilon, drawn exactly on a public grid.
 
     It is what ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with ``terms``, m^2
-    and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second with ``n``,
+    and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second with
+    ``public_n``,
     and 15 to 20 without it.
 
     Args:
@@ -231,8 +232,8 @@ def joint_quantiles(
         n_max: a public guess of the most records of a row, by default the columns of ``x``; with ``counts`` it is needed.
         mask: which records are present.
         draws: how many from each row; each costs epsilon.
-        n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or what is
-            known of it. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not need it to be right.
+        public_n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or
+            what is known of it. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not need it to be right.
         reach: how far from the number of records the terms go, public; by default as :func:`dpjax.joint_quantiles` says, for rows
             of ``n_max`` records.
         terms: how many terms there are otherwise, at least 2.
@@ -246,7 +247,8 @@ def joint_quantiles(
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. What is not covered: see
-        :func:`median`. The width of ``x`` is public: where it comes from a private number of records, give ``reach`` and no ``n``.
+        :func:`median`. The width of ``x`` is public: where it comes from a private number of records, give ``reach`` and no
+        ``public_n``.
         A draw that floats do not decide takes as long as a thousand others; it is one in 10^9.
 
     References:
@@ -259,13 +261,13 @@ def joint_quantiles(
     >>> print(found.guarantee)
     50-DP and 50-bounded-range under add_remove neighbors
     """
-    if n is not None and neighbors == "swap":
+    if public_n is not None and neighbors == "swap":
         raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
     shape = shape_of(x) if n_max is None and counts is None else ()
     capacity = max(shape[-1], 1) if shape else n_max
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    sizes = None if n is None else _public_sizes(n, batch)
+    sizes = None if public_n is None else _public_sizes(public_n, batch)
     number = checks.static_integer("draws", draws, 1)
     return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes, budget)
 
@@ -329,7 +331,7 @@ def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
     """A public number of records for each row, int64."""
     sizes = np.asarray(n)
     if sizes.dtype.kind not in "iu" or np.any(sizes < 0):
-        raise ValueError(f"n must be integers that are not negative, got {n}.")
+        raise ValueError(f"public_n must be integers that are not negative, got {n}.")
     return np.broadcast_to(sizes, batch).reshape(-1).astype(np.int64)
 
 

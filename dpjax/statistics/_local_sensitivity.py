@@ -63,7 +63,7 @@ def smooth_sensitivity(
     neighbors: Neighbors,
     definition: Definition = "linear",
     rank: int | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SmoothSensitivity: ...
 
@@ -108,7 +108,7 @@ def local_sensitivity(
     neighbors: Neighbors,
     definition: Definition = "linear",
     rank: int | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> LocalSensitivity:
     """Return the local sensitivity of a quantile at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
@@ -143,7 +143,7 @@ def local_sensitivity(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if rank is not None and q != 0.5:
         raise ValueError(f"give q or rank, not both: got q={q} and rank={rank}.")
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     if rank is None:
         ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
     else:

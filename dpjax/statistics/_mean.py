@@ -47,7 +47,7 @@ def mean(
     neighbors: Neighbors,
     values: Values = "extreme",
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the mean, (x[1] + ... + x[n]) / n.
@@ -62,7 +62,7 @@ def mean(
     Args:
         x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
         values: ``"extreme"``, or under add/remove ``"hull"``.
-        resolution: for ``"swap"`` and without ``count`` and ``mask``: the mean is then a multiple of resolution / n.
+        resolution: for ``"swap"`` and without ``num_records`` and ``mask``: the mean is then a multiple of resolution / n.
 
     Returns:
         A profile of batch shape ``(...)``, n levels under swap and n+1 under add/remove. An empty dataset has the value
@@ -89,7 +89,7 @@ def mean(
     if values == "hull" and neighbors == "swap":
         raise ValueError('values="hull" is for add_remove neighbors; under swap the mean has one profile.')
     if resolution is not None:
-        if neighbors != "swap" or count is not None or mask is not None:
+        if neighbors != "swap" or num_records is not None or mask is not None:
             raise ValueError(
                 "a mean has a resolution where n is the same for all rows and neighbours: swap neighbors, no count and no mask."
             )
@@ -101,7 +101,7 @@ def mean(
         )
         return replace(total, upper=upper_side, lower=lower_side, resolution=unit_of_mean)
     arrays = bounded_records(
-        *(x, lower, upper, count, mask),
+        *(x, lower, upper, num_records, mask),
         range_of=lambda width, size, n, square: (2 * (size + width) * n, square * (2.0**10 * width + 2.0**4 * size)),
     )
     above, below = _mean(*arrays, neighbors, values)

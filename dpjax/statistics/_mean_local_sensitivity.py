@@ -36,7 +36,7 @@ def mean_local_sensitivity(
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> LocalSensitivity:
     """Return the local sensitivity of the mean at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
@@ -64,7 +64,7 @@ def mean_local_sensitivity(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     arrays = bounded_records(
-        *(x, lower, upper, count, mask),
+        *(x, lower, upper, num_records, mask),
         range_of=lambda width, size, n, square: (2 * (size + width) * n, square * (2.0**10 * width + 2.0**4 * size)),
     )
     value, at_distance = _local_sensitivity(*arrays, neighbors)

@@ -38,7 +38,7 @@ def mode(
     candidates: ArrayLike,
     neighbors: Neighbors,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> CandidateScores:
     """Return the scores of candidates for the mode: minus the number of individuals that must change before each is a mode.
@@ -68,7 +68,7 @@ def mode(
     >>> mode(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove").scores.tolist()
     [-2.0, 1.0, -1.0]
     """
-    counts, labels = _read(x, candidates, neighbors, resolution, count, mask)
+    counts, labels = _read(x, candidates, neighbors, resolution, num_records, mask)
     return CandidateScores(_mode_scores(counts, labels, neighbors), labels, jnp.ones((), labels.dtype), neighbors=neighbors)
 
 
@@ -78,7 +78,7 @@ def candidate_counts(
     candidates: ArrayLike,
     neighbors: Neighbors,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> CandidateScores:
     """Return how many records equal each candidate, less the largest of these counts, as scores: the best way to the mode.
@@ -103,7 +103,7 @@ def candidate_counts(
     >>> votes.scores.tolist(), float(votes.sensitivity)
     ([-2.0, 0.0, -1.0], 0.5)
     """
-    counts, labels = _read(x, candidates, neighbors, resolution, count, mask)
+    counts, labels = _read(x, candidates, neighbors, resolution, num_records, mask)
     sensitivity = jnp.asarray(0.5 if neighbors == "add_remove" else 1.0, labels.dtype)
     return CandidateScores(_below_most(counts, labels), labels, sensitivity, neighbors=neighbors)
 
@@ -113,12 +113,12 @@ def _read(
     candidates: ArrayLike,
     neighbors: Neighbors,
     resolution: Resolution | None,
-    count: ArrayLike | None,
+    num_records: ArrayLike | None,
     mask: ArrayLike | None,
 ) -> tuple[jax.Array, jax.Array]:
     """The counts, int32 ``(..., k)``, and the candidates."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     labels = candidate_labels(candidates, records.dtype)
     if resolution is None:
         return count_labels(records, present, labels), labels

@@ -50,7 +50,7 @@ def median(
     neighbors: Neighbors,
     resolution: Resolution | None = None,
     definition: Definition | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
@@ -76,10 +76,10 @@ def median(
 
     >>> import jax.numpy as jnp
     >>> ages = jnp.array([[23.0, 35.0, 41.0, 62.0], [19.0, 20.0, 80.0, 0.0]])
-    >>> median(ages, lower=0, upper=100, neighbors="add_remove", resolution=1, count=jnp.array([4, 3])).value.tolist()
+    >>> median(ages, lower=0, upper=100, neighbors="add_remove", resolution=1, num_records=jnp.array([4, 3])).value.tolist()
     [35.0, 20.0]
     """
-    options: Any = {"resolution": resolution, "count": count, "mask": mask, "truncate": truncate}
+    options: Any = {"resolution": resolution, "num_records": num_records, "mask": mask, "truncate": truncate}
     return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, **options)
 
 
@@ -92,7 +92,7 @@ def quantile(
     neighbors: Neighbors,
     resolution: Resolution | None = None,
     definition: Definition | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
@@ -140,7 +140,7 @@ def quantile(
     checks.one_of("definition", definition, DEFINITIONS)
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    return _profile(x, ranks, lower, upper, neighbors, resolution, count, mask, truncate)
+    return _profile(x, ranks, lower, upper, neighbors, resolution, num_records, mask, truncate)
 
 
 def order_statistic(
@@ -151,7 +151,7 @@ def order_statistic(
     upper: ArrayLike,
     neighbors: Neighbors,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
@@ -177,7 +177,7 @@ def order_statistic(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
-    return _profile(x, ranks, lower, upper, neighbors, resolution, count, mask, truncate)
+    return _profile(x, ranks, lower, upper, neighbors, resolution, num_records, mask, truncate)
 
 
 def check_size(ranks: Ranks, n: int, most: int) -> None:
@@ -196,12 +196,12 @@ def _profile(
     upper: ArrayLike,
     neighbors: Neighbors,
     resolution: Resolution | None,
-    count: ArrayLike | None,
+    num_records: ArrayLike | None,
     mask: ArrayLike | None,
     truncate: int | None,
 ) -> SensitivityProfile:
     keep = levels_kept(truncate)
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     check_size(ranks, records.shape[-1], records.shape[-1] + 2)
     low, high = checks.bounds(lower, upper, records.dtype)
     step = None

@@ -38,7 +38,7 @@ def sum(  # the name it has in NumPy and JAX
     neighbors: Neighbors,
     max_count: int | None = None,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the sum, x[1] + ... + x[n], of clamped records.
@@ -83,7 +83,7 @@ def sum(  # the name it has in NumPy and JAX
             raise ValueError(f"max_count is {must}; got {max_count}.")
     least = 1 if neighbors == "swap" else 0
     arrays = bounded_records(
-        *(x, lower, upper, count, mask),
+        *(x, lower, upper, num_records, mask),
         range_of=lambda width, size, n, square: (2 * size * (n + (max_count or n)), 2.0**8 * square * size),
         least=least,
     )

@@ -50,7 +50,7 @@ def variance(
     lower: ArrayLike,
     upper: ArrayLike,
     neighbors: Neighbors,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
@@ -88,7 +88,7 @@ def variance(
     def squares(width: Any, size: Any, n: int, square: float) -> tuple[Any, Any]:
         return 4 * (n * width) * (n * width), (width / n) * (width / n)
 
-    arrays = bounded_records(x, lower, upper, count, mask, range_of=squares, least=2)
+    arrays = bounded_records(x, lower, upper, num_records, mask, range_of=squares, least=2)
     above, below = _variance(*arrays, keep)
     return from_sides(above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds")
 

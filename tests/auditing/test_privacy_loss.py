@@ -142,7 +142,7 @@ def test_all_additions_and_removals_of_all_small_datasets(mechanism, x64):
 
     @jax.jit
     def run(x, count):
-        distribution = mechanism(median(x, lower=0.0, upper=20.0, neighbors="add_remove", count=count), EPSILON)
+        distribution = mechanism(median(x, lower=0.0, upper=20.0, neighbors="add_remove", num_records=count), EPSILON)
         loss = privacy_loss(rows_of(distribution, pairs[0]), rows_of(distribution, pairs[1]))
         return distribution, loss.epsilon.max(), loss.bounded_range.max()
 

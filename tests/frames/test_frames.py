@@ -123,7 +123,7 @@ def test_joint_quantiles_need_a_public_guess_of_sizes():
     people = from_pandas(x=np.arange(101.0))
     for statistic, wrong in (
         (release.joint_quantiles, {}),
-        (release.joint_quantiles, {"n": 50}),
+        (release.joint_quantiles, {"public_n": 50}),
         (release.recursive_quantiles, {"n_max": 9}),
     ):
         with pytest.raises((TypeError, ValueError), match="n_max"):

@@ -284,7 +284,7 @@ SAME = [
     ({"statistic": release.sum}, "neighbors must be 'swap' for Sum, got 'add_remove'"),
     ({"statistic": release.mean}, "neighbors must be 'swap' for Mean, got 'add_remove'"),
     ({"by": "region", "groups": "Male"}, r"groups must be a list of labels, such as \['Male'\]; got 'Male'"),
-    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n": 60, "n_max": 60}, "sizes are private. Give n_max="),
+    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "public_n": 60, "n_max": 60}, "sizes are private. Give n_max="),
     ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n_max": 9, "neighbors": "swap"}, "n_max is for add_remove"),
     ({"statistic": release.joint_quantiles, "qs": QUARTILES}, "need n_max="),
     ({"statistic": release.joint_quantiles, "qs": QUARTILES, "n_max": 9, "mechanism": "laplace"}, "has one mechanism: give none"),

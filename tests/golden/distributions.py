@@ -147,9 +147,11 @@ LINE: dict[str, LineCase] = {
         slow=True,
     ),
     "lower_median_swap": _of(lambda d: dpjax.median(d["x"], definition="lower", **SWAP), "plm inv", "sweep"),
-    "median_count": _of(lambda d: dpjax.median(d["x"], count=d["count"], **ADD_REMOVE), "plm plm_rho", slow=True),
+    "median_count": _of(lambda d: dpjax.median(d["x"], num_records=d["count"], **ADD_REMOVE), "plm plm_rho", slow=True),
     "median_mask": _of(lambda d: dpjax.median(d["x"], definition="lower", mask=d["mask"], **ADD_REMOVE), "plm inv", slow=True),
-    "median_swap_count": _of(lambda d: dpjax.median(d["x"], count=np.array([13, 8, 1, 2], np.int32), **SWAP), "plm", slow=True),
+    "median_swap_count": _of(
+        lambda d: dpjax.median(d["x"], num_records=np.array([13, 8, 1, 2], np.int32), **SWAP), "plm", slow=True
+    ),
     "quantile_10_add_remove": _of(lambda d: dpjax.quantile(d["x"], 0.1, **ADD_REMOVE), "plm", slow=True),
     "quantile_25_continuous_add_remove": _of(
         lambda d: dpjax.quantile(d["x"], 0.25, definition="continuous", **ADD_REMOVE),
@@ -171,7 +173,7 @@ LINE: dict[str, LineCase] = {
     "mean_add_remove": _of(lambda d: dpjax.mean(d["x"], **ADD_REMOVE), "inv", slow=True),
     "mean_hull": _of(lambda d: dpjax.mean(d["x"], values="hull", **ADD_REMOVE), "inv duff", slow=True),
     "mean_swap": _of(lambda d: dpjax.mean(d["x"], **SWAP), "plm inv", slow=True),
-    "mean_count": _of(lambda d: dpjax.mean(d["x"], count=d["count"], **ADD_REMOVE), "inv", slow=True),
+    "mean_count": _of(lambda d: dpjax.mean(d["x"], num_records=d["count"], **ADD_REMOVE), "inv", slow=True),
     "sum_swap": _of(lambda d: dpjax.statistics.sum(d["x"], **SWAP), "plm inv", high=1300.0, slow=True),
     "sum_add_remove": _of(lambda d: dpjax.statistics.sum(d["x"], **ADD_REMOVE), "plm", high=1300.0, slow=True),
     "sum_add_remove_max_count": _of(
@@ -205,7 +207,7 @@ LINE: dict[str, LineCase] = {
     ),
     "total_shifted": LineCase(
         lambda d: (
-            (down := dpjax.nonnegative_sum(d["amounts"], upper=1000.0, count=d["count"])).shift(3),
+            (down := dpjax.nonnegative_sum(d["amounts"], upper=1000.0, num_records=d["count"])).shift(3),
             {"shifted_inverse": dpjax.shifted_inverse(down, d["each"], tau=3)},
         ),
         high=1000.0,
@@ -402,7 +404,7 @@ def _downs(d: dict[str, Any], quick: bool) -> dict[str, Any]:
         | {
             "nonnegative_sum": dpjax.nonnegative_sum(d["amounts"], upper=100.0),
             "user_sum": dpjax.user_sum(d["amounts"], d["ids"], upper=100.0),
-            "distinct_count": dpjax.distinct_count(d["ids"], upper=100.0, count=d["count"]),
+            "distinct_count": dpjax.distinct_count(d["ids"], upper=100.0, num_records=d["count"]),
         }
     )
 
@@ -502,7 +504,7 @@ def sensitivities(quick: bool) -> Values:
 
 def _local_and_smooth(x: Any, beta: Any, options: dict[str, Any], count: Any = None) -> tuple[Any, Any]:
     def both(x: Any, beta: Any) -> tuple[Any, Any]:
-        more = options if count is None else options | {"count": count}
+        more = options if count is None else options | {"num_records": count}
         return dpjax.local_sensitivity(x, **more), dpjax.smooth_sensitivity(x, beta, **more)
 
     return jax.jit(both)(x, beta)

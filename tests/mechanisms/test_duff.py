@@ -38,7 +38,7 @@ def duff_median(x, low, high, **options):
 
 def small_profile(datasets=DATASETS):
     x, count = padded(datasets, 4)
-    return duff_median(x, GRID[0], GRID[-1], count=count)
+    return duff_median(x, GRID[0], GRID[-1], num_records=count)
 
 
 def utility_as_printed(y, data, low, high):
@@ -59,7 +59,7 @@ def utility_as_printed(y, data, low, high):
 @pytest.mark.parametrize("n", [6, 7])
 def test_the_median_is_the_step_function_of_the_paper(n, x64):
     data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
-    distribution = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, count=np.int32(n)), EPSILON)  # one shape for both n
+    distribution = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, num_records=np.int32(n)), EPSILON)  # one shape for both n
     edges = np.concatenate([[0.0], data, [1.0]])
     middles = (edges[:-1] + edges[1:]) / 2
     utility = np.array([utility_as_printed(y, list(data), 0.0, 1.0) for y in middles])
@@ -133,14 +133,14 @@ def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
 def levels_and_distances(statistic, datasets):
     """The level of every value of the grid in the profiles of small datasets, and the changes to a dataset that has it."""
     x, count = padded(datasets, 3)
-    profile = statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", count=count)
+    profile = statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", num_records=count)
     sides = (np.asarray(side) for side in (profile.lower, profile.upper))
     lower, upper = (np.pad(side, [(0, 0), (0, 9 - side.shape[1])], mode="edge")[..., None] for side in sides)
     level = np.argmax((lower <= GRID) & (np.array(GRID) <= upper), axis=1)
     every = oracle.all_datasets(range(8), GRID)
     index = {data: row for row, data in enumerate(every)}
     x, count = padded(every, 7)
-    values = np.asarray(statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", count=count).value)
+    values = np.asarray(statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", num_records=count).value)
     pairs = np.array([(i, index[y]) for x, i in index.items() for y in oracle.neighbours_of(x, "add_remove", GRID) if y in index])
     distance = np.where(values[:, None] == np.array(GRID), 0, 99)
     for _ in range(8):

@@ -24,12 +24,12 @@ EPSILONS = np.array([0.5, 3.0])
 
 def mode_scores(neighbors, datasets=None):
     x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 5)
-    return mode(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, count=count)
+    return mode(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, num_records=count)
 
 
 def count_scores(neighbors, datasets=None):
     x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 5)
-    return candidate_counts(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, count=count)
+    return candidate_counts(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, num_records=count)
 
 
 def audit(log_probabilities, datasets, neighbors):

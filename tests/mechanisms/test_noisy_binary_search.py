@@ -106,7 +106,7 @@ def test_control_the_published_scale(k, x64):
     """All records at the lowest candidate and one more person at the highest: the loss with the scale log2(k)/epsilon."""
     size = int(k)
     x = np.array([[1.0] * 5, [1.0] * 4 + [float(size)]])
-    down = maximum(x, lower=1.0, upper=float(size), count=np.array([4, 5]))
+    down = maximum(x, lower=1.0, upper=float(size), num_records=np.array([4, 5]))
     candidates, pair = np.arange(1.0, size + 1), np.array([[0], [1]])
     for tau in (1.0, 3.0):
         for epsilon in (0.5, 2.0):
@@ -152,7 +152,7 @@ def test_renyi_divergences_of_both_noises(name, x64):
 def test_control_gaussian_noise_for_the_published_rounds(x64):
     """With deviation 1 the divergence of order alpha is nearly R alpha / 2 at tau = alpha: too few rounds in the scale show."""
     x = np.array([[1.0] * 5, [1.0] * 4 + [6.0]])
-    down = maximum(x, lower=1.0, upper=6.0, count=np.array([4, 5]))
+    down = maximum(x, lower=1.0, upper=6.0, num_records=np.array([4, 5]))
     rho, alpha = search_rounds(6) / 2, 32.0
     pair = np.array([[0], [1]])
     right = renyi(noisy_binary_search(down, zcdp=rho, tau=alpha, candidates=np.arange(1.0, 7.0)), pair, alpha)
@@ -211,7 +211,7 @@ def test_draws_do_not_change_with_padding_or_further_rows(noise):
 
     @jax.jit
     def draw(x, count):
-        down = maximum(x, lower=0.0, upper=20.0, count=count)
+        down = maximum(x, lower=0.0, upper=20.0, num_records=count)
         distribution = noisy_binary_search(down, tau=3.0, candidates=jnp.linspace(-0.5, 20.0, 42), **{noise: 1.0})
         return distribution.sample(jax.random.key(0), (50,))
 

@@ -250,7 +250,7 @@ PIPELINES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_draws_do_not_change_with_padding_or_further_rows(name):
-    draw = jax.jit(lambda x, count: PIPELINES[name](x, count=count).sample(jax.random.key(0), (5,)))
+    draw = jax.jit(lambda x, count: PIPELINES[name](x, num_records=count).sample(jax.random.key(0), (5,)))
     plain = draw(X, jnp.full(3, 21, jnp.int32))
     more = draw(np.pad(np.concatenate([X, X + 1]), [(0, 0), (0, 43)], constant_values=7.0), jnp.full(6, 21, jnp.int32))
     np.testing.assert_array_equal(more[:, :3], plain)

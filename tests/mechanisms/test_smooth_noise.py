@@ -45,7 +45,7 @@ def pairs_of(neighbors):
 
 def local_of(neighbors, definition="lower"):
     x, count = padded(DATASETS[neighbors], 4)
-    return local_sensitivity(x, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, definition=definition, count=count)
+    return local_sensitivity(x, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, definition=definition, num_records=count)
 
 
 def with_local_sensitivity(smooth, local):
@@ -304,7 +304,7 @@ def test_bounds_that_overflow_are_bad_for_every_dataset(distribution):
     """The scale of 8 records would fit into float32, that of 7 would not: a distribution for one of them tells them apart."""
     count = np.arange(13)
     narrow = smooth_sensitivity(
-        np.full(12, 5.0, np.float32), 0.2, lower=0, upper=3e29, neighbors="add_remove", definition="lower", count=count
+        np.full(12, 5.0, np.float32), 0.2, lower=0, upper=3e29, neighbors="add_remove", definition="lower", num_records=count
     )
     smooth = replace(narrow, upper=jnp.float32(3e38), bound=narrow.bound * np.float32(1e9))
     mechanisms = {
@@ -324,7 +324,7 @@ def test_long_ties_do_not_make_the_noise_collapse():
             np.arange(2900) < zeros[:, None], 0.0, np.float32(upper)
         )  # each zero takes the gap one step further away
         smooth = smooth_sensitivity(
-            records, 0.1, lower=0, upper=upper, neighbors="add_remove", definition="lower", count=zeros + 1000
+            records, 0.1, lower=0, upper=upper, neighbors="add_remove", definition="lower", num_records=zeros + 1000
         )
         steps = np.diff(np.log(np.asarray(smooth.bound, np.float64)))
         assert np.abs(steps).max() <= 0.1 * (1 + 1e-3)

@@ -228,7 +228,7 @@ def test_shapes_rows_and_hostile_counts(x64):
 def test_the_null_record(x64):
     metric = from_budgets(BUDGETS).with_absence(1.0)
     queries = lipschitz_queries(QUERIES, metric)
-    y = mwem(jax.random.key(0), ROWS, queries, rounds=3, total=10.0, output="last")
+    y = mwem(jax.random.key(0), ROWS, queries, rounds=3, public_n=10.0, output="last")
     assert y.shape == (len(ROWS), 4)
     np.testing.assert_allclose(y.sum(-1), 10.0, rtol=1e-12)
     assert mwem.guarantee(queries, metric).guarantee(neighbors="add_remove").epsilon == pytest.approx(1.0)

@@ -69,7 +69,9 @@ def test_the_null_record_makes_n_private(x64):
     metric = from_budgets(BUDGETS).with_absence([0.5, 0.8, 1.0])
     whole = np.array(metric.budgets)
     padded = np.concatenate([rows, 4 - rows.sum(-1, keepdims=True)], axis=-1)
-    loss, spread = losses(small_db(rows, lipschitz_queries(QUERIES, metric), size=M, total=4.0).log_probabilities(), padded, whole)
+    loss, spread = losses(
+        small_db(rows, lipschitz_queries(QUERIES, metric), size=M, public_n=4.0).log_probabilities(), padded, whole
+    )
     assert max(loss, spread) <= 1 + 1e-9
     # Control: n/m from the data, at a scale that does not know of the null record.
     whole[:3, 3] = whole[3, :3] = 0.1
@@ -155,4 +157,4 @@ def test_errors_and_guarantee(x64):
     with pytest.raises(ValueError, match="n is private"):
         small_db(ROWS[0], lipschitz_queries(QUERIES, metric.with_absence(1.0)), size=2)
     with pytest.raises(ValueError, match="total"):
-        small_db(ROWS[0], asked, size=2, total=-1.0)
+        small_db(ROWS[0], asked, size=2, public_n=-1.0)

@@ -41,7 +41,7 @@ def statistic_of(name):
 
 
 def local_of(name, x, neighbors, count, lower=LOW, upper=HIGH):
-    given = {"lower": lower, "upper": upper, "neighbors": neighbors, "count": count}
+    given = {"lower": lower, "upper": upper, "neighbors": neighbors, "num_records": count}
     if name == "mean":
         return mean_local_sensitivity(x, **given)
     how = {"rank": name} if isinstance(name, int) else dict(zip(("q", "definition"), name, strict=True))

@@ -20,7 +20,7 @@ DATA = np.random.default_rng(0).normal(size=(4, 15)).round(1)
 @pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 @pytest.mark.parametrize(("resolution", "truncate"), [(None, None), pytest.param("0.1", 3, marks=pytest.mark.slow)])
 def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
-    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "count": np.array([15, 6, 1, 14])}
+    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "num_records": np.array([15, 6, 1, 14])}
     asked = quantiles(DATA, LEVELS, **given)
     drawn = jax.jit(lambda asked: independent_quantiles(asked, 3.0, truncate=truncate))(asked)
     for number, q in enumerate(LEVELS):
@@ -44,7 +44,7 @@ def log_probabilities(neighbors, epsilon, **options):
     """Of every tuple before it is sorted: ``(datasets, tuples)``."""
     datasets = oracle.all_datasets({"add_remove": (0, 1, 2, 3), "swap": (4,)}[neighbors], GRID)
     x, count = padded(datasets, 4)
-    asked = quantiles(x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, count=count)
+    asked = quantiles(x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, num_records=count)
     unsorted = (
         _unsorted(asked, np.float64(epsilon))
         if not options.get("delta")
